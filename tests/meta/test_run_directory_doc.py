@@ -15,6 +15,7 @@ import pytest
 from telemetry import limits
 from telemetry.backends.sources.source import Position
 from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig
+from telemetry.integrations.capture.signs import SIGNS
 from telemetry.limits import GIB, MIB
 from telemetry.store import backends as writers
 from telemetry.store import journal
@@ -184,6 +185,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     write_sources(run, [])
     write_gates(run.path, [])
     run.log.touch()
+    (run.path / SIGNS).touch()
     output = OutputLog(run.path, file_bytes=1)
     output.append(b"one")
     output.append(b"two")

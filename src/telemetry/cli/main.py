@@ -21,6 +21,7 @@ from telemetry.errors import TelemetryError, UsageError
 COMMANDS: Final[dict[str, str]] = {
     "run": "run a command and record it, then print a report",
     "serve": "run only an aggregator, in the foreground",
+    "capture": "show which libraries `run --capture` records, and reach stubborn environments",
     "feed": "receive what another program publishes, as part of a run",
     "ls": "list live and finished runs",
     "status": "show the state of a run",

@@ -25,6 +25,7 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
 
 if TYPE_CHECKING:
+    from telemetry.cli.beside_run.captures import Captures
     from telemetry.cli.beside_run.feeds import Feeds
     from telemetry.cli.beside_run.gates import RunGates
     from telemetry.config.schema import Config
@@ -47,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed or a backend failed",
+        help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed, a backend or all "
+        "captures failed",
     )
     parser.add_argument(
         "--gate",
@@ -61,6 +63,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", default=None, metavar="RUN", help="run that `baseline` stands for in a gate")
     parser.add_argument(
         "--abort-on-fail", action="store_true", help="stop the command as soon as a gate fails for good"
+    )
+    parser.add_argument(
+        "--capture",
+        dest="captures",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME…]",
+        help="record what the command's Python processes log through these libraries, without changing the "
+        "command; `telemetry capture list` shows the names; repeatable",
+    )
+    parser.add_argument(
+        "--stand-in",
+        dest="stand_ins",
+        action="append",
+        default=[],
+        metavar="LIBRARY",
+        help="give the command our interface in place of this library, which need not be installed: wandb",
     )
     parser.add_argument(
         "--worker-grace",
@@ -94,21 +113,25 @@ def run(args: argparse.Namespace) -> int:
         serve.writers(args, config, stage.say) as writers,
         _feeding(args, config, stage) as feeding,
     ):
+        captures = _captures(args, stage)
         aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         hurried = False
         with Subscription(aggregator.snapshots) as snapshots:
             feeding.begin(aggregator.endpoint)
             writers.begin(aggregator.endpoint, aggregator.directory)
-            job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint}, stage.launch)
+            variables = captures.environment(aggregator.directory) if captures is not None else {}
+            job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint, **variables}, stage.launch)
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
                 _ask(keeper, Watch(pid=job.pid), stage)
                 if run_gates is not None:
                     run_gates.begin(aggregator.directory, stage.say, job.end)
-                job.wait(_Watch(snapshots, keeper, stage, run_gates, quiet=args.quiet))
+                job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, quiet=args.quiet))
                 stage.over()
                 hurried = _await_workers(keeper, config, job, feeding, stage, quiet=args.quiet)
+                if captures is not None:
+                    captures.conclude()
             feeding.end()
             ending = run_gates.ending(job.ending()) if run_gates is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
@@ -125,7 +148,8 @@ def run(args: argparse.Namespace) -> int:
         _say(report)
     elif report.gates:
         _say_what_did_not_pass(report)
-    return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=feeding.failed or writers.failed)
+    failed = feeding.failed or writers.failed or (captures is not None and captures.failed)
+    return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
 
 
 def _await_workers(
@@ -211,6 +235,15 @@ def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeds:
     return Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
 
 
+def _captures(args: argparse.Namespace, stage: Stage) -> Captures | None:
+    """Return the captures of the command line, or None. Raises UsageError for an unknown name."""
+    if not args.captures and not args.stand_ins:
+        return None
+    from telemetry.cli.beside_run.captures import Captures
+
+    return Captures(args.captures, args.stand_ins, stage.say)
+
+
 def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
     """Return a callback that reports once which backends still receive data.
 
@@ -241,10 +274,12 @@ class _Watch:
         keeper: AggregatorKeeper,
         stage: Stage,
         run_gates: RunGates | None = None,
+        captures: Captures | None = None,
         *,
         quiet: bool,
     ) -> None:
         self._run_gates = run_gates
+        self._captures = captures
         self._snapshots = snapshots
         self._keeper = keeper
         self._stage = stage
@@ -252,6 +287,8 @@ class _Watch:
         self._over = False
 
     def __call__(self) -> None:
+        if self._captures is not None:
+            self._captures.look()
         snapshot = self._snapshots.recv(0.0)
         if snapshot is None or self._over:
             return

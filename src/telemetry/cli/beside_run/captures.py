@@ -1,0 +1,93 @@
+"""Captures of a wrapped command: its environment, and messages about what could not be captured."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from telemetry import distribution
+from telemetry.compat.stand_ins import STAND_INS, check_stand_ins
+from telemetry.formatting import listed, printable
+from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER
+from telemetry.integrations.capture.captures import check_captures
+from telemetry.integrations.capture.signs import SIGNS, read_signs
+
+_NO_SIGN_S: Final = 10.0
+"""Time after which a missing sign is reported although the command still runs."""
+_SHOWN: Final = 5
+
+
+class Captures:
+    """The captures and stand-ins of one command."""
+
+    def __init__(
+        self,
+        captures: Sequence[str],
+        stand_ins: Sequence[str],
+        say: Callable[[str], object],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Check the names. Raises UsageError for an unknown one."""
+        self._names = list(dict.fromkeys(name for text in captures for name in check_captures(text)))
+        self._stand_ins = check_stand_ins(stand_ins)
+        self._say = say
+        self._now = now
+        self._directory = ""
+        self._begun_s = now()
+        self._warned = False
+        self.failed = False
+        """True once the command ended and no library was captured."""
+
+    def environment(self, directory: str) -> dict[str, str]:
+        """Return the variables that the command needs, for a run in `directory`."""
+        self._directory = directory
+        self._begun_s = self._now()
+        folders = [BOOT_FOLDER] if self._names else []
+        folders += [STAND_INS[name] for name in self._stand_ins]
+        if not folders:
+            return {}
+        before = os.environ.get("PYTHONPATH")
+        variables = {"PYTHONPATH": os.pathsep.join([*folders, *([before] if before else [])])}
+        if self._names:
+            variables[BOOT.VARIABLE] = ",".join(self._names)
+            variables[BOOT.SIGNS_VARIABLE] = str((Path(directory) / SIGNS).absolute())
+        return variables
+
+    def look(self) -> None:
+        """Warn once if the command has run for a while and no process of it reported. Called each second."""
+        if self._names and not self._warned and self._now() - self._begun_s > _NO_SIGN_S:
+            self._warned = True
+            if not read_signs(self._directory).booted:
+                self._say_nothing_came()
+
+    def conclude(self) -> None:
+        """Report what was not captured. Called when the command has ended."""
+        if not self._names:
+            return
+        signs = read_signs(self._directory)
+        self.failed = not signs.hooked
+        if not signs.booted:
+            self._say_nothing_came()
+            return
+        for name, python in signs.absent.items():
+            if name not in signs.hooked:
+                self._say(
+                    f"{name} was not captured: telemetry is not installed for {printable(python)}; "
+                    f"install it there with `{printable(python)} -m pip install {distribution.NAME}`"
+                )
+        for why in signs.failed[:_SHOWN]:
+            self._say(f"a capture failed: {printable(why)}")
+        never = [name for name in self._names if name not in signs.hooked and name not in signs.absent]
+        if never and not signs.failed:
+            self._say(f"nothing to capture: the command did not import {listed(never, len(never))}")
+
+    def _say_nothing_came(self) -> None:
+        self._warned = True
+        self._say(
+            "nothing is captured: no Python process of the command reported. The command runs no Python, or it "
+            "replaces PYTHONPATH or the environment, or runs Python with -I, -E or -S. `telemetry capture enable` "
+            "covers -I, -E and a replaced PYTHONPATH"
+        )

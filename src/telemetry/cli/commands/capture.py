@@ -1,0 +1,65 @@
+"""`telemetry capture`: the libraries that `telemetry run --capture` knows, and a hook for stubborn environments."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from telemetry.cli import console
+from telemetry.cli.exit_codes import Exit
+
+SUMMARIES: Final = {
+    "lightning": "metrics that Lightning modules log, hyperparameters, checkpoints",
+    "logging": "warnings and errors of Python's logging, as marks",
+    "rl_insight": "counters, gauges, histograms and traces of rl-insight",
+    "tensorboard": "all that SummaryWriter of torch and tensorboardX gets",
+    "torchrun": "metrics and events of torchrun and its workers",
+    "transformers": "what Trainer of transformers and the trainers of TRL log",
+    "verl": "metrics that verl's Tracking gets, with their steps",
+    "wandb": "rows, config and summary that W&B gets",
+}
+"""Map of capture → what it records."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        choices=("list", "enable", "disable", "status"),
+        nargs="?",
+        default="list",
+        help="list: libraries that can be captured; enable: let every Python process of this environment start "
+        "the captures of `telemetry run --capture`, even with -I, -E or another PYTHONPATH; disable: undo that; "
+        "status: show whether it is enabled",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    {"list": _list, "enable": _enable, "disable": _disable, "status": _status}[args.what]()
+    return Exit.OK
+
+
+def _list() -> None:
+    from telemetry.integrations.capture.boot_module import CAPTURES
+
+    width = max(map(len, CAPTURES))
+    for name in CAPTURES:
+        console.write(f"{name:{width}}  {SUMMARIES[name]}\n")
+
+
+def _enable() -> None:
+    from telemetry.integrations.capture.pth_file import enable
+
+    console.say(f"wrote {enable()}; it has no effect outside `telemetry run --capture`")
+
+
+def _disable() -> None:
+    from telemetry.integrations.capture.pth_file import disable, pth_file
+
+    console.say(f"removed {pth_file()}" if disable() else "was not enabled")
+
+
+def _status() -> None:
+    from telemetry.integrations.capture.pth_file import pth_file
+
+    path = pth_file()
+    console.write(f"enabled: {path}\n" if path.exists() else f"not enabled: no {path}\n")

@@ -1,0 +1,236 @@
+"""Hooks that run when a program imports a library. Imports only what every interpreter has loaded already.
+
+`sitecustomize.py` beside this file loads it in each Python process of the command of `telemetry run --capture`. It
+must cost nothing measurable, so it may import neither telemetry nor importlib until the program imports a hooked
+library.
+"""
+
+import _thread
+import os
+import sys
+
+VARIABLE = "TELEMETRY_CAPTURE"
+"""Names of the captures to install, separated by commas."""
+SIGNS_VARIABLE = "TELEMETRY_CAPTURE_LOG"
+"""File that gets one line of each Python process that started, and of each library that was hooked."""
+SIGNS_BYTES = 1 << 20
+
+TRIGGERS = {
+    "lightning": ("lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer"),
+    "logging": ("logging",),
+    "rl_insight": ("rl_insight.client", "rl_insight.utils"),
+    "tensorboard": ("torch.utils.tensorboard.writer", "tensorboardX.writer"),
+    "torchrun": ("torch.distributed.elastic.metrics", "torch.distributed.elastic.events"),
+    "transformers": ("transformers.trainer",),
+    "verl": ("verl.utils.tracking",),
+    "wandb": ("wandb.sdk.wandb_run",),
+}
+"""Name of each capture, and the modules whose import installs it."""
+
+
+class Finder:
+    """A meta-path finder that runs hooks after a module was executed. It finds no module by itself."""
+
+    def __init__(self):
+        self.hooks = {}
+        """Functions that get the module, by the module's name."""
+        self._finding = set()
+        """Names that other finders look for right now, each with the thread that asked."""
+
+    def add(self, name, hook):
+        """Run `hook` each time a module of this name is executed."""
+        hooks = self.hooks.setdefault(name, [])
+        if hook not in hooks:
+            hooks.append(hook)
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+
+    def discard(self, name, hook):
+        """Run `hook` no more. Without any hook, leave the meta path."""
+        hooks = self.hooks.get(name, [])
+        if hook in hooks:
+            hooks.remove(hook)
+        if not hooks:
+            self.hooks.pop(name, None)
+        if not self.hooks and self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, name, path=None, target=None):
+        """Return the spec that the other finders give, with a loader that runs the hooks. Else return None."""
+        if name not in self.hooks:
+            return None
+        asked = (name, _thread.get_ident())
+        if asked in self._finding:
+            return None
+        self._finding.add(asked)
+        try:
+            spec = self._others(name, path, target)
+        finally:
+            self._finding.discard(asked)
+        loader = getattr(spec, "loader", None)
+        if loader is None:
+            return spec
+        if not hasattr(loader, "exec_module"):
+            leave_sign(f"failed {name} its loader {type(loader).__name__} can't be hooked")
+            return spec
+        if isinstance(loader, type):  # shared by modules of all interpreters
+            spec.loader = _Loader(loader, name)
+            return spec
+        execute = loader.exec_module
+
+        def exec_module(module):
+            if getattr(module, "__name__", name) != name:  # this loader has several modules
+                execute(module)
+                return
+            loader.__dict__.pop("exec_module", None)  # the loader is its own again
+            execute(module)
+            self.run(name, module)
+
+        try:
+            loader.exec_module = exec_module
+        except (AttributeError, TypeError):  # a loader with slots
+            spec.loader = _Loader(loader, name)
+        return spec
+
+    def run(self, name, module):
+        """Run the hooks of a module that was executed. A hook may add another one, which then runs, too."""
+        done = []
+        while True:
+            hook = next((each for each in self.hooks.get(name, ()) if each not in done), None)
+            if hook is None:
+                return
+            done.append(hook)
+            try:
+                hook(module)
+            except Exception as error:  # noqa: BLE001 – a fault of a hook must not reach the program
+                _report(name, error)
+
+    def _others(self, name, path, target):
+        for finder in list(sys.meta_path):
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+
+FINDER = Finder()
+
+
+class _Loader:
+    """A loader in place of one that can't be changed. It gives its place back when the module is executed."""
+
+    def __init__(self, loader, name):
+        self._loader = loader
+        self._name = name
+
+    def __getattr__(self, attribute):
+        return getattr(self._loader, attribute)
+
+    def create_module(self, spec):
+        spec.loader = self._loader  # some loaders look at it
+        try:
+            create = getattr(self._loader, "create_module", None)
+            return None if create is None else create(spec)
+        finally:
+            spec.loader = self
+
+    def exec_module(self, module):
+        module.__loader__ = self._loader
+        spec = getattr(module, "__spec__", None)
+        if spec is not None and spec.loader is self:
+            spec.loader = self._loader
+        self._loader.exec_module(module)
+        FINDER.run(self._name, module)
+
+
+def leave_sign(text):
+    """Append a line to the file of signs, if there is one. Never raises."""
+    path = os.environ.get(SIGNS_VARIABLE)
+    if not path:
+        return
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(file).st_size < SIGNS_BYTES:
+                line = text.replace("\n", " ")
+                os.write(file, f"{os.getpid()} {line}\n".encode(errors="replace"))
+        finally:
+            os.close(file)
+    except (OSError, ValueError):
+        pass  # another host, or a full disk: `telemetry run` then reports that no sign came
+
+
+def say(text):
+    """Write a line to stderr. Never raises."""
+    try:
+        sys.stderr.write(f"telemetry: {text}\n")
+    except Exception:  # noqa: BLE001 – the stream may be absent, closed, or an object of the program
+        return
+
+
+def boot():
+    """Prepare the captures that the environment names. Do nothing without them, or if this was done already."""
+    names = [name.strip() for name in os.environ.get(VARIABLE, "").split(",")]
+    names = [name for name in names if name in TRIGGERS]
+    if not names or _booted or _is_own_process():
+        return
+    _booted.append(True)
+    leave_sign(f"booted {sys.executable}")
+    for name in names:
+        hook = _Hook(name)
+        for trigger in TRIGGERS[name]:
+            if trigger in sys.modules:
+                try:
+                    hook(sys.modules[trigger])
+                except Exception as error:  # noqa: BLE001 – the other captures may work
+                    _report(trigger, error)
+            else:
+                FINDER.add(trigger, hook)
+
+
+def _is_own_process():
+    """Return whether this process runs `python -m telemetry`, which logs to trackers what was recorded already."""
+    words = iter(getattr(sys, "orig_argv", ())[1:])
+    for word in words:
+        if word == "-m":
+            return next(words, "") == "telemetry"
+        if not word.startswith("-") or word == "-c":
+            return False
+        if word in ("-W", "-X"):
+            next(words, None)
+    return False
+
+
+class _Hook:
+    """A hook that installs one capture, once. A capture that was removed by hand stays removed."""
+
+    def __init__(self, capture):
+        self.capture = capture
+        self._is_done = False
+
+    def __call__(self, module):
+        if not self._is_done:
+            self._is_done = True
+            _install(self.capture)
+
+
+def _install(capture):
+    try:
+        from telemetry.integrations.capture import captures
+    except ImportError as error:
+        leave_sign(f"absent {capture} {sys.executable}")
+        say(f"{capture} is not captured: {error}. Install telemetryd for {sys.executable}")
+        return
+    captures.install(capture)
+    leave_sign("hooked " + capture)
+
+
+def _report(name, error):
+    what = f"can't hook into {name}: {type(error).__name__}: {error}"
+    leave_sign("failed " + what)
+    say(what)
+
+
+_booted = []
+"""Not empty once the captures were prepared."""

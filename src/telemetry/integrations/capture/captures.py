@@ -1,0 +1,87 @@
+"""The captures by name, and the machinery that each of them is made of."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from types import ModuleType
+
+from telemetry.errors import UsageError
+from telemetry.formatting import printable
+from telemetry.integrations.capture.boot_module import BOOT, CAPTURES
+from telemetry.integrations.capture.patching import Patch
+
+
+class Capture:
+    """Patches of one library, installed when the library is imported. Thread-safe."""
+
+    def __init__(self, patches: Mapping[str, Callable[[ModuleType], Iterable[Patch]]]) -> None:
+        """`patches` maps the name of a module to the function that makes the patches for that module."""
+        self._patches = patches
+        self._made: list[Patch] = []
+        self._lock = threading.RLock()
+        self._installed = False
+        os.register_at_fork(after_in_child=self._renew_lock)
+
+    def install(self) -> None:
+        """Capture from now on, also in modules that are imported later. A second call has no effect."""
+        with self._lock:
+            self._installed = True
+            for name in self._patches:
+                BOOT.FINDER.add(name, self._apply)
+                module = sys.modules.get(name)
+                if module is not None and not _is_being_imported(module):
+                    self._apply(module)
+
+    def uninstall(self) -> None:
+        """Restore the library. A second call has no effect."""
+        with self._lock:
+            self._installed = False
+            for name in self._patches:
+                BOOT.FINDER.discard(name, self._apply)
+            for patch in reversed(self._made):
+                patch.remove()
+
+    def _apply(self, module: ModuleType) -> None:
+        """Install the patches of a module that was executed, or executed again: its classes are new then."""
+        with self._lock:
+            if not self._installed:
+                return
+            before = list(self._made)
+            for wanted in self._patches[module.__name__](module):
+                patch = next((each for each in before if each.replaces_same(wanted)), wanted)
+                if patch is wanted:
+                    self._made.append(patch)
+                else:
+                    before.remove(patch)
+                patch.install()
+
+    def _renew_lock(self) -> None:
+        """Replace the lock in a forked child. A thread of the parent may have held it."""
+        self._lock = threading.RLock()
+
+
+def _is_being_imported(module: ModuleType) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def check_captures(text: str) -> list[str]:
+    """Return the names of a list separated by commas. Raises UsageError for an unknown name."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in CAPTURES:
+            close = get_close_matches(name, CAPTURES, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(CAPTURES)}"
+            raise UsageError(f"no capture is named {printable(name)!r}", hint=hint)
+    if not names:
+        raise UsageError("--capture needs a name", hint=f"one or more of {', '.join(CAPTURES)}")
+    return names
+
+
+def install(name: str) -> None:
+    """Install the capture of this name."""
+    import_module(f"telemetry.integrations.{name}").install()

@@ -1,0 +1,130 @@
+"""`telemetry run --capture` and `telemetry capture`: which processes are reached, and what is reported if not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.process.conftest import Ground
+
+WARNS = """
+import logging
+logging.getLogger("trainer").warning("disk is %s", "nearly full")
+"""
+QUIET = "print('no logging here')\n"
+
+
+def marks(ground: Ground) -> list[str]:
+    code, out, err = ground.run("report", "latest", "--format", "json")
+    assert code == 0, err
+    return [mark["text"] for mark in json.loads(out)["marks"]]
+
+
+@pytest.fixture
+def other_python(tmp_path: Path) -> str:
+    """A Python without telemetry."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
+    return str(tmp_path / "bare" / "bin" / "python")
+
+
+@pytest.fixture
+def enabled_environment(ground: Ground, tmp_path: Path) -> Iterator[str]:
+    """A Python that sees this one's packages, with the captures enabled by `.pth`."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "own"], check=True, timeout=60)
+    python = tmp_path / "own" / "bin" / "python"
+    (site,) = (tmp_path / "own").glob("lib/python*/site-packages")
+    (site / "packages.pth").write_text("\n".join(path for path in sys.path if path and "zip" not in path))
+    enable = ground.popen(str(python), "-m", "telemetry", "capture", "enable")
+    assert enable.wait(60) == 0
+    assert (site / "telemetry_capture.pth").exists()
+    yield str(python)
+    disable = ground.popen(str(python), "-m", "telemetry", "capture", "disable")
+    assert disable.wait(60) == 0
+    assert not (site / "telemetry_capture.pth").exists()
+
+
+def test_an_unchanged_program_is_captured(ground: Ground) -> None:
+    """It imports nothing of telemetry."""
+    program = ground.program("warns.py", WARNS)
+    code, _, err = ground.run("run", "--strict", "--capture", "logging", "--", sys.executable, program)
+    assert code == 0, err
+    assert "disk is nearly full" in "\n".join(marks(ground))
+    assert "capture" not in err.partition("Command")[0]
+
+
+def test_a_library_that_is_not_imported_is_named(ground: Ground) -> None:
+    """With --strict the exit code tells, too."""
+    program = ground.program("quiet.py", QUIET)
+    code, out, err = ground.run("run", "--strict", "--capture", "tensorboard,wandb", "--", sys.executable, program)
+    assert (code, out) == (6, "no logging here\n")
+    assert "nothing to capture: the command did not import tensorboard, wandb" in err
+
+
+@pytest.mark.parametrize(
+    "command", [("true",), ("env", "-i", sys.executable, "-c", "pass"), (sys.executable, "-I", "-c", "")]
+)
+def test_a_command_that_never_reports_is_named(ground: Ground, command: tuple[str, ...]) -> None:
+    """Only from outside it can be seen that nothing inside could report."""
+    code, _, err = ground.run("run", "--strict", "--capture", "logging", "--", *command)
+    assert code == 6
+    assert "nothing is captured: no Python process of the command reported" in err
+    assert err.count("nothing is captured") == 1
+
+
+def test_without_strict_the_commands_own_code_counts(ground: Ground) -> None:
+    """A capture is no reason to fail a command."""
+    assert ground.run("run", "--capture", "logging", "--", "sh", "-c", "exit 7")[0] == 7
+    assert ground.run("run", "--capture", "logging", "--", "true")[0] == 0
+
+
+def test_a_python_without_telemetry_runs_on(ground: Ground, other_python: str) -> None:
+    """One message names the interpreter."""
+    program = ground.program("warns.py", WARNS + QUIET)
+    code, out, err = ground.run("run", "--capture", "logging", "--", other_python, program)
+    assert (code, out) == (0, "no logging here\n")
+    assert f"telemetry is not installed for {other_python}" in err
+
+
+def test_a_pth_file_reaches_isolated_pythons(ground: Ground, enabled_environment: str) -> None:
+    """`telemetry capture enable` covers what PYTHONPATH can't."""
+    program = ground.program("warns.py", WARNS)
+    for flag in ("-I", "-E"):
+        code, _, err = ground.run(
+            "run", "--strict", "--capture", "logging", "--", enabled_environment, flag, program
+        )
+        assert code == 0, err
+        assert "disk is nearly full" in "\n".join(marks(ground))
+
+
+def test_a_pth_file_has_no_effect_outside_a_capture(ground: Ground, enabled_environment: str) -> None:
+    """Other programs of the environment load nothing."""
+    child = ground.popen(enabled_environment, "-c", "import sys; print('_telemetry_boot' in sys.modules)")
+    assert child.communicate(timeout=60)[0] == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--capture", "tensorbord"), "no capture is named 'tensorbord' (did you mean tensorboard?)"),
+        (("--capture", ","), "--capture needs a name"),
+        (("--stand-in", "wand"), "there is no stand-in for 'wand' (did you mean wandb?)"),
+    ],
+)
+def test_wrong_names_are_refused_before_the_command(ground: Ground, words: tuple[str, ...], message: str) -> None:
+    """The command does not run."""
+    code, out, err = ground.run("run", *words, "--", "echo", "ran")
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_the_list_names_every_capture(ground: Ground) -> None:
+    """In the order of the alphabet."""
+    code, out, _ = ground.run("capture")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == [
+        *("lightning", "logging", "rl_insight", "tensorboard", "torchrun", "transformers", "verl", "wandb")
+    ]

@@ -1,0 +1,184 @@
+"""Values of W&B calls as records of the client: numbers, texts, tables, distributions and files.
+
+Data types of W&B are told apart by the attribute `_log_type`, which those of the library and those of our interface
+have in common.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from telemetry.client import bins, notice
+from telemetry.client import module_level as client
+from telemetry.client.steps import number
+from telemetry.integrations.wandb.rules import Part
+
+_NUMBERS: Final = frozenset({int, float, bool})
+_PLAIN: Final = _NUMBERS | {str}
+_DEPTH: Final = 32
+_FILE: Final = "-file"
+_IMAGE: Final = "image"
+_MANY: Final = 64  # media of one list; the rest is left out
+
+_OF_OBJECTS: Final = ("itertuples", "savefig", "to_plotly_json")
+"""Methods of data frames and figures, which have no useful text."""
+
+_reported: set[str] = set()
+"""Types that a message was printed about."""
+
+
+def are_numbers(data: Mapping[str, Any]) -> bool:
+    """Return whether all values are numbers of Python."""
+    return _NUMBERS.issuperset(map(type, data.values()))
+
+
+def flat(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values by name, with dots for nested dictionaries.
+
+    Arrays are copied, as numbers or as distributions. None is left out.
+    """
+    if _PLAIN.issuperset(map(type, data.values())):
+        return data
+    return dict(_flattened("", data, 0))
+
+
+def _flattened(prefix: str, data: Mapping[Any, Any], depth: int) -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        name = f"{prefix}.{key}" if prefix else str(key)
+        if type(value) in _PLAIN:
+            yield name, value
+        elif isinstance(value, Mapping) and depth < _DEPTH:
+            yield from _flattened(name, value, depth + 1)
+        elif isinstance(value, list | tuple) and value and _log_type(value[0]):
+            several = len(value) > 1
+            yield from ((f"{name}/{at}" if several else name, item) for at, item in enumerate(value[:_MANY]))
+        elif value is not None:
+            yield name, copied(value)
+
+
+def copied(value: Any) -> Any:
+    """Return a value that later changes of the original don't reach: a number, a text or a distribution.
+
+    Data types of W&B, and what is none of these, are returned as they are.
+    """
+    if type(value) in _PLAIN or _log_type(value):
+        return value
+    try:
+        plain = number(value)
+    except Exception:  # noqa: BLE001 – a value may be anything; what is no number is tried as something else
+        return _copied_other(value)
+    return float("nan") if plain is None else plain
+
+
+def _copied_other(value: Any) -> Any:
+    if any(hasattr(value, method) for method in _OF_OBJECTS):
+        return value
+    if isinstance(value, list | tuple | set | frozenset | range) or getattr(value, "shape", None):
+        try:
+            counted = bins.count(list(value) if isinstance(value, set | frozenset | tuple | range) else value)
+        except Exception:  # noqa: BLE001 – items may be anything; what can't be counted is kept as text
+            return str(value)
+        return str(value) if counted.refused else (counted.edges, counted.counts)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    has_text = any("__str__" in vars(base) for base in type(value).__mro__[:-1])
+    return str(value) if has_text else value
+
+
+def put(part: Part) -> None:
+    """Record the values of one step."""
+    axis, step, values = part
+    if are_numbers(values):
+        client.log(values, step=step, axis=axis)
+        return
+    numbers: dict[str, Any] = {}
+    for name, value in values.items():
+        if type(value) in _NUMBERS:
+            numbers[name] = value
+        elif type(value) is str:
+            client.text(name, value, step=step, axis=axis)
+        elif type(value) is tuple:
+            client.histogram(name, value, step=step, axis=axis)
+        else:
+            _put_object(name, value, step, axis)
+    if numbers:
+        client.log(numbers, step=step, axis=axis)
+
+
+def _put_object(name: str, value: Any, step: int, axis: str) -> None:
+    kind = _log_type(value)
+    charted = getattr(value, "table", None)  # the data of a custom chart
+    if kind == "table" or hasattr(value, "itertuples") or _log_type(charted) == "table":
+        columns, rows = table_of(charted if _log_type(charted) == "table" else value)
+        client.table(name, columns, rows, step=step, axis=axis)
+    elif kind == "histogram":
+        client.histogram(name, (value.bins, value.histogram), step=step, axis=axis)
+    elif path := getattr(value, "_path", None):
+        client.artifact(name, path, kind=kind.removesuffix(_FILE)[:24], step=step, axis=axis)
+    elif isinstance(text := getattr(value, "html", None), str):
+        client.text(name, text, step=step, axis=axis)
+    else:
+        _leave_out(value)
+
+
+def table_of(table: Any) -> tuple[list[str], list[list[Any]]]:
+    """Return columns and rows of a W&B table or of a data frame."""
+    if hasattr(table, "itertuples"):
+        return [str(column) for column in table.columns], [list(row) for row in table.itertuples(index=False)]
+    return [str(column) for column in table.columns], [[_cell(cell) for cell in row] for row in table.data]
+
+
+def _cell(value: Any) -> Any:
+    """Return what a table shows of a value: the path of a file, JSON of a list."""
+    if type(value) in _PLAIN or value is None:
+        return value
+    if _log_type(value):
+        return getattr(value, "_path", None) or getattr(value, "html", None) or type(value).__name__
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
+        try:
+            return json.dumps(value)
+        except (TypeError, ValueError):
+            return str(value)
+    return value
+
+
+def put_settings(values: Mapping[str, Any]) -> None:
+    """Record settings, or a summary, as params."""
+    client.params({str(name): _setting(value, 0) for name, value in values.items()})
+
+
+def _setting(value: Any, depth: int) -> Any:
+    if type(value) in _PLAIN or value is None:
+        return value
+    if isinstance(value, Mapping) and depth < _DEPTH:
+        return {str(name): _setting(inner, depth + 1) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set) or _log_type(value):
+        return _cell(list(value) if isinstance(value, set) else value)
+    try:
+        plain = number(value)
+    except Exception:  # noqa: BLE001 – a setting may be anything; what is no number is recorded as text
+        return value
+    return str(value) if plain is None else plain
+
+
+def put_file(name: str, path_or_uri: str | os.PathLike[str], kind: str = "") -> None:
+    """Record a file that belongs to no step."""
+    client.artifact(name, path_or_uri, kind=kind[:24])
+
+
+def _log_type(value: Any) -> str:
+    kind = getattr(value, "_log_type", None)
+    return kind if isinstance(kind, str) else ""
+
+
+def _leave_out(value: Any) -> None:
+    name = type(value).__name__
+    if name not in _reported:
+        _reported.add(name)
+        notice.warn(
+            f"W&B values of the type {name} are not recorded: log the numbers, or an image of it. "
+            "This warning appears once for each type"
+        )

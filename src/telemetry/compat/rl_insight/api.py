@@ -1,0 +1,144 @@
+"""Beginning, end and metrics of RL-Insight's interface."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from telemetry import limits
+from telemetry.client import Run, module_level, notice, start
+from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
+from telemetry.client.records import clean
+from telemetry.errors import TelemetryError
+from telemetry.integrations.rl_insight.events import (
+    COUNTER,
+    EVENTS,
+    GAUGE,
+    HISTOGRAM,
+    record_targets,
+)
+
+Labels = Mapping[str, Any]
+
+
+@dataclass
+class _Monitor:
+    """State between `init` and `finish`."""
+
+    is_on: bool = False
+    labels: dict[str, Any] = field(default_factory=dict)
+    """Labels of every metric and trace."""
+    run: Run | None = None
+    """The run, if `init` started it."""
+
+
+MONITOR: Final = _Monitor()
+
+
+def init(
+    project: str | Labels | None = None, experiment_name: str | None = None, config: Labels | None = None
+) -> None:
+    """Switch the calls of this module on. Join the run of TELEMETRY_ENDPOINT, or start one.
+
+    `project` and `experiment_name` become labels of all metrics and traces. Of `config` only the namespace is used:
+    it becomes a parameter. The older form `init(config)` works, too. A second call has no effect but a warning.
+    """
+    if MONITOR.is_on:
+        warnings.warn(
+            "init() was called again and has no effect; call finish() first", RuntimeWarning, stacklevel=2
+        )
+        return
+    if isinstance(project, Mapping):
+        project, config = None, project
+    names = {"project": project, "experiment_name": experiment_name}
+    labels = {key: name for key, name in names.items() if name is not None}
+    MONITOR.run = _begin(experiment_name or project)
+    MONITOR.labels, MONITOR.is_on = labels, True
+    namespace = _namespace(config)
+    module_level.params({"rl_insight": labels | ({"namespace": namespace} if namespace else {})})
+
+
+def finish() -> None:
+    """Switch the calls of this module off. End the run if `init` started it; another run goes on."""
+    run = MONITOR.run
+    MONITOR.run, MONITOR.labels, MONITOR.is_on = None, {}, False
+    if run is not None and run.owner:
+        run.finish()
+
+
+def metric_count(name: str, amount: float = 1.0, documentation: str = "", **labels: Any) -> None:
+    """Add an amount to a counter. Negative amounts are added up in the counter `NAME.below_zero`."""
+    if MONITOR.is_on:
+        EVENTS.metric(COUNTER, name, amount, {**MONITOR.labels, **labels}, documentation)
+
+
+def metric_gauge(name: str, value: float, documentation: str = "", **labels: Any) -> None:
+    """Set a gauge."""
+    if MONITOR.is_on:
+        EVENTS.metric(GAUGE, name, value, {**MONITOR.labels, **labels}, documentation)
+
+
+def metric_histogram(name: str, value: float, documentation: str = "", **labels: Any) -> None:
+    """Record a sample of a series. Negative samples go to the series `NAME.below_zero`, without their sign."""
+    if MONITOR.is_on:
+        EVENTS.metric(HISTOGRAM, name, value, {**MONITOR.labels, **labels}, documentation)
+
+
+def update_prometheus_config(
+    server_addresses: Any,
+    job_name: Any = None,
+    labels: Any = None,
+    project: Any = None,
+    experiment_name: Any = None,
+    *,
+    config: Labels | None = None,
+    reload_mode: str | None = None,
+) -> None:
+    """Record addresses that Prometheus should scrape as parameters of the run.
+
+    The older form, with the configuration before the addresses, works, too. Raises ValueError if there is not one
+    entry of `labels` for each address.
+    """
+    if isinstance(server_addresses, Mapping):
+        server_addresses, job_name, labels = job_name, labels, project
+    addresses: Sequence[Any] = server_addresses or ()
+    if labels is not None and len(labels) != len(addresses):
+        raise ValueError(f"{len(addresses)} addresses need as many labels, not {len(labels)}")
+    if addresses:
+        record_targets(addresses, job_name, labels)
+
+
+close = finish
+metric_value = metric_gauge
+metric_distribution = metric_histogram
+
+
+def process_id() -> str:
+    """Return the id of this process, as traces have it."""
+    return str(os.getpid())
+
+
+def _begin(name: str | None) -> Run | None:
+    """Start a run and return it. Return None if there is one to join, or if none can be started: then print why."""
+    if PROCESS.state in ("live", "inherited"):
+        return None
+    if PROCESS.state == "idle" and os.environ.get(ENDPOINT_VARIABLE):
+        PROCESS.attach_by_itself()  # at once, unlike `start`: the aggregator may be slow or gone
+        return None
+    try:
+        return start(clean(name, limits.NAME_CHARS) if name else None, required=False)
+    except TelemetryError as error:
+        notice.warn(f"nothing is recorded: {error}")
+        return None
+
+
+def _namespace(config: Labels | None) -> str:
+    """Return the namespace that a configuration of any release names, or an empty text."""
+    if not isinstance(config, Mapping):
+        return ""
+    server = config.get("server")
+    found = server.get("namespace") if isinstance(server, Mapping) else None
+    return str(found or config.get("namespace") or "")

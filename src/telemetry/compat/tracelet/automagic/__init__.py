@@ -1,0 +1,160 @@
+"""Automagic: captures of frameworks, switched on together. Variables of the program are never read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Self
+
+from telemetry.client import notice
+from telemetry.compat.tracelet.core import automatic
+from telemetry.compat.tracelet.core.sinks import plain
+
+__all__ = ["AutomagicConfig", "AutomagicInstrumentor", "automagic", "capture_hyperparams"]
+_DEFAULT_FRAMEWORKS: Final = frozenset({"pytorch", "lightning", "sklearn", "keras", "xgboost"})
+_CAPTURED: Final = {"pytorch": "tensorboard", "lightning": "lightning"}
+_READERS: Final = ("detect_function_args", "detect_class_attributes", "detect_argparse", "detect_config_files")
+_NEVER_READ: Final = (
+    "automagic never reads variables of the program, which may hold passwords: call "
+    "experiment.log_params({...}) with the hyperparameters"
+)
+
+
+@dataclass
+class AutomagicConfig:
+    """Switches of automagic. docs/migrating/TRACELET.md says what each does here."""
+
+    detect_function_args: bool = True
+    detect_class_attributes: bool = True
+    detect_argparse: bool = True
+    detect_config_files: bool = True
+    track_model_architecture: bool = True
+    track_model_checkpoints: bool = True
+    track_model_gradients: bool = False
+    track_dataset_info: bool = True
+    track_data_samples: bool = False
+    monitor_training_loop: bool = True
+    monitor_loss_curves: bool = True
+    monitor_learning_rate: bool = True
+    epoch_detection_threshold_seconds: float = 30.0
+    monitor_gpu_memory: bool = True
+    monitor_cpu_usage: bool = True
+    track_git_info: bool = True
+    track_file_hashes: bool = True
+    frameworks: set[str] = field(default_factory=lambda: set(_DEFAULT_FRAMEWORKS))
+
+
+class AutomagicInstrumentor:
+    """The captures of automagic, one object for the process."""
+
+    _instance: AutomagicInstrumentor | None = None
+
+    def __init__(self, config: AutomagicConfig | None = None) -> None:
+        self.config = config or AutomagicConfig()
+        self._stops: dict[str, list[Callable[[], object]]] = {}
+
+    @classmethod
+    def get_instance(cls, config: AutomagicConfig | None = None) -> AutomagicInstrumentor:
+        """Return the object of the process, with a new configuration if one is given."""
+        if cls._instance is None:
+            cls._instance = cls(config)
+        elif config is not None:
+            cls._instance.config = config
+        return cls._instance
+
+    def attach_experiment(self, experiment: Any) -> Self:
+        """Switch the captures on for an experiment that has started, and say what is not captured."""
+        config = self.config
+        self.detach_experiment(experiment.id)
+        stops = self._stops[experiment.id] = []
+        for framework in sorted(config.frameworks):
+            capture = _CAPTURED.get(framework)
+            if capture is not None and automatic.has_integration(capture):
+                stops.append(automatic.hold_integration(capture))
+            elif capture is None and config.frameworks != _DEFAULT_FRAMEWORKS:
+                notice.warn(f"automagic has no capture for {framework}: call log_metric and log_params")
+        if config.track_model_checkpoints:
+            stops.append(automatic.CHECKPOINTS.hold())
+        if config.monitor_learning_rate and "pytorch" in config.frameworks:
+            stops.append(automatic.watch_learning_rates(experiment.log_metric))
+        if config.track_file_hashes:
+            experiment.log_params(_hash_of_program())
+        for name in ("track_model_gradients", "track_data_samples"):
+            if getattr(config, name):
+                notice.warn(
+                    f"{name} is refused: it would copy data of the model; log what you need with log_metric"
+                )
+        if any(getattr(config, name) for name in _READERS):
+            notice.warn(_NEVER_READ)
+        return self
+
+    def detach_experiment(self, experiment_id: str) -> None:
+        """Switch the captures of an experiment off."""
+        for stop in self._stops.pop(experiment_id, []):
+            stop()
+
+    def capture_hyperparameters(self, experiment: Any, frame_depth: int = 2) -> dict[str, Any]:
+        """Report that variables are never read. Return an empty dictionary."""
+        notice.warn(_NEVER_READ)
+        return {}
+
+    def capture_model_info(self, model: Any, experiment: Any) -> dict[str, Any]:
+        """Record facts about a model and return them."""
+        facts = {"type": type(model).__name__, "module": type(model).__module__, **_parameters(model)}
+        if callable(getattr(model, "get_params", None)):
+            facts["hyperparameters"] = model.get_params()
+        experiment.log_params({"model": facts})
+        if self.config.track_model_architecture:
+            facts["architecture"] = str(model)
+            experiment.recorder.log("model/architecture", facts["architecture"], 0)
+        return facts
+
+    def capture_dataset_info(self, dataset: Any, experiment: Any) -> dict[str, Any]:
+        """Record facts about a dataset and return them. No sample is read."""
+        if not self.config.track_dataset_info:
+            return {}
+        facts: dict[str, Any] = {"type": type(dataset).__name__, "module": type(dataset).__module__}
+        if hasattr(dataset, "__len__"):
+            facts["size"] = len(dataset)
+        for name in ("shape", "dtype"):
+            if hasattr(dataset, name):
+                facts[name] = str(getattr(dataset, name))
+        experiment.log_params({"dataset": facts})
+        return facts
+
+    def cleanup(self) -> None:
+        """Switch all captures off."""
+        for experiment_id in list(self._stops):
+            self.detach_experiment(experiment_id)
+
+
+def automagic(experiment: Any, config: AutomagicConfig | None = None) -> AutomagicInstrumentor:
+    """Switch automagic on for an experiment that has started."""
+    return AutomagicInstrumentor.get_instance(config).attach_experiment(experiment)
+
+
+def capture_hyperparams(experiment: Any) -> dict[str, Any]:
+    """Report that variables are never read. Return an empty dictionary."""
+    return AutomagicInstrumentor.get_instance().capture_hyperparameters(experiment)
+
+
+def _parameters(model: Any) -> dict[str, int]:
+    """Return how many parameters a model of torch has."""
+    if not callable(getattr(model, "parameters", None)):
+        return {}
+    sizes = [(plain(one.numel()) or 0, one.requires_grad) for one in model.parameters()]
+    trainable = int(sum(size for size, has_gradient in sizes if has_gradient))
+    total = int(sum(size for size, _ in sizes))
+    return {
+        "parameter_count": total,
+        "trainable_parameters": trainable,
+        "non_trainable_parameters": total - trainable,
+    }
+
+
+def _hash_of_program() -> dict[str, str]:
+    path = Path(sys.argv[0] if sys.argv else "")
+    return {"code.sha256": sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}

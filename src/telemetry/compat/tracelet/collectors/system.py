@@ -1,0 +1,121 @@
+"""Load of the machine: processor, memory, disk, network and GPUs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from telemetry.client import notice
+from telemetry.compat.tracelet.core.collecting import CollectorThread
+from telemetry.compat.tracelet.core.interfaces import CollectorInterface
+from telemetry.compat.tracelet.core.metrics import MetricData
+from telemetry.compat.tracelet.core.recorder import Recorder
+
+_CPU_S: Final = 0.1
+_MIB: Final = 1 << 20
+
+
+class SystemMetricsCollector(CollectorInterface):
+    """A reader of the machine's load. `start` records it as gauges `system/NAME` at intervals, until `stop`.
+
+    It needs the package psutil, and nvidia-ml-py for GPUs. Without them these values are left out.
+    """
+
+    def __init__(
+        self,
+        collect_interval: float = 10.0,
+        include_per_cpu: bool = False,
+        include_processes: bool = False,
+        process_limit: int = 5,
+        *,
+        cpu: bool = True,
+        gpu: bool = True,
+        disk: bool = False,
+        network: bool = False,
+        emit: Callable[[MetricData], object] | None = None,
+    ) -> None:
+        self.collect_interval = collect_interval
+        if include_per_cpu or include_processes:
+            notice.warn("include_per_cpu and include_processes are refused: log such values with log_metric")
+        self._cpu, self._gpu, self._disk, self._network = cpu, gpu, disk, network
+        self.emit = emit or Recorder().record
+        self._psutil: Any = None
+        self._nvml: Any = None
+        self._thread: CollectorThread | None = None
+
+    def initialize(self) -> None:
+        """Find psutil and the GPUs."""
+        try:
+            self._psutil = import_module("psutil")
+            self._psutil.cpu_percent()  # the beginning of the first interval
+        except ImportError:
+            notice.warn("system metrics need the package psutil: pip install psutil")
+        if self._gpu:
+            try:
+                self._nvml = import_module("pynvml")
+                self._nvml.nvmlInit()
+            except Exception:  # noqa: BLE001 – no library, no driver or no GPU
+                self._nvml = None
+
+    def collect(self) -> dict[str, Any]:
+        """Return facts of the machine and its load now."""
+        facts: dict[str, Any] = {
+            "platform": platform.platform(),
+            "python_version": platform.python_version(),
+            "hostname": platform.node(),
+            "cpu_count": os.cpu_count(),
+        }
+        if self._psutil is not None:
+            facts["cpu_count_logical"] = facts["cpu_count"]
+            facts["cpu_count_physical"] = self._psutil.cpu_count(logical=False)
+            facts["memory_total"] = self._psutil.virtual_memory().total
+        return facts | self.load(_CPU_S)
+
+    def load(self, cpu_s: float | None = None) -> dict[str, Any]:
+        """Return the load now. That of the processor is measured for `cpu_s` seconds, or since the last call."""
+        values: dict[str, Any] = {}
+        tool = self._psutil
+        if tool is not None:
+            memory = tool.virtual_memory()
+            values = {"memory_percent": memory.percent, "memory_available": memory.available}
+            if self._cpu:
+                values["cpu_percent"] = tool.cpu_percent(interval=cpu_s)
+            if self._disk and (disk := tool.disk_io_counters()) is not None:
+                values |= {"disk_read_mb": disk.read_bytes / _MIB, "disk_write_mb": disk.write_bytes / _MIB}
+            if self._network:
+                network = tool.net_io_counters()
+                values |= {
+                    "network_sent_mb": network.bytes_sent / _MIB,
+                    "network_recv_mb": network.bytes_recv / _MIB,
+                }
+        return values | ({"gpu": self._gpus()} if self._nvml is not None else {})
+
+    def start(self) -> None:
+        """Record the load at intervals, on a thread. A second call has no effect."""
+        if self._thread is None:
+            is_own = type(self).collect is SystemMetricsCollector.collect
+            collect = self.load if is_own else self.collect
+            self._thread = CollectorThread(collect, self.emit, self.collect_interval, "system")
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End it without waiting for the interval."""
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread = None
+
+    def _gpus(self) -> dict[str, dict[str, float]]:
+        nvml, found = self._nvml, {}
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+            found[f"gpu_{index}"] = {
+                "memory_total": memory.total,
+                "memory_used": memory.used,
+                "memory_free": memory.free,
+                "utilization": nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            }
+        return found

@@ -1,0 +1,144 @@
+"""What an experiment records by itself, each part behind a setting."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from telemetry.client import module_level as client
+from telemetry.client import notice
+from telemetry.compat.tracelet.core.artifacts import kind_of
+from telemetry.integrations.capture.captures import Capture
+from telemetry.integrations.capture.patching import Observers, Patch
+from telemetry.wire.masking import mask_secrets
+
+_JOIN_S: Final = 5.0
+_OBSERVERS: Final = Observers("tracelet")
+_CAPTURE_VARIABLE: Final = "TELEMETRY_CAPTURE"
+
+Stop = Callable[[], object]
+
+
+def environment() -> dict[str, Any]:
+    """Return facts of the machine and the interpreter, as settings."""
+    return {
+        "environment.python": platform.python_version(),
+        "environment.platform": platform.platform(),
+        "environment.hostname": platform.node(),
+        "environment.cpus": os.cpu_count(),
+    }
+
+
+def arguments() -> dict[str, Any]:
+    """Return the command line of the program, as settings, without its secrets."""
+    return {"args": " ".join(mask_secrets(sys.argv))}
+
+
+class Shared:
+    """A capture that several experiments of the process may hold. The last one to release it removes it."""
+
+    def __init__(self, install: Callable[[], object], uninstall: Callable[[], object]) -> None:
+        self._install = install
+        self._uninstall = uninstall
+        self._holders = 0
+        self._lock = threading.Lock()
+
+    def hold(self) -> Stop:
+        """Install the capture. Return the function that releases it; call that once."""
+        with self._lock:
+            self._holders += 1
+            if self._holders == 1:
+                try:
+                    self._install()
+                except Exception as error:  # noqa: BLE001 – a capture must not stop the program
+                    notice.warn(f"a capture can't be installed: {type(error).__name__}: {error}")
+        return self._release
+
+    def _release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._uninstall()
+
+
+def _integration(name: str) -> Shared:
+    def module() -> ModuleType:
+        return import_module(f"telemetry.integrations.{name}")
+
+    return Shared(lambda: module().install(), lambda: module().uninstall())
+
+
+_FRAMEWORKS: Final = {name: _integration(name) for name in ("tensorboard", "lightning")}
+
+
+def hold_integration(name: str) -> Stop:
+    """Install the capture of a framework. Leave it alone if `telemetry run --capture` has installed it."""
+    if name in os.environ.get(_CAPTURE_VARIABLE, "").split(","):
+        return lambda: None
+    return _FRAMEWORKS[name].hold()
+
+
+# --- checkpoints -----------------------------------------------------------------------------------
+
+
+def _saved(_: Any, __: Any, target: Any = None, *args: Any, **kwargs: Any) -> None:
+    path = kwargs.get("f", kwargs.get("filepath", target))
+    if isinstance(path, (str, os.PathLike)):
+        client.artifact(Path(path).stem, path, kind_of(os.fspath(path)).value)
+
+
+def _torch_save(module: ModuleType) -> Iterable[Patch]:
+    return [Patch(module, "save", _OBSERVERS.after(_saved, "torch.save"))]
+
+
+def _trainer_save(module: ModuleType) -> Iterable[Patch]:
+    return [Patch(module.Trainer, "save_checkpoint", _OBSERVERS.after(_saved, "Trainer.save_checkpoint"))]
+
+
+_CHECKPOINTS: Final = Capture(
+    {"torch": _torch_save, "lightning.pytorch": _trainer_save, "pytorch_lightning": _trainer_save}
+)
+CHECKPOINTS: Final = Shared(_CHECKPOINTS.install, _CHECKPOINTS.uninstall)
+"""A capture of the files that torch.save and trainers of Lightning write."""
+
+
+# --- learning rates --------------------------------------------------------------------------------
+
+
+def watch_learning_rates(log: Callable[[str, Any, int], object]) -> Stop:
+    """Log `lr_group_N` at every optimizer step of torch, if torch is loaded."""
+    register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
+    if register is None:
+        return lambda: None
+    steps = [0]
+
+    def record(optimizer: Any, *_: Any) -> None:
+        for index, group in enumerate(optimizer.param_groups):
+            log(f"lr_group_{index}", group.get("lr", 0.0), steps[0])
+        steps[0] += 1
+
+    def hook(optimizer: Any, *args: Any) -> None:
+        _OBSERVERS.run("optimizer.step", record, optimizer)
+
+    remove: Stop = register(hook).remove
+    return remove
+
+
+def in_background(act: Callable[[], object], name: str) -> Stop:
+    """Run something slow on a thread. Return the function that waits for it."""
+    thread = threading.Thread(target=act, name=f"tracelet-{name}", daemon=True)
+    thread.start()
+    return lambda: thread.join(_JOIN_S)
+
+
+def has_integration(name: str) -> bool:
+    """Return whether the capture of a framework is there."""
+    return find_spec(f"telemetry.integrations.{name}") is not None

@@ -1,0 +1,332 @@
+"""Experiments: the run of this process under Tracelet's calls."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from types import SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from telemetry.client import module_level as client
+from telemetry.client.run import Run
+from telemetry.compat.tracelet.core import session
+from telemetry.compat.tracelet.core.artifact_log import ArtifactLog
+from telemetry.compat.tracelet.core.artifacts import ArtifactResult, ArtifactType, TraceletArtifact
+from telemetry.compat.tracelet.core.config import ExperimentConfig
+from telemetry.compat.tracelet.core.interfaces import MetricSource
+from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
+from telemetry.compat.tracelet.core.orchestrator import DataFlowOrchestrator
+from telemetry.compat.tracelet.core.parts import Parts
+from telemetry.compat.tracelet.core.plugins import PluginManager
+from telemetry.compat.tracelet.core.recorder import Recorder
+from telemetry.compat.tracelet.core.run_backends import RunBackends, run_backends
+from telemetry.compat.tracelet.core.sinks import plain
+from telemetry.compat.tracelet.exceptions import BackendError
+from telemetry.compat.tracelet.settings import TraceletSettings, current
+
+if TYPE_CHECKING:
+    from telemetry.compat.tracelet.automagic import AutomagicConfig
+
+__all__ = ["Experiment", "ExperimentConfig"]
+_NEED_ARTIFACTS: Final = (
+    "artifacts are switched off: pass artifacts=True to Experiment, or set TRACELET_ENABLE_ARTIFACTS"
+)
+
+
+class Experiment(MetricSource):
+    """An experiment. It starts a run, or joins the one of `telemetry run`. Any thread may use it.
+
+    Example:
+        with Experiment("digits", project="vision", backend=["mlflow"]) as experiment:
+            experiment.log_metric("loss", 0.5, 0)
+
+    The first call that records starts it, if `start` was not called.
+    """
+
+    def __init__(  # noqa: PLR0917 – Tracelet's order
+        self,
+        name: str,
+        config: ExperimentConfig | str | None = None,
+        backend: str | list[str] | None = None,
+        tags: list[str] | None = None,
+        automagic: bool = False,
+        automagic_config: AutomagicConfig | None = None,
+        artifacts: bool = False,
+        automagic_artifacts: bool = False,
+        *,
+        project: str | None = None,
+        settings: TraceletSettings | None = None,
+        backend_config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check the backends. A text as the second argument is the project. Raises ConfigurationError."""
+        if isinstance(config, str):
+            config, project = None, config
+        settings = settings or current()
+        self.settings = settings if project is None else settings.copy(project=project)
+        self.name = name
+        self.project = self.settings.project
+        self.id = self.experiment_id = str(uuid.uuid4())
+        self.created_at = datetime.now(UTC)
+        self.config = config or ExperimentConfig.of(self.settings)
+        self.tags = list(tags or [])
+        self.automagic_config = automagic_config
+        self.frameworks: dict[str, Any] = {}
+        self.recorder = Recorder()
+        self.run: Run | None = None
+        self._automagic_enabled = automagic or self.config.enable_automagic
+        self._artifacts_enabled = artifacts or self.config.enable_artifacts
+        self._automagic_artifacts_enabled = automagic_artifacts or self.config.automagic_artifacts
+        self._iteration = 0
+        self._orchestrator = DataFlowOrchestrator(self.settings.max_queue_size, self.settings.num_workers)
+        self._orchestrator.register_source(self)
+        self._sinks = self._orchestrator.threads
+        self._plugin_manager = PluginManager()
+        self._plugin_manager.discover_plugins()
+        self._parts = Parts(self)
+        self._artifact_log = ArtifactLog(self)
+        self._lock = threading.RLock()
+        self._stack: ExitStack | None = None
+        self._log: Callable[[str, Any, int], object] = self._log_first
+        self._backend_config = dict(backend_config or {})
+        chosen = [backend] if isinstance(backend, str) else backend
+        if chosen is None:
+            chosen = self.settings.backend if "backend" in self.settings.explicit else []
+        self._backends = list(chosen)
+        self._run_backends()
+
+    # --- the course of an experiment -------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start or join the run, and all that records by itself. A second call has no effect."""
+        with self._lock:
+            if self._stack is not None:
+                return
+            backends = self._run_backends()
+            self.run, self.recorder = session.join(self.id, self.name, backends.to, backends.environment)
+            self._orchestrator.recorder = self.recorder
+            self._log = self.recorder.log if self.config.track_metrics else _ignore
+            self._stack = ExitStack()
+            self._parts.start(self._stack, backends)
+            atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Deliver everything, say what is lost, and end the run if this experiment started it."""
+        with self._lock:
+            stack, self._stack = self._stack, None
+            if stack is None:
+                return
+            atexit.unregister(self.stop)
+            try:
+                stack.close()
+            finally:
+                self._log = self._log_late
+                session.leave(self.id)
+
+    end = stop
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            client.mark(f"{type(error).__name__}: {error}")
+        self.stop()
+
+    @property
+    def is_running(self) -> bool:
+        return self._stack is not None
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def log_metric(self, name: str, value: Any, iteration: int | None = None, step: int | None = None) -> None:
+        """Record a value of a step: `iteration`, or `step`, or else the one of `set_iteration`."""
+        if iteration is None:
+            iteration = self._iteration if step is None else step
+        self._log(name, value, iteration)
+        if self._sinks:
+            number = plain(value)
+            kind = MetricType.SCALAR if number is not None else MetricType.CUSTOM
+            self.route(MetricData(name, value if number is None else number, kind, iteration))
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Record parameters. Values whose names sound secret are masked."""
+        self._begin()
+        self.recorder.params(params)
+        if self._sinks:
+            for name, value in params.items():
+                self.route(MetricData(name, value, MetricType.PARAMETER))
+
+    def log_hyperparameter(self, name: str, value: Any) -> None:
+        """Record one parameter."""
+        self.log_params({name: value})
+
+    log_param = log_hyperparameter
+
+    def emit_metric(self, metric: MetricData) -> None:
+        """Record a metric of any type."""
+        self._begin()
+        if self.config.track_metrics or metric.type is MetricType.PARAMETER:
+            self._orchestrator.emit_metric(metric)
+
+    def route(self, metric: MetricData) -> None:
+        """Pass a metric to backends of the user alone."""
+        metric.source = metric.source or self.get_source_id()
+        self._orchestrator.route(metric)
+
+    def set_iteration(self, iteration: int) -> None:
+        """Set the step of values that are logged without one."""
+        self._iteration = iteration
+
+    @property
+    def iteration(self) -> int:
+        return self._iteration
+
+    def add_tag(self, tag: str) -> None:
+        """Add a tag. Backends get it as the parameter `tags`."""
+        self.tags.append(tag)
+        self.log_params({"tags": ", ".join(self.tags)})
+
+    def get_source_id(self) -> str:
+        return f"experiment_{self.id}"
+
+    # --- parts of the user -----------------------------------------------------------------------
+
+    def add_backend(self, backend: Any, config: Mapping[str, Any] | None = None) -> None:
+        """Add a backend: an object of the user, or a name. Raise BackendError for a name after `start`."""
+        name = getattr(backend, "kind", backend)
+        if not isinstance(name, str):
+            self._orchestrator.add_backend(backend, {**self.backend_settings(), **(config or {})})
+        elif self.is_running:
+            raise BackendError(
+                f"the experiment has started, so {name!r} can't be added", hint="add it before start()"
+            )
+        else:
+            self._backends.append(name)
+            self._run_backends()
+
+    def add_collector(self, collector: Any, interval_s: float | None = None) -> None:
+        """Add a collector that is read every `metrics_interval` or `interval_s` seconds."""
+        self._parts.add_collector(collector, interval_s)
+
+    def add_framework(self, framework: Any) -> None:
+        """Add a framework plugin."""
+        self._parts.add_framework(framework)
+
+    @property
+    def active_backends(self) -> list[str]:
+        """Names of the backends, without their options."""
+        return [text.partition(":")[0] for text in self._backends]
+
+    @property
+    def backends(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=name) for name in self.active_backends]
+
+    @property
+    def has_sinks(self) -> bool:
+        return bool(self._sinks)
+
+    @property
+    def _frameworks(self) -> dict[str, Any]:
+        return self.frameworks
+
+    @property
+    def _framework(self) -> Any:
+        return self.frameworks.get("pytorch")
+
+    def backend_settings(self) -> dict[str, Any]:
+        """Return the configuration that plugins of the user get."""
+        settings = self.settings
+        return {
+            "experiment_id": self.id,
+            "experiment_name": self.name,
+            "run_name": self.name,
+            "project": self.project,
+            "tags": list(self.tags),
+            **{name: value for name in ("api_key", "backend_url") if (value := getattr(settings, name))},
+            **self._backend_config,
+        }
+
+    # --- artifacts -------------------------------------------------------------------------------
+
+    def create_artifact(
+        self, name: str, artifact_type: ArtifactType, description: str | None = None
+    ) -> TraceletArtifact:
+        """Return an artifact to fill. Raise RuntimeError if artifacts are switched off."""
+        if not self._artifacts_enabled:
+            raise RuntimeError(_NEED_ARTIFACTS)
+        return TraceletArtifact(name, artifact_type, description)
+
+    def log_artifact(
+        self, artifact: TraceletArtifact | str | os.PathLike[str], artifact_path: str | None = None
+    ) -> dict[str, ArtifactResult]:
+        """Record a file, or an artifact of `create_artifact`, by reference. Return where it goes, by backend."""
+        self._begin()
+        return self._artifact_log.log(artifact, artifact_path)
+
+    def log_file_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
+        """Record a file by reference."""
+        self.log_artifact(local_path, artifact_path)
+
+    def get_artifact(
+        self, name: str, version: str = "latest", backend: str | None = None
+    ) -> TraceletArtifact | None:
+        """Return an artifact that this experiment has logged, or None."""
+        return self._artifact_log.get(name, version, backend)
+
+    def list_artifacts(
+        self, type_filter: ArtifactType | None = None, backend: str | None = None
+    ) -> list[TraceletArtifact]:
+        """Return the artifacts that this experiment has logged."""
+        return self._artifact_log.list(type_filter, backend)
+
+    # --- automagic -------------------------------------------------------------------------------
+
+    def capture_hyperparams(self) -> dict[str, Any]:
+        """Report that variables of the program are never read. Return an empty dictionary."""
+        return self._parts.instrumentor().capture_hyperparameters(self)
+
+    def capture_model(self, model: Any) -> dict[str, Any]:
+        """Record facts about a model and return them."""
+        self._begin()
+        return self._parts.instrumentor().capture_model_info(model, self)
+
+    def capture_dataset(self, dataset: Any) -> dict[str, Any]:
+        """Record facts about a dataset and return them."""
+        self._begin()
+        return self._parts.instrumentor().capture_dataset_info(dataset, self)
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _run_backends(self) -> RunBackends:
+        return run_backends(
+            self._backends,
+            self.settings,
+            name=self.name,
+            tags=self.tags,
+            config=self._backend_config,
+            plugins={name: info.metadata for name, info in self._plugin_manager.plugins.items()},
+        )
+
+    def _begin(self) -> None:
+        """Start an experiment that has never been started."""
+        if self.run is None:
+            self.start()
+
+    def _log_first(self, name: str, value: Any, iteration: int) -> None:
+        self.start()
+        self._log(name, value, iteration)
+
+    def _log_late(self, name: str, value: Any, iteration: int) -> None:
+        self.recorder.leave_out(name, f"the experiment {self.name!r} has ended; call start() again")
+
+
+def _ignore(name: str, value: Any, iteration: int) -> None:
+    """Ignore a value, as metrics are switched off."""

@@ -1,0 +1,88 @@
+"""Base classes of backends, collectors and frameworks. A subclass implements what it needs.
+
+Tracelet's architecture document and its code name different methods. These classes have both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
+
+if TYPE_CHECKING:
+    from telemetry.compat.tracelet.core.experiment import Experiment
+
+
+class FrameworkInterface:
+    """An integration of a training framework."""
+
+    def initialize(self, experiment: Experiment) -> None:
+        """Bind the framework to an experiment."""
+
+    def start_tracking(self) -> None:
+        """Begin to pass on metrics of the framework."""
+
+    def stop_tracking(self) -> None:
+        """End it."""
+
+    def log_metric(self, name: str, value: Any, iteration: int) -> None:
+        """Pass on one metric."""
+
+
+class BackendInterface:
+    """A store for values. Its methods are called on one thread, in order."""
+
+    def log_metric(self, name: str, value: Any, iteration: int) -> None:
+        """Store a number."""
+
+    def log_params(self, params: dict[str, Any]) -> None:
+        """Store parameters."""
+
+    def log_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
+        """Store a file."""
+
+    def save_experiment(self, experiment_data: dict[str, Any]) -> None:
+        """Store what is known about the experiment at its end."""
+
+
+class CollectorInterface:
+    """A source of values that are read at intervals."""
+
+    def initialize(self) -> None:
+        """Prepare to collect."""
+
+    def collect(self) -> dict[str, Any]:
+        """Return the values of now."""
+        return {}
+
+    def start(self) -> None:
+        """Begin to collect."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+class MetricSource:
+    """A part that emits metrics."""
+
+    def get_source_id(self) -> str:
+        """Return the name of this source."""
+        return type(self).__name__
+
+    def emit_metric(self, metric: MetricData) -> None:
+        """Pass a metric on."""
+
+
+class MetricSink:
+    """A part that receives metrics, on a thread of its own."""
+
+    def get_sink_id(self) -> str:
+        """Return the name of this sink."""
+        return type(self).__name__
+
+    def receive_metric(self, metric: MetricData) -> None:
+        """Take a metric."""
+
+    def can_handle_type(self, metric_type: MetricType) -> bool:
+        """Return whether this sink takes metrics of a type."""
+        return True

@@ -1,0 +1,50 @@
+"""Optional packages: which are there, and how to load them."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from telemetry.compat.tracelet.core.run_backends import installed
+
+_STRICT: Final = "TRACELET_STRICT_IMPORTS"
+_MODULES: Final = {"gitpython": "git", "pytorch": "torch"}
+_FRAMEWORKS: Final = (
+    *("torch", "pytorch_lightning", "lightning", "tensorflow", "jax", "numpy", "sklearn", "xgboost"),
+    *("mlflow", "wandb", "clearml", "aim", "neptune", "tensorboard", "pynvml", "psutil", "git", "GPUtil"),
+)
+_BACKENDS: Final = ("mlflow", "wandb", "clearml", "aim")
+
+
+def is_available(framework: str) -> bool:
+    """Return whether a package is installed, without importing it."""
+    try:
+        return find_spec(_MODULES.get(framework, framework)) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def require(framework: str, feature: str | None = None) -> Any:
+    """Import and return a package. Raise ImportError that says what needs it."""
+    if not is_available(framework):
+        raise ImportError(f"{feature or 'this program'} needs the package {framework}: pip install {framework}")
+    return import_module(_MODULES.get(framework, framework))
+
+
+def try_import(framework: str, default: Any = None) -> Any:
+    """Import and return a package, or return `default`. Raise ImportError if TRACELET_STRICT_IMPORTS is true."""
+    if not is_available(framework) and os.environ.get(_STRICT, "").lower() != "true":
+        return default
+    return require(framework)
+
+
+def get_available_backends() -> list[str]:
+    """Return the trackers of Tracelet that can be used here."""
+    return [name for name in _BACKENDS if installed(name)]
+
+
+def get_available_frameworks() -> dict[str, bool]:
+    """Return the packages that Tracelet knows, and whether each is installed."""
+    return {name: is_available(name) for name in _FRAMEWORKS}

@@ -1,0 +1,7 @@
+"""The class `Run` under the name of W&B's own module."""
+
+from __future__ import annotations
+
+from telemetry.compat.wandb.runs import Run
+
+__all__ = ["Run"]

@@ -11,12 +11,13 @@ FUZZ_JOBS ?= 2
 CHECK_JOBS ?= 4  # twice the cores of a small machine: the fast tests wait for disks and threads half of their time
 TIMED := tests/integration tests/process tests/fault tests/docs  # real sockets and processes: after the others, so that deadlines mean something
 ALONE := tests/integration/test_benchmarks.py  # nothing beside it: it measures
+HOMES := tests/homes  # needs torch and frameworks, which have an environment of their own
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE  # compiling the tests anew costs every worker ten seconds
 
-.PHONY: help demo test test-all check style docs fault soak fuzz bench goldens pictures clean tools
+.PHONY: help demo test test-all homes check style docs fault soak fuzz bench goldens pictures clean tools
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +25,14 @@ help:  ## Show this list
 demo: $(VENV)/.core  ## Set up the core alone and run the example benchmark to its report
 	@$(BIN)/telemetry demo
 
-test: $(VENV)/.dev tools  ## Set up everything and run all tests
+test: $(VENV)/.dev $(VENV)/.homes tools  ## Set up everything and run all tests
 	$(BIN)/pytest -n auto $(TIMED:%=--ignore=%)
 	$(BIN)/pytest -n 2 --dist loadfile $(TIMED) $(ALONE:%=--ignore=%)
 	$(BIN)/pytest $(ALONE)
+	$(VENV)/homes/bin/pytest -n 2 --dist loadfile $(HOMES)
+
+homes: $(VENV)/.homes  ## Run the tests that capture programs of torch, Lightning, transformers and others
+	$(VENV)/homes/bin/pytest -n 2 --dist loadfile $(HOMES)
 
 check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
 	$(BIN)/ruff check .
@@ -121,3 +126,12 @@ $(VENV)/.core: $(SETUP) | $(VENV)/bin/python
 $(VENV)/.dev: $(SETUP) | $(VENV)/bin/python
 	$(call install,.[dev])
 	@touch $(VENV)/.core
+
+# The frameworks: two gigabytes, so only `make test` and `make homes` want them.
+$(VENV)/.homes: $(SETUP) tests/homes/requirements.txt tests/homes/requirements-alone.txt | $(VENV)/bin/python
+	@echo "Installing the frameworks of tests/homes into $(VENV)/homes"
+	@$(BIN)/python -m venv $(VENV)/homes
+	@$(VENV)/homes/bin/pip install --quiet torch==2.13.0  # first, so that nothing asks for another build
+	@$(VENV)/homes/bin/pip install --quiet --requirement tests/homes/requirements.txt --editable .
+	@$(VENV)/homes/bin/pip install --quiet --no-deps --requirement tests/homes/requirements-alone.txt
+	@touch $@

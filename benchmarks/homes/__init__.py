@@ -1,0 +1,1 @@
+"""Calls of other systems beside ours. Needs the environment of `make homes`."""

@@ -27,7 +27,7 @@ demo: $(VENV)/.core  ## Set up the core alone and run the example benchmark to i
 
 test: $(VENV)/.dev $(VENV)/.homes tools  ## Set up everything and run all tests
 	$(BIN)/pytest -n auto $(TIMED:%=--ignore=%)
-	$(BIN)/pytest -n 2 --dist loadfile $(TIMED) $(ALONE:%=--ignore=%)
+	$(BIN)/pytest -n 3 --dist loadfile $(TIMED) $(ALONE:%=--ignore=%)
 	$(BIN)/pytest $(ALONE)
 	$(VENV)/homes/bin/pytest -n 2 --dist loadfile $(HOMES)
 

@@ -72,9 +72,9 @@ class AutomagicInstrumentor:
         stops = self._stops[experiment.id] = []
         for framework in sorted(config.frameworks):
             capture = _CAPTURED.get(framework)
-            if capture is not None and automatic.has_integration(capture):
+            if capture is not None:
                 stops.append(automatic.hold_integration(capture))
-            elif capture is None and config.frameworks != _DEFAULT_FRAMEWORKS:
+            elif config.frameworks != _DEFAULT_FRAMEWORKS:
                 notice.warn(f"automagic has no capture for {framework}: call log_metric and log_params")
         if config.track_model_checkpoints:
             stops.append(automatic.CHECKPOINTS.hold())

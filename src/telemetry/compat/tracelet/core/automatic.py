@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -137,8 +136,3 @@ def in_background(act: Callable[[], object], name: str) -> Stop:
     thread = threading.Thread(target=act, name=f"tracelet-{name}", daemon=True)
     thread.start()
     return lambda: thread.join(_JOIN_S)
-
-
-def has_integration(name: str) -> bool:
-    """Return whether the capture of a framework is there."""
-    return find_spec(f"telemetry.integrations.{name}") is not None

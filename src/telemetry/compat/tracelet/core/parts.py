@@ -107,7 +107,7 @@ class Parts:
             (settings.track_tensorboard, PyTorchFramework()),
             (settings.track_lightning, LightningFramework()),
         ):
-            if wanted and automatic.has_integration(framework.capture):
+            if wanted:
                 framework.initialize(experiment)
                 experiment.frameworks[framework.name] = framework
                 stack.callback(framework.stop_tracking)

@@ -83,6 +83,9 @@ EXTENT_ROWS = 1 << 21  # recorded after all beginnings so far: durations and tok
 UNCOUNTED_TEXTS = 1 << 20  # waiting for their tokens to be counted
 UNCOUNTED_BYTES = 64 * MIB  # of these texts: each checkpoint repeats them
 
+# --- spans ---------------------------------------------------------------------------------------
+SPAN_NAMES = 200  # of a process that get instruments, two each; spans of further names are records only
+
 # --- steps ---------------------------------------------------------------------------------------
 AXES = 64  # of a run: roles such as train, rollout, eval
 STEP_GRACE_S = 30.0  # wait for the other producers after the first one ended a step

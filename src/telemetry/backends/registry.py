@@ -29,6 +29,7 @@ BUILT_IN: Final[dict[str, BuiltIn]] = {
     "otlp": _of("otlp", "OtlpBackend", "opentelemetry.proto"),
     "prometheus": _of("prometheus", "PrometheusBackend"),
     "tensorboard": _of("tensorboard", "TensorBoardBackend", "tensorboard"),
+    "timeline": BuiltIn("telemetry.backends.timeline.backend:TimelineBackend"),
     "trackio": _of("trackio", "TrackioBackend", "trackio"),
     "wandb": _of("wandb", "WandbBackend", "wandb"),
 }

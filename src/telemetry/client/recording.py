@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, SupportsFloat, SupportsIndex, cast
+from typing import Any, Final, SupportsIndex, cast
 
 from telemetry.client import bins, records
 from telemetry.client.instruments import Counter, Gauge, Series
@@ -17,6 +17,7 @@ from telemetry.client.requests.kind import Requests, check_arguments
 from telemetry.client.requests.kinds import Tracking
 from telemetry.client.requests.request import Request
 from telemetry.client.requests.stopping import is_condition
+from telemetry.client.spans import SpanInstruments, SpanTimer
 from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.client.timing import Timer
 from telemetry.errors import InstrumentError
@@ -43,6 +44,7 @@ class Recording:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._steps = Steps(process)
+        self._spans = SpanInstruments(process)
 
     # --- instruments -----------------------------------------------------------------------------
 
@@ -355,19 +357,15 @@ class Recording:
     ) -> Timer:
         """Return a `with` block or decorator that records when it begins and ends, also if it raises.
 
+        Its durations are the series `span.NAME`, in ms.
+
         Example:
             with run.span("rollout", track="gpu0"):
                 rollout()
 
         Use one object for one block at a time. `track` is the line on which the span is drawn.
         """
-        chosen = joined(labels, more_labels)
-
-        def record(value: SupportsFloat, at_ns: int | None = None) -> None:
-            end_ns = moment(at_ns)
-            self._put("span", name, lambda: records.span(name, end_ns - round(float(value)), end_ns, track, chosen))
-
-        return Timer(record, 1)
+        return SpanTimer(self._process, self._spans, name, track, joined(labels, more_labels))
 
     def span_at(
         self,
@@ -380,13 +378,20 @@ class Recording:
         labels: Mapping[str, object] | None = None,
         **more_labels: object,
     ) -> None:
-        """Record a span that is over, by its times of `time.monotonic_ns()`.
+        """Record a span that is over, by its times of `time.monotonic_ns()`. It has no self time.
 
         Example:
             run.span_at("rollout", started_ns, time.monotonic_ns())
         """
         chosen = joined(labels, more_labels)
-        self._put("span", name, lambda: records.span(name, checked_ns(start_ns), checked_ns(end_ns), track, chosen))
+
+        def made() -> bytes:
+            start, end = checked_ns(start_ns), checked_ns(end_ns)
+            encoded = records.span(name, start, end, track, chosen)
+            self._spans.put(records.name_of(name), end, end - start)
+            return encoded
+
+        self._put("span", name, made)
 
     # --- helpers ---------------------------------------------------------------------------------
 

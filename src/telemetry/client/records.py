@@ -44,7 +44,7 @@ _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
     """Encode a mark. Raises only errors of `str` on its arguments."""
-    return _ENCODE(Mark(text=clean(text, limits.TEXT_CHARS), time_ns=time_ns, labels=_labels(labels)))
+    return _ENCODE(Mark(text=clean(text, limits.TEXT_CHARS), time_ns=time_ns, labels=labels_of(labels)))
 
 
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
@@ -94,7 +94,7 @@ def axis(name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time
 
 def note(name: object, text: object, place: Place) -> bytes:
     """Encode a named text, cut to the record limit. Raises only errors of `str` on its arguments."""
-    return _ENCODE(Note(_name(name), clean(text, limits.TEXT_CHARS), *place))
+    return _ENCODE(Note(name_of(name), clean(text, limits.TEXT_CHARS), *place))
 
 
 def table(
@@ -116,12 +116,12 @@ def table(
             left_out += 1
         else:
             kept.append(cells)
-    encoded = _ENCODE(Table(_name(name), names, kept, *place))
+    encoded = _ENCODE(Table(name_of(name), names, kept, *place))
     while len(encoded) > RECORD_BYTES:
         fewer = min(len(kept) - 1, len(kept) * RECORD_BYTES // len(encoded))
         left_out += len(kept) - fewer
         del kept[fewer:]
-        encoded = _ENCODE(Table(_name(name), names, kept, *place))
+        encoded = _ENCODE(Table(name_of(name), names, kept, *place))
     return encoded, left_out
 
 
@@ -135,14 +135,14 @@ def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> b
     where = mask_secrets([where])[0] if _URI.match(where) else os.path.abspath(where)
     if len(where) > limits.TEXT_CHARS:
         raise ValueError(f"a reference is limited to {limits.TEXT_CHARS:,} characters, got {len(where):,}")
-    return _ENCODE(Artifact(_name(name), where, clean(kind, limits.UNIT_CHARS), *place))
+    return _ENCODE(Artifact(name_of(name), where, clean(kind, limits.UNIT_CHARS), *place))
 
 
 def span(name: object, start_ns: int, end_ns: int, track: object, labels: Mapping[str, object]) -> bytes:
     """Encode a span. Raise ValueError if it ends before it starts."""
     if end_ns < start_ns:
         raise ValueError(f"it ends {start_ns - end_ns} ns before it starts")
-    return _ENCODE(Span(_name(name), start_ns, end_ns, clean(track, limits.NAME_CHARS), _labels(labels)))
+    return _ENCODE(Span(name_of(name), start_ns, end_ns, clean(track, limits.NAME_CHARS), labels_of(labels)))
 
 
 def uncounted(record: Uncounted) -> bytes:
@@ -209,14 +209,14 @@ def _cell(value: Any) -> Scalar:
     return None if isinstance(plain, float) and not isfinite(plain) else plain
 
 
-def _labels(labels: Mapping[str, object]) -> dict[str, str]:
+def labels_of(labels: Mapping[str, object]) -> dict[str, str]:
     return {
         clean(key, limits.LABEL_KEY_CHARS) or "_": clean(value, limits.LABEL_VALUE_CHARS)
         for key, value in islice(labels.items(), limits.LABEL_COUNT)
     }
 
 
-def _name(name: object) -> str:
+def name_of(name: object) -> str:
     return clean(name, limits.NAME_CHARS) or "_"
 
 

@@ -23,21 +23,21 @@ class Timer:
     The time of a generator runs from its first step to its end and includes the work of its consumer.
     """
 
-    __slots__ = ("_divisor", "_record", "_started_ns")
+    __slots__ = ("_begun", "_divisor", "_record")
 
     def __init__(self, record: Record, ns_per_unit: int) -> None:
         self._record = record
         self._divisor = ns_per_unit
-        self._started_ns = 0
+        self._begun: Any = 0
 
     def __enter__(self) -> Self:
-        self._started_ns = _now()
+        self._begun = self._begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop(self._started_ns)
+        self._stop(self._begun)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -45,68 +45,76 @@ class Timer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop(self._started_ns)
+        self._stop(self._begun)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap a function so that its calls are timed.
 
         The result is of the same kind, such as async or generator.
         """
-        return functools.wraps(function)(_wrapper(function, self._stop))
+        return functools.wraps(function)(_wrapper(function, self._begin, self._stop))
 
-    def _stop(self, started_ns: int) -> None:
+    def _begin(self) -> Any:
+        """Return what `_stop` has to know: for a timer, the time of the beginning."""
+        return _now()
+
+    def _stop(self, begun: Any) -> None:
         ended_ns = _now()
-        self._record((ended_ns - started_ns) / self._divisor, ended_ns)
+        self._record((ended_ns - begun) / self._divisor, ended_ns)
 
 
-def _wrapper(function: Callable[..., Any], stop: Callable[[int], None]) -> Callable[..., Any]:
+Begin = Callable[[], Any]
+Stop = Callable[[Any], None]
+
+
+def _wrapper(function: Callable[..., Any], begin: Begin, stop: Stop) -> Callable[..., Any]:
     import inspect
 
     if inspect.isasyncgenfunction(function):
-        return _async_generator(function, stop)
+        return _async_generator(function, begin, stop)
     if inspect.iscoroutinefunction(function):
-        return _coroutine(function, stop)
+        return _coroutine(function, begin, stop)
     if inspect.isgeneratorfunction(function):
-        return _generator(function, stop)
-    return _plain(function, stop)
+        return _generator(function, begin, stop)
+    return _plain(function, begin, stop)
 
 
-def _plain(function: Callable[..., Any], stop: Callable[[int], None]) -> Callable[..., Any]:
+def _plain(function: Callable[..., Any], begin: Begin, stop: Stop) -> Callable[..., Any]:
     def timed(*args: Any, **kwargs: Any) -> Any:
-        started_ns = _now()
+        begun = begin()
         try:
             return function(*args, **kwargs)
         finally:
-            stop(started_ns)
+            stop(begun)
 
     return timed
 
 
-def _coroutine(function: Callable[..., Any], stop: Callable[[int], None]) -> Callable[..., Any]:
+def _coroutine(function: Callable[..., Any], begin: Begin, stop: Stop) -> Callable[..., Any]:
     async def timed(*args: Any, **kwargs: Any) -> Any:
-        started_ns = _now()
+        begun = begin()
         try:
             return await function(*args, **kwargs)
         finally:
-            stop(started_ns)
+            stop(begun)
 
     return timed
 
 
-def _generator(function: Callable[..., Any], stop: Callable[[int], None]) -> Callable[..., Any]:
+def _generator(function: Callable[..., Any], begin: Begin, stop: Stop) -> Callable[..., Any]:
     def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        started_ns = _now()
+        begun = begin()
         try:
             return (yield from function(*args, **kwargs))
         finally:
-            stop(started_ns)
+            stop(begun)
 
     return timed
 
 
-def _async_generator(function: Callable[..., Any], stop: Callable[[int], None]) -> Callable[..., Any]:
+def _async_generator(function: Callable[..., Any], begin: Begin, stop: Stop) -> Callable[..., Any]:
     async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        started_ns = _now()
+        begun = begin()
         inner = function(*args, **kwargs)
         try:
             value = await inner.asend(None)
@@ -123,6 +131,6 @@ def _async_generator(function: Callable[..., Any], stop: Callable[[int], None]) 
         except StopAsyncIteration:
             return
         finally:
-            stop(started_ns)
+            stop(begun)
 
     return timed

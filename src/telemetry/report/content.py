@@ -20,6 +20,7 @@ from telemetry.report.over_time import busiest, courses, each_over_time
 from telemetry.report.requests import late, requests
 from telemetry.report.series import counters, gauges, series
 from telemetry.report.sources import sources_sections
+from telemetry.report.spans import spans
 from telemetry.report.steps import steps
 from telemetry.report.table import Column, Section, Table, cut
 from telemetry.wire.report import SOURCE_WORDS, Report, TimeRange
@@ -59,6 +60,7 @@ def content(report: Report, over_time: Literal["courses", "busiest", "each"] = "
         gate_lines(report.gates),
         *requests(report),
         *steps(report),
+        spans(report),
         series(report),
         counters(snapshot),
         gauges(snapshot),

@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry.formatting import count, duration_s, number_of, printable, quantity, rate
 from telemetry.request_model import RequestCounts, request_counts, without_requests
+from telemetry.span_model import without_spans
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
 from telemetry.wording import backend, instrument
@@ -57,7 +58,7 @@ def _telling(snapshot: MetricsSnapshot) -> Iterator[SeriesStat]:
 
     For requests these are their durations, even if other series have more values.
     """
-    others = {id(stat) for stat in without_requests(snapshot.series, snapshot)}
+    others = {id(stat) for stat in without_spans(without_requests(snapshot.series, snapshot))}
     for stat in snapshot.series:
         if id(stat) in others or stat.name.rpartition(".")[2] in (words.TTFT, words.LATENCY):
             yield stat

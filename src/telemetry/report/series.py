@@ -9,6 +9,7 @@ from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.request_model import without_requests
+from telemetry.span_model import without_spans
 from telemetry.wire.report import Bounds, Report
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
@@ -23,10 +24,10 @@ BOUNDS_KEEP: Final = 10
 def series(report: Report, *, requests: bool = False) -> Section:
     """Return a table with one row per series.
 
-    Series of requests have their own sections, so they are left out by default.
+    Series of requests and of spans have their own sections, so they are left out by default.
     """
     snapshot = report.snapshot
-    stats = snapshot.series if requests else without_requests(snapshot.series, snapshot)
+    stats = snapshot.series if requests else without_spans(without_requests(snapshot.series, snapshot))
     names = [wording.instrument(stat.name, stat.labels, stat.unit) for stat in stats]
     return series_table("Series", report, stats, names)
 
@@ -130,7 +131,7 @@ def _note(stat: SeriesStat | CounterStat | GaugeStat) -> str:
 
 
 def counters(snapshot: MetricsSnapshot) -> Section:
-    """Return the sums and their latest rates, without counters of requests."""
+    """Return the sums and their latest rates, without counters of requests and of spans."""
     heads = [Column("name"), Column("value"), Column(_window_title(snapshot), 1)]
     rows = [
         [
@@ -140,7 +141,7 @@ def counters(snapshot: MetricsSnapshot) -> Section:
             else formatting.count(stat.value),
             formatting.rate(stat.rate, stat.unit),
         ]
-        for stat in without_requests(snapshot.counters, snapshot)
+        for stat in without_spans(without_requests(snapshot.counters, snapshot))
     ]
     notes = [note for stat in snapshot.counters if (note := _note(stat))]
     return Section("Counters", table=Table(heads, rows), notes=notes)

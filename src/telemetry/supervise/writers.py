@@ -28,7 +28,10 @@ from telemetry.wire.snapshot import BackendStat, BackendState
 from telemetry.wording import shortfall
 
 OURS: Final = frozenset(
-    ("aim", "clearml", "console", "jsonl", "mlflow", "otlp", "prometheus", "tensorboard", "trackio", "wandb")
+    (
+        *("aim", "clearml", "console", "jsonl", "mlflow", "otlp", "prometheus", "tensorboard"),
+        *("timeline", "trackio", "wandb"),
+    )
 )
 """Backend kinds of this package. This process does not import them."""
 _GROUP: Final = "telemetry.backends"

@@ -120,6 +120,12 @@ def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-backends", action="store_true", help="ignore the setting backends.to")
     parser.add_argument(
+        "--timeline-dir",
+        default="",
+        metavar="DIR",
+        help="write the spans of each step to DIR/timeline_step_N.json, in the Chrome trace format",
+    )
+    parser.add_argument(
         "--every",
         type=float,
         default=None,
@@ -136,7 +142,10 @@ def writers(args: argparse.Namespace, config: Config, say: Callable[[str], objec
     """
     from telemetry.supervise.writers import Writers
 
-    to = args.to or ([] if args.no_backends else list(config.backends.to))
+    to = list(args.to or ([] if args.no_backends else config.backends.to))
+    if args.timeline_dir:
+        folder = os.path.abspath(args.timeline_dir).replace("\\", r"\\").replace(",", r"\,")
+        to.append(f"timeline:dir={folder}")
     if to:
         from telemetry.backends.choice import parse_all, unheeded
 

@@ -21,6 +21,7 @@ from telemetry.report.html.series import series_data
 from telemetry.report.html.steps import steps_section
 from telemetry.report.requests import late
 from telemetry.report.sources import sources_sections
+from telemetry.report.spans import spans
 from telemetry.report.table import Section
 from telemetry.wire.gates import GateResult, worst
 from telemetry.wire.report import Report
@@ -97,6 +98,7 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
         ("gates", gate_lines(report.gates)),
         ("requests", requests),
         ("steps", steps),
+        ("spans", spans(report)),
         ("series", series),
         ("counters", measured.counters(snapshot)),
         ("gauges", measured.gauges(snapshot)),

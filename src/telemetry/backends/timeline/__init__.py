@@ -1,0 +1,1 @@
+"""The `timeline` backend: spans as trace files, one for each step and one for the run."""

@@ -1,0 +1,178 @@
+"""The `timeline` backend: a trace file for each step, and one for the whole run at its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from telemetry.backends.backend import NotConfigured, RunFacts
+from telemetry.backends.items import Item, Live, Mark, Reading, Span, Step
+from telemetry.backends.jsonl import line
+from telemetry.backends.timeline.steps import SpansByStep
+from telemetry.backends.timeline.trace import Names, document
+from telemetry.backends.timeline.whole import whole_document
+from telemetry.formatting import number_of
+from telemetry.limits import MIB
+from telemetry.store.append_file import AS_UMASK, AppendFile, describe
+from telemetry.store.atomic import write_atomic
+
+_FOLDER: Final = "timeline"
+_WORK: Final = "timeline.jsonl"
+_KINDS: Final[dict[str, type[Any]]] = {"span": Span, "mark": Mark, "step": Step, "reading": Reading}
+
+
+class TimelineOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    dir: str = ""
+    """Folder of the files `timeline_step_N.json`; empty for `timeline/step_N.json` in the run directory."""
+    axis: str = ""
+    """Axis whose steps get a file each; empty for the first axis that closes a step."""
+    keep: Annotated[int, Meta(ge=0)] = 1_000
+    """Newest files of steps to keep; 0 keeps all."""
+    run_mb: Annotated[int, Meta(ge=0, le=1_024)] = 64
+    """MiB of spans and marks for the file of the whole run. Later ones are only in files of steps."""
+
+
+class TimelineBackend:
+    """A backend that writes trace files. They are complete at any time: each replaces the one before it."""
+
+    Options: ClassVar[type[Struct]] = TimelineOptions
+    takes: ClassVar[tuple[type[Item], ...]] = (Span, Mark, Step, Reading, Live)
+    idempotent: ClassVar[bool] = True
+
+    say: Callable[[str], object]
+    """Function that prints a line."""
+
+    def __init__(self, options: TimelineOptions, place: Path) -> None:
+        self.say = print
+        self._options = options
+        self._place = place
+        self._steps = SpansByStep(options.axis)
+        self._names = Names()
+        self._run = RunFacts("", "", 0, None)
+        self._folder: Path | None = None
+        self._file: AppendFile | None = None
+        self._size = 0
+        self._left_out = 0
+        """Items that the file of the run has no room for."""
+        self._unflushed: set[str] = set()
+        """Keys of items since the last flush."""
+        self._kept: list[int] = []
+        """Steps that have a file, in the order of their first writing."""
+
+    def open(self, run: RunFacts, state: dict[str, Any]) -> None:
+        options = self._options
+        default = run.directory / _FOLDER if run.directory is not None else self._place
+        self._run = run
+        self._folder = Path(os.path.abspath(options.dir)) if options.dir else default
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = AppendFile(self._place / _WORK, AS_UMASK)
+        except OSError as error:
+            raise NotConfigured(f"timeline: {describe(error)}", hint="choose another folder with dir=") from error
+        self._size = int(state.get("size", 0))
+        self._left_out = int(state.get("left_out", 0))
+        self._kept = [int(step) for step in state.get("kept", [])]
+        self._file.cut(self._size)
+        self._steps = SpansByStep(str(state.get("axis", options.axis)))
+        for item in self._items():
+            self._take(item)
+            if isinstance(item, Step):
+                self._steps.take_changed()  # they have their files
+        self._steps.take_changed()
+
+    def write(self, items: Sequence[Item]) -> None:
+        file = self._opened()
+        new: list[Item] = []
+        for item in items:
+            if isinstance(item, Live):
+                self._names.producers.update((stat.producer, stat) for stat in item.snapshot.producers)
+            elif item.key not in self._unflushed:  # else a flush has failed, and the items are written again
+                new.append(item)
+        lines, size = [], file.size
+        for encoded in map(line, new):
+            size += len(encoded)
+            if size <= self._options.run_mb * MIB:
+                lines.append(encoded)
+        file.append([b"".join(lines)])
+        self._left_out += len(new) - len(lines)
+        for item in new:
+            self._unflushed.add(item.key)
+            self._take(item)
+
+    def flush(self) -> None:
+        self._write_steps()
+        self._size = self._opened().size
+        self._unflushed.clear()
+
+    def state(self) -> dict[str, Any]:
+        return {"size": self._size, "axis": self._steps.axis, "left_out": self._left_out, "kept": self._kept}
+
+    def close(self, *, final: bool) -> None:
+        if self._file is None:
+            return
+        if final:
+            self._write_steps()
+            self._write_run()
+        self._file.close()
+
+    def where(self) -> str:
+        return str(self._folder) if self._folder is not None else ""
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _write_steps(self) -> None:
+        for step, time_range, spans in self._steps.take_changed():
+            facts = {**self._facts(), "axis": self._steps.axis, "step": step}
+            steps = [time_range] if time_range is not None else []
+            whole = document(self._names, self._run.started_ns, spans=spans, steps=steps, facts=facts)
+            write_atomic(self._path(step), whole, durable=False)
+            if step not in self._kept:
+                self._kept.append(step)
+        while self._options.keep and len(self._kept) > self._options.keep:
+            self._path(self._kept.pop(0)).unlink(missing_ok=True)
+
+    def _write_run(self) -> None:
+        facts = {**self._facts(), **({"left_out": self._left_out} if self._left_out else {})}
+        whole = whole_document(self._names, self._run.started_ns, self._items(), facts)
+        assert self._folder is not None
+        write_atomic(self._folder / "timeline.json", whole)
+        if self._left_out:
+            self.say(
+                f"timeline.json has no room for {number_of(self._left_out, 'item')}; the files of the steps have "
+                "all spans; raise run_mb= to keep more"
+            )
+
+    def _facts(self) -> dict[str, Any]:
+        return {"run_id": self._run.run_id, "run": self._run.name}
+
+    def _path(self, step: int) -> Path:
+        assert self._folder is not None
+        return self._folder / (f"timeline_step_{step}.json" if self._options.dir else f"step_{step}.json")
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _take(self, item: Item) -> None:
+        if isinstance(item, Span):
+            self._steps.add(item)
+        elif isinstance(item, Step) and not item.revision:
+            self._steps.close(item.axis, item.step, item.time_ns)
+
+    def _items(self) -> Iterator[Item]:
+        """Yield the items of the work file."""
+        with (self._place / _WORK).open("rb") as file:
+            for encoded in file:
+                kind = msgspec.json.decode(encoded, type=_Kind).item
+                yield msgspec.json.decode(encoded, type=_KINDS[kind])
+
+    def _opened(self) -> AppendFile:
+        assert self._file is not None
+        return self._file
+
+
+class _Kind(Struct):
+    item: str

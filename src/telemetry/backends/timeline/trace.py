@@ -1,0 +1,190 @@
+"""Spans, marks and steps as a document in the Chrome trace format, which trace viewers read. Pure.
+
+A process of the document is a producer, a thread is a track of it. Times are microseconds since the start of the
+run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from telemetry.backends.items import Mark, Reading, Span
+from telemetry.wire.snapshot import ProducerStat
+
+FLOW_OUT: Final = "flow_out"
+"""Label of a span that sends something. An arrow leads to the span whose label `flow_in` has the same text."""
+FLOW_IN: Final = "flow_in"
+STEP: Final = "step"
+"""Label of a span that names its step."""
+_RUN_PID: Final = 0
+_PERCENTILES: Final = ("50", "99")
+_MAIN: Final = "main"
+_NS_PER_US: Final = 1_000
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """The time range of one step of an axis, in Unix nanoseconds."""
+
+    axis: str
+    step: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass
+class Names:
+    """Process and thread numbers of a run, which stay the same in all of its files."""
+
+    producers: dict[str, ProducerStat] = field(default_factory=dict)
+    """What is known about each producer."""
+    pids: dict[str, int] = field(default_factory=dict)
+    tids: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """Thread numbers by producer, track and lane."""
+
+    def pid(self, producer: str) -> int:
+        """Return the process number of a producer, from 1."""
+        return self.pids.setdefault(producer, len(self.pids) + 1)
+
+    def tid(self, producer: str, track: str, lane: int) -> int:
+        """Return the thread number of a lane of a track, from 1."""
+        return self.tids.setdefault((producer, track, lane), len(self.tids) + 1)
+
+
+def document(
+    names: Names,
+    origin_ns: int,
+    *,
+    spans: Sequence[Span] = (),
+    marks: Iterable[Mark] = (),
+    steps: Iterable[StepRange] = (),
+    others: Iterable[Event] = (),
+    facts: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Return a complete document. `others` are finished events, and `facts` become its `otherData`."""
+    events = [*_step_events(steps, origin_ns), *_span_events(spans, names, origin_ns)]
+    events += _mark_events(marks, names, origin_ns)
+    used = {event["pid"] for event in events}
+    lanes = {(event["pid"], event["tid"]) for event in events}
+    events += others
+    events.sort(key=lambda event: (event.get("ts", -1.0), -event.get("dur", 0.0)))
+    whole = {
+        "traceEvents": [*_name_events(names, used, lanes), *events],
+        "displayTimeUnit": "ms",
+        "otherData": {"start_unix_ns": origin_ns, **(facts or {})},
+    }
+    return _ENCODE(whole)
+
+
+def _span_events(spans: Sequence[Span], names: Names, origin_ns: int) -> Iterator[Event]:
+    for span, lane in _with_lanes(spans):
+        where = {"pid": names.pid(span.producer), "tid": names.tid(span.producer, span.track, lane)}
+        start, end = _us(span.time_ns - origin_ns), _us(span.end_ns - origin_ns)
+        labels = dict(span.labels)
+        sent, received = labels.pop(FLOW_OUT, ""), labels.pop(FLOW_IN, "")
+        yield {"ph": "X", "name": span.name, "cat": "span", "ts": start, "dur": _us(span.end_ns - span.time_ns)} | (
+            where | {"args": labels}
+        )
+        flow = {"name": "flow", "cat": "flow"} | where
+        if sent:
+            yield {"ph": "s", "id": sent, "ts": end} | flow
+        if received:
+            yield {"ph": "f", "bp": "e", "id": received, "ts": start} | flow
+
+
+def _with_lanes(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
+    """Yield spans with their lane. In a lane, spans are nested or follow each other, as viewers require."""
+    open_ends: dict[tuple[str, str], list[list[int]]] = {}
+    for span in sorted(spans, key=lambda one: (one.time_ns, -one.end_ns)):
+        lanes = open_ends.setdefault((span.producer, span.track), [])
+        for number, ends in enumerate(lanes):
+            while ends and ends[-1] <= span.time_ns:
+                ends.pop()
+            if not ends or ends[-1] >= span.end_ns:
+                ends.append(span.end_ns)
+                yield span, number
+                break
+        else:
+            lanes.append([span.end_ns])
+            yield span, len(lanes) - 1
+
+
+def _mark_events(marks: Iterable[Mark], names: Names, origin_ns: int) -> Iterator[Event]:
+    for mark in marks:
+        where = {"pid": names.pid(mark.producer), "tid": names.tid(mark.producer, "", 0)}
+        yield {"ph": "i", "s": "p", "name": mark.text, "cat": "mark", "ts": _us(mark.time_ns - origin_ns)} | (
+            where | {"args": mark.labels}
+        )
+
+
+def _step_events(steps: Iterable[StepRange], origin_ns: int) -> Iterator[Event]:
+    for one in steps:
+        start = max(one.start_ns, origin_ns)
+        yield {
+            "ph": "X",
+            "name": f"{one.axis} {one.step}",
+            "cat": "step",
+            "ts": _us(start - origin_ns),
+            "dur": _us(max(one.end_ns - start, 0)),
+            "pid": _RUN_PID,
+            "tid": 0,
+            "args": {"axis": one.axis, "step": one.step},
+        }
+
+
+def reading_events(reading: Reading, origin_ns: int) -> Iterator[Event]:
+    """Yield values of counter tracks: gauges, rates of counters, and percentiles of series."""
+    head = {"ph": "C", "pid": _RUN_PID, "tid": 0, "ts": _us(reading.time_ns - origin_ns)}
+    for gauge in reading.gauges:
+        yield head | {"name": _instrument(gauge.name, gauge.labels, gauge.unit), "args": {"value": gauge.value}}
+    for counter in reading.counters:
+        name = _instrument(counter.name, counter.labels, f"{counter.unit}/s" if counter.unit else "per s")
+        yield head | {"name": name, "args": {"rate": counter.rate}}
+    for series in reading.series:
+        found = {f"p{key}": series.percentiles[key] for key in _PERCENTILES if key in series.percentiles}
+        if found:
+            yield head | {"name": _instrument(series.name, series.labels, series.unit), "args": found}
+
+
+def _instrument(name: str, labels: Mapping[str, str], unit: str) -> str:
+    told = ",".join(f"{key}={value}" for key, value in labels.items())
+    return f"{name}{f'{{{told}}}' if told else ''}{f' ({unit})' if unit else ''}"
+
+
+def _name_events(names: Names, used: set[int], lanes: set[tuple[int, int]]) -> Iterator[Event]:
+    yield _metadata("process_name", _RUN_PID, 0, name="run")
+    yield _metadata("process_sort_index", _RUN_PID, 0, sort_index=-1)
+    for producer, pid in names.pids.items():
+        if pid in used:
+            stat = names.producers.get(producer)
+            yield _metadata("process_name", pid, 0, name=_process_name(producer, stat))
+            rank = stat.rank if stat is not None and stat.rank is not None else pid
+            yield _metadata("process_sort_index", pid, 0, sort_index=rank)
+    for (producer, track, lane), tid in names.tids.items():
+        pid = names.pids[producer]
+        if (pid, tid) in lanes:
+            number = f" {lane + 1}" if lane else ""
+            yield _metadata("thread_name", pid, tid, name=f"{track or _MAIN}{number}")
+            yield _metadata("thread_sort_index", pid, tid, sort_index=tid)
+
+
+def _process_name(producer: str, stat: ProducerStat | None) -> str:
+    if stat is None:
+        return producer or "aggregator"
+    rank = "" if stat.rank is None else f"rank {stat.rank} · "
+    return f"{rank}{stat.name or producer} ({stat.pid} on {stat.host})"
+
+
+def _metadata(kind: str, pid: int, tid: int, **args: Any) -> Event:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
+
+
+def _us(ns: int) -> float:
+    return ns / _NS_PER_US

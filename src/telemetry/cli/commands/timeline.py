@@ -1,0 +1,55 @@
+"""`telemetry timeline`: the spans of a run as a trace file, with traces of profilers on the same clock."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from telemetry.cli import console, find_run
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import UsageError
+
+_FILE: Final = "timeline.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    find_run.add_run_argument(parser)
+    parser.add_argument(
+        "-o", "--output", default=_FILE, metavar="FILE", help=f"trace file to write; - is stdout (default: {_FILE})"
+    )
+    parser.add_argument(
+        "--merge",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="TRACE",
+        help="traces that torch.profiler has written on this run's machines, .json or .json.gz",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.backends.timeline.profiler import profiler_events
+    from telemetry.backends.timeline.whole import recorded_trace
+    from telemetry.cli.outputs import make_folder
+    from telemetry.store.atomic import write_atomic
+    from telemetry.store.run_directory import RunDirectory
+
+    target = find_run.find(args)
+    snapshot = find_run.report_of(target).snapshot
+    if not snapshot.directory:
+        raise UsageError("the run has no directory on this machine", hint="run the command where the run is")
+    others = [
+        event
+        for number, path in enumerate(args.merge)
+        for event in profiler_events(Path(path), snapshot.started_ns, number)
+    ]
+    trace = recorded_trace(RunDirectory.open(Path(snapshot.directory)), snapshot, others)
+    if args.output == "-":
+        console.write(trace.decode() + "\n")
+        return Exit.OK
+    path = Path(args.output)
+    make_folder(path.parent)
+    write_atomic(path, trace)
+    console.say(f"wrote {path}: open it at https://ui.perfetto.dev or chrome://tracing")
+    return Exit.OK

@@ -10,7 +10,9 @@ from telemetry.backends.items import Span
 from telemetry.backends.timeline.trace import STEP, StepRange
 
 OPEN_STEPS: Final = 8
-"""Steps that still take spans: the newest ones."""
+"""Steps that still take spans after they have ended: the newest ones."""
+NAMED_STEPS: Final = 1_000
+"""Steps that spans name and that have not ended. The oldest ones beyond that take no more spans."""
 WAITING: Final = 50_000
 """Spans that wait for the end of their step. The oldest ones beyond that belong to no step."""
 
@@ -23,7 +25,7 @@ class SpansByStep:
         self.axis = axis
         self.boundary_ns = 0
         """End of the newest step."""
-        self._forgotten: int | None = None
+        self._highest_forgotten: int | None = None
         """Highest step that takes no more spans."""
         self.changed: set[int] = set()
         """Steps whose spans have changed since `take_changed`."""
@@ -36,8 +38,9 @@ class SpansByStep:
         step = self._step_of(span)
         if step is None:
             self._waiting.append(span)
-        elif step in self._spans or self._forgotten is None or step > self._forgotten:
-            self._put(step, span)
+        elif not self._is_forgotten(step):
+            self._spans.setdefault(step, []).append(span)
+            self.changed.add(step)
 
     def close(self, axis: str, step: int, end_ns: int) -> None:
         """Register that a step has ended, and give it the spans that ended before it did."""
@@ -46,8 +49,9 @@ class SpansByStep:
             return
         self._ranges[step] = StepRange(axis, step, self.boundary_ns, end_ns)
         self.boundary_ns = end_ns
-        self._spans.setdefault(step, [])
-        self.changed.add(step)
+        if not self._is_forgotten(step):
+            self._spans.setdefault(step, [])
+            self.changed.add(step)
         waiting, self._waiting = self._waiting, deque(maxlen=WAITING)
         for span in waiting:
             self.add(span)
@@ -56,16 +60,20 @@ class SpansByStep:
         """Return steps with their time range, if they have ended, and all their spans. Forget old steps."""
         found = [(step, self._ranges.get(step), self._spans[step]) for step in sorted(self.changed)]
         self.changed.clear()
-        for step in list(self._spans)[:-OPEN_STEPS]:
+        ended = [step for step in self._ranges if step in self._spans]
+        named = [step for step in self._spans if step not in self._ranges]
+        for step in (*ended[:-OPEN_STEPS], *named[:-NAMED_STEPS]):
             del self._spans[step]
-            self._forgotten = step if self._forgotten is None else max(step, self._forgotten)
+            highest = self._highest_forgotten
+            self._highest_forgotten = step if highest is None else max(step, highest)
         for step in list(self._ranges)[: -4 * OPEN_STEPS]:
             del self._ranges[step]
         return found
 
-    def _put(self, step: int, span: Span) -> None:
-        self._spans.setdefault(step, []).append(span)
-        self.changed.add(step)
+    def _is_forgotten(self, step: int) -> bool:
+        """Return whether a step takes no more spans: lower steps than a forgotten one have ended, too."""
+        highest = self._highest_forgotten
+        return step not in self._spans and highest is not None and step <= highest
 
     def _step_of(self, span: Span) -> int | None:
         named = span.labels.get(STEP, "")

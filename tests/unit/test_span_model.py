@@ -1,0 +1,61 @@
+"""Where the time goes, from a snapshot."""
+
+from __future__ import annotations
+
+from telemetry.report.spans import spans
+from telemetry.span_model import span_times, without_spans
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
+
+
+def series(name: str, total: float, count: int = 2, unit: str = "ms", **labels: str) -> SeriesStat:
+    return SeriesStat(
+        name=name, unit=unit, labels=labels, count=count, total=total, mean=total / count if count else None,
+        min=1.0, max=9.0, percentiles={"50": 4.0, "99": 9.0},
+    )  # fmt: skip
+
+
+def counter(name: str, value: float, unit: str = "ms") -> CounterStat:
+    return CounterStat(name=name, unit=unit, value=value)
+
+
+SNAPSHOT = MetricsSnapshot(
+    run_id="r",
+    name="job",
+    series=[series("latency", 5.0), series("span.step", 100.0), series("span.save", 20.0), series("span.at", 7.0)],
+    counters=[counter("requests", 1, ""), counter("span_self.save", 20.0), counter("span_self.step", 60.0)],
+)
+
+
+def test_the_largest_self_time_comes_first() -> None:
+    """A span without a self time has no share, and comes last."""
+    found = [(one.name, one.self_ms, one.share) for one in span_times(SNAPSHOT)]
+    assert found == [("step", 60.0, 0.75), ("save", 20.0, 0.25), ("at", None, None)]
+
+
+def test_other_instruments_are_not_spans() -> None:
+    """Neither is a series of such a name with labels or another unit."""
+    odd = [series("span.x", 1.0, unit="s"), series("span.y", 1.0, rank="0"), series("span.never", 0.0, count=0)]
+    assert span_times(MetricsSnapshot(run_id="r", name="job", series=odd)) == []
+    assert without_spans(odd[:2]) == odd[:2]
+    assert [stat.name for stat in without_spans(SNAPSHOT.series)] == ["latency"]
+    assert [stat.name for stat in without_spans(SNAPSHOT.counters)] == ["requests"]
+
+
+def test_the_section_has_a_row_for_each_name() -> None:
+    """Without spans there is no section."""
+    section = spans(Report(snapshot=SNAPSHOT, source="final"))
+    assert section.table is not None
+    assert [row[:5] for row in section.table.rows] == [
+        ["step", "60.0 ms", "75 %", "100 ms", "2"],
+        ["save", "20.0 ms", "25 %", "20.0 ms", "2"],
+        ["at", "–", "–", "7.00 ms", "2"],
+    ]
+    assert not spans(Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source="final"))
+
+
+def test_spans_without_any_self_time_have_no_share() -> None:
+    """No division by zero."""
+    counters = [counter("span_self.x", 0.0)]
+    none = MetricsSnapshot(run_id="r", name="job", series=[series("span.x", 0.0)], counters=counters)
+    assert [(one.share, one.self_ms) for one in span_times(none)] == [(None, 0.0)]

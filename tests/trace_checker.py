@@ -10,7 +10,6 @@ from typing import Any, Final
 
 _PHASES: Final = frozenset("XMisfC")
 _METADATA: Final = frozenset({"process_name", "process_sort_index", "thread_name", "thread_sort_index"})
-_TOLERANCE_US: Final = 0.002  # doubles of microseconds
 
 
 def problems(data: bytes) -> list[str]:
@@ -78,9 +77,9 @@ def _not_nested(events: list[dict[str, Any]]) -> Iterator[str]:
         if event["ph"] == "X":
             ends = open_slices[event["pid"], event["tid"]]
             end = event["ts"] + event["dur"]
-            while ends and ends[-1] <= event["ts"] + _TOLERANCE_US:
+            while ends and ends[-1] <= event["ts"]:
                 ends.pop()
-            if ends and end > ends[-1] + _TOLERANCE_US:
+            if ends and end > ends[-1]:
                 yield f"slice {event['name']} at {event['ts']} outlasts the slice that it is in"
             ends.append(end)
 
@@ -92,9 +91,6 @@ def _loose_flows(events: list[dict[str, Any]]) -> Iterator[str]:
             slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     for event in events:
         if event["ph"] in "sf":
-            inside = any(
-                start - _TOLERANCE_US <= event["ts"] <= end + _TOLERANCE_US
-                for start, end in slices[event["pid"], event["tid"]]
-            )
+            inside = any(start <= event["ts"] <= end for start, end in slices[event["pid"], event["tid"]])
             if not inside:
                 yield f"flow {event['id']} is in no slice"

@@ -61,7 +61,7 @@ class Messages:
             return
         self._local.busy = True
         try:
-            _OBSERVERS.run(_WHAT, self._record, record)
+            self._record(record)
         finally:
             self._local.busy = False
 
@@ -105,8 +105,7 @@ class Messages:
 
 def _is_foreign(record: logging.LogRecord) -> bool:
     """Return whether a record comes from telemetry, or from another process that hands its records over."""
-    own, name = record.process in (None, os.getpid()), record.name
-    return not own or name == _OURS or name.startswith(_OURS + ".")
+    return record.process not in (None, os.getpid()) or f"{record.name}.".startswith(f"{_OURS}.")
 
 
 def _text(record: logging.LogRecord) -> str:
@@ -115,6 +114,7 @@ def _text(record: logging.LogRecord) -> str:
     except Exception:  # noqa: BLE001 – arguments that don't fit, or a `__str__` that raises; handlers report it
         text = str(record.msg)
     first, *more = text.strip().splitlines() or [""]
+    first = masked(first)
     return first[:_CHARS] + (" …" if more or len(first) > _CHARS else "")
 
 
@@ -125,7 +125,7 @@ def _labels(record: logging.LogRecord) -> dict[str, object]:
         "where": f"{record.filename}:{record.lineno}",
     }
     if record.exc_info and record.exc_info[0] is not None:
-        labels["exception"] = f"{record.exc_info[0].__name__}: {record.exc_info[1]}"
+        labels["exception"] = masked(f"{record.exc_info[0].__name__}: {record.exc_info[1]}")
     return labels
 
 
@@ -133,10 +133,9 @@ def _mark(text: str, labels: dict[str, object], unix_s: float | None) -> None:
     from telemetry.client import module_level  # only now: most processes import logging and never warn
     from telemetry.client.process import PROCESS
     from telemetry.client.wall_time import monotonic_ns
-    from telemetry.wire.masking import mask_secrets
 
     if PROCESS.state != "finished":  # a mark would count as lost
-        module_level.mark(mask_secrets([text])[0], at_ns=monotonic_ns(unix_s), labels=mask_secrets(labels))
+        module_level.mark(text, at_ns=monotonic_ns(unix_s), labels=labels)
 
 
 _MESSAGES: Final = Messages()
@@ -154,14 +153,13 @@ def _observed(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(logger: logging.Logger, record: logging.LogRecord, *args: Any, **kwargs: Any) -> Any:
         result = original(logger, record, *args, **kwargs)
-        if record.levelno >= _WARNING:
-            _MESSAGES.observe(record)
+        _OBSERVERS.run(_WHAT, _MESSAGES.observe, record)
         return result
 
     return call
 
 
-_CAPTURE: Final = Capture({"logging": _patches})
+_CAPTURE: Final = Capture({"logging": _patches}, "logging")
 os.register_at_fork(after_in_child=_MESSAGES.forget)
 
 

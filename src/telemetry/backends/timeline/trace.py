@@ -6,6 +6,7 @@ run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -86,17 +87,15 @@ def document(
 def _span_events(spans: Sequence[Span], names: Names, origin_ns: int) -> Iterator[Event]:
     for span, lane in _with_lanes(spans):
         where = {"pid": names.pid(span.producer), "tid": names.tid(span.producer, span.track, lane)}
-        start, end = _us(span.time_ns - origin_ns), _us(span.end_ns - origin_ns)
+        times = _times(span.time_ns - origin_ns, span.end_ns - origin_ns)
         labels = dict(span.labels)
         sent, received = labels.pop(FLOW_OUT, ""), labels.pop(FLOW_IN, "")
-        yield {"ph": "X", "name": span.name, "cat": "span", "ts": start, "dur": _us(span.end_ns - span.time_ns)} | (
-            where | {"args": labels}
-        )
+        yield {"ph": "X", "name": span.name, "cat": "span"} | times | where | _args(labels)
         flow = {"name": "flow", "cat": "flow"} | where
         if sent:
-            yield {"ph": "s", "id": sent, "ts": end} | flow
+            yield {"ph": "s", "id": sent, "ts": times["ts"] + times["dur"]} | flow
         if received:
-            yield {"ph": "f", "bp": "e", "id": received, "ts": start} | flow
+            yield {"ph": "f", "bp": "e", "id": received, "ts": times["ts"]} | flow
 
 
 def _with_lanes(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
@@ -120,23 +119,16 @@ def _mark_events(marks: Iterable[Mark], names: Names, origin_ns: int) -> Iterato
     for mark in marks:
         where = {"pid": names.pid(mark.producer), "tid": names.tid(mark.producer, "", 0)}
         yield {"ph": "i", "s": "p", "name": mark.text, "cat": "mark", "ts": _us(mark.time_ns - origin_ns)} | (
-            where | {"args": mark.labels}
+            where | _args(mark.labels)
         )
 
 
 def _step_events(steps: Iterable[StepRange], origin_ns: int) -> Iterator[Event]:
     for one in steps:
-        start = max(one.start_ns, origin_ns)
-        yield {
-            "ph": "X",
-            "name": f"{one.axis} {one.step}",
-            "cat": "step",
-            "ts": _us(start - origin_ns),
-            "dur": _us(max(one.end_ns - start, 0)),
-            "pid": _RUN_PID,
-            "tid": 0,
-            "args": {"axis": one.axis, "step": one.step},
-        }
+        start_ns = max(one.start_ns, origin_ns)
+        times = _times(start_ns - origin_ns, max(one.end_ns, start_ns) - origin_ns)
+        head = {"ph": "X", "name": f"{one.axis} {one.step}", "cat": "step", "pid": _RUN_PID, "tid": 0}
+        yield head | times | {"args": {"axis": one.axis, "step": one.step}}
 
 
 def reading_events(reading: Reading, origin_ns: int) -> Iterator[Event]:
@@ -184,6 +176,19 @@ def _process_name(producer: str, stat: ProducerStat | None) -> str:
 
 def _metadata(kind: str, pid: int, tid: int, **args: Any) -> Event:
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
+
+
+def _args(labels: Mapping[str, Any]) -> Event:
+    return {"args": labels} if labels else {}
+
+
+def _times(start_ns: int, end_ns: int) -> dict[str, float]:
+    """Return the time and the duration of a slice. Their sum is not past the end, which may begin another slice."""
+    start, end = _us(start_ns), _us(end_ns)
+    duration = end - start
+    while start + duration > end:
+        duration = math.nextafter(duration, 0.0)
+    return {"ts": start, "dur": duration}
 
 
 def _us(ns: int) -> float:

@@ -19,9 +19,13 @@ from telemetry.integrations.capture.patching import Patch
 class Capture:
     """Patches of one library, installed when the library is imported. Thread-safe."""
 
-    def __init__(self, patches: Mapping[str, Callable[[ModuleType], Iterable[Patch]]]) -> None:
-        """`patches` maps the name of a module to the function that makes the patches for that module."""
+    def __init__(self, patches: Mapping[str, Callable[[ModuleType], Iterable[Patch]]], name: str = "") -> None:
+        """`patches` maps the name of a module to the function that makes the patches for that module.
+
+        A process leaves the sign `hooked` of a named capture once a module that triggers it is patched.
+        """
         self._patches = patches
+        self._name = name
         self._made: list[Patch] = []
         self._lock = threading.RLock()
         self._installed = False
@@ -51,6 +55,7 @@ class Capture:
         with self._lock:
             if not self._installed:
                 return
+            count = 0
             before = list(self._made)
             for wanted in self._patches[module.__name__](module):
                 patch = next((each for each in before if each.replaces_same(wanted)), wanted)
@@ -59,6 +64,10 @@ class Capture:
                 else:
                     before.remove(patch)
                 patch.install()
+                count += 1
+            if count and module.__name__ in CAPTURES.get(self._name, ()):
+                BOOT.leave_sign("hooked " + self._name)
+                self._name = ""  # one sign is enough
 
     def _renew_lock(self) -> None:
         """Replace the lock in a forked child. A thread of the parent may have held it."""

@@ -163,7 +163,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class _Local(threading.local):
-    """Whether this thread is within an observed call. The attribute of the class is found faster than none."""
+    """Whether this thread is within an observed call. Reading a class attribute is faster than a failed lookup."""
 
     busy = False
 
@@ -172,13 +172,14 @@ class Observers:
     """Factory of wrappers that call an observer after the original returned. One object per library.
 
     A call that a library makes from within an observed call is not observed: `add_hparams` calls `add_scalar` on a
-    writer of its own. An observer that raises is reported once, and the program goes on.
+    writer of its own. An observer that raises is reported once, and the program goes on. The report counts the call.
 
     A coroutine is observed after it was awaited, and a generator after it ended. Other code runs in between, so
     calls from within these two are observed as well.
     """
 
     def __init__(self, library: str) -> None:
+        """`library` begins the warnings."""
         self._library = library
         self._local = _Local()
         self._failed: set[str] = set()
@@ -252,14 +253,20 @@ class Observers:
         return call
 
     def _report(self, what: str, error: Exception) -> None:
-        if what in self._failed:
-            return
-        self._failed.add(what)
+        """Count a call that was not recorded as `unencodable`. Print a warning for the first one of a function."""
         try:
             from telemetry.client import notice  # only now: the client takes a tenth of a second to import
+            from telemetry.client.process import PROCESS
 
+            def fail() -> list[bytes]:
+                raise error
+
+            PROCESS.put_records(fail)
+            if what in self._failed:
+                return
+            self._failed.add(what)
             notice.warn(
-                f"a call of {what} was not recorded: {type(error).__name__}: {error}. The program goes on; "
+                f"{self._library}: a call of {what} was not recorded: {type(error).__name__}: {error}. The program goes on; "
                 "this warning appears once"
             )
         except Exception:  # noqa: BLE001 – a filter of the program's logging, or `str(error)`, may raise anything

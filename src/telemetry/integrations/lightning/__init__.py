@@ -228,7 +228,7 @@ def __getattr__(name: str) -> Any:
 
 
 _CAPTURE: Final = Capture(
-    {"lightning.pytorch.trainer.trainer": _patches, "pytorch_lightning.trainer.trainer": _patches}
+    {"lightning.pytorch.trainer.trainer": _patches, "pytorch_lightning.trainer.trainer": _patches}, "lightning"
 )
 install = _CAPTURE.install
 uninstall = _CAPTURE.uninstall

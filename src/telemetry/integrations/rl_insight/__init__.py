@@ -115,7 +115,8 @@ _CAPTURE: Final = Capture(
         "rl_insight.utils.monitor_config_loader": _default_patches,
         "rl_insight.utils": _target_patches,
         "rl_insight.client": _client_patches,
-    }
+    },
+    "rl_insight",
 )
 install = _CAPTURE.install
 uninstall = _CAPTURE.uninstall

@@ -214,7 +214,7 @@ def _faster(observed: Callable[..., None]) -> Callable[..., None]:
     return observed_scalar
 
 
-_CAPTURE: Final = Capture(dict.fromkeys(_MODULES, _patches))
+_CAPTURE: Final = Capture(dict.fromkeys(_MODULES, _patches), "tensorboard")
 
 
 def install() -> None:

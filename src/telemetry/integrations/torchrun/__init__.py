@@ -96,5 +96,6 @@ _capture: Final = Capture(
         _EVENTS: _event_patches,
         f"{_AGENT}.api": _agent_patches,
         f"{_AGENT}.local_elastic_agent": _monitor_patches,
-    }
+    },
+    "torchrun",
 )

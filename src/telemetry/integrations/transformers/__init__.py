@@ -181,6 +181,6 @@ def __getattr__(name: str) -> Any:
     return _callback_class(import_module("transformers").TrainerCallback)
 
 
-_CAPTURE: Final = Capture({"transformers.trainer": _patches})
+_CAPTURE: Final = Capture({"transformers.trainer": _patches}, "transformers")
 install = _CAPTURE.install
 uninstall = _CAPTURE.uninstall

@@ -61,6 +61,6 @@ def _record_step(result: Any, tracking: Any, data: Mapping[str, Any], step: Any,
         telemetry.log(part, step=step, axis=axis)
 
 
-_CAPTURE: Final = Capture({"verl.utils.tracking": _patches})
+_CAPTURE: Final = Capture({"verl.utils.tracking": _patches}, "verl")
 install = _CAPTURE.install
 uninstall = _CAPTURE.uninstall

@@ -178,7 +178,8 @@ _CAPTURE: Final = Capture(
         "wandb.sdk.wandb_config": _patches_for_config,
         "wandb.sdk.wandb_summary": _patches_for_summary,
         "wandb.sdk.artifacts.artifact": _patches_for_artifacts,
-    }
+    },
+    "wandb",
 )
 
 install: Final = _CAPTURE.install

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.integrations.capture.started import HOOKED, REPORT, Started
 
 from telemetry.errors import UsageError
-from telemetry.integrations.capture.boot_module import BOOT, CAPTURES
+from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER, CAPTURES
 from telemetry.integrations.capture.captures import check_captures
 
 
@@ -189,12 +189,57 @@ def test_without_telemetry_and_without_a_hooked_module_nothing_is_said(started: 
 
 def test_another_package_of_this_name_is_no_telemetry(started: Started, bare: str, tmp_path: Path) -> None:
     """PyPI has one."""
-    started.write("other/telemetry/__init__.py", "")
+    package = started.write("other/telemetry/__init__.py", "raise SystemExit('was executed')")
     done = started.python(
         "-c", "import logging; print('ran')", python=bare, PYTHONPATH=started.path(tmp_path / "other")
     )
-    assert done.stdout == "ran\n"
-    assert "logging is not captured: No module named 'telemetry.integrations'" in done.stderr
+    assert (done.stdout, done.stderr) == ("ran\n", hidden_by(package))
+    assert started.signs() == [f"booted {bare}", f"hidden logging {package}"]
+
+
+def hidden_by(path: str) -> str:
+    return f"telemetry: the program has a module named telemetry ({path}), so nothing is captured; rename it\n"
+
+
+@pytest.mark.parametrize("place", ["telemetry.py", "telemetry/__init__.py"])
+def test_a_module_of_the_program_with_our_name_is_not_executed(started: Started, place: str) -> None:
+    """The line comes once, although two libraries are captured."""
+    module = started.write(place, "print('was executed')")
+    script = started.write("script.py", "import logging, tensorboardX.writer")
+    started.write("tensorboardX/__init__.py", "")
+    started.write("tensorboardX/writer.py", "")
+    done = started.python(script, TELEMETRY_CAPTURE="logging,tensorboard")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", hidden_by(module))
+    assert started.signs()[1:] == [f"hidden {name} {module}" for name in ("logging", "tensorboard")]
+
+
+def test_a_script_with_our_name_runs_once(started: Started) -> None:
+    """It is the main module, and stays the only one."""
+    script = started.write("telemetry.py", "import logging; print('ran')")
+    done = started.python(script)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", hidden_by(script))
+
+
+def test_a_module_with_our_name_that_was_imported_is_left_alone(started: Started) -> None:
+    """Also while it is being imported."""
+    module = started.write("telemetry.py", "import logging; print('ran')")
+    done = started.python("-c", "import telemetry")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", hidden_by(module))
+
+
+def test_another_copy_of_telemetry_is_used(started: Started, tmp_path: Path) -> None:
+    """The program's environment may have its own."""
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "telemetry").symlink_to(Path(BOOT_FOLDER).parents[2])
+    code = f"{HOOKED}; import sys; print(sys.modules['telemetry'].__path__)"
+    told = started.told("-c", code, PYTHONPATH=started.path(tmp_path / "copy"))
+    assert told == f"True\n['{tmp_path}/copy/telemetry']"
+
+
+def test_a_folder_of_our_name_without_code_hides_nothing(started: Started) -> None:
+    """Programs have folders with data."""
+    (started.folder / "telemetry").mkdir()
+    assert started.told("-c", HOOKED) == "True"
 
 
 def test_a_capture_that_fails_is_named_and_the_others_work(started: Started, tmp_path: Path) -> None:
@@ -211,7 +256,7 @@ def test_a_capture_that_fails_is_named_and_the_others_work(started: Started, tmp
     why = "can't hook into tensorboardX.writer: AttributeError: "
     assert done.stderr.startswith(f"telemetry: {why}")
     assert [sign for sign in started.signs() if sign.startswith(f"failed {why}")]
-    assert "hooked logging" in started.signs()
+    assert [sign for sign in started.signs() if sign.startswith("hooked")] == ["hooked logging"]
 
 
 def test_a_closed_stderr_breaks_no_import(started: Started, bare: str) -> None:

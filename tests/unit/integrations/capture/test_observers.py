@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.integrations.capture.patched_library import Library, Seen
 
+import telemetry
 from telemetry.integrations.capture.patching import Observers, Patch
 
 
@@ -35,10 +37,38 @@ def test_an_observer_that_fails_is_reported_once(library: Library, caplog: pytes
         assert library.Writer().put("a") == "a=0.0"
     assert library.Writer().inherited(1) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        f"telemetry: a call of Writer.{name} was not recorded: ValueError: odd. The program goes on; this warning "
+        f"telemetry: library: a call of Writer.{name} was not recorded: ValueError: odd. The program goes on; this warning "
         "appears once"
         for name in ("put", "inherited")
     ]
+
+
+def test_every_call_that_was_not_recorded_is_counted(library: Library, tmp_path: Path) -> None:
+    """The run is not complete then."""
+
+    def observe(*_: Any) -> None:
+        raise ValueError("odd")
+
+    Patch(library.Writer, "put", Observers("library").after(observe, "Writer.put")).install()
+    with telemetry.start("job", dir=tmp_path) as run:
+        for _ in range(3):
+            library.Writer().put("a")
+    (producer,) = run.report.snapshot.producers
+    assert producer.dropped_by_producer == {"unencodable": 3}
+    assert run.report.completeness == "incomplete"
+
+
+def test_calls_without_a_run_are_not_counted_in_a_later_one(library: Library, tmp_path: Path) -> None:
+    """They would have been recorded nowhere."""
+
+    def observe(*_: Any) -> None:
+        raise ValueError("odd")
+
+    Patch(library.Writer, "put", Observers("library").after(observe, "Writer.put")).install()
+    library.Writer().put("a")
+    with telemetry.start("job", dir=tmp_path) as run:
+        telemetry.mark("something")
+    assert run.report.completeness == "complete"
 
 
 def test_an_observer_whose_report_fails_reaches_nobody(library: Library) -> None:

@@ -14,6 +14,8 @@ VARIABLE = "TELEMETRY_CAPTURE"
 SIGNS_VARIABLE = "TELEMETRY_CAPTURE_LOG"
 """File that gets one line of each Python process that started, and of each library that was hooked."""
 SIGNS_BYTES = 1 << 20
+_IN_PACKAGE = "integrations/capture/boot/_telemetry_boot.py"
+"""This file in the package `telemetry`, of which the program's environment may have another copy."""
 
 TRIGGERS = {
     "lightning": ("lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer"),
@@ -64,7 +66,7 @@ class Finder:
             return None
         self._finding.add(asked)
         try:
-            spec = self._others(name, path, target)
+            spec = self.find_elsewhere(name, path, target)
         finally:
             self._finding.discard(asked)
         loader = getattr(spec, "loader", None)
@@ -105,7 +107,8 @@ class Finder:
             except Exception as error:  # noqa: BLE001 – a fault of a hook must not reach the program
                 _report(name, error)
 
-    def _others(self, name, path, target):
+    def find_elsewhere(self, name, path=None, target=None):
+        """Return the spec that the other finders give. Else return None."""
         for finder in list(sys.meta_path):
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
@@ -216,6 +219,8 @@ class _Hook:
 
 
 def _install(capture):
+    if is_hidden(capture):
+        return
     try:
         from telemetry.integrations.capture import captures
     except ImportError as error:
@@ -223,7 +228,23 @@ def _install(capture):
         say(f"{capture} is not captured: {error}. Install telemetryd for {sys.executable}")
         return
     captures.install(capture)
-    leave_sign("hooked " + capture)
+
+
+def is_hidden(capture):
+    """Return whether a module of the program hides the package `telemetry`. Report that, and execute nothing."""
+    module = sys.modules.get("telemetry")
+    if module is None:
+        spec = FINDER.find_elsewhere("telemetry")
+        path, folders = getattr(spec, "origin", None), getattr(spec, "submodule_search_locations", None)
+    else:
+        path, folders = getattr(module, "__file__", None), getattr(module, "__path__", None)
+    if path is None or any(os.path.exists(f"{folder}/{_IN_PACKAGE}") for folder in folders or ()):
+        return False
+    leave_sign(f"hidden {capture} {path}")
+    if not _told:
+        _told.append(path)
+        say(f"the program has a module named telemetry ({path}), so nothing is captured; rename it")
+    return True
 
 
 def _report(name, error):
@@ -234,3 +255,5 @@ def _report(name, error):
 
 _booted = []
 """Not empty once the captures were prepared."""
+_told = []
+"""Not empty once it was printed that a module of the program hides the package."""

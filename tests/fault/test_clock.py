@@ -5,14 +5,35 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tests.trace_checker import problems
+
 from telemetry.store.history import HistoryReader
 from telemetry.transport import subscribe
 
+SENDS = """
+import sys, time, telemetry
+with telemetry.start("sender") as run:
+    for number in range(20):
+        with run.span("send", flow_out=f"m{number}"):
+            time.sleep(0.002)
+        print(number, flush=True)
+        sys.stdin.readline()
+"""
+RECEIVES = """
+import sys, telemetry
+with telemetry.start("receiver") as run:
+    for line in sys.stdin:
+        with run.span("receive", flow_in=f"m{line.strip()}"):
+            pass
+        print(line.strip(), flush=True)
+"""
 RATE = 10_000
 HOUR_S = 3_600
 
@@ -107,3 +128,33 @@ def test_steps_of_the_wall_clock_change_no_rate_of_requests(
         lengths = [(one.end_ns - one.start_ns) / 1e9 for one in history.intervals(level_s=level_s)]
         assert max(lengths) < level_s + 1.0
         assert min(lengths) >= 0.0
+
+
+def test_an_arrow_points_forward_between_wrong_clocks(ground: Any, faults: Any) -> None:
+    """The wall clocks of two processes are a second apart, one behind and one ahead of the aggregator's."""
+    aggregator, endpoint = ground.serve("--to", "timeline")
+    pipes = {"stdin": subprocess.PIPE}
+    peers = []
+    for name, text, off_s in (("sends", SENDS, "0.5"), ("receives", RECEIVES, "-0.5")):
+        clock = ground.folder / f"clock-{name}"
+        clock.write_text(off_s)
+        environ = faults.seam({"FAULT_WALL_CLOCK": str(clock), "TELEMETRY_ENDPOINT": endpoint})
+        peers.append(ground.popen(sys.executable, ground.program(f"{name}.py", text), environ=environ, **pipes))
+    sender, receiver = peers
+    for _ in range(20):
+        receiver.stdin.write(sender.stdout.readline())
+        receiver.stdin.flush()
+        sender.stdin.write(receiver.stdout.readline())
+        sender.stdin.flush()
+    for peer in peers:
+        peer.communicate(timeout=60)
+        assert peer.returncode == 0
+    faults.stop(endpoint, aggregator)
+    data = (ground.folder / "runs" / "latest" / "timeline" / "timeline.json").read_bytes()
+    assert problems(data) == []
+    events = json.loads(data)["traceEvents"]
+    sent, received = ({one["id"]: one["ts"] for one in events if one["ph"] == phase} for phase in "sf")
+    assert sent.keys() == received.keys() == {f"m{number}" for number in range(20)}
+    late_us = [received[key] - sent[key] for key in sent]
+    assert min(late_us) > 0, late_us
+    assert max(late_us) < 400_000, late_us

@@ -1,6 +1,6 @@
 """Put on PYTHONPATH by tests of faults: what of the surroundings of a process a test can't change from outside.
 
-FAULT_WALL_CLOCK=FILE       `time.time` and `time.time_ns` are off by the whole seconds written in FILE
+FAULT_WALL_CLOCK=FILE       `time.time` and `time.time_ns` are off by the seconds written in FILE
 FAULT_LIMITS=NAME=VALUE,…   other values for constants of `telemetry.limits`
 """
 
@@ -15,7 +15,7 @@ def _step_wall_clock(path: str) -> None:
 
     def stepped_ns() -> int:
         with open(path, encoding="ascii") as file:
-            return real_ns() + int(file.read() or "0") * 1_000_000_000
+            return real_ns() + round(float(file.read() or "0") * 1_000_000_000)
 
     time.time_ns = stepped_ns
     time.time = lambda: stepped_ns() / 1e9

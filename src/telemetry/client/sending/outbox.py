@@ -60,6 +60,8 @@ class Outbox:
         self._definitions = definitions
         self._tallies = tallies
         self.row_bound = row_bound
+        self.wall_offset_ns = 0
+        """Difference from the wall clock of this process to that of the aggregator, if they disagree."""
         self._clock = clock
         self._dropped: Counter[str] = Counter()
         self._weighed = self._weight = 0
@@ -134,7 +136,7 @@ class Outbox:
     def _batch(self, start: int, stop: int, records: list[Raw], rows: list[float]) -> Packed:
         seq, first, events = self.next_seq, self.emitted, len(records) + len(rows) // _ROW
         definitions = [Raw(definition) for definition in self._definitions[start:stop]]
-        anchor = (self._clock.monotonic_ns(), self._clock.wall_ns())
+        anchor = (self._clock.monotonic_ns(), self._clock.wall_ns() + self.wall_offset_ns)
         batch = OutgoingBatch(
             PROTOCOL, self.producer, seq, first, anchor, self.dropped, [*definitions, *records], rows
         )

@@ -221,12 +221,21 @@ class ProducerSession:
         except (EndpointError, KeysError, ProtocolError) as error:
             self.refused = error
             return
+        self.outbox.wall_offset_ns = self._wall_offset_ns(welcome)
         restarted = self._epoch not in ("", welcome.epoch)
         self._epoch = welcome.epoch
         self.welcome = self.run = welcome
         if restarted:
             self._start_over()
         self._on_welcome()
+
+    def _wall_offset_ns(self, welcome: Welcome) -> int:
+        """Return the difference between the wall clocks, or 0 if the way of the messages may explain it."""
+        if not welcome.echo_ns or not welcome.wall_ns:
+            return 0
+        half_way_ns = (self._clock.monotonic_ns() - welcome.echo_ns) // 2
+        offset_ns = welcome.wall_ns + half_way_ns - self._clock.wall_ns()
+        return offset_ns if 0 <= half_way_ns < abs(offset_ns) - limits.CLOCK_STEP_NS else 0
 
     def _check_epoch(self, epoch: str) -> None:
         """Send hello again if another process answers at the same address. It must know this producer first."""

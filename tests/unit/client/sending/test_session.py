@@ -82,6 +82,30 @@ def test_an_aggregator_that_does_not_know_the_key_is_given_up(make: Make, link: 
     assert not talk.flush()
 
 
+@pytest.mark.parametrize(
+    ("ahead_ms", "way_ms", "corrected"),
+    [(-500, 20, True), (500, 20, True), (-500, 600, False), (5, 0, False), (0, 20, False)],
+)
+def test_a_wall_clock_that_is_wrong_is_corrected(
+    make: Make, desk: Any, link: Any, ahead_ms: int, way_ms: int, corrected: bool
+) -> None:
+    """By the clock of the welcome, unless the way of the messages explains the difference."""
+
+    def greet_late(request: Request) -> list[Response]:
+        if not isinstance(request, Hello):
+            return []
+        wall_ns = desk.clock.wall_ns() - ahead_ms * 10**6 + way_ms * 10**6
+        desk.clock.advance(2 * way_ms / 1_000)
+        return [replace(WELCOME, wall_ns=wall_ns, echo_ns=request.mono_ns)]
+
+    link.answer = greet_late
+    talk = make()
+    talk.step()
+    talk.step()
+    assert talk.welcome is not None
+    assert talk.outbox.wall_offset_ns == (-ahead_ms * 10**6 if corrected else 0)
+
+
 def test_nothing_is_sent_before_the_welcome(make: Make, desk: Any, link: Any) -> None:
     """Hello is repeated every two seconds until it is answered, then events go where the welcome says."""
     talk = make()

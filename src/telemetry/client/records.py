@@ -225,4 +225,4 @@ def clean(value: object, max_chars: int) -> str:
     text = str(value)
     if len(text) > max_chars:
         text = text[: max_chars - 1] + "…"
-    return text.encode(errors="replace").decode()
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -72,6 +72,16 @@ class Applier:
         self._handlers = handlers
         self._witness = witness
 
+    def observe(self, observer: Witness) -> None:
+        """Call another function with all rows that are applied from now on."""
+        before = self._witness
+
+        def both(kind: int, part: KindRows) -> None:
+            before(kind, part)
+            observer(kind, part)
+
+        self._witness = both
+
     def apply(self, batches: Sequence[EventBatch]) -> list[StreamedRecord]:
         """Apply admitted batches and return the records for the stream, in order.
 

@@ -12,7 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from telemetry.aggregator.applied_rows import AppliedRows, Observer
 from telemetry.aggregator.apply import Applier, Handler
+from telemetry.aggregator.batch_group import KindRows
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.exact.replay import replay_series
@@ -399,6 +401,15 @@ class Aggregator:
             window_s=self._config.window_rolls,
         )
         return build_snapshot(facts, parts, now_ns, wall_ns)
+
+    def observe(self, observer: Observer) -> None:
+        """Call `observer` with all rows that are applied from now on, kind by kind. Not part of a checkpoint."""
+        kinds = {code: kind for kind, code in KIND_CODES.items()}
+
+        def see(code: int, part: KindRows) -> None:
+            observer(AppliedRows(kinds[code], part, self._clock.shift_ns))
+
+        self._applier.observe(see)
 
     def series_values(self, batch: EventBatch) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Return the series indices and values in a journaled batch, by the current routes.

@@ -72,9 +72,9 @@ def document(
     """Return a complete document. `others` are finished events, and `facts` become its `otherData`."""
     events = [*_step_events(steps, origin_ns), *_span_events(spans, names, origin_ns)]
     events += _mark_events(marks, names, origin_ns)
-    used = {event["pid"] for event in events}
     lanes = {(event["pid"], event["tid"]) for event in events}
     events += others
+    used = {event["pid"] for event in events}
     events.sort(key=lambda event: (event.get("ts", -1.0), -event.get("dur", 0.0)))
     whole = {
         "traceEvents": [*_name_events(names, used, lanes), *events],
@@ -135,17 +135,26 @@ def reading_events(reading: Reading, origin_ns: int) -> Iterator[Event]:
     """Yield values of counter tracks: gauges, rates of counters, and percentiles of series."""
     head = {"ph": "C", "pid": _RUN_PID, "tid": 0, "ts": _us(reading.time_ns - origin_ns)}
     for gauge in reading.gauges:
-        yield head | {"name": _instrument(gauge.name, gauge.labels, gauge.unit), "args": {"value": gauge.value}}
+        yield head | {
+            "name": instrument_track(gauge.name, gauge.labels, gauge.unit),
+            "args": {"value": gauge.value},
+        }
     for counter in reading.counters:
-        name = _instrument(counter.name, counter.labels, f"{counter.unit}/s" if counter.unit else "per s")
+        name = instrument_track(counter.name, counter.labels, f"{counter.unit}/s" if counter.unit else "per s")
         yield head | {"name": name, "args": {"rate": counter.rate}}
     for series in reading.series:
         found = {f"p{key}": series.percentiles[key] for key in _PERCENTILES if key in series.percentiles}
         if found:
-            yield head | {"name": _instrument(series.name, series.labels, series.unit), "args": found}
+            yield head | {"name": instrument_track(series.name, series.labels, series.unit), "args": found}
 
 
-def _instrument(name: str, labels: Mapping[str, str], unit: str) -> str:
+def value_event(time_ns: int, origin_ns: int, *, pid: int, track: str, part: str, value: float) -> Event:
+    """Return one value on a counter track of a process. `part` names it within the track."""
+    return {"ph": "C", "pid": pid, "tid": 0, "ts": _us(time_ns - origin_ns), "name": track, "args": {part: value}}
+
+
+def instrument_track(name: str, labels: Mapping[str, str], unit: str) -> str:
+    """Return the name of an instrument's counter track."""
     told = ",".join(f"{key}={value}" for key, value in labels.items())
     return f"{name}{f'{{{told}}}' if told else ''}{f' ({unit})' if unit else ''}"
 

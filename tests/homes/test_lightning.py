@@ -15,7 +15,7 @@ from tests.homes.trained import PROGRAMS, Trained, trained
 
 VALIDATION_EACH = {step: {"val/each_step": float(step % 8)} for step in range(16)}
 GROUPS = ("lightning.pytorch.callbacks_factory", "pytorch_lightning.callbacks_factory")
-PLUGIN = "telemetry.integrations.plugins.lightning:callbacks"
+PLUGIN = "telemetryd_plugins:lightning_callbacks"
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -134,10 +134,10 @@ def test_marks_name_beginning_and_end(fits: Trained) -> None:
 
 
 def test_a_failure_is_a_mark_and_reaches_the_program(fits: Trained) -> None:
-    """The exception is named in the run and is raised as before."""
+    """The exception is named in the run, without its secrets, and is raised as before."""
     marks = [mark["text"] for mark in fits.records("mark") if mark["labels"]["axis"] == "step_3"]
-    assert marks == ["fit began", "fit failed: ValueError: the data is gone"]
-    assert fits.result["raised"] == "the data is gone"
+    assert marks == ["fit began", "fit failed: ValueError: no data of postgres://app:***@db"]
+    assert fits.result["raised"] == "no data of postgres://app:hunter2pw@db"
 
 
 def test_a_step_that_the_program_logs_has_an_axis_of_its_own(fits: Trained) -> None:
@@ -170,6 +170,10 @@ def test_a_trial_run_is_not_recorded(fits: Trained) -> None:
     """`fast_dev_run` has no marks and takes no number of a Trainer."""
     begun = [mark["labels"]["axis"] for mark in fits.records("mark") if mark["text"] == "fit began"]
     assert begun == ["step", "step_2", "step_3", "step_4", "step_5", "step_6", "step_8"]
+    assert fits.result["raised in a trial"] == "no data"
+    assert [mark["text"] for mark in fits.records("mark") if "failed" in mark["text"]] == [
+        "fit failed: ValueError: no data of postgres://app:***@db"
+    ]
 
 
 def test_the_explicit_logger_records_with_and_without_the_capture(fits: Trained) -> None:

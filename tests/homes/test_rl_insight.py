@@ -229,7 +229,7 @@ def test_verl_finds_the_capture_where_the_path_is_replaced(tmp_path: Path) -> No
         "",
         "track_verl.py",
         TELEMETRY_CAPTURE="verl",
-        VERL_USE_EXTERNAL_MODULES="telemetry.integrations.plugins.verl",
+        VERL_USE_EXTERNAL_MODULES="telemetryd_plugins",
         VERL_RL_INSIGHT_ENABLE="0",
     )
     assert ended.steps().keys() == {1, 2, 3, 10, 11}

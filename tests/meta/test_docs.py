@@ -153,6 +153,7 @@ def test_environment_variables_that_are_named_are_settings() -> None:
 
 def test_the_run_directory_is_described_as_it_is() -> None:
     """The names in USING.md are those of the paths."""
+    from telemetry.cli.beside_run.flight import FOLDER
     from telemetry.integrations.capture.signs import SIGNS
     from telemetry.store.backends import BACKENDS
     from telemetry.store.output_log import OUTPUT
@@ -170,6 +171,7 @@ def test_the_run_directory_is_described_as_it_is() -> None:
         directory.log,
         directory.path / OUTPUT,
         directory.path / SIGNS,
+        directory.path / FOLDER,
         directory.path / BACKENDS,
     )
     assert described == {path.name for path in paths}

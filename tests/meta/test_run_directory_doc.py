@@ -14,6 +14,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.backends.sources.source import Position
+from telemetry.cli.beside_run.flight import FOLDER
 from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig
 from telemetry.integrations.capture.signs import SIGNS
 from telemetry.limits import GIB, MIB
@@ -186,6 +187,8 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     write_gates(run.path, [])
     run.log.touch()
     (run.path / SIGNS).touch()
+    (run.path / FOLDER).mkdir()
+    (run.path / FOLDER / "20261125T192621Z-killed.json").touch()
     output = OutputLog(run.path, file_bytes=1)
     output.append(b"one")
     output.append(b"two")
@@ -201,6 +204,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     promised = {re.sub(r"\d{8}|….*", "*", name) for name in re.findall(r"^ {6}(\S+)", tree[0], re.MULTILINE)}
     left = [path.relative_to(run.path).as_posix() for path in run.path.rglob("*") if path.is_file()]
     left = [re.sub(r"(?<=backends/)w(?=/)", "<name>", re.sub(r"(?<=/data/).*", "*", name)) for name in left]
+    left = [re.sub(r"(?<=flight/).*", "*", name) for name in left]
     there = {re.sub(r"\d{8}(?=\.)|(?<=s-).*", "*", name) for name in left}
     assert promised == there
     assert names(Manifest) == re.findall(r"`(\w+)`", WORDS.partition("## manifest.json")[2].partition("Secrets")[0])

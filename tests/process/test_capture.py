@@ -71,8 +71,47 @@ def test_a_command_that_never_reports_is_named(ground: Ground, command: tuple[st
     """Only from outside it can be seen that nothing inside could report."""
     code, _, err = ground.run("run", "--strict", "--capture", "logging", "--", *command)
     assert code == 6
-    assert "nothing is captured: no Python process of the command reported" in err
-    assert err.count("nothing is captured") == 1
+    assert err.count("no Python process of the command reported that it is captured") == 1
+
+
+def test_a_program_that_records_without_a_sign_counts_as_captured(ground: Ground) -> None:
+    """It may run where it can't write the file of signs. What is known is printed all the same."""
+    program = ground.program("records.py", "import telemetry\ntelemetry.mark('recorded')\n")
+    command = ("env", "-u", "TELEMETRY_CAPTURE", sys.executable, program)
+    code, _, err = ground.run("run", "--strict", "--capture", "logging", "--", *command)
+    assert code == 0, err
+    assert "no Python process of the command reported that it is captured" in err
+    assert "another host or in a container and can't write" in err
+
+
+def test_a_program_that_records_itself_is_not_captured_by_that(ground: Ground) -> None:
+    """Its process reported, but no library."""
+    program = ground.program("records.py", "import telemetry\ntelemetry.mark('recorded')\n")
+    code, _, err = ground.run("run", "--strict", "--capture", "tensorboard", "--", sys.executable, program)
+    assert code == 6
+    assert "nothing to capture: the command did not import tensorboard" in err
+
+
+@pytest.mark.parametrize("program", ["telemetry.py", "train.py"])
+def test_a_module_of_the_program_with_our_name_is_named(ground: Ground, program: str) -> None:
+    """It runs as without the capture."""
+    (ground.folder / "code").mkdir()
+    ours = ground.program("code/telemetry.py", WARNS + QUIET)
+    path = ground.program(f"code/{program}", WARNS + QUIET)
+    code, out, err = ground.run("run", "--strict", "--capture", "logging", "--", sys.executable, path)
+    assert (code, out) == (6, "no logging here\n")
+    assert f"logging was not captured: the program has a module named telemetry ({ours}); rename it" in err
+
+
+def test_a_library_that_lacks_what_is_patched_is_not_captured(ground: Ground) -> None:
+    """The exit code tells, and the reason is printed."""
+    (ground.folder / "tensorboardX").mkdir()
+    ground.program("tensorboardX/__init__.py", "")
+    ground.program("tensorboardX/writer.py", "")
+    program = ground.program("train.py", "import tensorboardX.writer\n")
+    code, _, err = ground.run("run", "--strict", "--capture", "tensorboard", "--", sys.executable, program)
+    assert code == 6
+    assert "a capture failed: can't hook into tensorboardX.writer" in err
 
 
 def test_without_strict_the_commands_own_code_counts(ground: Ground) -> None:
@@ -98,6 +137,16 @@ def test_a_pth_file_reaches_isolated_pythons(ground: Ground, enabled_environment
         )
         assert code == 0, err
         assert "disk is nearly full" in "\n".join(marks(ground))
+
+
+def test_a_pth_file_executes_no_module_with_our_name(ground: Ground, enabled_environment: str) -> None:
+    """PYTHONPATH may have one."""
+    (ground.folder / "code").mkdir()
+    ours = ground.program("code/telemetry.py", "raise SystemExit('was executed')\n")
+    command = ("env", f"PYTHONPATH={ground.folder}/code", enabled_environment, "-c", "import logging; print('ran')")
+    code, out, err = ground.run("run", "--capture", "logging", "--", *command)
+    assert (code, out) == (0, "ran\n")
+    assert f"logging was not captured: the program has a module named telemetry ({ours}); rename it" in err
 
 
 def test_a_pth_file_has_no_effect_outside_a_capture(ground: Ground, enabled_environment: str) -> None:

@@ -31,13 +31,19 @@ def test_the_wheel_alone_runs_the_demo(tmp_path: Path, short_dir: Path, compiled
     run(sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT), cwd=short_dir)
     (wheel,) = tmp_path.glob("*.whl")
     (sdist,) = tmp_path.glob("*.tar.gz")
-    assert "telemetry/py.typed" in zipfile.ZipFile(wheel).namelist()
-    assert [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "telemetry/py.typed" in names
+    top = {name.partition("/")[0] for name in names if "dist-info" not in name}
+    assert top == {"telemetry", "telemetryd_plugins.py"}
+    assert [name for name in names if name.endswith(".so")]
     with tarfile.open(sdist) as packed:
         assert any(name.endswith("/tests/conftest.py") for name in packed.getnames())
     home = tmp_path / "venv"
     venv.create(home, with_pip=True)
     run(str(home / "bin" / "pip"), "install", "--quiet", str(wheel), cwd=short_dir)
+    loaded = "from importlib.metadata import entry_points as found; print([e.load()() for e in found(group={!r})])"
+    for group, told in (("lightning.pytorch.callbacks_factory", "[[]]"), ("verl.plugins", "[None]")):
+        assert run(str(home / "bin" / "python"), "-c", loaded.format(group), cwd=short_dir).stdout == f"{told}\n"
     demo = run(str(home / "bin" / "telemetry"), "demo", "--requests", "300", "--dir", "runs", cwd=short_dir)
     headline = r"^complete: demo, (\d+) of \1 events applied, 0 lost$"
     assert re.search(headline, demo.stderr, re.MULTILINE), demo.stderr

@@ -35,3 +35,5 @@ image = _RECORDING.image
 artifact = _RECORDING.artifact
 span = _RECORDING.span
 span_at = _RECORDING.span_at
+put_span_duration = _RECORDING._spans.put
+"""`SpanInstruments.put`, for integrations that encode their spans themselves. It is no name of the package."""

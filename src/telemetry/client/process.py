@@ -61,6 +61,8 @@ class Process:
         """Number of times that the process has attached to a run. A forked child continues that of its parent."""
         self.finish_hook: Callable[[], object] | None = None
         """Function that the process calls at its exit instead of `finish`. It ends the run."""
+        self.before_finish: list[Callable[[], object]] = []
+        """Functions that record what they hold back, before this producer ends. They never raise."""
         self._late = Tally()
         self._late_because = _AFTER_FINISH
         self._reserve = DescriptorReserve()
@@ -224,6 +226,9 @@ class Process:
 
         Earlier events are sent and acknowledged; later events are counted as late.
         """
+        if self.state == "live":
+            for record in self.before_finish:
+                record()
         with self.lock:
             flusher, self._flusher = self._flusher, None
             self._count_late()

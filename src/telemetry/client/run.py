@@ -29,6 +29,7 @@ from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
+from telemetry.wire.masking import mask_text
 from telemetry.wire.report import SOURCE_WORDS, Report, facade
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ class Run(Recording):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            self.mark(f"{type(error).__name__}: {error}".removesuffix(": "))
+            text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            self.mark(mask_text(text, limits.TEXT_CHARS))
         self.finish()
 
     def _finish(self, deadline: float, timeout_s: float) -> Report:

@@ -7,14 +7,12 @@ each such group an axis.
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from collections import deque
 from math import inf
 from typing import Final
 
 from telemetry import limits
+from telemetry.client.locked import Locked
 from telemetry.client.process import PROCESS
 from telemetry.client.records import clean
 from telemetry.client.steps import DEFAULT_AXIS
@@ -38,7 +36,8 @@ class _Axis:
         self.name = name
         self.highest = step
         self.floor = -inf
-        """The highest step that may be closed for good. It and lower steps are refused unless they are new."""
+        """Steps up to this one may be closed for good. Their values are refused, except for the steps in `newest`.
+        """
         self.order: deque[int] = deque((step,))
         """The newest steps, in the order in which they were first logged."""
         self.newest = {step}
@@ -61,7 +60,18 @@ class _Axis:
             self.highest = step
 
 
-class StepAxes:
+class _Guest:
+    """A source that names its axes itself, on the first axis of a map."""
+
+    __slots__ = ("axis", "highest")
+
+    def __init__(self, axis: _Axis, step: int) -> None:
+        self.axis = axis
+        self.highest = step
+        """Highest step of this source."""
+
+
+class StepAxes(Locked):
     """A map from names to axes, one per source of names. Thread-safe.
 
     A new name joins the axis whose highest step is its step, or the nearest below. If all axes have passed its
@@ -71,12 +81,15 @@ class StepAxes:
 
     def __init__(self, first: str = DEFAULT_AXIS) -> None:
         """`first` is the name of the first axis."""
+        super().__init__()
         self._first = first
-        self._lock = threading.Lock()
         self._axes: list[_Axis] = []
         self._axis_of: dict[str, _Axis] = {}
+        self._guests: dict[str, _Guest] = {}
+        """Sources on the first axis that name their axes themselves."""
+        self._reserved: dict[tuple[str, str], str] = {}
+        """Other axes of such sources, by source and the name that it has chosen. No name of the map joins them."""
         self._attached = PROCESS.attached
-        _ALL.add(self)
 
     def axis(self, name: str, step: int) -> str:
         """Return the axis for a value of this name and step."""
@@ -116,15 +129,57 @@ class StepAxes:
             by_axis.setdefault(self.axis(name, step), []).append(name)
         return by_axis
 
+    def place(self, source: str, name: str, step: int) -> str:
+        """Return the axis for a step of a source that names its axes itself: the one of this name, if it is free.
+
+        Several sources and names of the map may share the first axis. A source whose next step is too late there
+        moves to an axis of its own, `SOURCE/NAME`. A step behind the newest one of its source moves nothing.
+        """
+        if self._attached != PROCESS.attached:
+            self._begin_run()
+        if name != self._first:
+            return self._reserved.get((source, name)) or self._reserve(source, name)
+        guest = self._guests.get(source)
+        if guest is not None:
+            axis = guest.axis
+            if step > axis.highest:
+                with self._lock:
+                    guest.highest = step
+                    axis.add(step)
+                return axis.name
+            if step == guest.highest == axis.highest:
+                return axis.name
+        with self._lock:
+            if guest is None or (step > guest.highest and not guest.axis.takes(step)):
+                guest = self._guests[source] = _Guest(self._axis_of_guest(source, step), step)
+            guest.highest = max(guest.highest, step)
+            axis = guest.axis
+            if step not in axis.newest and axis.takes(step):
+                axis.add(step)
+        return axis.name
+
+    def _axis_of_guest(self, source: str, step: int) -> _Axis:
+        if not self._axes:
+            self._axes.append(_Axis(self._first, step))
+        if self._axes[0].takes(step):
+            return self._axes[0]
+        return _Axis(self._reserve(source, self._first), step)
+
+    def _reserve(self, source: str, name: str) -> str:
+        """Keep the name of an axis for a source. Add the name of the source if others have it already."""
+        with self._lock:
+            taken = self._taken()
+            kept = self._free([f"{source}/{name}"], taken) if name in taken else name
+            self._reserved[source, name] = kept
+        return kept
+
     def _begin_run(self) -> None:
         with self._lock:
             self._attached = PROCESS.attached
             self._axes = []
             self._axis_of = {}
-
-    def renew_lock(self) -> None:
-        """Replace the lock in a forked child. A thread of the parent may have held it."""
-        self._lock = threading.Lock()
+            self._guests = {}
+            self._reserved = {}
 
     def _join(self, name: str, step: int) -> _Axis:
         """Return the axis for a name that is new, or that its axis has left behind."""
@@ -139,27 +194,25 @@ class StepAxes:
         return joined
 
     def _begin(self, name: str, step: int) -> _Axis:
-        taken = {axis.name for axis in self._axes}
         wanted = [self._first] if not self._axes else [name.partition("/")[0], name]
-        wanted += [f"{wanted[-1][:190]} {number}" for number in range(2, len(taken) + 3)]
-        names = (clean(each, limits.NAME_CHARS) for each in wanted)
-        made = _Axis(next(each for each in names if each and each not in taken), step)
+        made = _Axis(self._free(wanted, self._taken()), step)
         self._axes.append(made)
         return made
+
+    def _taken(self) -> set[str]:
+        return {axis.name for axis in self._axes}.union(self._reserved.values())
+
+    @staticmethod
+    def _free(wanted: list[str], taken: set[str]) -> str:
+        """Return the first of these names that is valid and free, else the last one with a number."""
+        wanted += [f"{wanted[-1][:190]} {number}" for number in range(2, len(taken) + 3)]
+        names = (clean(each, limits.NAME_CHARS) for each in wanted)
+        return next(each for each in names if each and each not in taken)
 
 
 def _highest(axis: _Axis) -> int:
     return axis.highest
 
 
-_ALL: Final[weakref.WeakSet[StepAxes]] = weakref.WeakSet()
 SHARED: Final = StepAxes()
 """The map of all sources in this process that use the default axis, so that none lags behind another."""
-
-
-def _renew_locks() -> None:
-    for axes in list(_ALL):
-        axes.renew_lock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from telemetry.client import module_level as telemetry
-from telemetry.client.step_axes import StepAxes
+from telemetry.client.step_axes import SHARED, StepAxes
 from telemetry.client.steps import DEFAULT_AXIS
 
+_SOURCE: Final = "trainer"
 _RESTARTS: Final = 8  # of one count in one loop; a run has 64 axes
 _NUMBERS: Final = itertools.count(1)
 
@@ -21,10 +22,12 @@ _NUMBERS: Final = itertools.count(1)
 class _Count:
     """One count of steps: its axis, and its highest step."""
 
-    __slots__ = ("axis", "highest", "restarts")
+    __slots__ = ("axis", "highest", "name", "restarts")
 
-    def __init__(self, axis: str, step: int) -> None:
-        self.axis = axis
+    def __init__(self, name: str, step: int) -> None:
+        self.name = name
+        """The name that the axis should have."""
+        self.axis = name
         self.highest = step
         self.restarts = 0
 
@@ -64,9 +67,10 @@ class LoopAxes:
         elif step > count.highest:
             count.highest = step
         elif step < count.highest and count.restarts < _RESTARTS:
-            count.axis = _numbered(kind, next(_NUMBERS))
+            count.name = _numbered(kind, next(_NUMBERS))
             count.highest = step
             count.restarts += 1
+        count.axis = SHARED.place(_SOURCE, count.name, step)
         return count.axis
 
     def current(self, kind: str = DEFAULT_AXIS) -> str:
@@ -77,7 +81,8 @@ class LoopAxes:
     def split(self, names: list[str], step: int) -> dict[str, list[str]]:
         """Return names by axis, for values whose step the program chooses itself."""
         number = self.number
-        return {_numbered(axis, number): part for axis, part in self._own.split(names, step).items()}
+        split = self._own.split(names, step)
+        return {SHARED.place(_SOURCE, _numbered(axis, number), step): part for axis, part in split.items()}
 
 
 def _unpickled(own: str, number: int) -> LoopAxes:

@@ -52,6 +52,7 @@ _LOGIN_OPTIONS: Final = ("-u", "--user", "--proxy-user")
 _LOGIN: Final = re.compile(r"""(?<![\w-])(-u|--user|--proxy-user)(["']?[\s=,]*["']?)([^\s:/"'=,]+):([^\s"']+)""")
 _PARSERS_TOKEN: Final = re.compile(r"(?:unrecognized|unexpected) token: \Z")
 """Pattern of parser errors such as `unrecognized token: "9bad"`; the token is masked only if it is long."""
+_LONGEST_SECRET: Final = 2_000
 _SECRET_CHARS: Final = 16
 _BEFORE_CHARS: Final = 32  # enough for the pattern above
 _URL_PASSWORD: Final = re.compile(r"""(\w://[^/@:\s]*):[^/\s"']+@""")
@@ -75,6 +76,14 @@ def mask_secrets(what: Sequence[str] | Mapping[str, Any]) -> list[str] | dict[st
     if isinstance(what, Mapping):
         return {str(key): _mask_value(str(key), value) for key, value in what.items()}
     return _mask_arguments(what)
+
+
+def mask_text(text: str, max_chars: int) -> str:
+    """Return the first characters of a text with secrets replaced by `***`.
+
+    The text is masked before it is cut, because half a secret does not look like one.
+    """
+    return _mask_text(text[: max_chars + _LONGEST_SECRET])[:max_chars]
 
 
 def _mask_arguments(arguments: Sequence[str]) -> list[str]:

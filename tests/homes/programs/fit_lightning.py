@@ -64,7 +64,14 @@ class Failing(Net):
 
     def on_train_epoch_start(self) -> None:
         if self.current_epoch == 1:
-            raise ValueError("the data is gone")
+            raise ValueError("no data of postgres://app:hunter2pw@db")
+
+
+class FailingAtOnce(Net):
+    """A module that can't begin."""
+
+    def on_fit_start(self) -> None:
+        raise ValueError("no data")
 
 
 def failing() -> None:
@@ -96,6 +103,11 @@ def trial() -> None:
     L.Trainer(fast_dev_run=True, logger=True, default_root_dir="trial", **QUIET).fit(
         Net(), make_data(), make_data()
     )
+    trainer = L.Trainer(fast_dev_run=True, logger=False, default_root_dir="trial", **QUIET)
+    try:
+        trainer.fit(FailingAtOnce(), make_data())
+    except ValueError as error:
+        result["raised in a trial"] = str(error)
 
 
 def standalone() -> None:

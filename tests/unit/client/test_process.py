@@ -93,6 +93,19 @@ def test_after_a_finish_events_are_counted_and_said_once(
     assert process.recorders.buffer == []
 
 
+def test_what_is_held_back_is_recorded_before_the_end(process: Process, aggregator: FakeAggregator) -> None:
+    """Once for each producer, and not without one."""
+    process.before_finish.append(lambda: counter(process).add(1))
+    process.finish(5.0)
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    ending = process.finish(5.0)
+    assert ending.account is not None
+    assert ending.account.emitted == 1
+    assert aggregator.values("n") == [1.0]
+    process.finish(5.0)
+    assert process._late.take() == 0
+
+
 def test_a_new_run_after_a_finish_is_a_new_producer(process: Process, aggregator: FakeAggregator) -> None:
     """With the same instruments, announced again."""
     made = counter(process)

@@ -102,6 +102,20 @@ def test_an_exception_becomes_a_mark_and_goes_on(aggregator: FakeAggregator) -> 
     assert heard.end is not None
 
 
+def test_secrets_in_the_mark_of_an_exception_are_masked(aggregator: FakeAggregator) -> None:
+    """Drivers of databases put their address into it."""
+
+    def work() -> None:
+        with start("job"):
+            raise ValueError("postgres://app:hunter2pw@db")
+
+    with pytest.raises(ValueError, match="hunter2pw"):
+        work()
+    [heard] = aggregator.heard.values()
+    texts = [record.text for record in heard.records if isinstance(record, Mark)]
+    assert texts == ["ValueError: postgres://app:***@db"]
+
+
 def test_an_exception_without_words_is_its_name_alone(aggregator: FakeAggregator) -> None:
     """Ctrl-C, for example."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -21,10 +20,13 @@ from telemetry.wire.events import Scalars
 SECOND = 1_000_000_000
 
 
-def recorded(said: Iterable[tuple[str, int]], pauses: random.Random | None = None) -> dict[tuple[str, int], float]:
+def recorded(
+    said: Iterable[tuple[str, int]], pauses: random.Random | None = None, sources: Collection[str] = ()
+) -> dict[tuple[str, int], float]:
     """Log 0, 1, 2, … under these names and steps through an aggregator's steps.
 
     Returns the number by axis/name and step. Fails if a value is refused. With `pauses`, time passes now and then.
+    The names in `sources` are sources that want the axis `step` for themselves.
     """
     axes, steps = StepAxes(), Steps(30.0, lambda _: None)
     wanted: dict[tuple[str, int], float] = {}
@@ -37,7 +39,7 @@ def recorded(said: Iterable[tuple[str, int]], pauses: random.Random | None = Non
                 found[f"{closed.step.axis}:{name}", closed.step.step] = value
 
     for number, (name, step) in enumerate(said):
-        axis = axes.axis(name, step)
+        axis = axes.place(name, "step", step) if name in sources else axes.axis(name, step)
         refused = steps.report("one", Scalars(axis, step, {name: float(number)}), number + 1)
         assert refused is None, f"value {number}, {name} at step {step} of axis {axis}: {refused}"
         wanted[f"{axis}:{name}", step] = float(number)
@@ -190,6 +192,27 @@ def test_batches_and_epochs_are_not_lost() -> None:
     assert {name.partition(":")[0] for name, _ in recorded(said)} == {"step", "val"}
 
 
+@pytest.mark.parametrize("tags_first", [True, False])
+def test_rows_and_epochs_on_one_axis_are_not_lost(tags_first: bool) -> None:
+    """W&B counts rows, and a SummaryWriter counts epochs. Rows stay on `step`, which they move ahead."""
+    said = []
+    for epoch in range(5):
+        rows = [("wandb", epoch * 300 + row) for row in range(300)]
+        said += [("val/loss", epoch), *rows] if tags_first else [*rows, ("val/loss", epoch)]
+    places = {name for name, _ in recorded(said, random.Random(0), ["wandb"])}
+    assert {place for place in places if "wandb" in place} == {"step:wandb"}
+    assert "val:val/loss" in places
+
+
+def test_a_source_that_lags_behind_the_others_moves_to_an_axis_of_its_own() -> None:
+    """A SummaryWriter counts batches, and W&B epochs."""
+    said = []
+    for epoch in range(5):
+        said += [("loss", epoch * 300 + batch) for batch in range(300)] + [("wandb", epoch)]
+    places = [name for name, _ in recorded(said, random.Random(0), ["wandb"])]
+    assert set(places) == {"step:loss", "wandb/step:wandb"}
+
+
 STREAMS = st.lists(
     st.tuples(
         st.sampled_from(["train/loss", "train/lr", "val/loss", "val/acc", "lr", "rollout/reward"]),
@@ -221,7 +244,60 @@ def test_no_value_of_interleaved_names_is_lost(
     recorded(said, order if pauses else None)
 
 
-# --- threads and forks ---------------------------------------------------------------------------
+@settings(max_examples=25, deadline=None)
+@given(STREAMS, st.randoms(use_true_random=False), st.booleans())
+def test_no_value_is_lost_beside_sources_that_name_their_axis(
+    streams: list[tuple[str, int, int, int, float]], order: random.Random, pauses: bool
+) -> None:
+    """Such a source counts upwards, at any distance and pace."""
+    guests = {"wandb": (0, 1), "trainer": (order.randint(-5, 500), order.choice([1, 50]))}
+    left = [[name, first, apart, count, pace] for name, first, apart, count, pace in streams]
+    left += [[name, first, apart, 600, order.random() + 0.01] for name, (first, apart) in guests.items()]
+    said: list[tuple[str, int]] = []
+    while left:
+        stream = order.choices(left, [float(each[4]) for each in left])[0]
+        said.append((str(stream[0]), int(stream[1])))
+        stream[1], stream[3] = int(stream[1]) + int(stream[2]), int(stream[3]) - 1
+        if not stream[3]:
+            left.remove(stream)
+    recorded(said, order if pauses else None, sources=guests)
+
+
+# --- sources that name their axes ----------------------------------------------------------------
+
+
+def test_a_source_that_goes_back_by_itself_stays() -> None:
+    """The aggregator corrects its newest steps, and counts older ones."""
+    axes = StepAxes()
+    assert {axes.place("wandb", "step", step) for step in (*range(1_000), 3, 999, 1_000)} == {"step"}
+
+
+def test_sources_share_the_first_axis_alone() -> None:
+    """A name of the map never joins another axis of a source, which would pull it ahead."""
+    axes = StepAxes()
+    assert axes.axis("loss", 500) == axes.place("wandb", "step", 0) == axes.place("trainer", "step", 9) == "step"
+    assert [axes.place("wandb", name, 0) for name in ("val", "step 2")] == ["val", "step 2"]
+    assert axes.axis("val/loss", 3) == "val/loss"
+    assert axes.axis("train/loss", 2) == "train"
+    assert [axes.place("trainer", name, 7) for name in ("val", "train", "test")] == [
+        *("trainer/val", "trainer/train", "test")
+    ]
+    assert axes.place("wandb", "val", 1) == "val"
+
+
+def test_sources_begin_anew_with_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its aggregator knows no axis yet."""
+    axes = StepAxes()
+    for step in range(500):
+        axes.axis("loss", step)
+    assert axes.place("wandb", "step", 1) == "wandb/step"
+    assert axes.place("trainer", "wandb/step", 1) == "trainer/wandb/step"
+    monkeypatch.setattr(PROCESS, "attached", PROCESS.attached + 1)
+    assert axes.place("wandb", "step", 1) == "step"
+    assert axes.place("trainer", "wandb/step", 1) == "wandb/step"
+
+
+# --- threads ---------------------------------------------------------------------------------
 
 
 def test_two_threads_lose_nothing() -> None:
@@ -243,15 +319,3 @@ def test_two_threads_lose_nothing() -> None:
     refusals = [steps.report("one", Scalars(axis, step, {name: 1.0}), 1) for name, step, axis in said]
     assert len(refusals) == 1_500
     assert not any(refusals)
-
-
-def test_a_child_forked_while_a_thread_holds_the_lock_goes_on() -> None:
-    """Loaders of data fork while other threads log."""
-    axes = StepAxes()
-    axes.axis("loss", 0)
-    with axes._lock:
-        child = os.fork()
-        if not child:
-            axes.axis("loss", 1)
-            os._exit(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

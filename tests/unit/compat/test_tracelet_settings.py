@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -15,9 +16,12 @@ import pytest
 from tests.unit.compat.conftest import Joined
 
 from telemetry.compat import tracelet
+from telemetry.compat.tracelet.core.automatic import hold_integration
 from telemetry.compat.tracelet.core.run_backends import RunBackends, run_backends
 from telemetry.compat.tracelet.settings import TraceletSettings, configure
 from telemetry.errors import UsageError
+from telemetry.integrations import lightning
+from telemetry.integrations.capture.boot_module import BOOT
 
 _WORDS = """
     PROJECT EXPERIMENT_NAME BACKEND API_KEY BACKEND_URL TRACK_TENSORBOARD TRACK_LIGHTNING TRACK_SYSTEM TRACK_GIT
@@ -126,6 +130,17 @@ def test_an_unknown_backend_is_an_error() -> None:
     assert issubclass(tracelet.ConfigurationError, UsageError)
 
 
+def test_a_password_in_a_text_is_never_printed(joined: Joined, told: Told) -> None:
+    """Neither in an error nor in a message about a run that is open already."""
+    with pytest.raises(tracelet.ConfigurationError) as raised:
+        needs("mflow:uri=https://user:hunter2@host")
+    assert "https://user:***@host" in str(raised.value)
+    with tracelet.Experiment("e", backend=["mlflow:uri=https://user:hunter2@host"]):
+        pass
+    assert "telemetry run --to 'mlflow:uri=https://user:***@host' -- COMMAND" in told()
+    assert "hunter2" not in told() + str(raised.value)
+
+
 def test_a_backend_whose_package_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the command that installs it."""
     monkeypatch.setattr("telemetry.compat.tracelet.core.run_backends.find_spec", lambda name: None)
@@ -146,6 +161,14 @@ def test_a_backend_whose_package_is_missing_is_an_error(monkeypatch: pytest.Monk
         ("otlp", {}),
         ("trackio", {}),
         ("mlflow:uri=https://host", {}),
+        ("mlflow:run_name=a,uri=https://host", {}),
+        ("mlflow:uri=databricks,run_name=a", {}),
+        ("mlflow", {"backend_url": "databricks"}),
+        ("mlflow", {"backend_url": "databricks:PROFILE"}),
+        ("mlflow", {"backend_url": "postgresql+psycopg2:host"}),
+        ("mlflow:uri=sqlite:///m.db,artifacts=s3://bucket", {}),
+        ("aim:repo=s3:bucket", {}),
+        ("wandb:name=mode=offline", {}),
     ],
 )
 def test_local_only_refuses_backends_of_other_machines(
@@ -158,14 +181,18 @@ def test_local_only_refuses_backends_of_other_machines(
         needs(kind, **more)
 
 
-def test_local_only_allows_local_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_only_allows_local_backends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An address in the environment of MLflow counts."""
     monkeypatch.setenv("TRACELET_LOCAL_ONLY", "1")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for kind in ("tensorboard", "jsonl", "mlflow", "aim", "wandb", "mlflow:uri=sqlite:///m.db"):
+    for kind in ("tensorboard", "jsonl", "mlflow", "aim", "wandb", "mlflow:uri=sqlite:///m.db", "aim:repo=/a:b"):
         assert needs(kind).to
-    assert needs("mlflow", backend_url="sqlite:///m.db").to
+    monkeypatch.chdir(tmp_path)
+    for uri in ("sqlite:///m.db", "mlruns", "./ml:runs", "~/mlruns", f"file://{tmp_path}/m"):
+        assert needs("mlflow", backend_url=uri).to
+    monkeypatch.delenv("WANDB_MODE")
+    assert needs("wandb:name=a,mode=offline").to
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://host")
     with pytest.raises(tracelet.ConfigurationError, match="local_only"):
         needs("mlflow")
@@ -284,6 +311,51 @@ def test_checkpoints_are_recorded(
     assert {name: one.kind for name, one in joined.artifacts.items()} == {"checkpoint-1": "checkpoint"}
 
 
+_LIGHTNING = """
+class Trainer:
+    is_global_zero = True
+
+    def save_checkpoint(self, filepath, weights_only=False):
+        return "saved"
+"""
+
+
+def test_checkpoints_of_lightning_are_recorded_once(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By the first rank, and not beside the capture of Lightning, which records them with their step."""
+    (tmp_path / "pytorch_lightning").mkdir()
+    (tmp_path / "pytorch_lightning" / "__init__.py").write_text(_LIGHTNING)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TRACELET_TRACK_CHECKPOINTS", "true")
+    with tracelet.Experiment("e"):
+        from pytorch_lightning import Trainer  # type: ignore[import-not-found]
+
+        trainer = Trainer()
+        assert trainer.save_checkpoint("first.ckpt") == "saved"
+        release = hold_integration("lightning")
+        trainer.save_checkpoint("captured.ckpt")
+        release()
+        trainer.save_checkpoint(filepath="last.ckpt")
+        trainer.is_global_zero = False
+        trainer.save_checkpoint("rank-1.ckpt")
+    del sys.modules["pytorch_lightning"]
+    assert list(joined.artifacts) == ["first", "last"]
+
+
+def test_a_capture_that_did_not_start_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher may keep TELEMETRY_CAPTURE and drop PYTHONPATH, which starts the captures."""
+    monkeypatch.setenv("TELEMETRY_CAPTURE", "tensorboard,lightning")
+    release = hold_integration("lightning")
+    assert lightning.is_installed()
+    release()
+    assert not lightning.is_installed()
+    monkeypatch.setattr(BOOT, "PREPARED", ["lightning"])
+    release = hold_integration("lightning")
+    assert not lightning.is_installed()
+    release()
+
+
 def test_artifacts_are_switched_on(joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it `create_artifact` raises, and says how to switch it on."""
     with pytest.raises(RuntimeError, match="TRACELET_ENABLE_ARTIFACTS"):
@@ -322,6 +394,41 @@ def test_an_option_is_refused(option: str, joined: Joined, monkeypatch: pytest.M
     automagic = option.startswith(("DETECT", "AUTOMAGIC"))
     run(option, value, monkeypatch, automagic=automagic)
     assert message in told()
+
+
+GUESSES: Mapping[str, Any] = {
+    "monitor_training_loop": True,
+    "monitor_loss_curves": True,
+    "epoch_detection_threshold_seconds": 5.0,
+}
+
+
+@pytest.mark.parametrize("option", GUESSES)
+def test_guesses_are_refused_if_the_program_asks_for_them(option: str, joined: Joined, told: Told) -> None:
+    """By argument or later, and not by default or if they are switched off."""
+    silent = tracelet.AutomagicConfig(monitor_loss_curves=False)
+    silent.monitor_training_loop = False
+    with tracelet.Experiment("a", automagic=True, automagic_config=copy.copy(silent)):
+        assert "is refused" not in told()
+    asked = tracelet.AutomagicConfig(**{option: GUESSES[option]})
+    with tracelet.Experiment("b", automagic=True, automagic_config=asked):
+        assert f'{option} is refused: epochs are not guessed; call log_metric("epoch", epoch, step)' in told()
+    setattr(silent, option, GUESSES[option])
+    with tracelet.Experiment("c", automagic=True, automagic_config=silent):
+        assert told().count("is refused") == told().count(f"{option} is refused") == 2
+    by_position = tracelet.AutomagicConfig(*[True] * 10)
+    assert by_position.is_asked_for("monitor_training_loop")
+    assert by_position == tracelet.AutomagicConfig(track_model_gradients=True, track_data_samples=True)
+
+
+def test_the_message_about_variables_can_be_switched_off(joined: Joined, told: Told) -> None:
+    """It appears by default, because a program of Tracelet expects its variables to be recorded."""
+    names = ("detect_function_args", "detect_class_attributes", "detect_argparse", "detect_config_files")
+    config = tracelet.AutomagicConfig(**dict.fromkeys(names, False))  # type: ignore[arg-type]
+    with tracelet.Experiment("a", automagic=True, automagic_config=config):
+        assert "never reads variables" not in told()
+    with tracelet.Experiment("b", automagic=True):
+        assert "never reads variables" in told()
 
 
 def test_the_architecture_of_a_model_can_be_left_out(joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,12 @@ with telemetry.start("job", dir=sys.argv[1]) as run:
     logging.getLogger("other").handle(handed)
 
     logging.getLogger("odd").handle(logging.makeLogRecord({"levelno": 40, "msg": "without a name"}))
-    logging.getLogger("odd").handle(logging.makeLogRecord({"levelno": "high", "msg": "with an odd level"}))
+    class Wordless:
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    odd = logging.makeLogRecord({"levelno": 40, "msg": "with an odd name", "name": Wordless()})
+    logging.getLogger("odd").handle(odd)
     cut = "y" * 490
     log.warning(f"{cut} https://me:hunter2@host/ and more")
 
@@ -192,15 +197,15 @@ def test_a_secret_is_masked_before_the_text_is_cut(ordinary: Ordinary) -> None:
 
 def test_a_record_without_a_name_is_recorded(ordinary: Ordinary) -> None:
     """Records that come from elsewhere, such as a queue, may lack anything."""
-    assert ordinary.marks["without a name"]["level"] == "Level 40"
+    assert "without a name" in ordinary.marks
 
 
 def test_a_record_that_fails_is_counted(ordinary: Ordinary) -> None:
     """The program goes on."""
-    assert "with an odd level" not in ordinary.marks
+    assert "with an odd name" not in ordinary.marks
     (producer,) = (each for each in ordinary.report.snapshot.producers if each.dropped_by_producer)
     assert producer.dropped_by_producer == {"unencodable": 1}
-    assert "logging: a call of Logger.callHandlers was not recorded: TypeError" in ordinary.stderr
+    assert "logging: a call of Logger.callHandlers was not recorded: RuntimeError: no words" in ordinary.stderr
 
 
 @pytest.mark.parametrize(

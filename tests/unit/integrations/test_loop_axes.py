@@ -7,14 +7,16 @@ import pickle
 
 import pytest
 
+from telemetry.client.step_axes import StepAxes
 from telemetry.integrations import loop_axes
 from telemetry.integrations.loop_axes import LoopAxes
 
 
 @pytest.fixture(autouse=True)
 def _first_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Number the loops from 1, as in a new process."""
+    """Number the loops from 1, as in a new process, where no other library has logged steps."""
     monkeypatch.setattr(loop_axes, "_NUMBERS", itertools.count(1))
+    monkeypatch.setattr(loop_axes, "SHARED", StepAxes())
 
 
 def test_the_first_loop_has_axes_without_a_number() -> None:
@@ -61,6 +63,17 @@ def test_names_with_steps_of_their_own_are_split_by_count() -> None:
     assert axes.split(["val/acc"], 0) == {"val": ["val/acc"]}
     assert axes.split(["loss", "val/acc"], 101) == {"own_step": ["loss"], "val": ["val/acc"]}
     assert LoopAxes().split(["loss"], 3) == {"own_step_2": ["loss"]}
+
+
+def test_a_loop_whose_axis_others_have_moved_on_gets_another_one() -> None:
+    """Its steps would be refused. A restart of the loop tries its own name again."""
+    for step in range(500):
+        loop_axes.SHARED.axis("loss of a writer", step)
+    axes = LoopAxes(own="mine")
+    assert [axes.axis("step", step) for step in (1, 2)] == ["trainer/step"] * 2
+    assert axes.current() == "trainer/step"
+    assert axes.axis("step", 0) == "step_2"
+    assert axes.split(["loss"], 0) == {"mine": ["loss"]}
 
 
 def test_a_pickled_loop_keeps_its_axes() -> None:

@@ -192,6 +192,22 @@ def test_a_failure_is_marked_once(agent: Agent, finish: Finish) -> None:
     ]
 
 
+def test_secrets_in_errors_and_events_are_masked(agent: Agent, finish: Finish) -> None:
+    """Marks end in files and trackers."""
+    url = "postgres://app:hunter2pw@db"
+    agent.take_failures({0: Failure(1, {"message": f"OperationalError: {url}"})}, 0)
+    agent.take_event(status("FAILED", raw_error=f"Traceback\nOperationalError: {url}"))
+    agent.take_event(
+        Event(f"connected to {url}", Source.AGENT, metadata={"password": "hunter2pw", "to": {"url": url}})
+    )
+    agent.take_rendezvous_event("job", f"no answer of {url}", NodeState.FAILED)
+    marks = marks_of(finish())
+    assert "hunter2pw" not in str(marks)
+    assert [labels.get("error") for _, labels in marks[:2]] == ["OperationalError: postgres://app:***@db"] * 2
+    assert marks[2][0] == "connected to postgres://app:***@db"
+    assert marks[2][1]["password"] == "***"
+
+
 def test_restarts_are_told_apart_by_their_reason(agent: Agent, finish: Finish) -> None:
     """Only a failure raises the number of restarts."""
     for restarts in (0, 1, 1):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from telemetry.wire.masking import MASK, mask_secrets
+from telemetry.wire.masking import MASK, mask_secrets, mask_text
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,15 @@ def test_long_arguments_take_no_time() -> None:
     started = time.process_time()
     assert mask_secrets([blob]) == [blob]
     assert time.process_time() - started < 5.0
+
+
+@pytest.mark.parametrize("max_chars", [12, 15, 20, 40])
+def test_a_text_is_masked_before_it_is_cut(max_chars: int) -> None:
+    """The cut text has no part of a password."""
+    text = "at https://me:hunter2@host/path"
+    assert mask_text(text, max_chars) == "at https://me:***@host/path"[:max_chars]
+
+
+def test_a_long_text_is_cut_before_all_of_it_is_searched() -> None:
+    """Time is bounded: a program may log megabytes."""
+    assert mask_text("word " * 1_000_000, 10) == "word word "

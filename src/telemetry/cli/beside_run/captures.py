@@ -14,6 +14,7 @@ from telemetry.formatting import listed, printable
 from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER
 from telemetry.integrations.capture.captures import check_captures
 from telemetry.integrations.capture.signs import SIGNS, read_signs
+from telemetry.wire.snapshot import ProducerStat
 
 _NO_SIGN_S: Final = 10.0
 """Time after which a missing sign is reported although the command still runs."""
@@ -39,7 +40,7 @@ class Captures:
         self._begun_s = now()
         self._warned = False
         self.failed = False
-        """True once the command ended and no library was captured."""
+        """True once the command ended and, as far as signs and producers show, no library was captured."""
 
     def environment(self, directory: str) -> dict[str, str]:
         """Return the variables that the command needs, for a run in `directory`."""
@@ -63,14 +64,25 @@ class Captures:
             if not read_signs(self._directory).booted:
                 self._say_nothing_came()
 
-    def conclude(self) -> None:
-        """Report what was not captured. Called when the command has ended."""
+    def conclude(self, producers: Sequence[ProducerStat], feeds: Sequence[int] = ()) -> None:
+        """Report what was not captured. Called when the command has ended, with the process ids of the feeds.
+
+        Signs of another host or of a container may be missing. So if no sign tells why nothing was captured,
+        producers that can be such processes count as captured.
+        """
         if not self._names:
             return
         signs = read_signs(self._directory)
-        self.failed = not signs.hooked
+        here = os.uname().nodename
+        unseen = any(
+            each.emitted > 0 and (each.host != here or not (signs.booted or each.pid in feeds))
+            for each in producers
+        )
+        reasons = bool(signs.absent or signs.hidden or signs.failed)
+        self.failed = not signs.hooked and (reasons or not unseen)
         if not signs.booted:
-            self._say_nothing_came()
+            if not self._warned:
+                self._say_nothing_came()
             return
         for name, python in signs.absent.items():
             if name not in signs.hooked:
@@ -78,16 +90,24 @@ class Captures:
                     f"{name} was not captured: telemetry is not installed for {printable(python)}; "
                     f"install it there with `{printable(python)} -m pip install {distribution.NAME}`"
                 )
+        for name, path in signs.hidden.items():
+            if name not in signs.hooked:
+                self._say(
+                    f"{name} was not captured: the program has a module named telemetry ({printable(path)}); "
+                    "rename it"
+                )
         for why in signs.failed[:_SHOWN]:
             self._say(f"a capture failed: {printable(why)}")
-        never = [name for name in self._names if name not in signs.hooked and name not in signs.absent]
-        if never and not signs.failed:
+        told = {*signs.hooked, *signs.absent, *signs.hidden}
+        never = [name for name in self._names if name not in told]
+        if never and not signs.failed and not unseen:
             self._say(f"nothing to capture: the command did not import {listed(never, len(never))}")
 
     def _say_nothing_came(self) -> None:
         self._warned = True
         self._say(
-            "nothing is captured: no Python process of the command reported. The command runs no Python, or it "
-            "replaces PYTHONPATH or the environment, or runs Python with -I, -E or -S. `telemetry capture enable` "
-            "covers -I, -E and a replaced PYTHONPATH"
+            "no Python process of the command reported that it is captured. Either the command runs no Python, "
+            "replaces PYTHONPATH or the environment, or runs Python with -I, -E or -S; `telemetry capture enable` "
+            "covers -I, -E and a replaced PYTHONPATH. Or its processes run on another host or in a container and "
+            f"can't write {Path(self._directory) / SIGNS}; they may be captured nevertheless"
         )

@@ -101,6 +101,8 @@ class RunGates:
         self._directory = ""
         self.ended_by: GateResult | None = None
         """The gate that ended the command."""
+        self.failing: list[GateResult] = []
+        """Gates that were found to fail while the command ran."""
 
     def begin(self, directory: str, say: Callable[[str], None], end: Callable[[], None]) -> None:
         """Start watching; the command runs. `say` prints one message line. `end` asks the command to end."""
@@ -119,6 +121,7 @@ class RunGates:
             return
         try:
             for news in self._watch.look(snapshot):
+                self.failing.append(news.result)
                 ends = news.final and self._abort
                 if ends or not self._quiet:
                     what = "gate failed, stopping the command" if ends else "gate is failing"

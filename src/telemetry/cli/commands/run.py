@@ -27,6 +27,7 @@ from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
 if TYPE_CHECKING:
     from telemetry.cli.beside_run.captures import Captures
     from telemetry.cli.beside_run.feeds import Feeds
+    from telemetry.cli.beside_run.flight import FlightRecorder
     from telemetry.cli.beside_run.gates import RunGates
     from telemetry.config.schema import Config
     from telemetry.supervise.aggregator import AggregatorKeeper
@@ -82,6 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="give the command our interface in place of this library, which need not be installed: wandb",
     )
     parser.add_argument(
+        "--flight-recorder",
+        default=None,
+        metavar="TIME",
+        help="write the last TIME of the run, such as 30s, with every value if the command fails, is killed or "
+        "stalls, a gate fails, or a mark has the label flight=dump",
+    )
+    parser.add_argument(
         "--worker-grace",
         type=float,
         default=None,
@@ -114,6 +122,7 @@ def run(args: argparse.Namespace) -> int:
         _feeding(args, config, stage) as feeding,
     ):
         captures = _captures(args, stage)
+        flight = _flight_recorder(args, config, stage)
         aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         hurried = False
@@ -127,16 +136,17 @@ def run(args: argparse.Namespace) -> int:
                 _ask(keeper, Watch(pid=job.pid), stage)
                 if run_gates is not None:
                     run_gates.begin(aggregator.directory, stage.say, job.end)
-                job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, quiet=args.quiet))
+                flight.begin(aggregator.directory)
+                job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, flight=flight, quiet=args.quiet))
                 stage.over()
                 hurried = _await_workers(keeper, config, job, feeding, stage, quiet=args.quiet)
-                if captures is not None:
-                    captures.conclude()
             feeding.end()
             ending = run_gates.ending(job.ending()) if run_gates is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
             report = _result(snapshots, keeper, config)
             keeper.release()
+            if captures is not None and job.started:
+                captures.conclude(report.snapshot.producers, feeding.pids)
         told = report.snapshot.backends
         serve.end_writers(writers, config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
         stage.await_leave(patient=not (job.told_to_end or hurried))
@@ -144,10 +154,8 @@ def run(args: argparse.Namespace) -> int:
     report = _with_bill(report, job.facts())
     if run_gates is not None:
         report = run_gates.concluded(report)
-    if not args.quiet:
-        _say(report)
-    elif report.gates:
-        _say_what_did_not_pass(report)
+    flight.conclude(report, job.ended_ns, ended_by_gate=run_gates is not None and run_gates.ended_by is not None)
+    _say_result(report, quiet=args.quiet)
     failed = feeding.failed or writers.failed or (captures is not None and captures.failed)
     return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
 
@@ -185,8 +193,15 @@ def _result(snapshots: Subscription, keeper: AggregatorKeeper, config: Config) -
     )
 
 
+def _say_result(report: Report, *, quiet: bool) -> None:
+    """Print the report. With `quiet`, print only the gates that did not pass: they explain the exit code."""
+    if not quiet:
+        _say(report)
+    elif report.gates:
+        _say_what_did_not_pass(report)
+
+
 def _say_what_did_not_pass(report: Report) -> None:
-    """Print the gates that did not pass, even with `--quiet`: they explain the exit code."""
     from telemetry.report.gates import gate_lines
 
     for line in gate_lines([gate for gate in report.gates if gate.outcome != "pass"]).lines:
@@ -244,6 +259,14 @@ def _captures(args: argparse.Namespace, stage: Stage) -> Captures | None:
     return Captures(args.captures, args.stand_ins, stage.say)
 
 
+def _flight_recorder(args: argparse.Namespace, config: Config, stage: Stage) -> FlightRecorder:
+    """Return the flight recorder of the command line. Raises UsageError for an invalid length."""
+    from telemetry.cli.beside_run.flight import FlightRecorder, flight_seconds
+
+    text: str | None = args.flight_recorder
+    return FlightRecorder(None if text is None else flight_seconds(text, config), stage.say)
+
+
 def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
     """Return a callback that reports once which backends still receive data.
 
@@ -276,10 +299,12 @@ class _Watch:
         run_gates: RunGates | None = None,
         captures: Captures | None = None,
         *,
+        flight: FlightRecorder,
         quiet: bool,
     ) -> None:
         self._run_gates = run_gates
         self._captures = captures
+        self._flight = flight
         self._snapshots = snapshots
         self._keeper = keeper
         self._stage = stage
@@ -296,6 +321,7 @@ class _Watch:
             self._stage.pass_by(describe(snapshot) + "\n")
         if self._run_gates is not None:
             self._run_gates.look(snapshot)
+        self._flight.look(snapshot, self._run_gates.failing if self._run_gates is not None else ())
         if snapshot.state in TERMINAL:
             self._over = True
             self._keeper.release()

@@ -100,6 +100,11 @@ class Job:
     def started(self) -> bool:
         return self.pid > 0
 
+    @property
+    def ended_ns(self) -> int:
+        """Monotonic time at which the child ended."""
+        return self._ended_ns
+
     def wait(self, each_second: Callable[[], None]) -> None:
         """Block until the child has ended, and call `each_second` meanwhile."""
         next_ns = time.monotonic_ns() + 1_000_000_000

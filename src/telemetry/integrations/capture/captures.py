@@ -50,6 +50,10 @@ class Capture:
             for patch in reversed(self._made):
                 patch.remove()
 
+    @property
+    def is_installed(self) -> bool:
+        return self._installed
+
     def _apply(self, module: ModuleType) -> None:
         """Install the patches of a module that was executed, or executed again: its classes are new then."""
         with self._lock:

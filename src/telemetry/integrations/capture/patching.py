@@ -172,7 +172,7 @@ class Observers:
     """Factory of wrappers that call an observer after the original returned. One object per library.
 
     A call that a library makes from within an observed call is not observed: `add_hparams` calls `add_scalar` on a
-    writer of its own. An observer that raises is reported once, and the program goes on. The report counts the call.
+    writer of its own. An observer that raises is reported once, and the program goes on. Each such call is counted.
 
     A coroutine is observed after it was awaited, and a generator after it ended. Other code runs in between, so
     calls from within these two are observed as well.
@@ -266,8 +266,8 @@ class Observers:
                 return
             self._failed.add(what)
             notice.warn(
-                f"{self._library}: a call of {what} was not recorded: {type(error).__name__}: {error}. The program goes on; "
-                "this warning appears once"
+                f"{self._library}: a call of {what} was not recorded: {type(error).__name__}: {error}. The program "
+                "goes on; this warning appears once"
             )
         except Exception:  # noqa: BLE001 – a filter of the program's logging, or `str(error)`, may raise anything
             return

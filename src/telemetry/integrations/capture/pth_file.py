@@ -11,7 +11,7 @@ from telemetry.integrations.capture.boot_module import BOOT
 
 _NAME: Final = "telemetry_capture.pth"
 _LINE: Final = (
-    f"import os; os.environ.get({BOOT.VARIABLE!r}) and __import__('telemetry.integrations.capture.from_pth')\n"
+    f"import os; os.environ.get({BOOT.VARIABLE!r}) and __import__('telemetryd_plugins').start_captures()\n"
 )
 
 

@@ -21,6 +21,8 @@ class Signs:
     """Captures that a process installed, since it imported the library."""
     absent: dict[str, str] = field(default_factory=dict)
     """Captures that failed because telemetry is not installed: name → path of that Python."""
+    hidden: dict[str, str] = field(default_factory=dict)
+    """Captures that failed because the program has a module named telemetry: name → path of that module."""
     failed: list[str] = field(default_factory=list)
     """Reasons of other failures."""
 
@@ -42,6 +44,9 @@ def read_signs(directory: str) -> Signs:
         elif word == "absent":
             name, _, python = detail.partition(" ")
             signs.absent.setdefault(name, python)
+        elif word == "hidden":
+            name, _, path = detail.partition(" ")
+            signs.hidden.setdefault(name, path)
         elif word == "failed" and detail not in signs.failed:
             signs.failed.append(detail)
     return signs

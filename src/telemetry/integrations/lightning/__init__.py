@@ -21,6 +21,7 @@ from telemetry.client.steps import DEFAULT_AXIS
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
 from telemetry.integrations.loop_axes import LoopAxes, record_own, record_params
+from telemetry.wire.masking import mask_text
 
 _OBSERVERS: Final = Observers("lightning")
 _METHODS: Final = ("fit", "validate", "test")
@@ -144,7 +145,7 @@ def _record_direct(result: Any, logger: Any, metrics: Mapping[str, Any], step: i
     axes = _NEWEST.loop.axes
     current = trainer.fit_loop.epoch_loop._batches_that_stepped
     if step is None or step == current:
-        telemetry.log(dict(metrics), step=current, axis=axes.current())
+        telemetry.log(dict(metrics), step=current, axis=axes.axis(DEFAULT_AXIS, current))
     else:
         record_own(metrics, step, axes)
 
@@ -210,11 +211,13 @@ def _record_end(name: str, trainer: Any) -> None:
 
 def _record_failure(name: str, trainer: Any, error: BaseException) -> None:
     """Record why a fit failed, on each rank. Lightning ends the program after Ctrl-C."""
+    if _is_trial(trainer):
+        return
     axis = _loop_of(trainer).axes.current()
     if isinstance(error, SystemExit | KeyboardInterrupt):
         telemetry.mark(f"{name} was interrupted", library="lightning", axis=axis)
     else:
-        reason = f"{type(error).__name__}: {error}"[:_REASON_CHARS]
+        reason = mask_text(f"{type(error).__name__}: {error}", _REASON_CHARS)
         telemetry.mark(f"{name} failed: {reason}", library="lightning", axis=axis)
 
 
@@ -232,6 +235,11 @@ _CAPTURE: Final = Capture(
 )
 install = _CAPTURE.install
 uninstall = _CAPTURE.uninstall
+
+
+def is_installed() -> bool:
+    """Return whether Lightning is captured, or will be once the program imports it."""
+    return _CAPTURE.is_installed
 
 
 def was_installed() -> bool:

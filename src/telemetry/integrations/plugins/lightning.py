@@ -1,8 +1,8 @@
 """A plugin that Lightning loads from installed packages, also where PYTHONPATH is replaced.
 
-Lightning calls it for each new Trainer, as an entry point of the group `lightning.pytorch.callbacks_factory`, and
-the standalone package as one of `pytorch_lightning.callbacks_factory`. Without a capture of `lightning`, it has no
-effect.
+Lightning calls it for each new Trainer, through `telemetryd_plugins`, which is an entry point of the group
+`lightning.pytorch.callbacks_factory`, and for the standalone package of `pytorch_lightning.callbacks_factory`.
+Without a capture of `lightning`, it has no effect.
 """
 
 from __future__ import annotations

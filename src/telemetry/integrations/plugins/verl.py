@@ -1,7 +1,7 @@
 """A plugin of verl, which verl imports when it starts, also where PYTHONPATH is replaced.
 
-verl finds it as an entry point of the group `verl.plugins`, or by its name in VERL_USE_EXTERNAL_MODULES. It imports
-such a module and calls no function of it. Without a capture of `verl` or `rl_insight`, the module has no effect.
+verl imports `telemetryd_plugins`, which calls this module: as an entry point of the group `verl.plugins`, or by its
+name in VERL_USE_EXTERNAL_MODULES. Without a capture of `verl` or `rl_insight`, the module has no effect.
 """
 
 from __future__ import annotations

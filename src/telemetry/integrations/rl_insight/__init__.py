@@ -32,9 +32,9 @@ class _Client:
         self._other = other
 
     def apply_event(self, event: dict[str, Any]) -> None:
-        EVENTS.apply(event)
         if self._other is not None:
             self._other.apply_event(event)
+        EVENTS.apply(event)
 
 
 class _Entry(Patch):

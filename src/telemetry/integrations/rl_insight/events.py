@@ -145,6 +145,7 @@ class Events:
         name, track = str(name), texts.get(LANE, "")
         if PROCESS.state == "live" and self._fits(name, texts) and 0 <= start_ns <= end_ns:
             PROCESS.put_records(lambda: (_ENCODE(Span(name, start_ns, end_ns, track, texts)),))
+            telemetry.put_span_duration(name, end_ns, end_ns - start_ns)
             return
         labels, rest = _fitting_attributes(texts)
         telemetry.span_at(name, start_ns, end_ns, track, labels=labels)

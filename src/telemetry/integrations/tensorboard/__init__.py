@@ -6,7 +6,6 @@ graphs and the like only a reference to the log folder is recorded.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
@@ -21,6 +20,7 @@ from telemetry.client.wall_time import monotonic_ns
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Function, Observers, Patch
 from telemetry.integrations.tensorboard.values import (
+    Folders,
     Names,
     argument_names,
     plain_number,
@@ -43,6 +43,7 @@ class Recorder:
     """What is known of the writers of this process. Thread-safe."""
 
     def __init__(self) -> None:
+        self.folders = Folders()
         self.forget()
 
     def forget(self) -> None:
@@ -58,19 +59,19 @@ class Recorder:
 
     def begin(self, writer: Any, given: Mapping[str, Any]) -> None:
         """Name a new writer, and record that it replaces steps of an earlier one."""
-        folder = _folder(writer)
+        folder = self.folders.of(writer)
         self.names.meet(folder)
         purge_step = given.get("purge_step")
         if purge_step is not None:
-            labels = {"log_dir": os.path.abspath(folder), "purge_step": purge_step}
+            labels = {"log_dir": folder, "purge_step": purge_step}
             run.mark(f"TensorBoard values from step {purge_step} on are written again", labels=labels)
 
     def scalar(self, writer: Any, given: Mapping[str, Any]) -> None:
-        name = self.names.name(_folder(writer), given["tag"])
+        name = self.names.name(self.folders.of(writer), given["tag"])
         self._put(name, given["scalar_value"], step_of(given), given.get("walltime"))
 
     def scalars(self, writer: Any, given: Mapping[str, Any]) -> None:
-        folder, step, walltime = _folder(writer), step_of(given), given.get("walltime")
+        folder, step, walltime = self.folders.of(writer), step_of(given), given.get("walltime")
         for key, value in given["tag_scalar_dict"].items():
             self._put(self.names.name(folder, f"{given['main_tag']}/{key}"), value, step, walltime)
 
@@ -81,13 +82,13 @@ class Recorder:
         self._put_bins(writer, given, raw_bins(given["min"], given["bucket_limits"], given["bucket_counts"]))
 
     def text(self, writer: Any, given: Mapping[str, Any]) -> None:
-        name = self.names.name(_folder(writer), given["tag"])
+        name = self.names.name(self.folders.of(writer), given["tag"])
         run.text(name, str(given["text_string"]), **self._place(name, given))
 
     def hparams(self, writer: Any, given: Mapping[str, Any]) -> None:
         """Record hyperparameters and their metrics. Further sets of a process get a prefix."""
-        folder, step = _folder(writer), step_of(given)
-        session = self._session(os.path.abspath(folder), given.get("run_name") or given.get("name"))
+        folder, step = self.folders.of(writer), step_of(given)
+        session = self._session(folder, given.get("run_name") or given.get("name"))
         prefix = "/".join(filter(None, (self.names.meet(folder), session)))
         settings = plain_settings(given["hparam_dict"])
         run.params({prefix: settings} if prefix else settings)
@@ -97,9 +98,9 @@ class Recorder:
 
     def other(self, method: str, writer: Any, given: Mapping[str, Any]) -> None:
         """Record where the data is, once for each tag."""
-        folder = os.path.abspath(_folder(writer))
+        folder = self.folders.of(writer)
         tag = given.get("tag") or method.removeprefix("add_")
-        name = self.names.name(_folder(writer), tag)
+        name = self.names.name(folder, tag)
         if method not in self._told:
             self._told.add(method)
             notice.warn(f"data given to {method} is not kept, only a reference to its folder {folder}")
@@ -126,7 +127,7 @@ class Recorder:
             run.gauge(name).set(plain, at_ns=at_ns)
 
     def _put_bins(self, writer: Any, given: Mapping[str, Any], values: Any) -> None:
-        name = self.names.name(_folder(writer), given["tag"])
+        name = self.names.name(self.folders.of(writer), given["tag"])
         run.histogram(name, values, **self._place(name, given))
 
     def _place(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,11 +143,6 @@ class Recorder:
         if key not in self._sessions and count <= _SESSIONS:
             self._sessions[key] = key[1] if self._sessions else ""
         return self._sessions.get(key, key[1])
-
-
-def _folder(writer: Any) -> Any:
-    folder = getattr(writer, "log_dir", None)
-    return writer.logdir if folder is None else folder
 
 
 def _fill_defaults(writer: Any, given: dict[str, Any]) -> None:
@@ -200,11 +196,12 @@ def _wrap(method: str, has_defaults: bool) -> Callable[[Function], Function]:
 def _faster(observed: Callable[..., None]) -> Callable[..., None]:
     """Return an observer of `add_scalar` that takes half of the time for a tag, a float and a step."""
     recorder = _RECORDER
+    folder_of = recorder.folders.get
 
     def observed_scalar(result: Any, writer: Any, /, *args: Any, **kwargs: Any) -> None:
         if len(args) == 3 and not kwargs:
             tag, value, step = args
-            name = recorder.names.known.get((getattr(writer, "log_dir", None), tag))
+            name = recorder.names.known.get((folder_of(writer), tag))
             if name and type(value) is float and type(step) is int:
                 axis = recorder.axes.axis(name, step)
                 if log_number(name, value, step, axis):

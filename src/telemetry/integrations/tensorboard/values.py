@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite, nextafter
 from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from telemetry.client.locked import Locked
 
 _NAMES: Final = 20_000  # names that are remembered; further ones are not checked for collisions
 
@@ -87,7 +89,28 @@ def raw_bins(low: float, limits: Sequence[Any], counts: Sequence[Any]) -> tuple[
     return edges, kept[:-1]
 
 
-class Names:
+class Folders:
+    """Log folders of writers, as they were when each writer began. Thread-safe.
+
+    A program may change its working directory while it writes to a relative folder.
+    """
+
+    def __init__(self) -> None:
+        self._folders: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self.get: Final = self._folders.get
+        """Function that returns the folder of a writer, or None if it is new."""
+
+    def of(self, writer: Any) -> str:
+        """Return the absolute path of the log folder of a writer."""
+        known = self._folders.get(writer)
+        if known is None:
+            folder = getattr(writer, "log_dir", None)
+            known = os.path.abspath(os.fspath(writer.logdir if folder is None else folder))
+            self._folders[writer] = known
+        return known
+
+
+class Names(Locked):
     """Names of the values of several writers. Thread-safe.
 
     The first log folder keeps its tags. Tags of another folder begin with the name of that folder, so that values
@@ -95,11 +118,11 @@ class Names:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self._prefixes: dict[str, str] = {}
         """Prefix of the tags by absolute path of the folder."""
         self.known: dict[tuple[Any, Any], str] = {}
-        """Name by log folder, as the writer has it, and tag."""
+        """Name by log folder and tag, both as they were given."""
         self._owners: dict[str, str] = {}
         """Folder by name of a value."""
 

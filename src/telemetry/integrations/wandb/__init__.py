@@ -30,11 +30,16 @@ _files: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 # --- runs ----------------------------------------------------------------------------------------
 
 
-def _source(run: Any, step: int | None = None) -> Source:
-    """Return the source of a run. `step` is where it begins if it is new, by default the step that W&B is at."""
+def _source(run: Any, step: int | None = None) -> Source | None:
+    """Return the source of a run, or None if W&B is switched off for it.
+
+    `step` is where the source begins if it is new, by default the step that W&B is at.
+    """
     known = _sources.get(id(run))
     if known is not None:
         return known[1]
+    if getattr(run, "disabled", False):
+        return None
     facts = {name: getattr(run, name, None) for name in ("name", "id", "project", "entity", "group", "job_type")}
     facts["tags"] = list(getattr(run, "tags", None) or ())
     source = Source(facts, dict(run.config.items()), step=run.step if step is None else step)
@@ -57,7 +62,8 @@ def _on_log(
 ) -> None:
     known = _sources.get(id(run))
     source = known[1] if known is not None else _source(run, _step_before(run, step, commit))
-    source.log(data, step, commit)
+    if source is not None:
+        source.log(data, step, commit)
 
 
 def _step_before(run: Any, step: int | None, commit: bool | None) -> int:
@@ -70,7 +76,8 @@ def _on_define_metric(_result: object, run: Any, name: str, *options: Any, **nam
     given = dict(zip(_DEFINE_OPTIONS, options, strict=False)) | named
     given.pop("hidden", None)
     given["step_metric"] = getattr(given.get("step_metric"), "name", given.get("step_metric"))
-    _source(run).define(name, **given)
+    if (source := _source(run)) is not None:
+        source.define(name, **given)
 
 
 def _on_finish(_result: object, run: Any, exit_code: int | None = None, *_more: object, **_named: object) -> None:
@@ -117,11 +124,14 @@ def _on_summary(_result: object, summary: Any, changed: Mapping[str, Any], *_mor
 # --- artifacts -----------------------------------------------------------------------------------
 
 
-def _on_add(_result: object, artifact: Any, path_or_uri: Any, name: Any = None, *_: object, **named: Any) -> None:
+def _on_add(_result: object, artifact: Any, *given: Any, **named: Any) -> None:
     """Keep where a file, a folder or a reference of an artifact comes from."""
-    if isinstance(path_or_uri, str | os.PathLike) and not named.get("is_tmp"):
+    for name, value in zip(("path", "name", "is_tmp"), given, strict=False):
+        named[name] = value
+    path_or_uri = named.get("path", named.get("local_path", named.get("uri")))
+    if isinstance(path_or_uri, str | os.PathLike) and named.get("is_tmp") is not True:
         path = os.fspath(path_or_uri)
-        _files.setdefault(artifact, {})[str(name or os.path.basename(path))] = path
+        _files.setdefault(artifact, {})[str(named.get("name") or os.path.basename(path.rstrip("/")))] = path
 
 
 def _on_log_artifact(result: Any, run: Any, artifact_or_path: Any, *_more: object, **_named: object) -> None:
@@ -130,7 +140,19 @@ def _on_log_artifact(result: Any, run: Any, artifact_or_path: Any, *_more: objec
     files = _files.get(result) or {}
     if isinstance(artifact_or_path, str | os.PathLike):
         files = {"": os.fspath(artifact_or_path)}
-    _source(run).put_artifact(result.name.partition(":")[0], result.type, files)
+    if (source := _source(run)) is not None:
+        source.put_artifact(result.name.partition(":")[0], result.type, files)
+
+
+def _on_save(result: Any, run: Any, _pattern: object, base_path: str | os.PathLike[str], *_more: object) -> None:
+    """Record the files of a call of `wandb.save`. `result` has the paths of W&B's copies."""
+    source = _source(run)
+    if source is None:
+        return
+    for copy in result:
+        name = os.path.relpath(copy, run.dir)
+        original = os.path.join(base_path, name)
+        source.put_artifact(name, "file", {"": original if os.path.exists(original) else copy})
 
 
 # --- patches -------------------------------------------------------------------------------------
@@ -153,6 +175,8 @@ def _patches_for_runs(module: ModuleType) -> Iterable[Patch]:
     )
     yield Patch(run, _first(run, "_finish", "finish"), after(_on_finish, "wandb.Run.finish"))
     yield Patch(run, _first(run, "_log_artifact", "log_artifact"), after(_on_log_artifact, "wandb.log_artifact"))
+    if hasattr(run, "_save"):
+        yield Patch(run, "_save", after(_on_save, "wandb.save"))
     yield Patch(run, "alert", after(_on_alert, "wandb.alert"))
     if hasattr(run, "_on_start"):  # else the first call of the run is its start
         yield Patch(run, "_on_start", after(_on_start, "wandb.init"))

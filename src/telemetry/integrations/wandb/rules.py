@@ -6,12 +6,12 @@ of a name, for example `train/global_step`. Here each such step metric is an axi
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import index
 from typing import Any, Final, NamedTuple
 
+from telemetry.client.locked import Locked
 from telemetry.client.step_axes import StepAxes
 from telemetry.client.steps import DEFAULT_AXIS, number
 from telemetry.integrations.wandb.metrics import UNDEFINED, Definition, Tally, operations_of
@@ -48,7 +48,7 @@ class _Group:
             self.counted.append(name)
 
 
-class Rows:
+class Rows(Locked):
     """The rows of one W&B run, as parts for the axes of steps. Thread-safe.
 
     A part is returned as soon as its step is certain. Only values whose step metric may still come wait for the end
@@ -68,6 +68,7 @@ class Rows:
         With `keeps_summary`, `summary` has the last value of every name, else only what `define_metric` asked for.
         `say` gets a line for the user about each step metric whose values can't be steps.
         """
+        super().__init__()
         self.step = step
         """The step of the open row, or of the next one."""
         self.summary: dict[str, Any] = {}
@@ -76,7 +77,6 @@ class Rows:
         self._suffix = suffix
         self._say = say
         self._keeps_summary = keeps_summary
-        self._lock = threading.Lock()
         self._defined: dict[str, Definition] = {}
         self._prefixes: dict[str, Definition] = {}
         self._axes: dict[str, StepAxes] = {}
@@ -220,11 +220,12 @@ class Rows:
         """Add the values that waited for a step metric which is in the row by now."""
         if not self._waiting:
             return
-        for group in self._plan(self._waiting):
+        waiting = dict(self._waiting)
+        for group in self._plan(waiting):
             if group.metric in self._steps:
-                self._append_on(parts, group, self._steps[group.metric], dict(self._waiting))
+                self._append_on(parts, group, self._steps[group.metric], waiting)
                 for name in group.names:
-                    del self._waiting[name]
+                    self._waiting.pop(name, None)
 
     def _close_row(self) -> list[Part]:
         parts: list[Part] = []

@@ -11,9 +11,11 @@ from typing import Any, Final
 from telemetry.client import module_level as client
 from telemetry.client import notice
 from telemetry.client.process import PROCESS
-from telemetry.integrations.wandb.rules import Rows
+from telemetry.client.step_axes import SHARED
+from telemetry.integrations.wandb.rules import Part, Rows
 from telemetry.integrations.wandb.values import are_numbers, flat, put, put_file, put_settings
 
+_NAME: Final = "wandb"
 _turns: Final[Counter[str]] = Counter()
 """Number of W&B runs so far, by producer of this process."""
 
@@ -59,10 +61,10 @@ class Source:
         if step is None and commit is None and are_numbers(data):
             at = rows.whole_row(data)
             if at is not None:
-                client.log(data, step=at, axis=rows.axis)
+                client.log(data, step=at, axis=SHARED.place(_NAME, rows.axis, at))
                 return
         for part in rows.log(flat(data), step, commit):
-            put(part)
+            _put(part)
 
     def set_summary(self, values: Mapping[str, Any]) -> None:
         """Record values of the summary that the program set itself."""
@@ -80,8 +82,14 @@ class Source:
         self._closed = True
         atexit.unregister(self.close)
         for part in self._rows.close():
-            put(part)
+            _put(part)
         if summary := self._rows.defined_summary():
             self.set_summary(summary)
         if exit_code:
             client.mark(f"the W&B run ended with exit code {exit_code}")
+
+
+def _put(part: Part) -> None:
+    """Record the values of a step, on an axis where steps of other sources leave room for it."""
+    axis = SHARED.place(_NAME, part.axis, part.step)
+    put(part if axis == part.axis else part._replace(axis=axis))

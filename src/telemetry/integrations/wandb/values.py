@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from telemetry.client import bins, notice
 from telemetry.client import module_level as client
+from telemetry.client.process import PROCESS
 from telemetry.client.steps import number
 from telemetry.integrations.wandb.rules import Part
 
@@ -21,13 +22,13 @@ _PLAIN: Final = _NUMBERS | {str}
 _DEPTH: Final = 32
 _FILE: Final = "-file"
 _IMAGE: Final = "image"
-_MANY: Final = 64  # media of one list; the rest is left out
+_MANY: Final = 64  # media of one list; the rest is counted
 
 _OF_OBJECTS: Final = ("itertuples", "savefig", "to_plotly_json")
 """Methods of data frames and figures, which have no useful text."""
 
 _reported: set[str] = set()
-"""Types that a message was printed about."""
+"""Types that a message was printed about, and `list`."""
 
 
 def are_numbers(data: Mapping[str, Any]) -> bool:
@@ -55,6 +56,8 @@ def _flattened(prefix: str, data: Mapping[Any, Any], depth: int) -> Iterator[tup
         elif isinstance(value, list | tuple) and value and _log_type(value[0]):
             several = len(value) > 1
             yield from ((f"{name}/{at}" if several else name, item) for at, item in enumerate(value[:_MANY]))
+            if len(value) > _MANY:
+                _count_cut(name, len(value))
         elif value is not None:
             yield name, copied(value)
 
@@ -124,11 +127,17 @@ def _put_object(name: str, value: Any, step: int, axis: str) -> None:
         _leave_out(value)
 
 
-def table_of(table: Any) -> tuple[list[str], list[list[Any]]]:
-    """Return columns and rows of a W&B table or of a data frame."""
+def table_of(table: Any) -> tuple[list[str], Iterator[Iterable[Any]]]:
+    """Return columns and rows of a W&B table or of a data frame. Rows and cells are made when they are read."""
+    columns = [str(column) for column in table.columns]
     if hasattr(table, "itertuples"):
-        return [str(column) for column in table.columns], [list(row) for row in table.itertuples(index=False)]
-    return [str(column) for column in table.columns], [[_cell(cell) for cell in row] for row in table.data]
+        return columns, iter(table.itertuples(index=False, name=None))
+    return columns, map(_cells, table.data)
+
+
+def _cells(row: Iterable[Any]) -> Iterator[Any]:
+    for cell in row:
+        yield _cell(cell)
 
 
 def _cell(value: Any) -> Any:
@@ -181,4 +190,14 @@ def _leave_out(value: Any) -> None:
         notice.warn(
             f"W&B values of the type {name} are not recorded: log the numbers, or an image of it. "
             "This warning appears once for each type"
+        )
+
+
+def _count_cut(name: str, count: int) -> None:
+    PROCESS.unencodable.hit_many(count - _MANY)
+    if "list" not in _reported:
+        _reported.add("list")
+        notice.warn(
+            f"{name!r} is a list of {count} files: the first {_MANY} of each such list are recorded, and the rest "
+            "are counted. Log them in several calls, under other names. This warning appears once"
         )

@@ -83,13 +83,14 @@ def test_an_aggregator_that_does_not_know_the_key_is_given_up(make: Make, link: 
 
 
 @pytest.mark.parametrize(
-    ("ahead_ms", "way_ms", "corrected"),
-    [(-500, 20, True), (500, 20, True), (-500, 600, False), (5, 0, False), (0, 20, False)],
+    ("times_ms", "corrected"),
+    [((-500, 20), True), ((500, 20), True), ((-500, 600), False), ((5, 0), False), ((0, 20), False)],
 )
 def test_a_wall_clock_that_is_wrong_is_corrected(
-    make: Make, desk: Any, link: Any, ahead_ms: int, way_ms: int, corrected: bool
+    make: Make, desk: Any, link: Any, times_ms: tuple[int, int], corrected: bool
 ) -> None:
     """By the clock of the welcome, unless the way of the messages explains the difference."""
+    ahead_ms, way_ms = times_ms
 
     def greet_late(request: Request) -> list[Response]:
         if not isinstance(request, Hello):

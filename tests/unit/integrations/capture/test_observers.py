@@ -37,8 +37,8 @@ def test_an_observer_that_fails_is_reported_once(library: Library, caplog: pytes
         assert library.Writer().put("a") == "a=0.0"
     assert library.Writer().inherited(1) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        f"telemetry: library: a call of Writer.{name} was not recorded: ValueError: odd. The program goes on; this warning "
-        "appears once"
+        f"telemetry: library: a call of Writer.{name} was not recorded: ValueError: odd. The program goes on; this "
+        "warning appears once"
         for name in ("put", "inherited")
     ]
 
@@ -55,7 +55,7 @@ def test_every_call_that_was_not_recorded_is_counted(library: Library, tmp_path:
             library.Writer().put("a")
     (producer,) = run.report.snapshot.producers
     assert producer.dropped_by_producer == {"unencodable": 3}
-    assert run.report.completeness == "incomplete"
+    assert run.report.completeness == "lossy"
 
 
 def test_calls_without_a_run_are_not_counted_in_a_later_one(library: Library, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from telemetry.integrations.rl_insight import _Client
+from telemetry.integrations.rl_insight.events import EVENTS
 from telemetry.report import load_report
 from telemetry.wire.report import Report
 
@@ -61,6 +63,24 @@ with telemetry.start("job", dir=sys.argv[1]):
     record_targets(["h:9000"], None, None)
 print(json.dumps(mono_ns))
 """
+
+
+def test_another_client_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that it refuses is not recorded."""
+    order: list[str] = []
+
+    class Refusing:
+        def apply_event(self, event: dict[str, Any]) -> None:
+            order.append("other")
+            if event["name"] == "refused":
+                raise OSError("no server")
+
+    monkeypatch.setattr(EVENTS, "apply", lambda event: order.append(event["name"]))
+    client = _Client(Refusing())
+    client.apply_event({"name": "taken"})
+    with pytest.raises(OSError, match="no server"):
+        client.apply_event({"name": "refused"})
+    assert order == ["other", "taken", "other"]
 
 
 @dataclass
@@ -178,6 +198,16 @@ def test_a_span_has_the_time_lane_and_attributes_of_its_trace(ran: Ran) -> None:
     assert abs(span["start_ns"] - (ran.mono_ns - 2_000_000_000)) < 100_000_000
     assert span["track"] == "4"
     assert span["labels"] == {"state_lane_id": "4", "step": "3", "project": ""}
+
+
+def test_durations_of_spans_are_series(ran: Ran) -> None:
+    """Of spans that fit as they are, and of others. They have no self time."""
+    rollout = ran.report.series("span.rollout")
+    assert (rollout.unit, rollout.count, rollout.min, rollout.max) == ("ms", 1, 1_000.0, 1_000.0)
+    assert ran.report.series("span.turn").count == 1
+    assert "span.backwards" not in {stat.name for stat in ran.report.snapshot.series}
+    own = {stat.name: stat.value for stat in ran.report.snapshot.counters if stat.name.startswith("span_self.")}
+    assert own == {"span_self.rollout": 0.0, "span_self.turn": 0.0}
 
 
 def test_attributes_that_do_not_fit_become_a_text(ran: Ran) -> None:

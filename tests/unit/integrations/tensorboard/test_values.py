@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.client.bins import count
+from telemetry.integrations.tensorboard import Recorder
 from telemetry.integrations.tensorboard.values import (
+    Folders,
     Names,
     argument_names,
     plain_number,
@@ -162,6 +164,37 @@ def test_a_prefix_that_makes_a_known_name_gets_a_number() -> None:
     assert names.name("/val", "loss") == "val/loss 2"
     assert names.name("/val", "loss") == "val/loss 2"
     assert names.name("/a", "val/loss") == "val/loss"
+
+
+class SummaryWriter:
+    """What is read of a writer, in the forms of torch and of tensorboardX."""
+
+    def __init__(self, **folder: Any) -> None:
+        vars(self).update(folder)
+
+
+def test_a_relative_folder_is_that_of_the_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launchers such as Hydra give each job a working directory of its own."""
+    recorder, writers = Recorder(), []
+    for job in ("0", "1"):
+        (tmp_path / job).mkdir()
+        monkeypatch.chdir(tmp_path / job)
+        writers.append(SummaryWriter(log_dir="tb"))
+        recorder.begin(writers[-1], {})
+    names = [recorder.names.name(recorder.folders.of(writer), "loss") for writer in (*writers, *writers)]
+    assert names == ["loss", "tb/loss"] * 2
+    assert recorder.folders.of(writers[0]) == str(tmp_path / "0" / "tb")
+
+
+def test_folders_are_kept_as_long_as_their_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may make thousands of writers."""
+    monkeypatch.chdir(tmp_path)
+    folders = Folders()
+    writer = SummaryWriter(log_dir=None, logdir=Path("x"))
+    assert folders.get(writer) is None
+    assert folders.of(writer) == folders.get(writer) == str(tmp_path / "x")
+    del writer
+    assert len(folders._folders) == 0
 
 
 def test_threads_agree_on_the_first_folder() -> None:

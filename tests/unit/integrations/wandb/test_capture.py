@@ -13,10 +13,10 @@ import pytest
 
 import telemetry
 from telemetry.store.records import RecordLog
-from telemetry.wire.events import ClosedStep
+from telemetry.wire.events import Artifact, ClosedStep
 
 _PROGRAM = """
-import json, logging, sys
+import json, logging, os, pathlib, sys
 import wandb
 import telemetry, telemetry.integrations.wandb as capture
 from telemetry.integrations.wandb.source import Source
@@ -24,7 +24,7 @@ from wandb.sdk import wandb_run, wandb_config, wandb_summary
 from wandb.sdk.artifacts import artifact
 
 places = [(wandb_run.Run, name) for name in ("_log", "_define_metric", "_finish", "_log_artifact")]
-places += [(wandb_run.Run, name) for name in ("alert", "_on_start")]
+places += [(wandb_run.Run, name) for name in ("alert", "_on_start", "_save")]
 places += [(wandb_config.Config, name) for name in ("update", "setdefaults", "__setitem__", "__setattr__")]
 places += [(wandb_summary.SummaryDict, "update")]
 places += [(artifact.Artifact, name) for name in ("add_file", "add_dir", "add_reference")]
@@ -46,6 +46,19 @@ wandb.log({"seen": 2}, commit=False)
 wandb.log({"more": 3})
 wandb.config.late = 5
 
+os.makedirs("data/inner")
+for name in ("data/a.txt", "data/inner/b.txt"):
+    pathlib.Path(name).write_text(name)
+made = wandb.Artifact("made", type="dataset")
+made.add_file(local_path="data/a.txt")
+made.add_file("data/a.txt", "own name")
+made.add_file("data/inner/b.txt", "of W&B itself", True)
+made.add_dir(local_path="data/inner/")
+made.add_reference(uri="s3://bucket/c.txt", checksum=False)
+made.add_reference("s3://bucket/d.txt", name="d", checksum=False)
+run.log_artifact(artifact_or_path=made)
+found["saved"] = wandb.save("data/*.txt"), wandb.save(os.path.abspath("data/inner/b.txt"), base_path="data")
+
 real = Source.log
 def broken(self, *args):
     raise RuntimeError("broken")
@@ -57,19 +70,37 @@ try:
 except TypeError as error:
     found["raised"] = str(error)
 
+off = wandb.init(mode="disabled", config={"off": 1}, name="off", reinit="create_new")
+found["disabled"] = off.disabled, wandb.run is off
+wandb.log({"off": 1})
+wandb.config.off2 = 2
+wandb.config.update({"off more": 3})
+wandb.summary["off"] = 4
+off.summary.update({"off": 5})
+off.define_metric("off", step_metric="off")
+off.log_artifact("data/a.txt", name="off")
+off.save("data/a.txt")
+off.alert("off")
+off.finish()
+
 capture.uninstall()
 capture.uninstall()
 found["restored"] = [one is other for one, other in zip(before, now())]
-wandb.log({"unseen": 1})
+run.log({"unseen": 1})
 found["step"] = run.step
 json.dump(found, open("found.json", "w"))
 """
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Any, list[Any], str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Working directory of the program."""
+    return tmp_path_factory.mktemp("late").resolve()
+
+
+@pytest.fixture(scope="module")
+def ended(folder: Path) -> tuple[dict[str, Any], Any, list[Any], str]:
     """What the program found, its report and records, and its messages."""
-    folder = tmp_path_factory.mktemp("late")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "TELEMETRY"))}
     environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONSOLE": "off", "HOME": str(folder)}
     child = subprocess.run(
@@ -84,9 +115,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Any
 def test_functions_are_restored_by_identity(ended: Any) -> None:
     """However often the capture was installed."""
     found, *_ = ended
-    assert found["replaced"] == [True] * 14
+    assert found["replaced"] == [True] * 15
     assert found["once"]
-    assert found["restored"] == [True] * 14
+    assert found["restored"] == [True] * 15
 
 
 def test_a_capture_that_comes_late_goes_on_at_the_step_of_wandb(ended: Any) -> None:
@@ -100,6 +131,38 @@ def test_a_capture_that_comes_late_goes_on_at_the_step_of_wandb(ended: Any) -> N
         "wandb.project": "p",
     }
     assert found["step"] == 7
+
+
+def test_files_of_an_artifact_are_recorded_however_they_are_passed(ended: Any, folder: Path) -> None:
+    """By position and by keyword. Copies that W&B makes for itself are left out."""
+    _, _, records, _ = ended
+    files = {one.name: one.uri for each in records if isinstance(one := each.record, Artifact)}
+    assert {name: uri for name, uri in files.items() if name.startswith("made/")} == {
+        "made/a.txt": f"{folder}/data/a.txt",
+        "made/own name": f"{folder}/data/a.txt",
+        "made/inner": f"{folder}/data/inner",
+        "made/c.txt": "s3://bucket/c.txt",
+        "made/d": "s3://bucket/d.txt",
+    }
+
+
+def test_saved_files_are_recorded_where_they_are(ended: Any, folder: Path) -> None:
+    """And not where W&B keeps its links to them."""
+    found, _, records, _ = ended
+    assert [len(paths) for paths in found["saved"]] == [1, 1]
+    files = {
+        one.name: one.uri for each in records if isinstance(one := each.record, Artifact) and one.kind == "file"
+    }
+    assert files == {"data/a.txt": f"{folder}/data/a.txt", "inner/b.txt": f"{folder}/data/inner/b.txt"}
+
+
+def test_a_run_that_is_switched_off_is_not_recorded(ended: Any) -> None:
+    """Neither its settings nor its values."""
+    found, report, records, err = ended
+    assert found["disabled"] == [True, True]
+    assert not [name for name in report.snapshot.params if "off" in name or "wandb 2" in name]
+    assert "'off" not in str([each.record for each in records])
+    assert "off" not in err
 
 
 def test_a_fault_of_the_capture_is_printed_once_and_never_raised(ended: Any) -> None:

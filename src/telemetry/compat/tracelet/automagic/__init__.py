@@ -21,6 +21,7 @@ _NEVER_READ: Final = (
     "automagic never reads variables of the program, which may hold passwords: call "
     "experiment.log_params({...}) with the hyperparameters"
 )
+_GUESSES: Final = ("monitor_training_loop", "monitor_loss_curves", "epoch_detection_threshold_seconds")
 
 
 @dataclass
@@ -45,6 +46,25 @@ class AutomagicConfig:
     track_git_info: bool = True
     track_file_hashes: bool = True
     frameworks: set[str] = field(default_factory=lambda: set(_DEFAULT_FRAMEWORKS))
+
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        """Remember which switches the call sets, which a dataclass does not."""
+        made = super().__new__(cls)
+        vars(made)["_asked"] = {*list(cls.__dataclass_fields__)[: len(values)], *named}
+        return made
+
+    def __post_init__(self) -> None:
+        vars(self)["_is_made"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a switch. The program does it, once the object is made."""
+        super().__setattr__(name, value)
+        if "_is_made" in vars(self):
+            vars(self)["_asked"].add(name)
+
+    def is_asked_for(self, name: str) -> bool:
+        """Return whether the program itself has switched something on."""
+        return name in vars(self)["_asked"] and bool(getattr(self, name))
 
 
 class AutomagicInstrumentor:
@@ -87,6 +107,9 @@ class AutomagicInstrumentor:
                 notice.warn(
                     f"{name} is refused: it would copy data of the model; log what you need with log_metric"
                 )
+        for name in _GUESSES:
+            if config.is_asked_for(name):
+                notice.warn(f'{name} is refused: epochs are not guessed; call log_metric("epoch", epoch, step)')
         if any(getattr(config, name) for name in _READERS):
             notice.warn(_NEVER_READ)
         return self

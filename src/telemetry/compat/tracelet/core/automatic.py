@@ -15,13 +15,13 @@ from typing import Any, Final
 from telemetry.client import module_level as client
 from telemetry.client import notice
 from telemetry.compat.tracelet.core.artifacts import kind_of
+from telemetry.integrations.capture.boot_module import BOOT
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
 from telemetry.wire.masking import mask_secrets
 
 _JOIN_S: Final = 5.0
 _OBSERVERS: Final = Observers("tracelet")
-_CAPTURE_VARIABLE: Final = "TELEMETRY_CAPTURE"
 
 Stop = Callable[[], object]
 
@@ -80,7 +80,7 @@ _FRAMEWORKS: Final = {name: _integration(name) for name in ("tensorboard", "ligh
 
 def hold_integration(name: str) -> Stop:
     """Install the capture of a framework. Leave it alone if `telemetry run --capture` has installed it."""
-    if name in os.environ.get(_CAPTURE_VARIABLE, "").split(","):
+    if name in BOOT.PREPARED:
         return lambda: None
     return _FRAMEWORKS[name].hold()
 
@@ -94,12 +94,21 @@ def _saved(_: Any, __: Any, target: Any = None, *args: Any, **kwargs: Any) -> No
         client.artifact(Path(path).stem, path, kind_of(os.fspath(path)).value)
 
 
+def _saved_by_trainer(result: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+    """Record a checkpoint of Lightning, unless the capture of Lightning does it. The first rank records."""
+    capture = sys.modules.get("telemetry.integrations.lightning")
+    if trainer.is_global_zero and not (capture is not None and capture.is_installed()):
+        _saved(result, trainer, *args, **kwargs)
+
+
 def _torch_save(module: ModuleType) -> Iterable[Patch]:
     return [Patch(module, "save", _OBSERVERS.after(_saved, "torch.save"))]
 
 
 def _trainer_save(module: ModuleType) -> Iterable[Patch]:
-    return [Patch(module.Trainer, "save_checkpoint", _OBSERVERS.after(_saved, "Trainer.save_checkpoint"))]
+    return [
+        Patch(module.Trainer, "save_checkpoint", _OBSERVERS.after(_saved_by_trainer, "Trainer.save_checkpoint"))
+    ]
 
 
 _CHECKPOINTS: Final = Capture(

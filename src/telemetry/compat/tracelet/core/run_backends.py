@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -14,6 +15,7 @@ from telemetry.client import notice
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 from telemetry.compat.tracelet.settings import TraceletSettings
 from telemetry.supervise.writers import OURS, check_kinds
+from telemetry.wire.masking import mask_secrets
 
 _PACKAGES: Final = ("mlflow", "wandb", "clearml", "aim", "tensorboard", "trackio")
 _ALWAYS_LOCAL: Final = ("tensorboard", "jsonl", "console")
@@ -35,6 +37,8 @@ _KEYS: Final[Mapping[str, Mapping[str, str]]] = {
 """Keys of `config` for each kind of backend, and the option of ours that each is."""
 _URL_VARIABLES: Final = {"wandb": "WANDB_BASE_URL", "clearml": "CLEARML_API_HOST"}
 _KEY_VARIABLES: Final = {"wandb": "WANDB_API_KEY", "mlflow": "MLFLOW_TRACKING_TOKEN"}
+_PAIRS: Final = re.compile(r"(?:\\.|[^\\,])+", re.DOTALL)
+"""Pattern of the options in a text of `--to`."""
 _told: Final[set[str]] = set()
 """File stores that were reported."""
 
@@ -101,7 +105,7 @@ def _check(kinds: list[str], known: list[str]) -> None:
         wrong = next((text for text in kinds if text.partition(":")[0] not in known), kinds[0])
         close = get_close_matches(wrong, known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(set(known)))}"
-        raise ConfigurationError(f"no backend is named {wrong!r}", hint=hint) from error
+        raise ConfigurationError(f"no backend is named {mask_secrets([wrong])[0]!r}", hint=hint) from error
     for text in kinds:
         kind = text.partition(":")[0]
         if kind in _PACKAGES and find_spec(kind) is None:
@@ -191,20 +195,27 @@ def _check_local(kind: str, options: Mapping[str, str], environment: Mapping[str
     variables = {**os.environ, **environment}
     if kind in _ALWAYS_LOCAL:
         return
+    pairs = (pair.partition("=") for pair in _PAIRS.findall(whole.partition(":")[2]))
+    given = {**{key.strip(): value.strip() for key, _, value in pairs}, **options}
     if kind in _OFFLINE:
-        offline = options.get("mode") or variables.get(_OFFLINE[kind], "")
-        is_local = offline in ("offline", "disabled", "1", "true") or "mode=offline" in whole
+        mode = given.get("mode") or variables.get(_OFFLINE[kind], "")
+        is_local = mode in ("offline", "disabled", "1", "true")
     else:
-        given = (
-            options.get("uri") or options.get("repo") or whole.partition("uri=")[2] or whole.partition("repo=")[2]
-        )
-        uri = given or (variables.get("MLFLOW_TRACKING_URI", "") if kind == "mlflow" else "")
-        is_local = kind in ("mlflow", "aim") and ("://" not in uri or uri.startswith("sqlite:"))
+        uri = given.get("uri") or (variables.get("MLFLOW_TRACKING_URI", "") if kind == "mlflow" else "")
+        places = (uri, given.get("repo", ""), given.get("artifacts", ""))
+        is_local = kind in ("mlflow", "aim") and all(map(_is_local, places))
     if not is_local:
         raise ConfigurationError(
             f"local_only is set, and the backend {kind} may send data to another machine",
             hint="use tensorboard, jsonl, mlflow with sqlite, aim with a folder, or wandb or clearml offline",
         )
+
+
+def _is_local(uri: str) -> bool:
+    """Return whether a URI is empty, a path, a file or a database in a file."""
+    is_service = uri.startswith("databricks")  # for MLflow, without any scheme
+    is_path = uri.startswith(("/", ".", "~")) or (":" not in uri and not is_service)
+    return is_path or uri.startswith(("sqlite:", "file:"))
 
 
 def _joined(value: Any) -> str:

@@ -14,6 +14,7 @@ from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.run import Run, start
 from telemetry.client.step_axes import StepAxes
 from telemetry.compat.tracelet.core.recorder import AXIS, Recorder
+from telemetry.wire.masking import mask_secrets
 
 _LOCK: Final = threading.RLock()
 
@@ -78,7 +79,7 @@ def _run_name(name: str) -> str:
 
 
 def _warn_of_backends(to: Sequence[str], run: str) -> None:
-    words = " ".join(f"--to '{text}'" for text in to)
+    words = " ".join(f"--to '{text}'" for text in mask_secrets(to))
     notice.warn(
         f"this experiment records into the run {run!r}, which is open already; its backends are chosen where it "
         f"is started, as in: telemetry run {words} -- COMMAND"

@@ -176,9 +176,9 @@ def boot():
     """Prepare the captures that the environment names. Do nothing without them, or if this was done already."""
     names = [name.strip() for name in os.environ.get(VARIABLE, "").split(",")]
     names = [name for name in names if name in TRIGGERS]
-    if not names or _booted or _is_own_process():
+    if not names or PREPARED or _is_own_process():
         return
-    _booted.append(True)
+    PREPARED.extend(names)
     leave_sign(f"booted {sys.executable}")
     for name in names:
         hook = _Hook(name)
@@ -240,10 +240,11 @@ def is_hidden(capture):
         path, folders = getattr(module, "__file__", None), getattr(module, "__path__", None)
     if path is None or any(os.path.exists(f"{folder}/{_IN_PACKAGE}") for folder in folders or ()):
         return False
-    leave_sign(f"hidden {capture} {path}")
-    if not _told:
-        _told.append(path)
+    if not _hidden:
         say(f"the program has a module named telemetry ({path}), so nothing is captured; rename it")
+    if capture not in _hidden:
+        _hidden.append(capture)
+        leave_sign(f"hidden {capture} {path}")
     return True
 
 
@@ -253,7 +254,7 @@ def _report(name, error):
     say(what)
 
 
-_booted = []
-"""Not empty once the captures were prepared."""
-_told = []
-"""Not empty once it was printed that a module of the program hides the package."""
+PREPARED = []
+"""Names of the captures that `boot` has prepared in this process."""
+_hidden = []
+"""Captures that were not installed, because a module of the program hides the package."""

@@ -1,0 +1,115 @@
+"""What is reported about the captures of a command, from their signs and from the producers of the run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from telemetry.cli.beside_run.captures import Captures
+from telemetry.testing.clock import FakeClock
+from telemetry.wire.snapshot import ProducerStat
+
+HERE = os.uname().nodename
+NO_SIGN = "no Python process of the command reported that it is captured"
+
+
+class Command:
+    """A command with two captures."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said: list[str] = []
+        self.clock = FakeClock()
+        self.captures = Captures(["logging,wandb"], [], self.said.append, lambda: self.clock.monotonic_ns() / 1e9)
+        self.captures.environment(str(folder))
+        self.log = folder / "capture.log"
+
+    def signs(self, *signs: str) -> None:
+        self.log.write_text("".join(f"1 {sign}\n" for sign in signs))
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+def producer(host: str = HERE, pid: int = 7, emitted: int = 1) -> ProducerStat:
+    return ProducerStat(producer="p", host=host, pid=pid, emitted=emitted)
+
+
+def test_a_missing_sign_is_told_once(command: Command) -> None:
+    """While the command runs, and not again when it ends."""
+    command.captures.look()
+    assert command.said == []
+    command.clock.advance(11.0)
+    command.captures.look()
+    command.captures.look()
+    command.captures.conclude([])
+    (line,) = command.said
+    assert line.startswith(NO_SIGN)
+    assert f"on another host or in a container and can't write {command.log}" in line
+    assert command.captures.failed
+
+
+def test_a_sign_that_comes_late_is_used(command: Command) -> None:
+    """A command may prepare itself for minutes before it starts Python."""
+    command.clock.advance(11.0)
+    command.captures.look()
+    command.signs("booted python", "hooked logging", "hooked wandb")
+    command.captures.conclude([])
+    assert len(command.said) == 1
+    assert not command.captures.failed
+
+
+@pytest.mark.parametrize(
+    ("one", "failed"),
+    [
+        (producer(), False),
+        (producer("other"), False),
+        (producer(emitted=0), True),
+        (producer(pid=3), True),
+        (producer("other", pid=3), False),
+    ],
+    ids=["of this host", "of another host", "that recorded nothing", "of a feed", "of another host with that id"],
+)
+def test_without_a_sign_a_producer_counts_as_captured(command: Command, one: ProducerStat, failed: bool) -> None:
+    """It may be a captured process that can't write the file. Feeds are none of the command."""
+    command.captures.conclude([one], [3])
+    assert command.captures.failed is failed
+    assert [line[: len(NO_SIGN)] for line in command.said] == [NO_SIGN]
+
+
+def test_with_a_sign_of_this_host_only_other_hosts_may_be_captured_unseen(command: Command) -> None:
+    """A launcher in Python starts its workers elsewhere."""
+    command.signs("booted python")
+    command.captures.conclude([producer("other")])
+    assert not command.captures.failed
+    assert command.said == []
+    command.captures.conclude([producer()])
+    assert command.captures.failed
+    assert command.said == ["nothing to capture: the command did not import logging, wandb"]
+
+
+@pytest.mark.parametrize(
+    ("sign", "line"),
+    [
+        ("absent logging /bin/python", "logging was not captured: telemetry is not installed for /bin/python; "),
+        ("hidden logging /a/telemetry.py", "logging was not captured: the program has a module named telemetry ("),
+        ("failed can't hook into x", "a capture failed: can't hook into x"),
+    ],
+)
+def test_a_reason_is_told_and_is_a_failure(command: Command, sign: str, line: str) -> None:
+    """Also if the program records something by itself."""
+    command.signs("booted python", sign)
+    command.captures.conclude([producer("other")])
+    assert command.captures.failed
+    assert command.said[0].startswith(line)
+
+
+def test_one_captured_library_is_enough(command: Command) -> None:
+    """The others are named."""
+    command.signs("booted python", "hooked logging", "absent logging /bin/python")
+    command.captures.conclude([])
+    assert not command.captures.failed
+    assert command.said == ["nothing to capture: the command did not import wandb"]

@@ -1,0 +1,85 @@
+"""Locks of maps that all captures use: signal handlers and forked children never wait for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from telemetry.client.locked import Locked
+from telemetry.client.step_axes import StepAxes
+from telemetry.integrations.tensorboard.values import Names
+from telemetry.integrations.wandb.rules import Rows
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def log_step(made: Locked, step: int) -> object:
+    assert isinstance(made, StepAxes)
+    return made.axis("loss", step)
+
+
+def log_tag(made: Locked, step: int) -> object:
+    assert isinstance(made, Names)
+    return made.name("/logs", f"tag {step}")
+
+
+def log_row(made: Locked, step: int) -> object:
+    assert isinstance(made, Rows)
+    return made.log({"loss": 1.0}, step=step)
+
+
+@pytest.fixture(params=[(StepAxes, log_step), (Names, log_tag), (Rows, log_row)], ids=["axes", "names", "rows"])
+def call(request: pytest.FixtureRequest) -> tuple[Locked, Callable[[int], object]]:
+    """An object with a lock, and a call that takes the lock."""
+    kind, log = request.param
+    made = kind()
+    return made, lambda step: log(made, step)
+
+
+def test_a_signal_handler_may_log_while_its_thread_logs(call: tuple[Locked, Callable[[int], object]]) -> None:
+    """A handler of SIGTERM that logs a last value must not hang the program."""
+    made, log = call
+    logged: list[object] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        logged.append(log(2))
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        log(1)
+        with made._lock:
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(logged) == 1
+
+
+def test_a_child_forked_while_a_thread_holds_the_lock_goes_on(call: tuple[Locked, Callable[[int], object]]) -> None:
+    """Loaders of data fork while other threads log."""
+    made, log = call
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with made._lock:
+            held.set()
+            done.wait(50)
+
+    log(1)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert held.wait(50)
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            log(2)
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    finally:
+        done.set()
+        thread.join()

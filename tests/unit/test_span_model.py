@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from telemetry.report.spans import spans
 from telemetry.span_model import span_times, without_spans
-from telemetry.wire.report import Report
-from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.report import Report, SpanSpread
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, ProducerStat, SeriesStat
 
 
 def series(name: str, total: float, count: int = 2, unit: str = "ms", **labels: str) -> SeriesStat:
@@ -52,6 +54,17 @@ def test_the_section_has_a_row_for_each_name() -> None:
         ["at", "–", "–", "7.00 ms", "2"],
     ]
     assert not spans(Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source="final"))
+
+
+def test_the_section_names_the_ranks_with_the_least_and_the_most() -> None:
+    """Where several processes recorded a span."""
+    spread = SpanSpread(name="step", producers=2, mean_ms=50.0, least_ms=40.0, most_ms=60.0, least="a", most="b")
+    known = [ProducerStat(producer="a", name="trainer", rank=3)]
+    snapshot = replace(SNAPSHOT, producers=known)
+    section = spans(Report(snapshot=snapshot, source="final", spans=[spread]))
+    assert section.table is not None
+    assert [column.title for column in section.table.columns[-2:]] == ["least", "most"]
+    assert [row[-2:] for row in section.table.rows] == [["40.0 ms rank 3", "60.0 ms b"], ["–", "–"], ["–", "–"]]
 
 
 def test_spans_without_any_self_time_have_no_share() -> None:

@@ -23,10 +23,12 @@ from telemetry.history.range_totals import RangeTotals
 from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
+from telemetry.history.spans import span_spreads
 from telemetry.history.steady_range import settled
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
 from telemetry.memory import uncollected
+from telemetry.span_model import span_times
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.report import EarlyRule, Report
 
@@ -88,12 +90,18 @@ class RecordedRun:
         return self._past.end_s
 
     def report(self, step_s: float | None = None) -> Report:
-        """Return the whole run with bounds, findings, and figures over time in steps of `step_s`.
+        """Return the whole run with bounds, findings, spans, and figures over time in steps of `step_s`.
 
         Without `step_s` there are about sixty steps, and at most `OWN_BYTES` of history are read; a finding reports
         a larger one. Raises UsageError for a step that is not positive, or so short that a report can't hold the
         points. With a step it also raises RunDirectoryError if there is no history.
         """
+        report = self._report(step_s)
+        if self.directory is None or not span_times(report.snapshot):
+            return report
+        return replace(report, spans=span_spreads(self.directory))
+
+    def _report(self, step_s: float | None) -> Report:
         if step_s is not None:
             return self._whole(self.result, step_s)
         if not self.has_history:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from telemetry import formatting
 from telemetry.formatting import NOTHING, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.span_model import SpanTimes, span_times
-from telemetry.wire.report import Report
+from telemetry.wire.report import Report, SpanSpread
+from telemetry.wire.snapshot import ProducerStat
 from telemetry.wire.spans import UNIT
 
 TITLE: Final = "Where the time goes"
@@ -20,11 +22,31 @@ _COLUMNS: Final = [
 
 def spans(report: Report) -> Section:
     """Return a table with one row per name of spans, the largest self time first."""
-    rows = [_row(one) for one in span_times(report.snapshot)]
-    if not rows:
+    found = span_times(report.snapshot)
+    if not found:
         return Section(TITLE)
     notes = ["self is the time without the spans inside; share is its part of the self time of all spans"]
-    return Section(TITLE, table=Table(_COLUMNS, rows), notes=notes)
+    spreads = {one.name: one for one in report.spans}
+    if not spreads:
+        return Section(TITLE, table=Table(_COLUMNS, [_row(one) for one in found]), notes=notes)
+    producers = {stat.producer: stat for stat in report.snapshot.producers}
+    rows = [[*_row(one), *_spread(spreads.get(one.name), producers)] for one in found]
+    notes.append("least and most are the totals of single processes")
+    return Section(TITLE, table=Table([*_COLUMNS, Column("least", 7), Column("most", 6)], rows), notes=notes)
+
+
+def _spread(spread: SpanSpread | None, producers: Mapping[str, ProducerStat]) -> list[str]:
+    if spread is None:
+        return [NOTHING, NOTHING]
+    ends = ((spread.least_ms, spread.least), (spread.most_ms, spread.most))
+    return [f"{_ms(total)} {_who(producers.get(key), key)}" for total, key in ends]
+
+
+def _who(stat: ProducerStat | None, producer: str) -> str:
+    """Return the rank of a producer, or its name."""
+    if stat is None:
+        return printable(producer)
+    return f"rank {stat.rank}" if stat.rank is not None else printable(stat.name or producer)
 
 
 def _row(one: SpanTimes) -> list[str]:

@@ -30,6 +30,7 @@ from telemetry.wire.seal import check_seal, lost_its_end, sealed
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
 FILE_NAME: Final = "records.jsonl"
+_AT_ONCE: Final = 1_024  # records
 _STRIDE: Final = 256  # lines between remembered offsets: a read skips at most that many
 _TYPES: Final[dict[str, type[Any]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Streamed)}
 _ENCODER: Final = msgspec.json.Encoder()
@@ -125,6 +126,24 @@ class RecordLog:
         except OSError as error:
             raise self._unreadable(describe(error)) from error
         return [self._decode(line, seq, header) for seq, line in enumerate(lines, from_seq)]
+
+    def readable(self) -> Iterator[StreamRecord]:
+        """Yield all records so far, without those of damaged lines. Blocks on the disk.
+
+        Raises RunDirectoryError if the file can't be read.
+        """
+        seq, limit = 0, _AT_ONCE
+        while seq < self.next_seq:
+            try:
+                found = self.read(seq, limit)
+            except DamagedRecord:
+                seq += limit == 1
+                limit = 1 if limit > 1 else _AT_ONCE
+                continue
+            if not found:
+                return
+            yield from found
+            seq += len(found)
 
     def close(self) -> None:
         """Close the file used for appending."""

@@ -186,6 +186,20 @@ class RequestFigures(Struct, frozen=True, kw_only=True):
     """List of the tracking windows, and of the requests outside any window if there are any. Only in the total."""
 
 
+class SpanSpread(Struct, frozen=True, kw_only=True):
+    """How the total duration of the spans of one name differs between producers."""
+
+    name: str
+    producers: int
+    """Number of producers that recorded such spans."""
+    mean_ms: float
+    least_ms: float
+    most_ms: float
+    least: str
+    """Id of the producer with the least total."""
+    most: str
+
+
 class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches indices
     """The result of a run, or its state so far; `final` tells which.
 
@@ -213,6 +227,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     """Runs that were merged into this one; empty for any other run."""
     requests: list[RequestFigures] = []
     """Requests by kind and labels, if there are request counters."""
+    spans: list[SpanSpread] = []
+    """Spans of several producers, if the record log was read. Their figures are the series `span.NAME`."""
     early_rule: EarlyRule = EarlyRule()
     """Rule for the `early_stopping` of requests."""
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from telemetry.backends.items import Item, Mark, Reading, Span, Step
 from telemetry.backends.sources.convert import item_of
 from telemetry.backends.timeline.trace import Event, Names, StepRange, document, reading_events
-from telemetry.store.records import DamagedRecord, RecordLog
+from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.snapshot import MetricsSnapshot
-
-_AT_ONCE: Final = 4_096
 
 
 def whole_document(
@@ -43,19 +41,10 @@ def recorded_trace(directory: RunDirectory, snapshot: MetricsSnapshot, others: I
 
 
 def _items(directory: RunDirectory) -> Iterator[Item]:
-    log = RecordLog(directory.records)
-    seq = 0
-    while seq < log.next_seq:
-        try:
-            found = log.read(seq, _AT_ONCE)
-        except DamagedRecord:
-            seq += 1
-            continue
-        for record in found:
-            item = item_of(record)
-            if item is not None:
-                yield item
-        seq += max(len(found), 1)
+    for record in RecordLog(directory.records).readable():
+        item = item_of(record)
+        if item is not None:
+            yield item
 
 
 def _ranges(ends: Sequence[Step]) -> Iterator[StepRange]:

@@ -19,7 +19,7 @@ from telemetry.compat.wandb.errors import Error, UsageError
 from telemetry.compat.wandb.summaries import Summary
 from telemetry.compat.wandb.term import termlog
 from telemetry.integrations.wandb.source import Source
-from telemetry.integrations.wandb.values import put_settings
+from telemetry.integrations.wandb.values import alert_text, put_settings
 
 _TEXT: Final = frozenset({str})
 
@@ -228,7 +228,7 @@ class Run:
     def alert(self, title: str, text: str = "", level: Any = None, wait_duration: Any = None) -> None:
         """Record a mark."""
         if self._source is not None:
-            client.mark(f"{title}: {text}" if text else title)
+            client.mark(alert_text(title, text))
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from telemetry import limits
 from telemetry.client import bins, notice
 from telemetry.client import module_level as client
 from telemetry.client.process import PROCESS
 from telemetry.client.steps import number
 from telemetry.integrations.wandb.rules import Part
+from telemetry.wire.masking import mask_text
 
 _NUMBERS: Final = frozenset({int, float, bool})
 _PLAIN: Final = _NUMBERS | {str}
@@ -201,3 +203,8 @@ def _count_cut(name: str, count: int) -> None:
             f"{name!r} is a list of {count} files: the first {_MANY} of each such list are recorded, and the rest "
             "are counted. Log them in several calls, under other names. This warning appears once"
         )
+
+
+def alert_text(title: str, text: str) -> str:
+    """Return the text of a mark for an alert, without secrets: alerts often quote an error."""
+    return mask_text(f"{title}: {text}" if text else str(title), limits.TEXT_CHARS)

@@ -89,3 +89,9 @@ def test_media_beyond_the_limit_of_a_list_are_counted(caplog: pytest.LogCaptureF
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
     assert "'samples' is a list of 100 files: the first 64 of each such list are recorded" in said[0]
+
+
+def test_alerts_are_masked() -> None:
+    """They often quote an error with an address."""
+    assert values.alert_text("down", "postgres://app:hunter2pw@db failed") == "down: postgres://app:***@db failed"
+    assert values.alert_text("down", "") == "down"

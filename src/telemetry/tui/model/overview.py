@@ -12,12 +12,14 @@ from msgspec import structs
 
 from telemetry import formatting, wording
 from telemetry.formatting import printable
+from telemetry.span_model import without_spans
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.backends import backends_line
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.outcomes import summed
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
+from telemetry.tui.model.spans import spans_line
 from telemetry.tui.model.visible_series import (
     Group,
     VisibleSeries,
@@ -45,6 +47,8 @@ class Overview:
     marks: tuple[Line, ...]
     backends: Line = ()
     """State of all backends; empty without backends."""
+    spans: Line = ()
+    """Where the time goes; empty without spans."""
     caption: Line = ()
     groups: tuple[Group, ...] = ()
 
@@ -57,6 +61,7 @@ def overview(scene: Scene, view: View, width: int = 80) -> Overview:
         _others(scene, view),
         _marks_until(scene),
         backends_line(scene, width - _EDGES),
+        spans_line(scene, width - _EDGES),
         _caption(scene, view, groups, width),
         groups,
     )
@@ -221,11 +226,12 @@ def others_shown(scene: Scene, view: View) -> Iterator[Other]:
 
 
 def _outcomes_as_one(snapshot: MetricsSnapshot, view: View) -> Iterator[Other]:
-    """Yield counters and gauges like `others_shown`, but with one row for all failure reasons of a kind of request.
+    """Yield counters and gauges like `others_shown`, but with one row for all failure reasons of a kind of request,
+    and without the self times of spans.
 
     A filter that names a reason matches the counter of this reason.
     """
-    for stat, parts in summed(snapshot.counters):
+    for stat, parts in summed(without_spans(snapshot.counters)):
         yield from [stat] if _passes(stat, view) else (part for part in parts if _passes(part, view))
     yield from (stat for stat in snapshot.gauges if _passes(stat, view))
 

@@ -50,12 +50,12 @@ class OverviewScreen(TablesScreen):
 
     def draw_body(self, shown: ScreenContent) -> Line:
         width, found = self.size.width, overview(shown.scene, shown.view, self.size.width)
-        frame = FRAME_LINES + bool(found.backends)
+        frame = FRAME_LINES + bool(found.backends) + bool(found.spans)
         spare = self.size.height - frame - len(found.series.rows) - len(found.others.rows)
         beside = width >= BESIDE_FROM and spare < 0
         self.set_class(beside, "-beside")
         self.set_class(spare >= 0, "-roomy")
-        lines = (*([found.backends] if found.backends else []), *found.marks[-1:])
+        lines = (*(line for line in (found.spans, found.backends) if line), *found.marks[-1:])
         if beside:
             found = resized(found, shown.scene, shown.view, width - BESIDE_COLUMNS)
         self.query_one("#series", GridView).show(found.series)

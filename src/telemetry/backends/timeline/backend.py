@@ -84,6 +84,9 @@ class TimelineBackend:
             if isinstance(item, Step):
                 self._steps.take_changed()  # they have their files
         self._steps.take_changed()
+        if self._left_out:  # the work file lacks spans of these steps, and their files have them
+            for step in self._kept:
+                self._steps.forget(step)
 
     def write(self, items: Sequence[Item]) -> None:
         file = self._opened()

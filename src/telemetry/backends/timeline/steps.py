@@ -63,12 +63,16 @@ class SpansByStep:
         ended = [step for step in self._ranges if step in self._spans]
         named = [step for step in self._spans if step not in self._ranges]
         for step in (*ended[:-OPEN_STEPS], *named[:-NAMED_STEPS]):
-            del self._spans[step]
-            highest = self._highest_forgotten
-            self._highest_forgotten = step if highest is None else max(step, highest)
+            self.forget(step)
         for step in list(self._ranges)[: -4 * OPEN_STEPS]:
             del self._ranges[step]
         return found
+
+    def forget(self, step: int) -> None:
+        """Take no more spans for a step and for lower steps that are not there."""
+        self._spans.pop(step, None)
+        highest = self._highest_forgotten
+        self._highest_forgotten = step if highest is None else max(step, highest)
 
     def _is_forgotten(self, step: int) -> bool:
         """Return whether a step takes no more spans: lower steps than a forgotten one have ended, too."""

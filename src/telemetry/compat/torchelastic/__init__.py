@@ -11,42 +11,5 @@ Handlers work as documented there. Besides, each metric is a series of the run, 
 
 from __future__ import annotations
 
-from telemetry.compat.torchelastic.api import (
-    ConsoleMetricHandler,
-    ConsoleMetricsHandler,
-    MetricData,
-    MetricHandler,
-    MetricsConfig,
-    MetricStream,
-    NullMetricHandler,
-    NullMetricsHandler,
-    configure,
-    get_elapsed_time_ms,
-    getStream,
-    initialize_metrics,
-    prof,
-    profile,
-    publish_metric,
-    put_metric,
-    unconfigure,
-)
-
-__all__ = [
-    "ConsoleMetricHandler",
-    "ConsoleMetricsHandler",
-    "MetricData",
-    "MetricHandler",
-    "MetricStream",
-    "MetricsConfig",
-    "NullMetricHandler",
-    "NullMetricsHandler",
-    "configure",
-    "getStream",
-    "get_elapsed_time_ms",
-    "initialize_metrics",
-    "prof",
-    "profile",
-    "publish_metric",
-    "put_metric",
-    "unconfigure",
-]
+from telemetry.compat.torchelastic.api import *  # noqa: F403
+from telemetry.compat.torchelastic.api import __all__ as __all__

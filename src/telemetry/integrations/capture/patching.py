@@ -163,7 +163,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class _Local(threading.local):
-    """Whether this thread is within an observed call. Reading a class attribute is faster than a failed lookup."""
+    """A flag of the thread: it is within an observed call. The class attribute is faster than a failed lookup."""
 
     busy = False
 

@@ -40,7 +40,7 @@ _OBSERVERS: Final = Observers("tensorboard")
 
 
 class Recorder:
-    """What is known of the writers of this process. Thread-safe."""
+    """A translator from calls of all writers of this process to records. Thread-safe."""
 
     def __init__(self) -> None:
         self.folders = Folders()

@@ -30,7 +30,7 @@ _NO_MESSAGE: Final = "<NONE>"
 
 
 class Agent:
-    """What is known of the agent in this process and of its workers."""
+    """The state of the agent in this process and of its workers, recorded when it changes."""
 
     def __init__(self) -> None:
         self._host = os.uname().nodename[:200]

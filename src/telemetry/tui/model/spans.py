@@ -1,4 +1,4 @@
-"""Where the time goes, in one line: the spans with the largest self time, and their share."""
+"""A line of the overview: the spans with the largest self time, and their share."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class ModelInfo:
 
 @dataclass
 class ArtifactResult:
-    """Where an artifact went."""
+    """The place of a logged artifact at one backend."""
 
     version: str
     uri: str

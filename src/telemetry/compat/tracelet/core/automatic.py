@@ -1,4 +1,4 @@
-"""What an experiment records by itself, each part behind a setting."""
+"""Records that an experiment makes by itself, each behind a setting."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class PluginState(IntEnum):
 
 @dataclass
 class PluginMetadata:
-    """What a plugin says of itself. `plugin_type` is another way to give `type`."""
+    """The description of a plugin by its author. `plugin_type` is another name of `type`."""
 
     name: str
     version: str

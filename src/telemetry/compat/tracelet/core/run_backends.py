@@ -45,7 +45,7 @@ _told: Final[set[str]] = set()
 
 @dataclass
 class RunBackends:
-    """What the backends of an experiment need."""
+    """The texts for `to` and the environment variables of an experiment's backends."""
 
     to: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)

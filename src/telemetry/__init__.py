@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from telemetry.client.module_level import (
         artifact,
         axis,
+        clear_step,
         counter,
         end_step,
         expect,
@@ -83,6 +84,7 @@ _HOME = {
     "ConfigError": "telemetry.errors",
     "artifact": "telemetry.client.module_level",
     "axis": "telemetry.client.module_level",
+    "clear_step": "telemetry.client.module_level",
     "counter": "telemetry.client.module_level",
     "end_step": "telemetry.client.module_level",
     "expect": "telemetry.client.module_level",
@@ -132,6 +134,7 @@ __all__ = [
     "__version__",
     "artifact",
     "axis",
+    "clear_step",
     "counter",
     "end_step",
     "expect",

@@ -96,6 +96,7 @@ def _numbers() -> list[bytes]:
 
 _WORDS: Final = (
     *("define", "sample", "count", "gauge", "expect", "mark", "params", "scalars", "step_end", "span", "text"),
+    *("step_clear", "axis", "reported", "step"),
     *("artifact", "session", "counter", "series", "hello", "ping", "end", "cannot_resend", "barrier", "status"),
     *("history", "catchup", "stop", "watch", "rolled", "bad_frames", "ending", "closed"),
     *("type", "id", "version", "overflow"),

@@ -42,6 +42,11 @@ RECORDS: tuple[events.EventRecord, ...] = (
     events.Uncounted("a reply", "tokens", MONO_NS, LABELS, "per_token", 1_000, 1),
     events.Uncounted("another", "tokens"),
     events.Counted([0, 7], 1),
+    events.Axis("job", "last", {}, MONO_NS, "reported"),
+    events.Scalars("job", 3, {"loss": 0.25}, MONO_NS),
+    events.Scalars("job", 4, {"loss": 0.25}, MONO_NS),
+    events.StepEnd("job", 4, MONO_NS),
+    events.StepClear("job", 3, MONO_NS),
 )
 DEFINES = RECORDS[:4]
 BACKEND = snapshot.BackendStat(
@@ -109,6 +114,7 @@ def requests() -> list[control.Request]:
         control.Stop(id=8, reason="done", command=snapshot.CommandFacts(argv=["a"], exit_code=0)),
         control.Watch(id=9, pid=1),
         control.TellBackend(id=10, stat=BACKEND),
+        control.GetStep(id=11, axis="step", step=3),
     ]
 
 
@@ -142,6 +148,9 @@ def responses() -> list[control.Response]:
         control.Stopping(id=8, state="DRAINING"),
         control.Watching(id=9, pid=1),
         control.Noted(id=10, state="LIVE"),
+        control.StepState(
+            id=11, state="open", values={"loss": 0.5, "grad": None}, next_record=4, backends=[BACKEND]
+        ),
         control.Error(id=1, code="refused", message="no"),
     ]
 

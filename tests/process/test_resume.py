@@ -21,7 +21,7 @@ from telemetry.store.run_directory import RunDirectory
 from telemetry.testing import frame
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import End, Ended, Hello, Response, Welcome
-from telemetry.wire.events import Count
+from telemetry.wire.events import ClosedStep, Count
 
 PACED = """
 import os, sys, time, telemetry
@@ -39,6 +39,23 @@ while not os.path.exists("go"):
     time.sleep(0.002)
 run.finish()
 print(made, flush=True)
+"""
+REPORTING = """
+import os, sys, time, telemetry
+run = telemetry.start("reporting")
+run.axis("step", reduce="sum", closing="reported")
+print("up", flush=True)
+step = 0
+while not os.path.exists("go"):
+    run.log({"a": step}, step=step)
+    run.log({"b": 1.0, "c": float("nan")}, step=step)
+    time.sleep(0.002)
+    if step % 5 != 4:
+        run.end_step(step)
+    step += 1
+run.clear_step(step - 1 - step % 5)
+run.finish()
+print(step, flush=True)
 """
 STUCK = """
 import pathlib, threading
@@ -194,6 +211,38 @@ def test_a_run_goes_on_after_its_aggregator_was_killed(
     assert ground.run("replay", "latest", "--speed", "max")[0] == 0
     (replayed,) = (ground.folder / "runs").glob("replay-of-job-*")
     assert essence(ground.final(replayed.name)) == essence(final), "two lives are one journal"
+
+
+def test_reported_steps_survive_a_killed_aggregator(ground: Any, wait_until: WaitUntil) -> None:
+    """Each is closed once with all its values, by its report alone; those without a report stay open to the end,
+    and one of them is forgotten.
+    """
+    first, endpoint = ground.serve()
+    program = ground.program("reporting.py", REPORTING)
+    child = ground.popen(sys.executable, program, environ={"TELEMETRY_ENDPOINT": endpoint})
+    assert child.stdout.readline() == "up\n"
+    wait_until(lambda: applied(ground) > 1_000, DEADLINE_S, "events")
+    for _ in range(2):
+        kill(first)
+        first, _ = resume(ground)
+        before = applied(ground)
+        wait_until(lambda before=before: applied(ground) > before + 1_000, DEADLINE_S, "more events")
+    (ground.folder / "go").touch()
+    out, err = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == 0, err
+    count = int(out)
+    final = finish(ground, first)
+    assert final["completeness"] == "complete", final["accounting"]
+    directory = RunDirectory.open(ground.folder / "runs" / "latest")
+    records = [record.record for record in RecordLog(directory.records).read(0, 1_000_000)]
+    steps = [record for record in records if isinstance(record, ClosedStep)]
+    cleared = count - 1 - count % 5
+    assert sorted(step.step for step in steps) == [step for step in range(count) if step != cleared]
+    for step in steps:
+        assert step.values == {"a": float(step.step), "b": 1.0, "c": None}
+        assert (step.closed, step.revision) == ("run_end" if step.step % 5 == 4 else "ended", 0)
+    (axis,) = final["axes"]
+    assert (axis["producers"], axis["timeouts"], axis["corrections"], axis["open"]) == (0, 0, 0, 0)
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.control import End, Hello
-from telemetry.wire.events import REDUCTIONS as REDUCTION_WORDS
 from telemetry.wire.events import (
+    CLOSING_RULES,
     Axis,
     Count,
     Counted,
@@ -37,9 +37,11 @@ from telemetry.wire.events import (
     Sample,
     Scalars,
     Span,
+    StepClear,
     StepEnd,
     Uncounted,
 )
+from telemetry.wire.events import REDUCTIONS as REDUCTION_WORDS
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +107,14 @@ RECORDS: st.SearchStrategy[EventRecord] = st.one_of(
     SCALARS,
     SCALARS,
     st.builds(StepEnd, AXES, STEPS),
-    st.builds(Axis, AXES, REDUCTIONS, st.dictionaries(st.sampled_from(["a", "b*", "*"]), REDUCTIONS)),
+    st.builds(
+        Axis,
+        AXES,
+        REDUCTIONS,
+        st.dictionaries(st.sampled_from(["a", "b*", "*"]), REDUCTIONS),
+        closing=st.sampled_from(CLOSING_RULES),
+    ),
+    st.builds(StepClear, AXES, st.none() | STEPS),
 )
 ROWS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 4, 5, 6, 9, 0.5]), TIMES, VALUES), max_size=12)
 DROPS = st.dictionaries(st.sampled_from(["buffer_full", "a", "b", "c"]), st.integers(0, 5), max_size=3)

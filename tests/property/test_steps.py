@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from telemetry import limits
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.drop_reasons import Reason
-from telemetry.wire.events import REDUCTIONS, Axis, ClosedStep, Scalars, StepEnd
+from telemetry.wire.events import (
+    CLOSING_RULES,
+    REDUCTIONS,
+    Axis,
+    ClosedStep,
+    ClosingRule,
+    Scalars,
+    StepClear,
+    StepEnd,
+)
 
 SECOND = 1_000_000_000
 PRODUCERS = [f"rank {number}" for number in range(4)]
@@ -39,12 +48,12 @@ def closed(
     return {step.step: step for step in found}
 
 
-@given(SAID, st.sampled_from(REDUCTIONS), st.randoms(use_true_random=False))
+@given(SAID, st.sampled_from(REDUCTIONS), st.sampled_from(CLOSING_RULES), st.randoms(use_true_random=False))
 def test_the_order_of_arrival_changes_nothing(
-    said: list[tuple[str, int, dict[str, float | None]]], reduction: str, rng: random.Random
+    said: list[tuple[str, int, dict[str, float | None]]], reduction: str, closing: ClosingRule, rng: random.Random
 ) -> None:
     """Not the values, and not the spread: each has its time."""
-    axis = Axis("train", reduction)  # type: ignore[arg-type]
+    axis = Axis("train", reduction, closing=closing)  # type: ignore[arg-type]
     order = list(range(len(said)))
     before = closed(said, order, axis)
     rng.shuffle(order)
@@ -66,6 +75,7 @@ DEEDS = st.lists(
             st.just("log"), st.sampled_from(PRODUCERS), st.integers(0, 30), st.lists(st.sampled_from("abcdefgh"))
         ),
         st.tuples(st.just("end"), st.sampled_from(PRODUCERS), st.integers(0, 30)),
+        st.tuples(st.just("clear"), st.none() | st.integers(0, 30)),
         st.tuples(st.just("leave"), st.sampled_from(PRODUCERS)),
         st.tuples(st.just("pass")),
         st.tuples(st.just("take")),
@@ -74,10 +84,10 @@ DEEDS = st.lists(
 )
 
 
-@given(DEEDS)
-def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]]) -> None:
-    """The last value of a name of a step that was taken is the last that was said, whatever closed it; revisions
-    count from 0; bounds hold."""
+@given(DEEDS, st.sampled_from(CLOSING_RULES))
+def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]], closing: ClosingRule) -> None:
+    """The last value of a name of a step that was taken is the last that was said, whatever closed it, unless it
+    was cleared; revisions count from 0; bounds hold."""
     with patch.multiple(
         limits,
         STEPS_OPEN=4,
@@ -88,7 +98,7 @@ def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]]) -> None
         PARAMS_PER_RECORD=2,
     ):
         steps = Steps(2.0, lambda _: None)
-        steps.declare(Axis("train", "last"))
+        steps.declare(Axis("train", "last", closing=closing))
         expected: dict[tuple[int, str], float] = {}
         reasons: set[Reason] = set()
         said: list[ClosedStep] = []
@@ -103,6 +113,11 @@ def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]]) -> None
                         reasons.add(refused)
                 case "end", str(producer), int(step):
                     steps.end(producer, StepEnd("train", step))
+                case "clear", int() | None as cleared:
+                    steps._axes["train"].close_complete()  # as the clear does first
+                    opened = {int(step) for step in steps._axes["train"]._open if cleared in (None, step)}
+                    steps.clear(StepClear("train", cleared))
+                    expected = {key: value for key, value in expected.items() if key[0] not in opened}
                 case "leave", str(producer):
                     steps.leave(producer)
                 case ("pass",):

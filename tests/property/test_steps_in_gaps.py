@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
-from telemetry.wire.events import ClosedStep, EventBatch, EventRecord, Scalars, StepEnd
+from telemetry.wire.events import Axis, ClosedStep, EventBatch, EventRecord, Scalars, StepEnd
 
 SECOND = 1_000_000_000
 TOGETHER = 2
@@ -52,10 +52,16 @@ def scripts(draw: st.DrawFn) -> tuple[Script, list[list[int]], list[int]]:
     return Script(ends, turns), numbers, sizes
 
 
-def said(order: list[EventBatch], sizes: list[int], lost: dict[str, int] | None = None) -> list[ClosedStep]:
+def said(
+    order: list[EventBatch], sizes: list[int], lost: dict[str, int] | None = None, *, reported: bool = False
+) -> list[ClosedStep]:
     """The steps of a run in which they come in this order; then it is told what is lost. Nothing is dropped."""
     aggregator = Aggregator(AggregatorConfig())
     streamed = []
+    if reported:
+        declaration = batch("who declares", 0, 0, records=[Axis("train", closing="reported")])
+        assert aggregator.admit(declaration, MONO_NS)
+        aggregator.apply([declaration], MONO_NS, WALL_NS)
     for at, size in enumerate([2, *sizes]):
         turn, order = order[:size], order[size:]
         now_ns = MONO_NS + at
@@ -98,3 +104,40 @@ def test_a_batch_that_never_comes_holds_nothing_back_for_ever(
     usual = said(ordered, sizes)
     order = [one for one in script.order(numbers) if (one.producer, one.seq) != (f"rank {who}", gone)]
     assert said(order, sizes, {f"rank {who}": gone}) == usual
+
+
+def outcome(steps: list[ClosedStep]) -> dict[int, dict[str, float | None]]:
+    """The values of each step after all corrections."""
+    values: dict[int, dict[str, float | None]] = {}
+    for step in steps:
+        values.setdefault(step.step, {}).update(step.values)
+    return values
+
+
+@given(scripts())
+def test_reports_that_overtake_values_change_no_result(made: tuple[Script, list[list[int]], list[int]]) -> None:
+    """Each step has the same values in the end. A step that nobody reports is open to the end."""
+    script, numbers, sizes = made
+    usual = said(script.order([sorted(of) for of in numbers]), sizes, reported=True)
+    other = said(script.order(numbers), sizes, reported=True)
+    assert outcome(other) == outcome(usual)
+    for steps in (usual, other):
+        reported = {step.step for step in steps if step.closed == "ended"}
+        ended = {seq for of in script.batches for seq, one in enumerate(of) if len(one.records) > TOGETHER}
+        assert reported == ended
+        assert {step.step for step in steps if step.closed == "run_end"} == outcome(steps).keys() - ended
+
+
+@given(scripts(), st.data())
+def test_a_lost_batch_holds_no_report_back_for_ever(
+    made: tuple[Script, list[list[int]], list[int]], data: st.DataObject
+) -> None:
+    """Once it is given up, the reports behind it count."""
+    script, numbers, sizes = made
+    who, gone = data.draw(st.sampled_from([(who, seq) for who in (0, 1) for seq in numbers[who]]))
+    if not gone or gone == len(numbers[who]) - 1:
+        return
+    order = [one for one in script.order(numbers) if (one.producer, one.seq) != (f"rank {who}", gone)]
+    steps = said(order, sizes, {f"rank {who}": gone}, reported=True)
+    ended = {one.seq for one in order if len(one.records) > TOGETHER}
+    assert {step.step for step in steps if step.closed == "ended"} == ended

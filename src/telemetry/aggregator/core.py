@@ -36,7 +36,7 @@ from telemetry.aggregator.text_queue import TextQueue
 from telemetry.drop_reasons import Count, Reason, merge_reasons
 from telemetry.errors import UsageError
 from telemetry.wire.codec import Malformed
-from telemetry.wire.control import End, Ended, Hello, SeriesKey
+from telemetry.wire.control import End, Ended, Hello, SeriesKey, StepState
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
 from telemetry.wire.sequence import SequenceTracker
@@ -46,10 +46,13 @@ _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 
 _UNUSED: Final = SequenceTracker()  # for producers that have sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # minimum length of the last interval, which ends when the books close
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 """Format of new checkpoints."""
-_FORMATS: Final = (3, _FORMAT)
-"""Formats that can be read. Format 3 has no folded producers, and its times are wall clock times."""
+_FORMATS: Final = (3, 4, _FORMAT)
+"""Formats that can be read.
+
+Format 3 has no folded producers, and its times are wall clock times. Up to format 4 there are no reported axes.
+"""
 
 
 class _Checkpoint(Struct):
@@ -381,6 +384,10 @@ class Aggregator:
     def counters(self) -> list[CounterStat]:
         """Return all counters now, without their extents."""
         return self._counters.stats()
+
+    def step(self, axis: str, step: int) -> StepState:
+        """Return the state of one step, without what the record stream and backends know. Makes no snapshot."""
+        return self._steps.state(axis, step)
 
     def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
         """Return the whole state at this moment."""

@@ -45,6 +45,7 @@ from telemetry.wire.events import (
     Sample,
     Scalars,
     Span,
+    StepClear,
     StepEnd,
     Streamed,
     Table,
@@ -53,6 +54,7 @@ from telemetry.wire.events import (
 from telemetry.wire.masking import mask_secrets
 
 _DEFINE: Final = "define"
+_OfStep = Scalars | StepEnd | StepClear
 
 
 class _DefineHead(Struct, array_like=True, frozen=True):
@@ -172,10 +174,10 @@ class RecordReader:
         return streamed
 
     def _for_stream(
-        self, producer: Producer, record: Streamed | Scalars | StepEnd | Uncounted, at_ns: int, since: int
+        self, producer: Producer, record: Streamed | _OfStep | Uncounted, at_ns: int, since: int
     ) -> Streamed | None:
         """Return a record that goes to the stream unchanged. Handle, or drop and count, any other record."""
-        if isinstance(record, Scalars | StepEnd):
+        if isinstance(record, Scalars | StepEnd | StepClear):
             self._step(producer, record, at_ns, since)
         elif isinstance(record, Uncounted):
             self._queue(producer, replace(record, time_ns=at_ns))
@@ -211,12 +213,15 @@ class RecordReader:
             f"{Reason.RECORDS_FULL}"
         )
 
-    def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:
+    def _step(self, producer: Producer, record: _OfStep, at_ns: int, since: int) -> None:
         if isinstance(record, Scalars) and self._room.is_full:  # the step of these values would not fit
             self._drop_beyond_cap(producer)
             return
+        refused = None
         if isinstance(record, Scalars):
             refused = self._steps.report(producer.key, record, at_ns, since)
+        elif isinstance(record, StepClear):
+            self._steps.clear(record)
         else:
             refused = self._steps.end(producer.key, record, since)
         if refused is None:

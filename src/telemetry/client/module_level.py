@@ -28,6 +28,7 @@ log = _RECORDING.log
 log_number = _RECORDING._steps.log_number
 """`Steps.log_number`, for interfaces of other systems. It is no name of the package."""
 end_step = _RECORDING.end_step
+clear_step = _RECORDING.clear_step
 text = _RECORDING.text
 table = _RECORDING.table
 histogram = _RECORDING.histogram

@@ -22,7 +22,7 @@ from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.client.timing import Timer
 from telemetry.errors import InstrumentError
 from telemetry.formatting import number_of
-from telemetry.wire.events import Reduction
+from telemetry.wire.events import ClosingRule, Reduction
 
 _IMAGE: Final = "image"  # the kind of artifact that backends show
 _SERIES_OPTIONS: Final = ("unit", "digits", "low", "high", "labels")
@@ -197,7 +197,13 @@ class Recording:
     # --- steps -----------------------------------------------------------------------------------
 
     def axis(
-        self, name: str, /, *, reduce: Reduction = "mean", reductions: Mapping[str, Reduction] | None = None
+        self,
+        name: str,
+        /,
+        *,
+        reduce: Reduction = "mean",
+        reductions: Mapping[str, Reduction] | None = None,
+        closing: ClosingRule = "ended",
     ) -> None:
         """Declare how the values that several processes log for one step become one: `last`, `mean`, `sum`, `min`
         or `max`. Raise InstrumentError for a wrong declaration.
@@ -205,10 +211,11 @@ class Recording:
         Example:
             run.axis("train", reduce="mean", reductions={"*/tokens": "sum"})
 
-        `reductions` maps names, or patterns such as `*/tokens`, to another reduction; the first match counts. The
-        first declaration of an axis stands.
+        `reductions` maps names, or patterns such as `*/tokens`, to another reduction; the first match counts. With
+        `closing="reported"`, a step closes when one process calls `end_step` for this very step, and not when all
+        have ended it. The first declaration of an axis stands.
         """
-        record = records.axis(name, reduce, reductions or {}, time.monotonic_ns())
+        record = records.axis(name, reduce, reductions or {}, time.monotonic_ns(), closing)
         self._steps.put("axis", lambda: [record])
 
     def log(
@@ -235,8 +242,18 @@ class Recording:
 
         Example:
             run.end_step(120)
+
+        On an axis with `closing="reported"`, this closes this step alone, for all processes.
         """
         self._steps.end(step, axis, at_ns)
+
+    def clear_step(self, step: SupportsIndex | None = None, /, *, axis: str = DEFAULT_AXIS) -> None:
+        """Forget the values that all processes have logged for a step, or for all steps, unless the step is closed.
+
+        Example:
+            run.clear_step(120)
+        """
+        self._steps.clear(step, axis)
 
     # --- texts, tables, files and spans ----------------------------------------------------------
 

@@ -20,9 +20,11 @@ from telemetry import limits
 from telemetry.client.catalog import check_text
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import (
+    CLOSING_RULES,
     REDUCTIONS,
     Artifact,
     Axis,
+    ClosingRule,
     Expect,
     Mark,
     Note,
@@ -75,8 +77,13 @@ class Place(NamedTuple):
     step: int = 0
 
 
-def axis(name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time_ns: int) -> bytes:
-    """Encode how values of several producers are reduced to one. Raise InstrumentError for an invalid argument."""
+def axis(
+    name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time_ns: int, closing: ClosingRule = "ended"
+) -> bytes:
+    """Encode how values of several producers are reduced to one, and how steps close.
+
+    Raises InstrumentError for an invalid argument.
+    """
     check_text("an axis", name, limits.NAME_CHARS)
     if len(reductions) > limits.PARAMS_PER_RECORD:
         raise InstrumentError(
@@ -89,7 +96,11 @@ def axis(name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time
             raise InstrumentError(
                 f"axis {name!r}: {word!r} is not a reduction", hint=f"use one of {', '.join(REDUCTIONS)}"
             )
-    return _ENCODE(Axis(name=name, reduce=reduce, reductions=dict(reductions), time_ns=time_ns))
+    if closing not in CLOSING_RULES:
+        raise InstrumentError(
+            f"axis {name!r}: {closing!r} is not a rule of closing", hint=f"use one of {', '.join(CLOSING_RULES)}"
+        )
+    return _ENCODE(Axis(name, reduce, dict(reductions), time_ns, closing))
 
 
 def note(name: object, text: object, place: Place) -> bytes:

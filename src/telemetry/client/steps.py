@@ -20,7 +20,7 @@ from telemetry.client import notice
 from telemetry.client.catalog import check_text
 from telemetry.client.process import Process
 from telemetry.client.recorders import checked_ns
-from telemetry.wire.events import Scalars, StepEnd
+from telemetry.wire.events import Scalars, StepClear, StepEnd
 
 DEFAULT_AXIS: Final = "step"
 """Axis of programs that count one kind of step only."""
@@ -73,6 +73,15 @@ class Steps:
     def end(self, step: SupportsIndex, axis: str, at_ns: SupportsIndex | None) -> None:
         """Record that this process has logged all its values for a step of an axis and for earlier steps."""
         self.put("end_step", lambda: [_ENCODE(StepEnd(self.axis(axis), plain_step(step), moment(at_ns)))])
+
+    def clear(self, step: SupportsIndex | None, axis: str) -> None:
+        """Record that the values of a step, or of all steps if `step` is None, are to be forgotten."""
+
+        def made() -> list[bytes]:
+            plain = None if step is None else plain_step(step)
+            return [_ENCODE(StepClear(self.axis(axis), plain, _now()))]
+
+        self.put("clear_step", made)
 
     def put(self, what: str, make: Callable[[], Iterator[bytes] | list[bytes]]) -> None:
         """Queue encoded records. If encoding fails, the records are counted and one message is printed."""

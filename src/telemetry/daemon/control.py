@@ -89,6 +89,7 @@ class Control:
             msg.Stop: self._stop,
             msg.Watch: self._watch,
             msg.TellBackend: self._backend,
+            msg.GetStep: self._step,
         }
 
     @property
@@ -170,7 +171,7 @@ class Control:
                 peer, msg.Error(code=code, message=f"the request could not be read: {malformed}"), request_id
             )
             return
-        if isinstance(request, msg.GetStatus) and self._now is None:
+        if isinstance(request, msg.GetStep) or (isinstance(request, msg.GetStatus) and self._now is None):
             self._catch_up()  # errors of the numbers do not concern this request
         try:
             self._handlers[type(request)](peer, request)
@@ -278,6 +279,13 @@ class Control:
         """Answer with a new snapshot of all applied events, or with the result if the run is over."""
         self._now = self._now or self._snapshot()
         self._reply(peer, msg.Status(snapshot=self._now), request.id)
+
+    def _step(self, peer: bytes, request: msg.GetStep) -> None:
+        """Answer with the state of a step. `run.records` counts the records of all closed steps."""
+        records = self._numbers.run.records
+        backends = self._run_status.backend_stats(self._clock.monotonic_ns(), records)
+        found = self._aggregator.step(request.axis, request.step)
+        self._reply(peer, replace(found, next_record=records, backends=backends), request.id)
 
     def _stop(self, peer: bytes, stop: msg.Stop) -> None:
         self._run_status.end(stop.reason, interrupted=stop.interrupted, command=stop.command)

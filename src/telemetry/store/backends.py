@@ -17,11 +17,12 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from telemetry import limits
 from telemetry.errors import RunDirectoryError
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
@@ -60,6 +61,8 @@ class Counts(Struct, kw_only=True, frozen=True):
     repeated: Natural = 0
     dropped: Drops = {}
     no_place: Drops = {}
+    refused: Annotated[list[Natural], Meta(max_length=limits.BACKEND_REFUSED)] = []
+    """Numbers of the newest records that the tracker refused."""
 
 
 class Checkpoint(_File, kw_only=True, frozen=True):

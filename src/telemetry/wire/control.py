@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
-from telemetry.wire.events import Digits, Drops, Natural, ProducerId, StreamRecord, Text
+from telemetry.wire.events import Digits, Drops, Name, Natural, ProducerId, Step, StreamRecord, Text
 from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
 
@@ -115,7 +115,7 @@ class Watch(_Message, tag="watch", kw_only=True, frozen=True):
 
 
 class TellBackend(_Message, tag="backend", kw_only=True, frozen=True):
-    """A writer's report of its own state, about twice a second.
+    """A writer's report of its own state: after each progress, and about twice a second.
 
     Changes no number. Every snapshot repeats the newest report.
     """
@@ -123,8 +123,26 @@ class TellBackend(_Message, tag="backend", kw_only=True, frozen=True):
     stat: BackendStat
 
 
+class GetStep(_Message, tag="step", kw_only=True, frozen=True):
+    """A request for the state of one step, and for what backends have of it."""
+
+    axis: Name
+    step: Step
+
+
 Request = (
-    Hello | Ping | End | CannotResend | Barrier | GetStatus | GetHistory | Catchup | Stop | Watch | TellBackend
+    Hello
+    | Ping
+    | End
+    | CannotResend
+    | Barrier
+    | GetStatus
+    | GetHistory
+    | Catchup
+    | Stop
+    | Watch
+    | TellBackend
+    | GetStep
 )
 
 
@@ -231,6 +249,29 @@ class Noted(_Message, tag="noted", kw_only=True, frozen=True):
     state: State
 
 
+StepCondition = Literal["unknown", "open", "closed", "forgotten"]
+"""State of a step.
+
+`unknown`: no value of it is there, and new ones open it. `forgotten`: it was closed long ago, or skipped, and new
+values are dropped.
+"""
+
+
+class StepState(_Message, tag="step_state", kw_only=True, frozen=True):
+    """The answer to `step`. A backend has a closed step once its own `next_record` is at least this one."""
+
+    state: StepCondition
+    values: dict[str, float | None] = {}
+    """Values of all producers, merged; of a step with very many names the first ones."""
+    producers: Natural = 0
+    """Number of producers that reported a value."""
+    revision: Natural = 0
+    """Revision of the newest record of a closed step."""
+    next_record: Natural = 0
+    """Number of the next record of the stream. All records of a closed step are below it."""
+    backends: list[BackendStat] = []
+
+
 ErrorCode = Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused", "no_room"]
 
 
@@ -253,6 +294,7 @@ Response = (
     | Stopping
     | Watching
     | Noted
+    | StepState
     | Error
 )
 PUSHED: Final = (Ack, Resend)

@@ -33,11 +33,18 @@ Digits = Annotated[int, Meta(ge=1, le=5)]
 Bound = Annotated[float, Meta(ge=limits.LOWEST_BOUND, le=limits.HIGHEST_BOUND)]
 Reduction = Literal["last", "mean", "sum", "min", "max"]
 REDUCTIONS: Final[tuple[Reduction, ...]] = ("last", "mean", "sum", "min", "max")
+ClosingRule = Literal["ended", "reported"]
+CLOSING_RULES: Final[tuple[ClosingRule, ...]] = ("ended", "reported")
+"""Rules by which the steps of an axis close.
+
+`ended`: a step closes when all its producers have ended it. `reported`: it closes when one producer says `step_end`
+for this very step.
+"""
 Closing = Literal["ended", "timeout", "run_end", "late"]
 """Reason why a step was closed.
 
-`ended`: its producers ended it. `timeout`: a producer did not end it in time. `run_end`: the run ended. `late`:
-values arrived after it was closed.
+`ended`: its producers ended it, or one reported it. `timeout`: a producer did not end it in time, or too many steps
+were open. `run_end`: the run ended. `late`: values arrived after it was closed.
 """
 AxisName = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
 """Name of an axis; empty if the record belongs to no step."""
@@ -124,6 +131,7 @@ class Axis(_Record, tag="axis", frozen=True):
     reductions: Annotated[dict[Name, Reduction], Meta(max_length=limits.PARAMS_PER_RECORD)] = {}
     """Other rules for names, or for patterns such as `*/tokens`. The first match applies."""
     time_ns: Natural = 0
+    closing: ClosingRule = "ended"
 
 
 class Mark(_Record, tag="mark", frozen=True):
@@ -151,10 +159,21 @@ class Scalars(_Record, tag="scalars", frozen=True):
 
 
 class StepEnd(_Record, tag="step_end", frozen=True):
-    """A producer's notice that it has reported all its values for a step and for the steps before it."""
+    """A producer's notice that it has reported all its values for a step and for the steps before it.
+
+    On an axis that closes by reports, it closes this step alone.
+    """
 
     axis: Name
     step: Step
+    time_ns: Natural = 0
+
+
+class StepClear(_Record, tag="step_clear", frozen=True):
+    """A request to forget the values of an open step, or of all open steps of the axis. Closed steps stay."""
+
+    axis: Name
+    step: Step | None = None
     time_ns: Natural = 0
 
 
@@ -287,6 +306,7 @@ EventRecord = (
     | Axis
     | Table
     | Bins
+    | StepClear
 )
 Streamed = (
     Mark | Params | Expect | Scalars | StepEnd | Span | Note | Artifact | Session | Axis | Table | Bins | ClosedStep

@@ -261,6 +261,8 @@ class BackendStat(Struct, kw_only=True, frozen=True):
     """Duration so far of the current call into the tracker's library."""
     place: Text = ""
     """Location of the data: a directory, or an address."""
+    refused: Annotated[list[Natural], Meta(max_length=limits.BACKEND_REFUSED)] = []
+    """Numbers of the newest stream records that the tracker refused for good. They are counted in `dropped`."""
 
 
 class Progress(Struct, kw_only=True, frozen=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from telemetry.aggregator.steps.axis import Closed
 from telemetry.aggregator.steps.merger import Steps
-from telemetry.wire.events import Axis, Scalars, StepEnd
+from telemetry.aggregator.steps.step import Closed
+from telemetry.wire.events import Axis, ClosingRule, Scalars, StepClear, StepEnd
 
 SECOND = 1_000_000_000
 
@@ -14,12 +14,12 @@ SECOND = 1_000_000_000
 class Bench:
     """Steps with one axis, `train`, that has been there for a while."""
 
-    def __init__(self, grace_s: float = 30.0, *, young: bool = False) -> None:
+    def __init__(self, grace_s: float = 30.0, *, young: bool = False, closing: ClosingRule = "ended") -> None:
         self.warnings: list[str] = []
         self.steps = Steps(grace_s, self.warnings.append)
         self.said: list[Closed] = []
         if not young:
-            self.steps.declare(Axis("train"))
+            self.steps.declare(Axis("train", closing=closing))
             self.seconds(2)
 
     def log(
@@ -30,6 +30,9 @@ class Bench:
 
     def end(self, producer: str, step: int, since: int = 0) -> Any:
         return self.steps.end(producer, StepEnd("train", step), since)
+
+    def clear(self, step: int | None = None) -> None:
+        self.steps.clear(StepClear("train", step))
 
     def seconds(self, count: int) -> list[tuple[Any, ...]]:
         for _ in range(count):

@@ -45,8 +45,8 @@ SECOND = 1_000_000_000
 FACTS = RunFacts(run_id="r", name="n")
 
 
-def busy() -> Aggregator:
-    """An aggregator with something of everything."""
+def busy(*, reported: bool = True) -> Aggregator:
+    """An aggregator with something of everything; `reported` adds an axis that closes by reports."""
     aggregator = Aggregator(AggregatorConfig(percentiles=("50", "99"), window_s=2, series_cap=4))
     defines: list[EventRecord] = [
         Define(0, "latency", "series", "ns", within="latency"),
@@ -60,6 +60,8 @@ def busy() -> Aggregator:
         *(Axis("train", "sum", {"a*": "max"}), Scalars("train", 1, {"a": 1.0, "b": None}), StepEnd("train", 1)),
         *(Scalars("train", 2, {"a": 2.0}, T + 5), Scalars("train", 2, {"a": 2.5}, T + 9)),
     ]
+    if reported:
+        steps += [Axis("eval", closing="reported"), Scalars("eval", 7, {"a": 2.0}, T + 5), StepEnd("eval", 7)]
     texts: list[EventRecord] = [Uncounted("a", "tokens"), Uncounted("b", "tokens", T, {"k": "v"}), Counted([0], 1)]
     beyond: list[EventRecord] = [Count(f"c{number}", 0.1) for number in range(9)]
     rows = [(at % 6, T + at, 1.5 * at) for at in range(200)]
@@ -302,15 +304,33 @@ def test_a_checkpoint_cut_short_is_refused() -> None:
 def test_another_format_is_another_version() -> None:
     """A checkpoint from a later release is called that."""
     tree = msgspec.msgpack.decode(Aggregator(AggregatorConfig()).checkpoint())
-    with pytest.raises(Malformed, match="format 5, not 4") as caught:
-        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 5}))
+    with pytest.raises(Malformed, match="format 6, not 5") as caught:
+        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 6}))
     assert caught.value.reason == Reason.WRONG_VERSION
 
 
-def test_the_format_before_is_read() -> None:
+def without_reports(tree: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint as 1.3 wrote it: no reports, and a declaration without the way steps close."""
+    for axis in tree["state"]["_steps"]["_axes"].values():
+        del axis["_reports"]
+        if axis["declared"] is not None:
+            del axis["declared"][5:]
+    return tree
+
+
+def test_a_checkpoint_of_1_3_is_read() -> None:
+    """Its axes close as before, and go on the same."""
+    before = busy(reported=False)
+    tree = without_reports(msgspec.msgpack.decode(before.checkpoint()))
+    restored = Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 4}))
+    assert restored.checkpoint() == before.checkpoint()
+    assert [*restored.close()] == [*before.close()]
+
+
+def test_the_oldest_format_is_read() -> None:
     """It knew no clock of the run, whose times are wall clock then, and of no counter or gauge what was rounded."""
-    before = busy()
-    tree = msgspec.msgpack.decode(before.checkpoint())
+    before = busy(reported=False)
+    tree = without_reports(msgspec.msgpack.decode(before.checkpoint()))
     del tree["state"]["_clock"], tree["state"]["_gauges"]["_imprecise"]
     for counters in (tree["state"]["_counters"], tree["state"]["_extents"]["_inside"]):
         del counters["_imprecise"]

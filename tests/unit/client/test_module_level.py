@@ -71,6 +71,7 @@ def test_records_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     telemetry.axis("train", reduce="sum")
     telemetry.log({"loss": 0.5}, step=1, axis="train")
     telemetry.end_step(1, axis="train")
+    telemetry.clear_step(1, axis="train")
     telemetry.text("t", "hello")
     telemetry.table("t", ["a"], [[1]], step=1)
     telemetry.mark("warm")

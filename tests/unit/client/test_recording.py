@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from telemetry.client import module_level, start
@@ -22,6 +23,7 @@ from telemetry.wire.events import (
     Note,
     Scalars,
     Span,
+    StepClear,
     StepEnd,
     Table,
 )
@@ -81,6 +83,27 @@ def test_a_run_says_all_of_it_in_order(aggregator: FakeAggregator) -> None:
         Artifact("a", "/m.pt", "model", 10),
         Span("s", 11, 12, "gpu", {"rank": "1"}),
     ]
+
+
+def test_a_step_can_be_reported_or_forgotten(aggregator: FakeAggregator) -> None:
+    """On an axis that says so; numbers of numpy are steps too, and a step that is none is counted."""
+    with start("job") as run:
+        run.axis("step", reduce="last", closing="reported")
+        run.clear_step(np.int64(4))
+        run.clear_step(axis="train")
+        anything: Any = run
+        anything.clear_step("4")
+        anything.clear_step(1, axis="")
+    axis, one, every = heard(aggregator)
+    assert isinstance(axis, Axis)
+    assert (axis.name, axis.reduce, axis.closing) == ("step", "last", "reported")
+    assert isinstance(one, StepClear)
+    assert isinstance(every, StepClear)
+    assert (one.axis, one.step, every.axis, every.step) == ("step", 4, "train", None)
+    assert one.time_ns > 0
+    [producer] = aggregator.heard.values()
+    assert producer.end is not None
+    assert producer.end.dropped == {"unencodable": 2}
 
 
 def test_a_span_is_a_block_or_a_decorator(aggregator: FakeAggregator) -> None:

@@ -130,6 +130,10 @@ def test_an_axis_is_checked() -> None:
     """It is a declaration: an error shows at the call."""
     made = records.axis("train", "sum", {"*/loss": "mean"}, 7)
     assert decode_record(made) == Axis("train", "sum", {"*/loss": "mean"}, 7)
+    made = records.axis("train", "sum", {}, 7, "reported")
+    assert decode_record(made) == Axis("train", "sum", {}, 7, "reported")
+    with pytest.raises(InstrumentError, match="'late' is not a rule of closing"):
+        records.axis("train", "sum", {}, 7, "late")  # type: ignore[arg-type]
     wrong: list[tuple[Any, Any, Any]] = [
         ("", "sum", {}),
         ("x" * 201, "sum", {}),

@@ -20,8 +20,8 @@ from telemetry.store.journal import NOTE, JournalReader
 from telemetry.testing.builders import MONO_NS
 from telemetry.transport.client import ControlClient
 from telemetry.wire import control as msg
-from telemetry.wire.codec import decode_note
-from telemetry.wire.events import Count, Define, Mark, Params
+from telemetry.wire.codec import Malformed, decode_note, decode_request
+from telemetry.wire.events import Axis, Count, Define, Mark, Params, Scalars, StepClear, StepEnd
 from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import BackendStat
 from telemetry.wire.version import Version
@@ -79,7 +79,7 @@ def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) 
     service = make_service({"history.enabled": False})
     with ControlClient(run_apart(service)) as client:
         for request, code, words in (
-            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.3, not 9.0"),
+            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.4, not 9.0"),
             (msg.GetHistory(level_s=7), "unavailable", "no history level of 7 s"),
             (msg.GetHistory(), "unavailable", "can't read"),
         ):
@@ -544,3 +544,40 @@ def test_a_disk_that_is_far_behind_is_said(make_service: Any, connect: Any) -> N
     answer = peer.ask(msg.Catchup(id=4))
     assert isinstance(answer, msg.Error)
     assert (answer.code, answer.message) == ("unavailable", "the disk is far behind")
+
+
+def test_the_state_of_a_step_holds_all_that_has_arrived(make_service: Any, connect: Any) -> None:
+    """The records of a closed step have numbers below `next_record`, and are in the stream when it is answered."""
+    service = make_service({"run.refresh_hz": 10.0})
+    peer = connect(service)
+
+    def ask(request_id: int, step: int, axis: str = "train") -> msg.StepState:
+        answer = peer.ask(msg.GetStep(id=request_id, axis=axis, step=step))
+        assert isinstance(answer, msg.StepState)
+        return answer
+
+    assert ask(10, 1) == msg.StepState(id=10, state="unknown")
+    peer.send(Axis("train", "last", closing="reported"), Scalars("train", 1, {"loss": 0.5, "bad": None}), Mark("m"))
+    peer.ask(msg.Barrier(id=11, producer="p", batches=1))
+    found = msg.StepState(id=12, state="open", values={"loss": 0.5, "bad": None}, producers=1, next_record=2)
+    assert ask(12, 1) == found
+    peer.hold(StepEnd("train", 1))
+    stat = BackendStat(name="w", kind="jsonl", state="idle", next_record=2, refused=[1])
+    peer.ask(msg.TellBackend(id=13, stat=stat))
+    told = ask(14, 1)
+    assert (told.state, told.next_record, told.revision) == ("closed", 3, 0)
+    assert told.backends == [stat]
+    assert service.parts.records.next_seq == 3
+    answer = peer.ask(msg.Catchup(id=15, from_seq=2))
+    assert [(item.seq, item.record.step, item.record.values) for item in answer.records] == [
+        (2, 1, {"loss": 0.5, "bad": None})
+    ]
+    peer.send(Scalars("train", 1, {"loss": 0.25}))
+    peer.ask(msg.Barrier(id=16, producer="p", batches=3))
+    assert (ask(17, 1).revision, ask(18, 1).next_record) == (1, 4)
+    peer.send(Scalars("train", 2, {"loss": 1.0}), StepClear("train", 2))
+    peer.ask(msg.Barrier(id=19, producer="p", batches=4))
+    assert (ask(20, 2).state, ask(21, 2, "none").state) == ("unknown", "unknown")
+    for message in ({"type": "step", "axis": "", "step": 1}, {"type": "step", "axis": "a", "step": 1 << 63}):
+        with pytest.raises(Malformed):
+            decode_request(msgspec.msgpack.encode(message))

@@ -23,11 +23,11 @@ def test_types_are_those_of_the_protocol() -> None:
     """Types are words of the wire: never renamed, never used again."""
     assert types_of(control.Request) == [
         "hello", "ping", "end", "cannot_resend", "barrier", "status", "history", "catchup", "stop", "watch",
-        "backend",
+        "backend", "step",
     ]  # fmt: skip
     assert types_of(control.Response) == [
         "welcome", "pong", "ack", "resend", "ended", "barrier_reached", "status", "history", "caught_up",
-        "stopping", "watching", "noted", "error",
+        "stopping", "watching", "noted", "step_state", "error",
     ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ def test_tags_are_those_of_the_protocol() -> None:
     assert tags == [
         "define", "sample", "count", "gauge", "expect", "mark", "params", "scalars", "step_end", "span", "text",
         "artifact", "session", "uncounted", "counted", "axis", "table", "bins",
+        "step_clear",
     ]  # fmt: skip
 
 
@@ -48,6 +49,7 @@ def test_only_definitions_instruments_and_steps_stay_off_the_stream() -> None:
         events.Counted,
         events.Scalars,
         events.StepEnd,
+        events.StepClear,
     }
 
 
@@ -141,3 +143,19 @@ def test_trailing_fields_may_be_left_out() -> None:
     """A small producer sends what it has."""
     assert decode("sample", "s", 2.5) == events.Sample("s", 2.5)
     assert decode("count", "c") == events.Count("c", 1.0)
+
+
+def test_an_axis_of_before_closes_as_before() -> None:
+    """The field of 1.4 is at the end and has a default; a rule that is none is refused."""
+    assert decode("axis", "train", "sum", {"a": "max"}, 5) == events.Axis("train", "sum", {"a": "max"}, 5, "ended")
+    assert decode("axis", "train", "sum", {}, 5, "reported") == events.Axis("train", "sum", {}, 5, "reported")
+    with pytest.raises(codec.Malformed):
+        decode("axis", "train", "sum", {}, 5, "late")
+
+
+def test_a_clear_names_a_step_or_none() -> None:
+    """Without a step it means all open steps of the axis."""
+    assert decode("step_clear", "train") == events.StepClear("train", None, 0)
+    assert decode("step_clear", "train", 0) == events.StepClear("train", 0, 0)
+    with pytest.raises(codec.Malformed):
+        decode("step_clear", "train", 1.5)

@@ -1,53 +1,36 @@
-"""Steps of one axis: open until their producers ended them, then published, then kept a while for late values."""
+"""Steps of one axis: open until their producers end them, then published, then kept a while for late values.
+
+On a *reported* axis, a step is open until one producer reports it. It waits for no other step and for no
+producer.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple
-
-from msgspec import Struct
+from typing import Any, ClassVar, Final
 
 from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.state import PART
 from telemetry.aggregator.steps.member import NOTHING_ENDED, Member
 from telemetry.aggregator.steps.merged import Reductions, ReportedValues, Values, merged
+from telemetry.aggregator.steps.reports import WaitingReports
 from telemetry.aggregator.steps.shown_names import ShownNames
+from telemetry.aggregator.steps.step import Closed, StepState
 from telemetry.drop_reasons import Count
+from telemetry.wire.control import StepState as StepAnswer
 from telemetry.wire.events import Axis, ClosedStep, Closing, Name, Natural, ProducerId, Spread, Step
 from telemetry.wire.snapshot import AxisStat
 
 _YOUNG: Final = 2  # intervals, together at least one second
 
 
-class Closed(NamedTuple):
-    """A step to publish, with the wall clock of its newest value."""
-
-    wall_ns: int
-    step: ClosedStep
-
-
-class StepState(Struct, array_like=True):
-    """State of a step.
-
-    `said` holds values by producer. `ended_ns` is the time of the first end on the clock of steps. `merged` is set
-    once the step is closed.
-    """
-
-    said: dict[ProducerId, ReportedValues] = {}
-    newest_ns: Natural = 0
-    ended_ns: Natural | None = None
-    revision: Natural = 0
-    merged: Values | None = None
-
-    @property
-    def units(self) -> int:
-        return limits.STEP_UNITS + sum(said.units for said in self.said.values())
-
-
 class AxisSteps:
     """Steps of an axis. Open steps close in ascending order: a complete step waits for lower steps.
+
+    On a reported axis, there are no members, and steps close one by one, in any order.
 
     A closed step that is no longer kept looks like one that never existed. So values for such steps are refused.
     """
@@ -66,10 +49,12 @@ class AxisSteps:
         "_young": Natural,
         "_shown": Values,
         "_shown_steps": dict[Name, Step],
+        "_reports": PART,
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("_reports",)
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("name", "open_units", "kept_units", "_budget", "_closing", "_showing", "_warn"),
-        *("_order", "_behind", "_late", "_reduction_of"),
+        *("_order", "_behind", "_late", "_reduction_of", "reported"),
     )
 
     def __init__(
@@ -82,6 +67,9 @@ class AxisSteps:
         self._closing = closing
         self._warn = warn
         self.declared: Axis | None = None
+        self.reported = False
+        """True if steps close by reports."""
+        self._reports = WaitingReports()
         self.members: dict[str, Member] = {}
         self._open: dict[int, StepState] = {}
         self._kept: dict[int, StepState] = {}
@@ -111,6 +99,7 @@ class AxisSteps:
     def restored(self) -> None:
         self._order = sorted(self._open)
         self._reduction_of = Reductions(self.declared)
+        self.reported = self.declared is not None and self.declared.closing == "reported"
         self.open_units = sum(step.units for step in self._open.values())
         self.kept_units = sum(step.units for step in self._kept.values())
         states = [*self._open.values(), *self._kept.values()]
@@ -118,7 +107,8 @@ class AxisSteps:
         complete = complete and all(step.merged is not None for step in self._kept.values())
         within = len(self._open) <= limits.STEPS_OPEN and len(self._kept) <= limits.STEPS_KEPT
         shown = self._shown.keys() == self._shown_steps.keys() and self._showing.take_again(self._shown)
-        if not (complete and within and shown and self._open.keys().isdisjoint(self._kept)):
+        of_rule = not self.members if self.reported else not len(self._reports)
+        if not (complete and within and shown and of_rule and self._open.keys().isdisjoint(self._kept)):
             raise ValueError("steps that no axis has")
         for member in self.members.values():
             member.restored()
@@ -128,14 +118,15 @@ class AxisSteps:
     # --- members ---------------------------------------------------------------------------------
 
     def declare(self, declared: Axis) -> bool:
-        """Declare the reductions of the axis.
+        """Declare the reductions of the axis, and how its steps close.
 
-        Return False if they differ from an earlier declaration, which stays.
+        Return False if that differs from an earlier declaration, which stays.
         """
         if self.declared is not None:
-            before = (self.declared.reduce, list(self.declared.reductions.items()))
-            return before == (declared.reduce, list(declared.reductions.items()))
+            return _rules(self.declared) == _rules(declared)
         self.declared = declared
+        if declared.closing == "reported":
+            self._close_by_reports()
         self._reduction_of = Reductions(declared)
         if sum("*" in name for name in declared.reductions) > limits.STEP_PATTERNS:
             self._warn(f"axis {self.name!r}: only the first {limits.STEP_PATTERNS} of its patterns are used")
@@ -168,6 +159,9 @@ class AxisSteps:
 
         Returns True if claims are left.
         """
+        if self.reported:
+            self._close_reported(self._reports.take_settled(producer, contiguous))
+            return producer in self._reports.producers
         member = self.members[producer]
         at = member.settled(contiguous)
         if at > member.at:
@@ -176,6 +170,8 @@ class AxisSteps:
 
     def claimants(self) -> list[str]:
         """Return producers with claims that do not count yet."""
+        if self.reported:
+            return self._reports.producers
         return [producer for producer, member in self.members.items() if member.claims]
 
     def _move_on(self, member: Member, at: int) -> None:
@@ -184,7 +180,11 @@ class AxisSteps:
         member.at = at
 
     def leave(self, producer: str, clock_ns: int) -> bool:
-        """Remove a producer that has ended. Return False if it was no member."""
+        """Remove a producer that has ended. Return False if no step waited for it or for its batches."""
+        if self.reported:
+            steps = self._reports.take_all(producer)
+            self._close_reported(steps)
+            return bool(steps)
         if self.members.pop(producer, None) is None:
             return False
         self._behind = None
@@ -199,6 +199,44 @@ class AxisSteps:
             step = self._open[number]
             step.ended_ns = clock_ns if step.ended_ns is None else step.ended_ns
         self._ended_below = below
+
+    # --- reports ---------------------------------------------------------------------------------
+
+    def report(self, producer: str, number: int, clock_ns: int, since: int = 0) -> bool:
+        """Close a step of a reported axis if it is open. Return True if the report waits for batches below `since`.
+
+        Without room to wait, it counts at once.
+        """
+        if since and self._reports.add(producer, number, since, clock_ns):
+            return True
+        self._close_reported([number])
+        return False
+
+    def _close_by_reports(self) -> None:
+        self.reported = True
+        self.members.clear()
+        self._behind = self._ended_below = None
+        for step in self._open.values():
+            step.ended_ns = None
+
+    def _close_reported(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            if number in self._open:
+                self._close(number, "ended")
+
+    def clear(self, number: int | None) -> None:
+        """Forget the values of an open step, or of all open steps if `number` is None.
+
+        Steps that are complete close first.
+        """
+        self.close_complete()
+        for each in [*self._open] if number is None else [number]:
+            step = self._open.pop(each, None)
+            if step is not None:
+                self.open_units -= step.units
+                self._budget.give_back(step.units)
+        self._order = [each for each in self._order if each in self._open]
+        self._behind = None
 
     # --- values ----------------------------------------------------------------------------------
 
@@ -269,7 +307,7 @@ class AxisSteps:
     @property
     def _complete(self) -> bool:
         """True if the lowest open step waits for no producer."""
-        if not self._order or self._young:
+        if not self._order or self._young or self.reported:
             return False
         if self._behind is None:
             self._behind = sum(1 for _ in self._waited_for())
@@ -287,8 +325,12 @@ class AxisSteps:
         """Close steps whose first end was at or before `until_ns` on the clock of steps.
 
         Producers that they lack and that were silent since then are not awaited any more. Neither are batches that
-        have been missing since then.
+        have been missing since then. On a reported axis, only such batches matter.
         """
+        if self.reported:
+            for producer in self._reports.producers:
+                self._close_reported(self._reports.take_overdue(producer, until_ns))
+            return
         self._young = max(0, self._young - 1)
         self.close_complete()
         self._close_overdue(until_ns)
@@ -309,7 +351,10 @@ class AxisSteps:
             self.close_complete()
 
     def close_lowest(self, closing: Closing) -> None:
-        number = self._order.pop(0)
+        self._close(self._order[0], closing)
+
+    def _close(self, number: int, closing: Closing) -> None:
+        del self._order[bisect_left(self._order, number)]
         step = self._open.pop(number)
         self._behind = None
         step.merged, spread = merged(step.said, self._reduction_of)
@@ -370,6 +415,15 @@ class AxisSteps:
             self._closing.append(Closed(step.newest_ns, said))
             step.revision += 1
 
+    def state(self, number: int) -> StepAnswer:
+        """Return the state of a step and its values so far, the first STEP_STATE_NAMES."""
+        if number in self._open:
+            return self._open[number].answer("open", self._reduction_of)
+        if number in self._kept:
+            return self._kept[number].answer("closed", self._reduction_of)
+        forgotten = self._forgotten is not None and number <= self._forgotten
+        return StepAnswer(state="forgotten" if forgotten else "unknown")
+
     # --- shown values ----------------------------------------------------------------------------
 
     def _show(self, number: int, values: Values) -> None:
@@ -398,3 +452,8 @@ class AxisSteps:
             corrections=self._corrections,
             values=dict(self._shown),
         )
+
+
+def _rules(declared: Axis) -> tuple[object, ...]:
+    """Return what a declaration says: the reductions in order, because the first match counts, and the closing."""
+    return declared.reduce, list(declared.reductions.items()), declared.closing

@@ -1,6 +1,7 @@
 """Merge of scalars of many producers by axis and step.
 
-A step is published once all producers that report on the axis have ended it. Time is the sum of history intervals,
+A step is published once all producers that report on the axis have ended it; on a reported axis, once one of them
+reports this step. Time is the sum of history intervals,
 so that a reader of the journal gets the same result. A producer counts as alive by its reports, because pings are
 not journaled.
 """
@@ -13,11 +14,13 @@ from typing import Any, ClassVar, Final
 from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.state import PART, PARTS
-from telemetry.aggregator.steps.axis import AxisSteps, Closed
+from telemetry.aggregator.steps.axis import AxisSteps
 from telemetry.aggregator.steps.merged import Values, finite
 from telemetry.aggregator.steps.shown_names import ShownNames
+from telemetry.aggregator.steps.step import Closed
 from telemetry.drop_reasons import Reason
-from telemetry.wire.events import Axis, Name, Natural, Scalars, StepEnd
+from telemetry.wire.control import StepState
+from telemetry.wire.events import Axis, Name, Natural, Scalars, StepClear, StepEnd
 from telemetry.wire.snapshot import AxisStat
 
 _LATEST_NS: Final = (1 << 63) - 1
@@ -93,11 +96,25 @@ class Steps:
         axis = self._meet(ended.axis)
         if axis is None:
             return Reason.STEPS_FULL
-        self._hear(axis, producer, ended.step + 1, since)
+        if not axis.reported:
+            self._hear(axis, producer, ended.step + 1, since)
+            return None
+        self._touched[axis.name] = None
+        if axis.report(producer, ended.step, self._clock_ns, since):
+            self._claiming.setdefault(producer, set()).add(axis.name)
         return None
 
+    def clear(self, cleared: StepClear) -> None:
+        """Forget the values of an open step, or of all open steps of an axis."""
+        axis = self._axes.get(cleared.axis)
+        if axis is not None:
+            axis.clear(cleared.step)
+            self._touched[axis.name] = None
+
     def report(self, producer: str, scalars: Scalars, at_ns: int, since: int = 0) -> Reason | None:
-        """Add values of a step, which also end the producer's lower steps. Return the reason if they are dropped.
+        """Add values of a step. Return the reason if they are dropped.
+
+        Unless the axis is reported, they also end the producer's lower steps.
 
         All of the producer's batches from `since` up to the current one have arrived. If `since` is 0, all earlier
         batches have.
@@ -115,8 +132,10 @@ class Steps:
         return None if axis.add(number, producer, values, at_ns, self._clock_ns) else Reason.STEP_TOO_LATE
 
     def _hear(self, axis: AxisSteps, producer: str, at: int, since: int) -> None:
-        axis.hear(producer, at, self._clock_ns, since)
         self._touched[axis.name] = None
+        if axis.reported:
+            return
+        axis.hear(producer, at, self._clock_ns, since)
         if since:
             self._claiming.setdefault(producer, set()).add(axis.name)
 
@@ -164,6 +183,11 @@ class Steps:
         closed = self._closing.copy()
         self._closing.clear()
         return closed
+
+    def state(self, axis: str, step: int) -> StepState:
+        """Return the state of a step and its values so far, without what the record stream and backends know."""
+        known = self._axes.get(axis)
+        return known.state(step) if known is not None else StepState(state="unknown")
 
     def stats(self) -> list[AxisStat]:
         return [axis.stat() for axis in self._axes.values()]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
+from math import nan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
 
@@ -32,7 +34,7 @@ class TimelineOptions(Struct, frozen=True, forbid_unknown_fields=True):
     axis: str = ""
     """Axis whose steps get a file each; empty for the first axis that closes a step."""
     keep: Annotated[int, Meta(ge=0)] = 1_000
-    """Newest files of steps to keep; 0 keeps all."""
+    """Files to keep, of the highest steps; 0 keeps all."""
     run_mb: Annotated[int, Meta(ge=0, le=1_024)] = 64
     """MiB of spans and marks for the file of the whole run. Later ones are only in files of steps."""
 
@@ -62,7 +64,7 @@ class TimelineBackend:
         self._unflushed: set[str] = set()
         """Keys of items since the last flush."""
         self._kept: list[int] = []
-        """Steps that have a file, in the order of their first writing."""
+        """Steps that have a file, ascending."""
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         options = self._options
@@ -76,7 +78,7 @@ class TimelineBackend:
             raise NotConfigured(f"timeline: {describe(error)}", hint="choose another folder with dir=") from error
         self._size = int(state.get("size", 0))
         self._left_out = int(state.get("left_out", 0))
-        self._kept = [int(step) for step in state.get("kept", [])]
+        self._kept = sorted(int(step) for step in state.get("kept", []))
         self._file.cut(self._size)
         self._steps = SpansByStep(str(state.get("axis", options.axis)))
         for item in self._items():
@@ -135,7 +137,7 @@ class TimelineBackend:
             whole = document(self._names, self._run.started_ns, spans=spans, steps=steps, facts=facts)
             write_atomic(self._path(step), whole, durable=False)
             if step not in self._kept:
-                self._kept.append(step)
+                insort(self._kept, step)
         while self._options.keep and len(self._kept) > self._options.keep:
             self._path(self._kept.pop(0)).unlink(missing_ok=True)
 
@@ -169,8 +171,8 @@ class TimelineBackend:
         """Yield the items of the work file."""
         with (self._place / _WORK).open("rb") as file:
             for encoded in file:
-                kind = msgspec.json.decode(encoded, type=_Kind).item
-                yield msgspec.json.decode(encoded, type=_KINDS[kind])
+                kind = _KINDS[msgspec.json.decode(encoded, type=_Kind).item]
+                yield _decoded_step(encoded) if kind is Step else msgspec.json.decode(encoded, type=kind)
 
     def _opened(self) -> AppendFile:
         assert self._file is not None
@@ -179,3 +181,10 @@ class TimelineBackend:
 
 class _Kind(Struct):
     item: str
+
+
+def _decoded_step(encoded: bytes) -> Step:
+    """Decode a step of the work file. JSON has null for its values that are not finite."""
+    fields = msgspec.json.decode(encoded)
+    fields["values"] = {name: nan if value is None else value for name, value in fields["values"].items()}
+    return msgspec.convert(fields, Step)

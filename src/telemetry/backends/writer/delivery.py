@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Item, Live
+from telemetry.backends.sources.convert import record_number
 from telemetry.backends.sources.source import NOTHING, Position, Read
 from telemetry.backends.writer.reader import RunReader, weight
 from telemetry.backends.writer.tally import Tally, words
@@ -97,6 +99,8 @@ class Delivery:
         """Number of waiting items that were passed to the backend in a failed attempt."""
         self._tries = 0
         self._proof = _PROOF
+        self._rested_s = -inf
+        """Time from which the next write may begin."""
         self._no_place: dict[str, int] = {}
         """Items of unsupported kinds, up to the newest item taken. Replaced, never changed in place."""
         self._counted: dict[tuple[str, str], dict[str, int]] = {}
@@ -133,9 +137,14 @@ class Delivery:
     # --- take ------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Take more items, up to a batch. Waits briefly for the first item and for the batch to fill."""
+        """Take more items, up to a batch. Waits briefly for the first item and for the batch to fill.
+
+        The batch fills until the rest after the last write is over. So an item after a quiet time goes out at once.
+        """
         until_s = self._clock() + limits.BACKEND_BATCH_S
         while (room := self._room()) > 0 and not self._stopped():
+            if self._waiting or self._after.position != self._tally.position:
+                until_s = min(until_s, self._rested_s)
             left_s = 0.0 if self._breaker.failures else until_s - self._clock()
             reads, position = self._run_reader.take(room, max(0.0, min(left_s, _SLICE_S)))
             for read in reads:
@@ -164,7 +173,9 @@ class Delivery:
     def _turn(self) -> None:
         if not self._waiting:
             if self._after.position != self._tally.position:
+                began_s = self._clock()
                 self._commit(self._after)
+                self._rest(began_s)
             self._tally.state = "idle"
             return
         wait_s = self._breaker.wait_s(last=self._run_reader.finishing)
@@ -174,6 +185,7 @@ class Delivery:
         self._tally.state = "retrying" if self._breaker.failures else "writing"
         self._tally.retried += self._breaker.failures > 0
         self._breaker.begin()
+        began_s = self._clock()
         try:
             if self._tries >= limits.BACKEND_TRIES:
                 self._sift()
@@ -184,6 +196,12 @@ class Delivery:
         except (Exception, SystemExit) as error:  # noqa: BLE001 – a tracker's library: it may raise anything
             self._tries += not _may_pass(error)
             self._failed(error)
+        self._rest(began_s)
+
+    def _rest(self, began_s: float) -> None:
+        """Set the time of the next write. A writer works at most a share of its time, and rests at most a while."""
+        took_s = self._clock() - began_s
+        self._rested_s = began_s + min(limits.BACKEND_BATCH_S, limits.BACKEND_REST * took_s)
 
     # --- write -----------------------------------------------------------------------------------
 
@@ -247,6 +265,9 @@ class Delivery:
         reads, self._waiting = self._waiting[:count], self._waiting[count:]
         for reason in refused.values():
             self._tally.add("dropped", reason, 1)
+        if refused:
+            numbers = (record_number(read.item.key) for read in reads if read.item.key in refused)
+            self._tally.refuse(number for number in numbers if number is not None)
         there = len(reads) - len(refused)
         self._tally.written += there
         again = min(self._maybe_there, len(reads))
@@ -295,11 +316,11 @@ class Delivery:
             known[reason] = number
 
     def _failed(self, error: BaseException) -> None:
+        self._tally.said(error)  # first: whoever sees that it fails also sees why
         self._breaker.failed(error.after_s if isinstance(error, Unavailable) else 0.0)
         self._tally.state = "retrying"
         if self._breaker.failures == 1:
             self._say(f"delivery failed: {words(error)}; retrying")
-        self._tally.said(error)
 
     # --- end -------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal
 
 from telemetry import limits
@@ -24,7 +25,7 @@ _OTHER: Final = "other"
 class Tally:
     """Counters and state of a writer.
 
-    Dictionaries are replaced, never changed, so that readers see a consistent one.
+    Dictionaries and lists are replaced, never changed, so that readers see a consistent one.
     """
 
     def __init__(
@@ -41,16 +42,19 @@ class Tally:
         counts = counts or Counts()
         self.name = name
         self.kind = kind
-        self.state: BackendState = "starting"
+        self.changed = threading.Event()
+        """Set when the state or the position changes. The status thread clears it."""
+        self._state: BackendState = "starting"
         self.written = counts.written
         self.retried = counts.retried
         self.repeated = counts.repeated
         self.dropped = dict(counts.dropped)
         self.no_place = dict(counts.no_place)
+        self.refused = list(counts.refused)
+        """Numbers of the newest records that the tracker refused."""
         self.last_error = ""
         self.place = ""
-        self.position = Position()
-        """Position up to which all items are delivered or counted."""
+        self._position = Position()
         self.known: Callable[[], int] = lambda: 0
         """Function that returns the number after the newest known record."""
         self.calling_since_s: float | None = None
@@ -58,6 +62,31 @@ class Tally:
         self.clock = clock
         self.breaker = Breaker(clock, chance)
         self._restarts = restarts
+
+    @property
+    def state(self) -> BackendState:
+        return self._state
+
+    @state.setter
+    def state(self, state: BackendState) -> None:
+        if state != self._state:
+            self._state = state
+            self.changed.set()
+
+    @property
+    def position(self) -> Position:
+        """Position up to which all items are delivered or counted."""
+        return self._position
+
+    @position.setter
+    def position(self, position: Position) -> None:
+        if position != self._position:
+            self._position = position
+            self.changed.set()
+
+    def refuse(self, numbers: Iterable[int]) -> None:
+        """Note records that the tracker refused for good."""
+        self.refused = [*self.refused, *numbers][-limits.BACKEND_REFUSED :]
 
     def add(self, what: Literal["dropped", "no_place"], reason: str, number: int) -> None:
         """Add to a counter. `reason` is a word; beyond a limit, further reasons are counted together."""
@@ -79,6 +108,7 @@ class Tally:
             repeated=self.repeated,
             dropped=self.dropped,
             no_place=self.no_place,
+            refused=self.refused,
         )
 
     def stat(self) -> BackendStat:
@@ -103,6 +133,7 @@ class Tally:
             last_error=_tellable(self.last_error),
             calling_s=0.0 if since_s is None else max(0.0, self.clock() - since_s),
             place=_tellable(self.place),
+            refused=self.refused,
         )
 
 

@@ -8,8 +8,8 @@ from tests.unit.aggregator.stepping import Bench
 
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.axis import Closed
 from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.step import Closed
 from telemetry.drop_reasons import Reason
 from telemetry.wire.events import ClosedStep, Scalars, Spread
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,26 @@ def test_a_flush_that_failed_is_repeated_without_doubles(tmp_path: Path) -> None
     write(backend, *items)
     backend.close(final=True)
     assert names(tmp_path, "timeline_step_1.json") == names(tmp_path, "timeline.json") == ["a"]
+
+
+def test_values_that_are_not_finite_disturb_no_reading(tmp_path: Path) -> None:
+    """The work file has null for them. The next writer and the file of the run read it."""
+    step = Step(key="s1", time_ns=ORIGIN + 10_000, axis="train", step=1, values={"loss": nan, "reward": 0.5})
+    state = write(opened(tmp_path, {}), span("a", 0, 5), step)
+    second = opened(tmp_path, json.loads(json.dumps(state)))
+    second.close(final=True)
+    assert names(tmp_path, "timeline.json") == ["a"]
+
+
+def test_the_files_of_the_highest_steps_are_kept(tmp_path: Path) -> None:
+    """A span that comes late for a step below them brings its file not back, and costs no newer one."""
+    backend = opened(tmp_path, {}, keep=2)
+    write(backend, *(closed(step, 10 * step) for step in (1, 2, 3, 4)), span("a", 21, 29, step="3"))
+    state = write(backend, span("late", 1, 9, step="1"), span("late", 31, 39, step="4"))
+    assert state["kept"] == [3, 4]
+    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == [
+        "timeline_step_3.json",
+        "timeline_step_4.json",
+    ]
+    write(opened(tmp_path, {**state, "kept": [4, 3]}, keep=2), closed(5, 50))
+    assert not (tmp_path / "files" / "timeline_step_3.json").exists()

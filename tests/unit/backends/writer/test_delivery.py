@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.unit.backends.doubles import Bench, ListBackend, ListInflow, mark, re
 
 from telemetry import limits
 from telemetry.backends.backend import NotConfigured, Refused, Unavailable
-from telemetry.backends.items import Item, Live, Mark, Step, Table
+from telemetry.backends.items import Item, Live, Mark, Reading, Step, Table
 from telemetry.backends.sources.source import Position, Read
 from telemetry.backends.writer.reader import weight
 from telemetry.errors import RunDirectoryError
@@ -165,6 +166,81 @@ def test_what_a_backend_refuses_is_dropped_by_its_reason(tmp_path: Path) -> None
     bench = Bench(backend, a_run(5), tmp_path)
     assert bench.run() == "done"
     assert (bench.tally.written, bench.tally.dropped) == (4, {"too_large": 1})
+    assert (bench.tally.stat().refused, bench.kept[-1].counts.refused) == ([1], [1])
+
+
+def test_a_reading_that_is_refused_has_no_record_number(tmp_path: Path) -> None:
+    """It counts as dropped all the same."""
+
+    def refuse(items: list[Item]) -> None:
+        raise Refused("too_large", ["t5", "r1"])
+
+    items = [step(0), step(1), Reading(key="t5", time_ns=5, elapsed_s=5.0, seconds=5.0)]
+    bench = Bench(ListBackend(refuse), ListInflow(reads(items)), tmp_path)
+    assert bench.run() == "done"
+    assert (bench.tally.dropped, bench.tally.refused) == ({"too_large": 2}, [1])
+
+
+class ComesLater(ListInflow):
+    """Items that come at certain times of a bench."""
+
+    def __init__(self, times_s: list[float], rest_s: float = 0.0) -> None:
+        super().__init__([])
+        self.finishing = False
+        self.times_s = times_s
+        self.over_s = times_s[-1] + rest_s
+        self.bench: Bench | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.finishing and not self.waiting and not self.times_s
+
+    def take(self, most: int, timeout_s: float) -> tuple[list[Read], Position]:
+        assert self.bench is not None
+        due = [at for at in self.times_s if at <= self.bench.now_s]
+        if not due and timeout_s > 0.0:
+            until_s = self.bench.now_s + timeout_s
+            self.bench.now_s = min([until_s, *self.times_s])
+            due = [at for at in self.times_s if at <= self.bench.now_s]
+        count = self.tail.next_record
+        found = reads([step(count + at) for at in range(len(due))], count)
+        self.times_s = self.times_s[len(due) :]
+        self.tail = Position(next_record=count + len(found), final_done=True)
+        self.finishing = not self.times_s
+        return found, self.tail
+
+
+def test_an_item_after_a_quiet_time_goes_out_at_once(tmp_path: Path) -> None:
+    """What comes soon after waits for the rest after that call, with all that comes until then."""
+    times_s = [10.0, 10.1, 10.2, 20.0, 20.3, 20.4, 20.9, 21.2, 40.0]
+    backend, inflow, called = ListBackend(), ComesLater(times_s), []
+    inflow.bench = bench = Bench(backend, inflow, tmp_path)
+
+    def slow(items: list[Item]) -> None:
+        called.append((round(bench.now_s, 6), len(items)))
+        bench.now_s += limits.BACKEND_BATCH_S / limits.BACKEND_REST
+
+    backend.fail = slow
+    assert bench.run() == "done"
+    assert called == [(10.0, 1), (10.5, 2), (20.0, 1), (20.5, 2), (21.0, 1), (21.5, 1), (40.0, 1)]
+
+
+@pytest.mark.parametrize(("call_s", "apart_s"), [(0.3, 0.5), (0.1, 0.5), (0.02, 0.1), (0.004, 0.02)])
+def test_a_busy_run_leaves_the_writer_most_of_its_time(tmp_path: Path, call_s: float, apart_s: float) -> None:
+    """A slow tracker is called twice a second, and a quick one more often, however many items come."""
+    backend, inflow, called = ListBackend(), ComesLater([at / 1_000 for at in range(5_000)]), []
+    inflow.bench = bench = Bench(backend, inflow, tmp_path)
+
+    def busy(items: list[Item]) -> None:
+        called.append(bench.now_s)
+        bench.now_s += call_s
+
+    backend.fail = busy
+    assert bench.run() == "done"
+    assert len(backend.kept) == 5_000
+    gaps = [after - before for before, after in pairwise(called[:-1])]
+    assert apart_s - 1e-9 <= min(gaps)
+    assert max(gaps) <= apart_s + 0.002
 
 
 def test_a_refusal_of_nothing_that_was_given_is_a_failure(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from telemetry import limits
+from telemetry.backends.sources.source import Position
 from telemetry.backends.writer.status import StatusReporter
 from telemetry.backends.writer.tally import Tally
 from telemetry.errors import EndpointError
@@ -135,3 +137,21 @@ def test_a_connection_is_one_threads_also_at_the_end(
     stat = WriterFolder(tmp_path).read_status()
     assert stat is not None
     assert (stat.state, asked) == ("done", {"telemetry-status"})
+
+
+def test_progress_is_told_at_once_and_at_most_twenty_times_a_second(tmp_path: Path, wait_until: Until) -> None:
+    """A writer that makes none says so seldom."""
+    client, tally = ListClient(), Tally("w", "w")
+    one = StatusReporter(tally, WriterFolder(tmp_path), lambda: client, on_orphaned=lambda: None, every_s=3600.0)
+    one.start()
+    wait_until(lambda: client.told)
+    began_s = time.monotonic()
+    for number in range(1, 400):
+        tally.position = Position(next_record=number)
+        time.sleep(0.001)
+    tally.state = "idle"
+    wait_until(lambda: client.told[-1].state == "idle")
+    seconds = time.monotonic() - began_s
+    assert client.told[-1].next_record == 399
+    assert 3 <= len(client.told) <= 3 + seconds / limits.BACKEND_STATUS_LEAST_S
+    one.stop()

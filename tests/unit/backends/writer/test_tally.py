@@ -77,3 +77,27 @@ def test_an_error_does_not_say_the_backend_s_name_again() -> None:
     tally = Tally("mine", "prometheus")
     tally.said(NotConfigured("prometheus: port 9599 is taken"))
     assert tally.last_error == "port 9599 is taken"
+
+
+def test_refused_records_are_named_and_bounded() -> None:
+    """The newest ones, also those of processes before."""
+    tally = Tally("w", "wandb", Counts(refused=[1, 2]))
+    before = tally.refused
+    tally.refuse([5])
+    assert (before, tally.stat().refused, tally.counts().refused) == ([1, 2], [1, 2, 5], [1, 2, 5])
+    tally.refuse(range(10, 10 + limits.BACKEND_REFUSED))
+    assert tally.refused == [*range(10, 10 + limits.BACKEND_REFUSED)]
+    data = msgspec.json.encode(tally.stat())
+    assert msgspec.json.decode(data, type=BackendStat).refused == tally.refused
+
+
+def test_progress_is_a_change() -> None:
+    """Another state or position, but not the same again."""
+    tally = Tally("w", "wandb")
+    tally.state, tally.position = "starting", Position()
+    assert not tally.changed.is_set()
+    tally.state = "idle"
+    assert tally.changed.is_set()
+    tally.changed.clear()
+    tally.position = Position(next_record=1)
+    assert tally.changed.is_set()

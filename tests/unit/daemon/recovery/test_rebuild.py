@@ -37,6 +37,7 @@ from telemetry.wire.events import (
     Params,
     Sample,
     Scalars,
+    StepClear,
     StepEnd,
     Uncounted,
 )
@@ -171,6 +172,9 @@ class Sender:
             records += [Axis("train", "last", {"y": "sum"}), Scalars("eval", at // 10, {"z": rng.random()})]
         if rng.random() < 0.3:
             records.append(StepEnd("train", at))
+        if rng.random() < 0.3:
+            records += [Axis("job", closing="reported"), Scalars("job", at, {"v": rng.random()}, now_ns)]
+            records.append(StepEnd("job", at) if rng.random() < 0.5 else StepClear("job", at - 3))
         return records
 
     def end(self) -> None:

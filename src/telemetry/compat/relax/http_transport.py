@@ -1,0 +1,115 @@
+"""The way of values to a metrics service: Relax's own, or a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from telemetry.client.steps import number
+from telemetry.compat.relax.http_link import HttpLink, LinkError, parsed
+from telemetry.compat.relax.native import STEP
+from telemetry.compat.relax.sender import Sender, Waiting
+from telemetry.compat.relax.step_buffer import Entry, Place
+from telemetry.compat.relax.values import Events, ToDistribution, listed
+
+_BATCH: Final = 5_000  # values of one request, so that a body stays far below the limit of a service
+
+
+class HttpTransport:
+    """The metrics service at a URL. `put` never waits; `report` waits at most `report_timeout_s`."""
+
+    to_distribution: Final[ToDistribution] = staticmethod(listed)
+
+    def __init__(self, url: str, report_timeout_s: float) -> None:
+        self._url = parsed(url)
+        self._report_timeout_s = report_timeout_s
+        self._sender = Sender(self._url)
+        self.url = str(url).rstrip("/")
+
+    @property
+    def refused(self) -> int:
+        """Number of values that were not taken by the queue, or were refused by the service."""
+        return self._sender.refused
+
+    def put(self, place: Place, entries: Sequence[Entry]) -> bool:
+        """Queue values of a step. Return False if the queue is full."""
+        return self._sender.put(_requests(place, entries))
+
+    def report(self, place: Place, entries: Sequence[Entry], number: int, *, waits: bool = True) -> dict[str, Any]:
+        """Queue the last values of a step and its report. Return the answer, or that it is pending."""
+        step = place[1]
+        report = Waiting("report_step", _encoded(place, wait_s=0), 0, is_awaited=waits)
+        if not self._sender.put([*_requests(place, entries), report]):
+            return {"status": "error", "message": f"the queue for {self._url.text} is full: step {step} is dropped"}
+        answer = self._sender.wait(report, self._report_timeout_s) if waits else None
+        if answer is None:
+            why = "which does not answer" if self._sender.is_silent else "which has not answered yet"
+            return {
+                "status": "pending",
+                "message": f"Step {step} with {number} metrics waits for {self._url.text}, {why}",
+                "results": {},
+            }
+        if 200 <= answer.status < 300:
+            return answer.body
+        return {**answer.body, "status": "error", "message": answer.message}
+
+    def clear(self, place: tuple[str, int | None]) -> bool:
+        """Ask the service to forget values that are not reported."""
+        return self._sender.put([Waiting("clear_metrics", _encoded(place), 0)])
+
+    def health(self) -> dict[str, Any]:
+        """Ask the service for its health, over a connection of its own. Wait at most `report_timeout_s`."""
+        link = HttpLink(self._url, self._report_timeout_s)
+        try:
+            answer = link.request("GET", "health")
+        except LinkError as error:
+            return {"status": "error", "message": f"{self._url.text} can't be reached: {error}"}
+        finally:
+            link.close()
+        return answer.body if answer.status == 200 else {"status": "error", "message": answer.message}
+
+    def close(self, timeout_s: float) -> None:
+        """Wait until all values are sent, at most this time. Report the values that are left."""
+        self._sender.close(timeout_s)
+
+
+def _requests(place: Place, entries: Sequence[Entry]) -> list[Waiting]:
+    """Return the requests for values of a step: one for each set of tags."""
+    by_tags: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+    for name, value, tags in entries:
+        batch = by_tags.setdefault(tuple(sorted(tags.items())) if tags else (), {})
+        if isinstance(value, Events):
+            held = batch.get(name)
+            batch[name] = [*(held if isinstance(held, list) else ()), *value.events]
+        else:
+            batch[name] = value if isinstance(value, float | str) else value.values
+    requests = []
+    for tags_key, values in by_tags.items():
+        tags = dict(tags_key) or None
+        if len(entries) == 1:
+            [(name, value)] = values.items()
+            body = _encoded(place, metric_name=name, metric_value=value, tags=tags)
+            requests.append(Waiting("log_metric", body, 1))
+            continue
+        names = list(values)
+        for start in range(0, len(names), _BATCH):
+            part = {name: values[name] for name in names[start : start + _BATCH]}
+            requests.append(Waiting("log_metrics_batch", _encoded(place, metrics=part, tags=tags), len(part)))
+    return requests
+
+
+def _encoded(place: tuple[str, int | None], **fields: object) -> bytes:
+    """Return a body. Numbers that are not finite become null."""
+    axis, step = place
+    body: Mapping[str, object] = {"step": step, **fields}
+    return msgspec.json.encode(body if axis == STEP else {**body, "axis": axis}, enc_hook=_plain)
+
+
+def _plain(value: Any) -> object:
+    """Return a part of a timeline event as a number, or as a text."""
+    try:
+        return number(value)
+    except Exception:  # noqa: BLE001 – an event may hold anything; it is told as a text
+        return str(value)

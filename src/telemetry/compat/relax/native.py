@@ -1,0 +1,132 @@
+"""The way of values into the run of this process, through the client of telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from telemetry.client import module_level as telemetry
+from telemetry.client.locked import Locked
+from telemetry.client.process import PROCESS
+from telemetry.compat.relax.step_buffer import Entry, Place
+from telemetry.compat.relax.timeline import record_timeline
+from telemetry.compat.relax.values import Distribution, Events, ToDistribution, counted, tagged
+from telemetry.errors import TelemetryError
+from telemetry.transport.client import ControlClient
+from telemetry.wire.control import GetStatus, Status
+
+STEP: Final = "step"
+"""Axis of Relax's steps."""
+WANDB: Final = "wandb"
+_NO_RUN: Final = "no run: start one with `telemetry run -- CMD`"
+_OVER: Final = "the run of this process has ended"
+_ASK_S: Final = 1.0
+
+
+def missing_run() -> str:
+    """Return why this process can't record, or an empty string. Attach it if the environment names a run."""
+    if PROCESS.state == "idle":
+        PROCESS.attach_by_itself()
+    return {"idle": _NO_RUN, "finished": _OVER}.get(PROCESS.state, "")
+
+
+class _ReportedAxes(Locked):
+    """The axes that this process has declared. Their steps close when one process reports them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._attached = 0
+        self._names: set[str] = set()
+
+    def __contains__(self, axis: str) -> bool:
+        return axis in self._names and self._attached == PROCESS.attached
+
+    def renew_lock(self) -> None:
+        """Replace the lock. A forked child declares the axes again, because it is a producer of its own."""
+        super().renew_lock()
+        self._names = set()
+
+    def declare(self, axis: str) -> None:
+        """Declare an axis, once for each run. Raise InstrumentError if it can't be one."""
+        with self._lock:
+            if self._attached != PROCESS.attached:
+                self._attached, self._names = PROCESS.attached, set()
+            telemetry.axis(axis, reduce="last", closing="reported")
+            self._names.add(axis)
+
+
+REPORTED: Final = _ReportedAxes()
+
+
+class NativeTransport:
+    """The run of this process. Only `health` waits for another process; the others take microseconds."""
+
+    url: Final = ""
+    to_distribution: Final[ToDistribution] = staticmethod(counted)
+
+    def put(self, place: Place, entries: Sequence[Entry]) -> bool:
+        """Record values of a step. Return False if there is no run."""
+        if missing_run():
+            return False
+        if place[0] not in REPORTED:
+            REPORTED.declare(place[0])
+        record_values(place, entries)
+        return True
+
+    def report(self, place: Place, entries: Sequence[Entry], number: int, *, waits: bool = True) -> dict[str, Any]:
+        """Record the last values of a step, and close it. `number` counts all its values, for the message."""
+        axis, step = place
+        if not self.put(place, entries):
+            return {"status": "error", "message": missing_run() or _OVER}
+        telemetry.end_step(step, axis=axis)
+        return {"status": "success", "message": f"Reported {number} metrics for step {step}", "results": {}}
+
+    def clear(self, place: tuple[str, int | None]) -> bool:
+        """Forget values that are recorded but not reported. Return False if there is no run."""
+        if missing_run():
+            return False
+        telemetry.clear_step(place[1], axis=place[0])
+        return True
+
+    def health(self) -> dict[str, Any]:
+        """Ask the aggregator for the backends of the run. Wait at most a second."""
+        problem = missing_run()
+        if problem:
+            return {"status": "error", "message": problem}
+        try:
+            with ControlClient(PROCESS.endpoint) as client:
+                answer = client.request(GetStatus(), _ASK_S)
+        except TelemetryError as error:
+            return {"status": "error", "message": str(error)}
+        stats = answer.snapshot.backends if isinstance(answer, Status) else []
+        return {
+            "status": "healthy",
+            "service": "metrics",
+            "adapters": [stat.kind or stat.name for stat in stats if stat.kind != WANDB],
+            "wandb_enabled": any(stat.kind == WANDB for stat in stats),
+        }
+
+
+def record_values(place: Place, entries: Sequence[Entry]) -> None:
+    """Record values of a step. The newest value of a name counts; timeline events are all kept."""
+    axis, step = place
+    numbers: dict[str, float] = {}
+    others: dict[str, str | Distribution] = {}
+    events: list[Any] = []
+    for name, value, tags in entries:
+        if type(value) is float:
+            numbers[tagged(name, tags) if tags else name] = value
+        elif isinstance(value, Events):
+            events.extend(value.events)
+        elif not isinstance(value, float):
+            others[tagged(name, tags)] = value
+    if numbers:
+        telemetry.log(numbers, step=step, axis=axis)
+    for name, other in others.items():
+        if isinstance(other, str):
+            telemetry.text(name, other, step=step, axis=axis)
+        else:
+            edges, counts = other.values[0], other.values[1]
+            telemetry.histogram(name, (edges, counts), step=step, axis=axis)
+    if events:
+        record_timeline(step, events)

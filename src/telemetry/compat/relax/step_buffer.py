@@ -1,0 +1,86 @@
+"""A bounded buffer of values that wait until their step is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from telemetry.client.locked import Locked
+from telemetry.compat.relax.told import say_once
+from telemetry.compat.relax.values import Plain
+from telemetry.formatting import number_of
+
+VALUES: Final = 100_000
+"""Number of values that a client holds. Beyond it, the oldest step is dropped."""
+
+Place = tuple[str, int]
+"""Axis and step."""
+
+
+Entry = tuple[str, Plain, Mapping[str, str] | None]
+"""Name, value and tags of one value of a step."""
+
+
+class StepBuffer(Locked):
+    """Values by axis and step. Thread-safe. A forked child begins without values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps: dict[Place, list[Entry]] = {}
+        self._count = 0
+        self.dropped = 0
+        """Number of values that were dropped because the buffer was full."""
+
+    def renew_lock(self) -> None:
+        """Replace the lock, and forget the values of the parent."""
+        super().renew_lock()
+        self._steps, self._count = {}, 0
+
+    def add(self, place: Place, entries: Iterable[Entry]) -> None:
+        """Add values of a step. Drop the oldest step if there are too many."""
+        with self._lock:
+            held = self._steps.get(place)
+            if held is None:
+                held = self._steps[place] = []
+            before = len(held)
+            held.extend(entries)
+            self._count += len(held) - before
+            while self._count > VALUES:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        (axis, step), entries = next(iter(self._steps.items()))
+        del self._steps[axis, step]
+        self._count -= len(entries)
+        self.dropped += len(entries)
+        say_once(
+            "step buffer",
+            f"{number_of(len(entries), 'value')} of step {step} on the axis {axis!r} were dropped, because more "
+            f"than {VALUES:,} values wait for their report. Call report_step for each step",
+        )
+
+    def take(self, place: Place) -> list[Entry]:
+        """Return the values of a step and forget them."""
+        with self._lock:
+            entries = self._steps.pop(place, [])
+            self._count -= len(entries)
+        return entries
+
+    def clear(self, step: int | None) -> None:
+        """Forget the values of a step on all axes, or all values."""
+        with self._lock:
+            for place in [each for each in self._steps if step is None or each[1] == step]:
+                self._count -= len(self._steps.pop(place))
+
+    def count(self, step: int | None) -> int:
+        """Return the number of values of a step on all axes, or of all values."""
+        with self._lock:
+            if step is None:
+                return self._count
+            return sum(len(entries) for place, entries in self._steps.items() if place[1] == step)
+
+    @property
+    def places(self) -> set[Place]:
+        """The axes and steps that have values."""
+        with self._lock:
+            return set(self._steps)

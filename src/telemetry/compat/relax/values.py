@@ -1,0 +1,175 @@
+"""Values of Relax's calls as a run records them: numbers, texts, distributions and timeline events.
+
+A value that fits none of these is refused alone. The other values of its call are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite, nan
+from operator import index
+from typing import Any, Final, NamedTuple
+
+from telemetry import limits
+from telemetry.client import bins
+from telemetry.client.catalog import check_text
+from telemetry.client.steps import number, plain_step
+from telemetry.compat.relax.events import TraceEvent
+
+TIMELINE_EVENTS_KEY: Final = "__timeline_events__"
+"""Key of a metric whose value is a list of timeline events."""
+LIST_NUMBERS: Final = 65_536
+"""Largest list or tensor that is sent over HTTP, in numbers."""
+_DEPTH: Final = 8  # of dictionaries in dictionaries
+
+Refuse = Callable[[str, str], None]
+"""A function that is called with the name of a value that is left out, and the reason."""
+
+
+class Distribution(NamedTuple):
+    """Numbers of a list or a tensor: bins that are counted already, or a plain list."""
+
+    values: bins.Counted | list[float]
+
+
+class Events(NamedTuple):
+    """Timeline events in the Chrome trace format."""
+
+    events: list[Mapping[str, Any]]
+
+
+Plain = float | str | Distribution | Events
+"""A value that can be recorded. A number that is not finite is NaN."""
+ToDistribution = Callable[[Any], Distribution]
+
+
+def plain_values(name: object, value: Any, distribution: ToDistribution, refuse: Refuse) -> list[tuple[str, Plain]]:
+    """Return the values to record under a name: one, or several for a dictionary. Never raises."""
+    found: list[tuple[str, Plain]] = []
+    try:
+        check_text("a name", name, limits.NAME_CHARS)
+        _add(str(name), value, distribution, refuse, found, 0)
+    except Exception as error:  # noqa: BLE001 – a value may raise anything, which must not reach the program
+        refuse(shown(name), str(error))
+    return found
+
+
+def _add(  # noqa: PLR0917 – one recursion
+    name: str, value: Any, distribution: ToDistribution, refuse: Refuse, found: list[tuple[str, Plain]], depth: int
+) -> None:
+    if isinstance(value, Mapping) and not _is_event(value):
+        for key, one in list(value.items()) if depth < _DEPTH else ():
+            _add(f"{name}/{key}", one, distribution, refuse, found, depth + 1)
+        if depth >= _DEPTH:
+            refuse(name, f"its dictionaries are nested more than {_DEPTH} deep")
+        return
+    try:
+        if depth:
+            check_text("a name", name, limits.NAME_CHARS)
+        found.append((name, _plain(name, value, distribution)))
+    except Exception as error:  # noqa: BLE001 – a value may raise anything; the others are kept
+        refuse(name, str(error) or type(error).__name__)
+
+
+def _plain(name: str, value: Any, distribution: ToDistribution) -> Plain:
+    """Return a value that is no dictionary as it is recorded. Raise TypeError or ValueError if nothing fits."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return Events([_event(value)])
+    if isinstance(value, list | tuple) and (not value or _is_event(value[0])):
+        return Events([_event(one) for one in value])
+    if name == TIMELINE_EVENTS_KEY:
+        raise TypeError(f"it must be a list of timeline events, not {type(value).__name__}")
+    if value is None or isinstance(value, bytes):
+        raise TypeError(f"{type(value).__name__} is not a number, a text, a list of numbers or a dictionary")
+    if not isinstance(value, list | tuple):
+        try:
+            plain = number(value)
+        except Exception:  # noqa: BLE001 – a value may raise anything when it is converted
+            if not hasattr(value, "tolist") and not isinstance(value, Iterable):
+                raise TypeError(f"{type(value).__name__} is not a number") from None
+        else:
+            return nan if plain is None else plain
+    return distribution(value)
+
+
+def counted(values: Any) -> Distribution:
+    """Count values into bins. Raise TypeError or ValueError if they are no numbers."""
+    found = bins.count(list(values) if isinstance(values, tuple) else values)
+    if found.refused:
+        raise TypeError("it has elements that are not numbers")
+    return Distribution(found)
+
+
+def listed(values: Any) -> Distribution:
+    """Return the finite numbers of a list or a tensor. Raise TypeError or ValueError if there are none."""
+    size = getattr(values, "numel", None) or getattr(values, "size", None)
+    if size is not None and int(size() if callable(size) else size) > LIST_NUMBERS:
+        raise ValueError(
+            f"it has more than {LIST_NUMBERS:,} numbers: log a part of it, or its mean and percentiles"
+        )
+    flat: list[float] = []
+    _flatten(values.tolist() if hasattr(values, "tolist") else values, flat)
+    if not flat:
+        raise ValueError("it has no finite values")
+    return Distribution(flat)
+
+
+def _flatten(values: Iterable[Any], flat: list[float], depth: int = 0) -> None:
+    for value in values:
+        if isinstance(value, list | tuple) and depth < _DEPTH:
+            _flatten(value, flat, depth + 1)
+            continue
+        plain = number(value)
+        if plain is not None:
+            flat.append(plain)
+        if len(flat) > LIST_NUMBERS:
+            raise ValueError(f"it has more than {LIST_NUMBERS:,} numbers")
+
+
+def _is_event(value: object) -> bool:
+    return isinstance(value, Mapping) and "ph" in value and "ts" in value
+
+
+def _event(value: Any) -> Mapping[str, Any]:
+    """Return a copy of an event, so that later changes have no effect."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"a timeline has dictionaries, not {type(value).__name__}")
+    return value if isinstance(value, TraceEvent) else dict(value)
+
+
+def tagged(name: str, tags: Mapping[str, object] | None) -> str:
+    """Return the name of a value with its tags, as `loss{rank=0,role=actor}`."""
+    if not tags:
+        return name
+    return f"{name}{{{','.join(f'{key}={value}' for key, value in sorted(plain_tags(tags).items()))}}}"
+
+
+def plain_tags(tags: Mapping[str, object] | None) -> dict[str, str]:
+    """Return tags as texts."""
+    return {str(key): str(value) for key, value in tags.items()} if tags else {}
+
+
+def step_of(step: Any) -> int:
+    """Return a step as an integer. Raise TypeError or ValueError.
+
+    Integers of numpy and tensors of one element are steps, and so is a float without a fraction.
+    """
+    if type(step) is int:
+        return plain_step(step)
+    try:
+        return plain_step(index(step))
+    except TypeError:
+        plain = number(step)
+        if plain is None or not isfinite(plain) or not plain.is_integer():
+            raise TypeError(f"a step must be an integer, not {shown(step)}") from None
+        return plain_step(int(plain))
+
+
+def shown(value: object) -> str:
+    """Return a value as a short text for a message."""
+    try:
+        return repr(value)[:80]
+    except Exception:  # noqa: BLE001 – `repr` of a user's object may raise anything
+        return type(value).__name__

@@ -1,0 +1,87 @@
+"""Options of a Relax program as texts for `--to`."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from typing import Any
+
+import pytest
+
+from telemetry.compat.relax import backends_of
+from telemetry.compat.relax.backend_choice import environment_of
+from telemetry.supervise.writers import check_kinds
+
+NOON = time.strptime("2026-11-25 12:00:00", "%Y-%m-%d %H:%M:%S")
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "texts"),
+    [
+        ({}, {}, []),
+        ({"use_tensorboard": False, "use_wandb": False, "use_clearml": None, "timeline_dump_dir": ""}, {}, []),
+        ({"use_tensorboard": True}, {}, ["tensorboard:logdir=tensorboard_log/relax/20261125_120000"]),
+        (
+            {"use_tensorboard": True, "tb_project_name": "vision", "tb_experiment_name": "a"},
+            {},
+            ["tensorboard:logdir=tensorboard_log/vision/a"],
+        ),
+        (
+            {"use_tensorboard": True, "save": "/out", "tb_project_name": "vision"},
+            {},
+            ["tensorboard:logdir=/out/tensorboard_log"],
+        ),
+        (
+            {"use_tensorboard": True, "save": "/out"},
+            {"TENSORBOARD_DIR": "/tb"},
+            ["tensorboard:logdir=/tb"],
+        ),
+        ({"use_wandb": True}, {}, ["wandb"]),
+        (
+            {
+                "use_wandb": True,
+                "wandb_project": "mine",
+                "wandb_team": "us",
+                "wandb_group": "night",
+                "wandb_mode": "offline",
+                "wandb_dir": "/w",
+                "wandb_key": "secret",
+                "wandb_host": "https://w.example",
+            },
+            {},
+            ["wandb:project=mine,entity=us,name=night,group=night,mode=offline,folder=/w"],
+        ),
+        (
+            {"use_wandb": True, "tb_project_name": "vision", "tb_experiment_name": "a,b", "wandb_mode": "shared"},
+            {},
+            ["wandb:project=vision,name=a\\,b,mode=online"],
+        ),
+        ({"use_wandb": True, "wandb_mode": "disabled"}, {}, []),
+        ({"use_wandb": True}, {"WANDB_MODE": "offline"}, ["wandb:mode=offline"]),
+        ({"use_clearml": True}, {}, ["clearml"]),
+        (
+            {"use_clearml": True},
+            {"CLEARML_PROJECT": "p", "CLEARML_TASK": "t", "CLEARML_TAGS": "a,b"},
+            ["clearml:project=p,name=t,tags=a\\,b"],
+        ),
+        (
+            {"use_clearml": True, "tb_project_name": "vision", "tb_experiment_name": "a"},
+            {"CLEARML_PROJECT": "p"},
+            ["clearml:project=vision,name=a"],
+        ),
+        ({"timeline_dump_dir": "traces"}, {}, ["timeline:dir=traces"]),
+    ],
+)
+def test_options_become_backends(options: dict[str, Any], environment: dict[str, str], texts: list[str]) -> None:
+    """A namespace and a dictionary give the same texts, which `--to` takes."""
+    assert backends_of(Namespace(**options), environment, now=NOON) == texts
+    assert backends_of(options, environment, now=NOON) == texts
+    check_kinds(texts)
+
+
+def test_secrets_go_through_the_environment() -> None:
+    """No text of a backend has the key of W&B."""
+    args = Namespace(use_wandb=True, wandb_key="secret", wandb_host="https://w.example")
+    assert environment_of(args) == {"WANDB_API_KEY": "secret", "WANDB_BASE_URL": "https://w.example"}
+    assert environment_of(Namespace(use_wandb=False, wandb_key="secret")) == {}
+    assert environment_of(Namespace(use_wandb=True)) == {}

@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, str]] = {
     "tail": "print snapshots or records as JSON lines, live",
     "stop": "end a run and wait for its result",
     "report": "print the report of a run: text, HTML, JSON, Markdown, CSV, JUnit, HDR logs",
+    "gateway": "serve a run over HTTP",
     "timeline": "write the spans of a run as a trace file",
     "export": "export a live or finished run to trackers and monitors",
     "gate": "check conditions on a run: pass, fail or inconclusive",

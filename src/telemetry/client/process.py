@@ -125,8 +125,8 @@ class Process:
 
     # --- lifecycle -------------------------------------------------------------------------------
 
-    def join(self, endpoint: str, name: str, config: EmitConfig) -> Flusher:
-        """Return the flusher for an aggregator. The caller waits for the welcome.
+    def join(self, endpoint: str, name: str, config: EmitConfig, *, ends_with_run: bool = False) -> Flusher:
+        """Return the flusher for an aggregator. The caller waits for the welcome. For `ends_with_run` see `attach`.
 
         If the process attached by itself, that producer is kept and gets the new policy and bounds. Otherwise a new
         one is started. Blocks only if it must first finish the producer of another run. Raises EndpointError.
@@ -136,7 +136,7 @@ class Process:
         with self.lock:
             flusher = self._flusher
             if flusher is None or flusher.over:
-                return self.attach(endpoint, name, config, awaited=True)
+                return self.attach(endpoint, name, config, awaited=True, ends_with_run=ends_with_run)
             self._config = config
             blocking = config.policy == "block"
             flusher.outbox.row_bound = None if blocking else config.buffer_events
@@ -144,13 +144,21 @@ class Process:
             return flusher
 
     def attach(
-        self, endpoint: str, name: str, config: EmitConfig, *, give_up: bool = False, awaited: bool = False
+        self,
+        endpoint: str,
+        name: str,
+        config: EmitConfig,
+        *,
+        give_up: bool = False,
+        awaited: bool = False,
+        ends_with_run: bool = False,
     ) -> Flusher:
         """Start a producer for an aggregator and return at once.
 
         With `give_up`, the producer ends if the aggregator never answers. A producer that ends by itself prints the
-        reason, unless it was never welcomed and `awaited` is True. Raises EndpointError if no thread can be
-        started.
+        reason, unless it was never welcomed and `awaited` is True. With `ends_with_run`, this process is a service
+        that records nothing of its own, so a run that ends before it is complete. Raises EndpointError if no thread
+        can be started.
         """
         with self.lock:
             self.endpoint, self._name, self._config = endpoint, name, config
@@ -183,6 +191,7 @@ class Process:
                     connect_timeout_s=config.start_timeout_s if give_up else None,
                     on_given_up=lambda error: self._given_up(flusher, error, say=flusher.welcomed or not awaited),
                     on_run_over=self._count_late,
+                    ends_with_run=ends_with_run,
                     on_turn=self.kinds.tend,
                 )
             )

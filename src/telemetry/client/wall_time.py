@@ -15,7 +15,12 @@ def monotonic_ns(unix_s: float | None) -> int | None:
     if unix_s is None:
         return None
     try:
-        at_ns = round(float(unix_s) * 1e9) - time.time_ns() + time.monotonic_ns()
+        return monotonic_of(round(float(unix_s) * 1e9))
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def monotonic_of(unix_ns: int) -> int | None:
+    """Return the monotonic time of a Unix time in nanoseconds, or None if it is before the machine started."""
+    at_ns = unix_ns - time.time_ns() + time.monotonic_ns()
     return at_ns if 0 <= at_ns <= _GREATEST_NS else None

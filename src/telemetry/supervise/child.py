@@ -51,8 +51,12 @@ class Child:
         *,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
-        """Start the process. `say` gets one line at a time, from the child's thread. Raises OSError."""
+        """Start the process. `say` gets one line at a time, from the child's thread. Raises OSError.
+
+        Each process inherits the descriptors `pass_fds` under the same numbers.
+        """
         self.name = name
         self.code: int | None = None
         """Exit code of the last process, negative for a signal. None before its end."""
@@ -62,6 +66,7 @@ class Child:
         self._say = say
         self._environment = environment
         self._folder = folder
+        self._pass_fds = tuple(pass_fds)
         self._lock = threading.Lock()
         self._ending = threading.Event()
         held = {signal.SIGTERM} if policy.holds_term else set()
@@ -167,6 +172,7 @@ class Child:
                 start_new_session=True,
                 env=self._environment,
                 cwd=self._folder,
+                pass_fds=self._pass_fds,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

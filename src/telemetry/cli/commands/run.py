@@ -26,7 +26,7 @@ from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
 
 if TYPE_CHECKING:
     from telemetry.cli.beside_run.captures import Captures
-    from telemetry.cli.beside_run.feeds import Feeds
+    from telemetry.cli.beside_run.companions import Companions
     from telemetry.cli.beside_run.flight import FlightRecorder
     from telemetry.cli.beside_run.gates import RunGates
     from telemetry.config.schema import Config
@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed, a backend or all "
-        "captures failed",
+        help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed, the gateway, a "
+        "backend or all captures failed",
     )
     parser.add_argument(
         "--gate",
@@ -90,6 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "stalls, a gate fails, or a mark has the label flight=dump",
     )
     parser.add_argument(
+        "--gateway",
+        default=None,
+        metavar="[HOST:]PORT",
+        help="serve the run over HTTP, as `telemetry gateway` does; the command finds the address in "
+        "TELEMETRY_GATEWAY_URL",
+    )
+    parser.add_argument(
         "--worker-grace",
         type=float,
         default=None,
@@ -119,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         open_stage(tui=args.tui) as stage,
         serve.writers(args, config, stage.say) as writers,
-        _feeding(args, config, stage) as feeding,
+        _companions(args, config, stage) as companions,
     ):
         captures = _captures(args, stage)
         flight = _flight_recorder(args, config, stage)
@@ -127,10 +134,11 @@ def run(args: argparse.Namespace) -> int:
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         hurried = False
         with Subscription(aggregator.snapshots) as snapshots:
-            feeding.begin(aggregator.endpoint)
+            companions.begin(aggregator.endpoint)
             writers.begin(aggregator.endpoint, aggregator.directory)
-            variables = captures.environment(aggregator.directory) if captures is not None else {}
-            job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint, **variables}, stage.launch)
+            variables = {"TELEMETRY_ENDPOINT": aggregator.endpoint, **companions.variables}
+            variables |= captures.environment(aggregator.directory) if captures is not None else {}
+            job = Job(command, variables, stage.launch)
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
                 _ask(keeper, Watch(pid=job.pid), stage)
@@ -139,29 +147,28 @@ def run(args: argparse.Namespace) -> int:
                 flight.begin(aggregator.directory)
                 job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, flight=flight, quiet=args.quiet))
                 stage.over()
-                hurried = _await_workers(keeper, config, job, feeding, stage, quiet=args.quiet)
-            feeding.end()
+                hurried = _await_workers(keeper, config, job, companions, stage, quiet=args.quiet)
+            companions.end()
             ending = run_gates.ending(job.ending()) if run_gates is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
             report = _result(snapshots, keeper, config)
             keeper.release()
             if captures is not None and job.started:
-                captures.conclude(report.snapshot.producers, feeding.pids)
+                captures.conclude(report.snapshot.producers, companions.pids)
         told = report.snapshot.backends
         serve.end_writers(writers, config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
         stage.await_leave(patient=not (job.told_to_end or hurried))
-    report = with_backends(report, writers.stats)
-    report = _with_bill(report, job.facts())
+    report = _with_bill(with_backends(report, writers.stats), job.facts())
     if run_gates is not None:
         report = run_gates.concluded(report)
     flight.conclude(report, job.ended_ns, ended_by_gate=run_gates is not None and run_gates.ended_by is not None)
     _say_result(report, quiet=args.quiet)
-    failed = feeding.failed or writers.failed or (captures is not None and captures.failed)
+    failed = companions.failed or writers.failed or (captures is not None and captures.failed)
     return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
 
 
 def _await_workers(
-    keeper: AggregatorKeeper, config: Config, job: Job, feeding: Feeds, stage: Stage, *, quiet: bool
+    keeper: AggregatorKeeper, config: Config, job: Job, companions: Companions, stage: Stage, *, quiet: bool
 ) -> bool:
     """Wait for workers that outlive the command. Return whether a signal cut the wait short."""
     from telemetry.cli.wrapped.workers import await_workers
@@ -175,7 +182,7 @@ def _await_workers(
         grace_s = min(grace_s, limits.WORKER_GRACE_TOLD_S)
     try:
         with serve.interruptible():
-            await_workers(keeper, grace_s, say, besides=feeding.pids)
+            await_workers(keeper, grace_s, say, besides=companions.pids)
     except KeyboardInterrupt:
         return True
     except TelemetryError as error:
@@ -243,11 +250,14 @@ def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates 
     return RunGates(asked, abort=args.abort_on_fail, quiet=args.quiet)
 
 
-def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeds:
-    """Return the feeds of the command line. Raises UsageError for an invalid feed."""
+def _companions(args: argparse.Namespace, config: Config, stage: Stage) -> Companions:
+    """Return the feeds and the gateway of the command line. Raises UsageError for an invalid one."""
+    from telemetry.cli.beside_run.companions import Companions
     from telemetry.cli.beside_run.feeds import Feeds
+    from telemetry.cli.beside_run.gateway import RunGateway
 
-    return Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
+    feeds = Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
+    return Companions(feeds, RunGateway(args.gateway, stage.say))
 
 
 def _captures(args: argparse.Namespace, stage: Stage) -> Captures | None:

@@ -6,6 +6,7 @@ import math
 import shlex
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -87,11 +88,23 @@ class FlusherParts:
     """
     on_run_over: Callable[[], object]
     """Callback for the end of a run that ends before this process has finished. Later events are late."""
+    ends_with_run: bool = False
+    """True for a service that records nothing of its own: the end of the run ends it, and nothing is missing."""
     on_turn: Callable[[], object] = lambda: None
     """Regular work of other components.
 
     It must not wait for room in the buffer, because this thread makes the room.
     """
+
+
+class _Packing:
+    """A wait for the moment when all events of the queue are in batches."""
+
+    def __init__(self) -> None:
+        self.target: int | None = None
+        """Number of taken events that ends the wait; None until the flusher has read it."""
+        self.batches = 0
+        self.done = threading.Event()
 
 
 class Flusher:
@@ -111,6 +124,8 @@ class Flusher:
         self._give_up = False
         self._unfinished = False
         """True if the run ended before `finish` was called."""
+        self._packings: deque[_Packing] = deque()
+        """Waits of other threads, the oldest first."""
         self._errors = 0
         self._nap_s = min(parts.period_s, _LONGEST_NAP_S)
         self._failure: TelemetryError | None = None
@@ -150,6 +165,27 @@ class Flusher:
         if welcome is None:
             raise unreachable(self._parts.endpoint, timeout_s)
         return welcome
+
+    @property
+    def silent(self) -> bool:
+        """True if the aggregator has never answered, or has left pings unanswered."""
+        talk = self._conversation
+        return talk is None or talk.welcome is None or talk.silent
+
+    def await_packed(self, timeout_s: float) -> int | None:
+        """Return a number of batches that hold all events recorded before this call, or None after the timeout.
+
+        Blocks until the flusher has made the batches. The aggregator may not have them yet.
+        """
+        packing = _Packing()
+        self._packings.append(packing)
+        self.wake()
+        return packing.batches if packing.done.wait(timeout_s) else None
+
+    def await_end(self, timeout_s: float) -> Ending | None:
+        """Wait for this producer's end, which is asked for elsewhere. Return None after the timeout. Blocks."""
+        self._finished.wait(timeout_s)
+        return self._ending
 
     def stop(self) -> None:
         """Close the sockets without an end message, because the aggregator never answered."""
@@ -222,7 +258,7 @@ class Flusher:
             if talk.refused is not None:
                 raise talk.refused
             if talk.run_over:
-                self._unfinished = self._finish_by is None
+                self._unfinished = self._finish_by is None and not self._parts.ends_with_run
                 self._parts.on_run_over()
                 self._finish_by = time.monotonic() + _END_OF_RUN_S
                 return
@@ -276,8 +312,24 @@ class Flusher:
                 talk.step()
                 self._guarded(self._parts.on_turn)
             self.outbox.settle()
-            if not talk.flush() or (self._finish_by is None and self._unwanted(talk)):
+            self._read_targets()
+            goes_on = talk.flush()
+            self._end_packings()
+            if not goes_on or (self._finish_by is None and self._unwanted(talk)):
                 return
+
+    def _read_targets(self) -> None:
+        """Note for each new wait how many events must leave the queue. Only this thread takes events out of it."""
+        for packing in list(self._packings):
+            if packing.target is None:
+                packing.target = self.outbox.taken + self.outbox.queued
+
+    def _end_packings(self) -> None:
+        packings = self._packings
+        while packings and packings[0].target is not None and packings[0].target <= self.outbox.taken:
+            packing = packings.popleft()
+            packing.batches = self.outbox.next_seq
+            packing.done.set()
 
     def _unwanted(self, talk: ProducerSession) -> bool:
         """Check whether events from now on have no receiver."""

@@ -56,6 +56,8 @@ class Outbox:
         self.next_seq = 0
         self.emitted = 0
         """Number of events numbered so far, including dropped ones."""
+        self.taken = 0
+        """Number of events that left the queue: in a batch, or dropped by a bound."""
         self._buffer = buffer
         self._definitions = definitions
         self._tallies = tallies
@@ -73,6 +75,11 @@ class Outbox:
     def waiting(self) -> int:
         """Number of rows in the buffer."""
         return len(self._buffer) // _ROW
+
+    @property
+    def queued(self) -> int:
+        """Number of events in the queue."""
+        return self.waiting + len(self.records)
 
     @property
     def empty(self) -> bool:
@@ -143,11 +150,13 @@ class Outbox:
         try:
             frame = encode_batch(batch)
         except Exception:
+            self.taken += events
             self.drop(Reason.UNENCODABLE, events)
             raise
         self.announcer.carried(seq, start, stop)
         self.next_seq += 1
         self.emitted += events
+        self.taken += events
         return Packed(seq, events, frame)
 
     def _take_records(self, most: int) -> list[Raw]:
@@ -178,14 +187,17 @@ class Outbox:
         while self._weight > limits.RECORDS_BUFFERED_BYTES:
             self._pop_record()
             dropped += 1
+        self.taken += dropped
         self.drop(Reason.BUFFER_FULL, dropped)
 
     def _drop_rows(self, reason: Reason, count: int) -> None:
         if count > 0:
             del self._buffer[: _ROW * count]
+            self.taken += count
             self.drop(reason, count)
 
     def _drop_records(self, reason: Reason, count: int) -> None:
         for _ in range(count):
             self._pop_record()
+        self.taken += max(0, count)
         self.drop(reason, max(0, count))

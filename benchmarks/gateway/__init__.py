@@ -1,0 +1,1 @@
+"""The gateway under load, beside a bare application on the same server. Needs `wrk`."""

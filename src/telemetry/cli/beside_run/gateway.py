@@ -1,0 +1,104 @@
+"""The gateway beside a run: a `telemetry gateway` process that is restarted if it is killed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from telemetry import limits
+from telemetry.cli.commands import gateway
+from telemetry.supervise.child import Child, ChildPolicy
+from telemetry.supervise.spawn import environment, telemetry_command
+
+_LAST_WORDS_S: Final = 10.0  # for open requests, and the producer's goodbye
+_NO_RUN: Final = 1
+_USAGE: Final = 2
+_LOOK_S: Final = 60.0
+_POLICY: Final = ChildPolicy(
+    "gateway",
+    restart_codes=frozenset({_NO_RUN}),
+    told_codes=frozenset({_USAGE}),
+    pause_s=limits.RESTART_PAUSE_S,
+    lasts_s=limits.RESTART_LASTS_S,
+    holds_term=True,
+)
+
+
+class RunGateway:
+    """The gateway of a run, or none. A context manager that leaves no process behind.
+
+    This process holds the listening socket, so that clients of a restarted gateway wait and are not refused. Once
+    no gateway will follow, it closes the socket, so that they don't wait forever.
+    """
+
+    def __init__(self, listen: str | None, say: Callable[[str], object]) -> None:
+        """Listen. Raises UsageError for an invalid address, one that is in use, and one that needs a token."""
+        self._say = say
+        self._listen = listen
+        self._child: Child | None = None
+        self._listener: socket.socket | None = None
+        self.url = ""
+        if listen is not None:
+            server = gateway.import_server()
+            host, port = gateway.parse_listen(listen)
+            gateway.token_of(host)
+            self._listener = server.listen(host, port)
+            self.url = server.url_of(host, self._listener)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables that tell the command where the gateway is."""
+        from telemetry.gateway.options import URL_VARIABLE
+
+        return {URL_VARIABLE: self.url} if self.url else {}
+
+    @property
+    def pids(self) -> list[int]:
+        return [self._child.pid] if self._child is not None else []
+
+    @property
+    def failed(self) -> bool:
+        """True if the gateway failed. Valid once it has ended."""
+        return self._child is not None and self._child.code != 0
+
+    def begin(self, endpoint: str) -> None:
+        """Start the gateway of the run that listens at `endpoint`. Raises OSError."""
+        if self._listener is None:
+            return
+        fd = self._listener.fileno()
+        host, _, _ = (self._listen or "").rpartition(":")
+        listen = f"{host}:{self._listener.getsockname()[1]}" if host else str(self._listener.getsockname()[1])
+        command = [*telemetry_command(), "gateway", endpoint, "--listen", listen, "--listen-fd", str(fd)]
+        self._child = Child("gateway", command, _POLICY, self._say, environment=environment({}), pass_fds=(fd,))
+        threading.Thread(
+            target=_close_after, args=(self._child, self._listener), name="telemetry-listener", daemon=True
+        ).start()
+
+    def end(self) -> None:
+        """Answer open requests, then end the gateway. Blocks for at most about ten seconds. May be called twice."""
+        if self._child is not None and not self._child.ended:
+            self._child.ask_to_end()
+            if not self._child.wait(time.monotonic() + _LAST_WORDS_S):
+                self._child.kill()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+def _close_after(child: Child, listener: socket.socket) -> None:
+    """Close a socket once its child has ended for good."""
+    while not child.wait(time.monotonic() + _LOOK_S):
+        pass
+    listener.close()

@@ -1,0 +1,1 @@
+"""The gateway: metrics over HTTP."""

@@ -1,0 +1,105 @@
+"""Confirmations: one barrier of the aggregator for all requests that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Final
+
+from telemetry.client.sending.flusher import Flusher
+from telemetry.errors import EndpointError, TelemetryError
+from telemetry.transport import ControlClient
+from telemetry.wire.control import Barrier
+
+_ROUND_S: Final = 1.0  # of one attempt; a restarted aggregator must be asked again
+_PAUSE_S: Final = 0.2
+
+
+class Commits:
+    """A thread that finds out when recorded events are in the aggregator's journal and numbers.
+
+    Requests that arrive during one barrier share the next one. Coroutines of one event loop call `committed`.
+    """
+
+    def __init__(self, flusher: Flusher, endpoint: str) -> None:
+        self._flusher = flusher
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._waiting: list[asyncio.Future[bool]] = []
+        self._asked = threading.Event()
+        self._closing = False
+        self._client: ControlClient | None = None
+        self._thread = threading.Thread(target=self._run, name="telemetry-commits", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for the next barrier."""
+        return len(self._waiting)
+
+    async def committed(self, timeout_s: float) -> bool:
+        """Wait until all events recorded before this call are in the aggregator.
+
+        Return False after the timeout, and if the run ended without them. They may still arrive later.
+        """
+        future: asyncio.Future[bool] = self._loop.create_future()
+        with self._lock:
+            self._waiting.append(future)
+        self._asked.set()
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            return False
+
+    def close(self) -> None:
+        """End the thread. Blocks for a second at most."""
+        self._closing = True
+        self._asked.set()
+        self._thread.join(2 * _ROUND_S)
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._asked.wait()
+            self._asked.clear()
+            with self._lock:
+                batch, self._waiting = self._waiting, []
+            if batch:
+                there = self._commit()
+                self._loop.call_soon_threadsafe(_resolve, batch, there)
+        if self._client is not None:
+            self._client.close()
+
+    def _commit(self) -> bool:
+        batches: int | None = None
+        while not self._closing:
+            if batches is None:
+                batches = self._flusher.await_packed(_ROUND_S)
+                if batches is None and self._flusher.over:
+                    return False
+                continue
+            try:
+                if self._client is None:
+                    self._client = ControlClient(self._endpoint)
+                self._client.request(Barrier(producer=self._flusher.outbox.producer, batches=batches), _ROUND_S)
+            except EndpointError:  # silent: it may be restarting
+                if self._flusher.over:
+                    return False
+                self._reconnect()
+            except TelemetryError:  # it refuses: the run is over
+                return False
+            else:
+                return True
+        return False
+
+    def _reconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        threading.Event().wait(_PAUSE_S)
+
+
+def _resolve(batch: list[asyncio.Future[bool]], there: bool) -> None:
+    for future in batch:
+        if not future.done():
+            future.set_result(there)

@@ -1,0 +1,134 @@
+"""The delivery of a reported step: which backends have it, which not yet, and which never will."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
+
+from telemetry.gateway.endpoint import Answer, Problem
+from telemetry.gateway.run_link import ENDED, RunLink
+from telemetry.wire.control import Catchup, CaughtUp, GetStep, StepState
+from telemetry.wire.events import ClosedStep
+from telemetry.wire.snapshot import BackendStat
+
+_FIRST_PAUSE_S: Final = 0.004
+_LONGEST_PAUSE_S: Final = 0.05
+_DELIVERED: Final = "success"
+_PENDING: Final = "pending"
+_ERROR: Final = "error: "
+_UNAVAILABLE: Final = 503
+
+
+class StepReport(Struct, kw_only=True, frozen=True):
+    """What became of a reported step."""
+
+    status: Literal["success", "pending", "error"]
+    """`success`: the run and all backends have it. `pending`: a backend has it not yet. `error`: one never will."""
+    message: str
+    results: dict[str, str]
+    """Backend → `success`, `pending`, or `error:` and the reason."""
+
+
+class Waits(NamedTuple):
+    """Longest waits of a report, in seconds."""
+
+    confirm_s: float
+    deliver_s: float
+
+
+async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> Answer:
+    """Wait until all backends have a step that was just reported, and answer.
+
+    `before` is the state of the step before its report. A backend that is known to fail is not waited for.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + waits.deliver_s
+    message = f"Reported {len(before.values)} metrics for step {of.step}"
+    if not await run.confirmed(waits.confirm_s):
+        return _answer("pending", f"{message}; the run has not confirmed it yet", {})
+    results: dict[str, str] = {}
+    until: int | None = None
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        state = await _state(run, of)
+        if state is not None:
+            if until is None and state.state != "open":
+                until = state.next_record
+            results = {stat.name: _result(stat, until) for stat in run.with_silent(state.backends)}
+        undecided = until is None or state is None or _PENDING in results.values()
+        left_s = deadline_s - loop.time()
+        if not undecided or left_s <= 0.0:
+            break
+        await asyncio.sleep(min(pause_s, left_s))
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    if state is None or until is None:
+        return _answer("pending", f"{message}; the aggregator does not answer at the moment", results)
+    # a step that was closed before may have been refused before, too
+    first = 0 if before.state == "closed" else before.next_record
+    results |= await _refusals(run, of, range(first, until), state.backends)
+    if any(result.startswith(_ERROR) for result in results.values()):
+        return _answer("error", f"{message}, but a backend will not have it", results)
+    if any(result != _DELIVERED for result in results.values()):
+        return _answer("pending", f"{message}; it stays until it is delivered", results)
+    return _answer("success", message, results)
+
+
+def _answer(status: Literal["success", "pending", "error"], message: str, results: dict[str, str]) -> Answer:
+    code = {"success": 200, "pending": 202, "error": 502}[status]
+    return Answer(code, StepReport(status=status, message=message, results=results))
+
+
+def _result(stat: BackendStat, until: int | None) -> str:
+    """Return what a backend has of the records below `until`. None: the step is not closed yet."""
+    if until is not None and stat.next_record >= until:
+        return _DELIVERED
+    if stat.state in ENDED:
+        return f"{_ERROR}{stat.last_error or f'its writer has ended: {stat.state}'}"
+    if stat.failures:
+        return f"{_PENDING}: {stat.last_error or 'it fails'}"
+    return _PENDING
+
+
+async def _refusals(run: RunLink, of: GetStep, records: range, backends: list[BackendStat]) -> dict[str, str]:
+    """Return the backends that refused a record of this step for good. `records`: numbers that it may have."""
+    doubted = {stat.name: stat for stat in backends if any(number in records for number in stat.refused)}
+    if not doubted:
+        return {}
+    numbers = sorted({number for stat in doubted.values() for number in stat.refused if number in records})
+    own = await _own(run, of, numbers)
+    return {
+        name: f"{_ERROR}it refused the step: {stat.last_error or ', '.join(stat.dropped)}"
+        for name, stat in doubted.items()
+        if not own.isdisjoint(stat.refused)
+    }
+
+
+async def _own(run: RunLink, of: GetStep, numbers: list[int]) -> set[int]:
+    """Return those of ascending record numbers that belong to a step."""
+    own: set[int] = set()
+    read_to = 0
+    for number in numbers:
+        if number < read_to:
+            continue
+        answer = await run.ask(Catchup(from_seq=number), slow=True)
+        if not isinstance(answer, CaughtUp):
+            raise Problem(503, "the aggregator answered with an unknown message")
+        read_to = max(answer.next_seq, number + 1)
+        for record in answer.records:
+            step = record.record
+            if isinstance(step, ClosedStep) and (step.axis, step.step) == (of.axis, of.step):
+                own.add(record.seq)
+    return own
+
+
+async def _state(run: RunLink, of: GetStep) -> StepState | None:
+    """Return the state of a step, or None if the aggregator does not answer."""
+    try:
+        answer = await run.ask(of)
+    except Problem as problem:
+        if problem.status != _UNAVAILABLE:
+            raise
+        return None
+    return answer if isinstance(answer, StepState) else None

@@ -39,7 +39,8 @@ class Answer:
 class HttpReceiver:
     """A context manager; requests come in threads of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        """Bind a port; 0 is any free one."""
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.answers: list[Answer] = []
@@ -48,7 +49,7 @@ class HttpReceiver:
         self.largest = 1 << 30
         """Bytes of a request; above, it is told that it is too large."""
         handler = type("_Handler", (_Handler,), {"receiver": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._lock = threading.Lock()
 

@@ -111,7 +111,9 @@ BACKEND_QUEUE_ITEMS = 10_000  # read but not written yet; further items wait in 
 BACKEND_QUEUE_BYTES = 32 * MIB  # of memory, for the queue and for the current batch each
 BACKEND_BATCH_ITEMS = 1_000  # written together, then acknowledged
 BACKEND_BATCH_S = 0.5  # longest wait for a batch to fill: a slow tracker is called at most twice a second
-BACKEND_REST = 5.0  # from one write to the next, times the duration of the first: quick trackers get more calls
+BACKEND_REST = (
+    5.0  # time between the starts of two writes, in durations of the first: a quick tracker gets more calls
+)
 BACKEND_LOG_BYTES = 8 * MIB  # of output of a tracker's library
 BACKEND_CALL_S = 60.0  # of one call into a tracker's library; a longer call is a hang, and its process is ended
 BACKEND_TRIES = 4  # per batch, without a temporary error; then it is split to find the refused item

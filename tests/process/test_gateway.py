@@ -38,6 +38,25 @@ def batch(at_ns: int) -> list[dict[str, Any]]:
     ]
 
 
+def test_a_run_without_room_is_no_success(site: Site) -> None:
+    """The record log is full: texts and steps are dropped, which the answer says; counts have room."""
+    site.begin(environ={"TELEMETRY_RECORDS__CAP_BYTES": str(1 << 20)})
+    gateway = site.gateway()
+    text = {"type": "text", "name": "sample", "text": "x" * 4_000}
+    answers = [gateway.post(*[text] * 50).status_code for _ in range(12)]
+    assert set(answers) == {200, 507}
+    assert answers == sorted(answers)
+    full = gateway.post(text)
+    assert full.status_code == 507
+    assert "1 event as records_full" in full.json()["message"]
+    step = {"step": 1, "metric_name": "loss", "metric_value": 0.5}
+    assert gateway.client.post("/metrics/log_metric", json=step).status_code == 507
+    assert gateway.count().status_code == 200
+    final = site.stop()
+    assert counters(final)["n"] == 1
+    assert final["completeness"] == "lossy"
+
+
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 def test_events_arrive_exactly(site: Site, form: str) -> None:
     """Every type, as the report then has it."""

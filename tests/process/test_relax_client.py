@@ -272,7 +272,9 @@ if __name__ == "__main__":
     service.answer = slowly
     child = ground.popen(sys.executable, ground.program("exit.py", text), service.url)
     _, err = child.communicate(timeout=DEADLINE_S)
-    assert (child.returncode, err) == (0, "")
+    assert child.returncode == 0
+    held = "report_step was not called for them: 1 value of 1 step"
+    assert [held in line for line in err.splitlines()] == [True], err
     names = [body["metric_name"] for body in service.of("log_metric")]
     assert {name: names.count(name) for name in names} == {
         "first": 1,
@@ -327,3 +329,24 @@ for step in range(200):
     assert set(before) | set(after) == set(range(200))
     assert values == {step: float(step) for step in values}
     assert "did not reach" not in err
+
+
+def test_values_that_are_never_reported_are_told(ground: Ground) -> None:
+    """Their number is the last word of the program. A forked child does not repeat the one of its parent."""
+    text = """
+import os
+from telemetry.compat.relax import MetricsClient
+
+client = MetricsClient()
+for step in range(5):
+    client.log_metrics_batch(step, {"loss": 0.5, "lr": 0.1})
+client.report_step(0)
+pid = os.fork()
+if pid:
+    os.waitpid(pid, 0)
+"""
+    code, _, err = ground.run("run", "--", sys.executable, ground.program("rest.py", text))
+    assert code == 0, err
+    assert [line for line in err.splitlines() if "not recorded" in line] == [
+        "telemetry: not recorded, because report_step was not called for them: 8 values of 4 steps"
+    ]

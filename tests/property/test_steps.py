@@ -116,7 +116,7 @@ def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]], closing
                 case "clear", int() | None as cleared:
                     steps._axes["train"].close_complete()  # as the clear does first
                     opened = {int(step) for step in steps._axes["train"]._open if cleared in (None, step)}
-                    steps.clear(StepClear("train", cleared))
+                    steps.clear("a", StepClear("train", cleared))
                     expected = {key: value for key, value in expected.items() if key[0] not in opened}
                 case "leave", str(producer):
                     steps.leave(producer)

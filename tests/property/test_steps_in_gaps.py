@@ -18,9 +18,13 @@ TOGETHER = 2
 class Script:
     """Batches of two producers on one axis, in steps that ascend, and the order in which they are on their way."""
 
-    def __init__(self, ends: list[list[bool]], turns: list[int]) -> None:
-        """`ends`: for each batch of each producer, whether it says so at its end. `turns`: whose batch is next."""
+    def __init__(self, ends: list[list[bool]], turns: list[int], *, declaring: bool = False) -> None:
+        """`ends`: for each batch of each producer, whether it says so at its end. `turns`: whose batch is next.
+
+        With `declaring`, the first batch of each producer says that the axis closes by reports.
+        """
         self.batches: list[list[EventBatch]] = []
+        self.reported = {seq for said in ends for seq, with_end in enumerate(said) if with_end}
         for who, said in enumerate(ends):
             made: list[EventBatch] = []
             first = 0
@@ -29,6 +33,8 @@ class Script:
                     Scalars("train", step, {"x": float(10 * seq + who), f"y{seq}": 1.0}, MONO_NS + seq)
                     for step in range(seq, seq + TOGETHER)
                 ]
+                if declaring and not seq:
+                    records.insert(0, Axis("train", closing="reported"))
                 if with_end:
                     records.append(StepEnd("train", seq))
                 made.append(batch(f"rank {who}", seq, first, records=records))
@@ -43,13 +49,13 @@ class Script:
 
 
 @st.composite
-def scripts(draw: st.DrawFn) -> tuple[Script, list[list[int]], list[int]]:
+def scripts(draw: st.DrawFn, *, declaring: bool = False) -> tuple[Script, list[list[int]], list[int]]:
     """With another order in which they come, but for the first of each; and how many come at a time."""
     ends = [draw(st.lists(st.booleans(), min_size=1, max_size=9)) for _ in range(2)]
     turns = [0, 1, *draw(st.permutations([who for who in range(2) for _ in ends[who][1:]]))]
     numbers = [[0, *draw(st.permutations(range(1, len(said))))] for said in ends]
     sizes = draw(st.lists(st.integers(1, 4), min_size=len(turns), max_size=len(turns)))
-    return Script(ends, turns), numbers, sizes
+    return Script(ends, turns, declaring=declaring), numbers, sizes
 
 
 def said(
@@ -123,9 +129,8 @@ def test_reports_that_overtake_values_change_no_result(made: tuple[Script, list[
     assert outcome(other) == outcome(usual)
     for steps in (usual, other):
         reported = {step.step for step in steps if step.closed == "ended"}
-        ended = {seq for of in script.batches for seq, one in enumerate(of) if len(one.records) > TOGETHER}
-        assert reported == ended
-        assert {step.step for step in steps if step.closed == "run_end"} == outcome(steps).keys() - ended
+        assert reported == script.reported
+        assert {step.step for step in steps if step.closed == "run_end"} == outcome(steps).keys() - reported
 
 
 @given(scripts(), st.data())
@@ -141,3 +146,16 @@ def test_a_lost_batch_holds_no_report_back_for_ever(
     steps = said(order, sizes, {f"rank {who}": gone}, reported=True)
     ended = {one.seq for one in order if len(one.records) > TOGETHER}
     assert {step.step for step in steps if step.closed == "ended"} == ended
+
+
+@given(scripts(declaring=True), st.data())
+def test_a_declaration_may_come_after_all_that_needs_it(
+    made: tuple[Script, list[list[int]], list[int]], data: st.DataObject
+) -> None:
+    """Each producer declares the axis in its first batch, which may come last. Every report closes its step."""
+    script, numbers, sizes = made
+    usual = said(script.order([sorted(of) for of in numbers]), sizes)
+    other = said(script.order([data.draw(st.permutations(of)) for of in numbers]), sizes)
+    assert outcome(other) == outcome(usual)
+    for steps in (usual, other):
+        assert {step.step for step in steps if step.closed == "ended"} == script.reported

@@ -333,6 +333,15 @@ class Aggregator:
         known = self._book.get(producer)
         return known.applied_batches if known is not None else 0
 
+    def losses(self, producer: str) -> tuple[dict[str, int], int]:
+        """Return a producer's dropped events by reason, and the number of its batches that were given up."""
+        known = self._book.get(producer)
+        if known is None:
+            return {}, 0
+        account = known.account
+        dropped = merge_reasons(account.ledger.by_reason(), account.dropped_by_producer)
+        return dropped, known.sequence.unrepairable
+
     def acknowledgements(self) -> list[tuple[str, int]]:
         """Return the producers whose `applied_batches` changed since the last call, with the new values."""
         moved = []

@@ -54,7 +54,6 @@ from telemetry.wire.events import (
 from telemetry.wire.masking import mask_secrets
 
 _DEFINE: Final = "define"
-_OfStep = Scalars | StepEnd | StepClear
 
 
 class _DefineHead(Struct, array_like=True, frozen=True):
@@ -163,7 +162,9 @@ class RecordReader:
                 self._collect(record, at_ns)
                 continue
             at_ns = min(max(0, at_ns + self._clock.shift_ns), LATEST_NS)  # a wall clock time from here on
-            if (kept := self._for_stream(producer, record, at_ns, since)) is not None:
+            if isinstance(record, StepClear):
+                self._clear_step(producer, record, at_ns, batch.seq)
+            elif (kept := self._for_stream(producer, record, at_ns, since)) is not None:
                 streamed.append(StreamedRecord(producer.key, at_ns, kept))
                 if type(kept) in self._noted:
                     self._noted[type(kept)](producer, at_ns, kept)
@@ -174,10 +175,10 @@ class RecordReader:
         return streamed
 
     def _for_stream(
-        self, producer: Producer, record: Streamed | _OfStep | Uncounted, at_ns: int, since: int
+        self, producer: Producer, record: Streamed | Scalars | StepEnd | Uncounted, at_ns: int, since: int
     ) -> Streamed | None:
         """Return a record that goes to the stream unchanged. Handle, or drop and count, any other record."""
-        if isinstance(record, Scalars | StepEnd | StepClear):
+        if isinstance(record, Scalars | StepEnd):
             self._step(producer, record, at_ns, since)
         elif isinstance(record, Uncounted):
             self._queue(producer, replace(record, time_ns=at_ns))
@@ -213,21 +214,25 @@ class RecordReader:
             f"{Reason.RECORDS_FULL}"
         )
 
-    def _step(self, producer: Producer, record: _OfStep, at_ns: int, since: int) -> None:
+    def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:
         if isinstance(record, Scalars) and self._room.is_full:  # the step of these values would not fit
             self._drop_beyond_cap(producer)
             return
-        refused = None
         if isinstance(record, Scalars):
             refused = self._steps.report(producer.key, record, at_ns, since)
-        elif isinstance(record, StepClear):
-            self._steps.clear(record)
         else:
             refused = self._steps.end(producer.key, record, since)
         if refused is None:
             producer.account.ledger.apply(1)
         else:
             producer.account.ledger.drop(refused)
+
+    def _clear_step(self, producer: Producer, record: StepClear, at_ns: int, seq: int) -> None:
+        if seq + 1 < producer.sequence.next_seq:  # later batches may have been read before
+            self._steps.clear(producer.key, record, seq, at_ns)
+        else:
+            self._steps.clear(producer.key, record, seq)
+        producer.account.ledger.apply(1)
 
     def _queue(self, producer: Producer, text: Uncounted) -> None:
         """Queue a text whose time is wall clock. Without room for it, its event is dropped."""

@@ -156,9 +156,9 @@ class Process:
         """Start a producer for an aggregator and return at once.
 
         With `give_up`, the producer ends if the aggregator never answers. A producer that ends by itself prints the
-        reason, unless it was never welcomed and `awaited` is True. With `ends_with_run`, this process is a service
-        that records nothing of its own, so a run that ends before it is complete. Raises EndpointError if no thread
-        can be started.
+        reason, unless it was never welcomed and `awaited` is True. `ends_with_run` is True for a service without
+        events of its own: if the run ends first, the account of this producer is complete all the same. Raises
+        EndpointError if no thread can be started.
         """
         with self.lock:
             self.endpoint, self._name, self._config = endpoint, name, config

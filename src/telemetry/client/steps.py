@@ -77,11 +77,11 @@ class Steps:
     def clear(self, step: SupportsIndex | None, axis: str) -> None:
         """Record that the values of a step, or of all steps if `step` is None, are to be forgotten."""
 
-        def made() -> list[bytes]:
+        def encode() -> list[bytes]:
             plain = None if step is None else plain_step(step)
             return [_ENCODE(StepClear(self.axis(axis), plain, _now()))]
 
-        self.put("clear_step", made)
+        self.put("clear_step", encode)
 
     def put(self, what: str, make: Callable[[], Iterator[bytes] | list[bytes]]) -> None:
         """Queue encoded records. If encoding fails, the records are counted and one message is printed."""

@@ -172,7 +172,10 @@ class Control:
             )
             return
         if isinstance(request, msg.GetStep) or (isinstance(request, msg.GetStatus) and self._now is None):
+            frames = self._numbers.frames
             self._catch_up()  # errors of the numbers do not concern this request
+            if self._numbers.frames != frames:
+                self._now = None
         try:
             self._handlers[type(request)](peer, request)
         except Exception as error:  # noqa: BLE001 – one request must not end the run; reported in the snapshot
@@ -272,7 +275,8 @@ class Control:
     def _reached(self, barrier: msg.Barrier) -> msg.Response | None:
         applied = self._aggregator.applied_batches(barrier.producer)
         if applied >= barrier.batches:
-            return msg.BarrierReached(batches=applied)
+            dropped, given_up = self._aggregator.losses(barrier.producer)
+            return msg.BarrierReached(batches=applied, dropped=dropped, given_up=given_up)
         return msg.Error(code="unavailable", message="the run is over") if self._closed else None
 
     def _status(self, peer: bytes, request: msg.GetStatus) -> None:
@@ -284,8 +288,8 @@ class Control:
         """Answer with the state of a step. `run.records` counts the records of all closed steps."""
         records = self._numbers.run.records
         backends = self._run_status.backend_stats(self._clock.monotonic_ns(), records)
-        found = self._aggregator.step(request.axis, request.step)
-        self._reply(peer, replace(found, next_record=records, backends=backends), request.id)
+        step_state = self._aggregator.step(request.axis, request.step)
+        self._reply(peer, replace(step_state, next_record=records, backends=backends), request.id)
 
     def _stop(self, peer: bytes, stop: msg.Stop) -> None:
         self._run_status.end(stop.reason, interrupted=stop.interrupted, command=stop.command)

@@ -68,11 +68,11 @@ def is_loopback(host: str) -> bool:
 
 def check_token(host: str, token: str) -> None:
     """Raise UsageError if other machines can reach `host` and there is no good token."""
-    if token and (len(token) < _LEAST_TOKEN_CHARS or not token.isascii() or not token.isprintable()):
-        raise UsageError(
-            f"the token of the gateway is too weak: it has {len(token)} characters",
-            hint=f"use at least {_LEAST_TOKEN_CHARS} printable ASCII characters, as `openssl rand -hex 16` makes",
-        )
+    remedy = f"use at least {_LEAST_TOKEN_CHARS} letters and digits, as `openssl rand -hex 16` makes"
+    if token and len(token) < _LEAST_TOKEN_CHARS:
+        raise UsageError(f"the token of the gateway is too weak: it has {len(token)} characters", hint=remedy)
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError("the token of the gateway has spaces or characters that no header can carry", hint=remedy)
     if not token and not is_loopback(host):
         raise UsageError(
             f"other machines can reach {host}, so the gateway needs a token",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -14,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from telemetry.client import notice
 from telemetry.gateway import openapi
 from telemetry.gateway.access import Access
 from telemetry.gateway.bodies import BODY_BYTES, converted, media_type, plain, too_large, unzipped
@@ -22,6 +25,7 @@ from telemetry.gateway.gateway import Gateway
 from telemetry.gateway.routes import ENDPOINTS
 
 DOCUMENT_PATH: Final = "/openapi.json"
+_BODY_S: Final = 60.0  # a client that sends slower would hold its memory for as long as it likes
 _ENCODE_JSON: Final = msgspec.json.Encoder().encode
 _ENCODE_MSGPACK: Final = msgspec.msgpack.Encoder().encode
 
@@ -71,16 +75,27 @@ async def _handle(endpoint: Endpoint, gateway: Gateway, access: Access, request:
         access.check(headers.get("host", ""), headers.get("authorization", ""))
         if endpoint.writes:
             gateway.run.check_room()
-        call = await _call(endpoint, gateway, request)
-        if endpoint.writes:
-            gateway.run.check_room()  # other requests may have taken the room while this one's body arrived
-        answer = await endpoint.handler(call)
+        with gateway.body_room.share() as take:
+            call = await _call(endpoint, gateway, request, take)
+            if endpoint.writes:
+                gateway.run.check_room()  # other requests may have taken the room while this one's body arrived
+            answer = await endpoint.handler(call)
     except Problem as problem:
         answer = Answer(problem.status, problem.failure, headers=problem.headers)
+    except Exception as error:  # noqa: BLE001 – a defect of this package; the server would drop it without a word
+        notice.warn(_told(endpoint, error))
+        answer = Answer(500, Failure(message="the gateway failed; it is unknown whether this was recorded"))
     return _response(answer, headers.get("accept", ""))
 
 
-async def _call(endpoint: Endpoint, gateway: Gateway, request: Request) -> Call:
+def _told(endpoint: Endpoint, error: Exception) -> str:
+    """Return one line about an error of a handler, with the place where it was raised."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{place.name} ({place.filename}:{place.lineno})"
+    return f"{endpoint.method} {endpoint.path} failed in {where}: {type(error).__name__}: {error}"
+
+
+async def _call(endpoint: Endpoint, gateway: Gateway, request: Request, take: Callable[[int], None]) -> Call:
     query = None
     if endpoint.query is not None:
         query = converted(dict(request.query_params), endpoint.query, "query")
@@ -90,9 +105,14 @@ async def _call(endpoint: Endpoint, gateway: Gateway, request: Request) -> Call:
         if kind not in endpoint.media_types:
             shown = f"{kind[:60]!r}" if kind else "missing"
             raise Problem(415, f"the content type is {shown}: send {' or '.join(endpoint.media_types)}")
-        raw = unzipped(await _read(request), request.headers.get("content-encoding", ""))
-        if endpoint.body is not None:
-            body = converted(plain(raw, kind), endpoint.body, "body")
+        raw = await _read(request, take)
+        encoding = request.headers.get("content-encoding", "")
+        if encoding:
+            raw = await gateway.work(BODY_BYTES, functools.partial(unzipped, raw, encoding))
+            take(len(raw))
+        of = endpoint.body
+        if of is not None:
+            body = await gateway.work(len(raw), lambda: converted(plain(raw, kind), of, "body"))
     return Call(
         gateway=gateway,
         headers=request.headers,
@@ -103,17 +123,23 @@ async def _call(endpoint: Endpoint, gateway: Gateway, request: Request) -> Call:
     )
 
 
-async def _read(request: Request) -> bytes:
+async def _read(request: Request, take: Callable[[int], None]) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        async for part in request.stream():
-            size += len(part)
-            if size > BODY_BYTES:
-                raise too_large()
-            parts.append(part)
+        async with asyncio.timeout(_BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > BODY_BYTES:
+                    raise too_large()
+                take(len(part))
+                parts.append(part)
     except ClientDisconnect:
         raise Problem(400, "the body is cut off") from None
+    except TimeoutError:
+        raise Problem(
+            408, f"the body did not arrive within {_BODY_S:g} s", headers={"Connection": "close"}
+        ) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -5,24 +5,53 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from telemetry import limits
-from telemetry.gateway.endpoint import MSGPACK, FieldProblem, Problem
+from telemetry.gateway.endpoint import AGAIN, MSGPACK, FieldProblem, Problem
 from telemetry.wire.codec import BAD_INPUT
 
 BODY_BYTES: Final = 16 * limits.MIB
 """Largest body of a request, before and after decompression."""
+BODIES_BYTES: Final = 128 * limits.MIB
+"""Bytes of all bodies that are received or recorded at the same time."""
 _PATH: Final = re.compile(r" - at (`key` in )?`\$(.*)`$")
 _PATH_PART: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _SOME_KEY: Final = "..."  # msgspec does not name the keys of a map
 _INT64: Final = 1 << 63
 _T = TypeVar("_T", bound=Struct)
 _Path = list[str | int]
+
+
+class BodyRoom:
+    """The memory of all bodies that are received or recorded. For one event loop."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    @contextmanager
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """Return a block with a function that takes bytes for a request, or raises Problem. Its end frees them."""
+        own = 0
+
+        def take(size: int) -> None:
+            nonlocal own
+            if self._taken + size > BODIES_BYTES:
+                raise Problem(
+                    503, "too many large bodies arrive at once; nothing was recorded, try again", headers=AGAIN
+                )
+            own += size
+            self._taken += size
+
+        try:
+            yield take
+        finally:
+            self._taken -= own
 
 
 def media_type(headers: Mapping[str, str]) -> str:
@@ -86,7 +115,11 @@ def converted(value: Any, kind: type[_T], where: str) -> _T:
         if _SOME_KEY in path:
             path = _with_keys(value, kind, path)
         if _is_whole_number(value, path):
-            return converted(_with_integers(value), kind, where)
+            try:
+                integers = _with_integers(value)
+            except RecursionError:
+                raise Problem(422, f"{where}: its lists and dictionaries are nested too deep") from None
+            return converted(integers, kind, where)
         loc = [where, *path]
         shown = ".".join(map(str, loc))
         raise Problem(422, f"{shown}: {reason}", [FieldProblem(loc=loc, msg=reason)]) from None

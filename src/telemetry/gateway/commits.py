@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Final
+from typing import Final, NamedTuple
 
 from telemetry.client.sending.flusher import Flusher
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.transport import ControlClient
-from telemetry.wire.control import Barrier
+from telemetry.wire.control import Barrier, BarrierReached
 
 _ROUND_S: Final = 1.0  # of one attempt; a restarted aggregator must be asked again
 _PAUSE_S: Final = 0.2
+
+
+class Commit(NamedTuple):
+    """The outcome of a barrier for all requests that shared it."""
+
+    confirmed: bool
+    dropped: dict[str, int]
+    """Events of these requests that the run dropped, by reason."""
+    given_up: int = 0
+    """Batches that were lost on the way."""
+
+
+UNCONFIRMED: Final = Commit(False, {})
 
 
 class Commits:
@@ -26,7 +39,9 @@ class Commits:
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._waiting: list[asyncio.Future[bool]] = []
+        self._waiting: list[asyncio.Future[Commit]] = []
+        self._losses = BarrierReached(batches=0)
+        """Losses at the last barrier."""
         self._asked = threading.Event()
         self._closing = False
         self._client: ControlClient | None = None
@@ -38,19 +53,19 @@ class Commits:
         """Number of requests that wait for the next barrier."""
         return len(self._waiting)
 
-    async def committed(self, timeout_s: float) -> bool:
-        """Wait until all events recorded before this call are in the aggregator.
+    async def committed(self, timeout_s: float) -> Commit:
+        """Wait until all events recorded before this call are in the aggregator, or dropped there.
 
-        Return False after the timeout, and if the run ended without them. They may still arrive later.
+        It is not confirmed after the timeout, and if the run ended without them. They may still arrive later.
         """
-        future: asyncio.Future[bool] = self._loop.create_future()
+        future: asyncio.Future[Commit] = self._loop.create_future()
         with self._lock:
             self._waiting.append(future)
         self._asked.set()
         try:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
-            return False
+            return UNCONFIRMED
 
     def close(self) -> None:
         """End the thread. Blocks for a second at most."""
@@ -65,32 +80,38 @@ class Commits:
             with self._lock:
                 batch, self._waiting = self._waiting, []
             if batch:
-                there = self._commit()
-                self._loop.call_soon_threadsafe(_resolve, batch, there)
+                self._loop.call_soon_threadsafe(_resolve, batch, self._commit())
         if self._client is not None:
             self._client.close()
 
-    def _commit(self) -> bool:
+    def _commit(self) -> Commit:
         batches: int | None = None
         while not self._closing:
             if batches is None:
                 batches = self._flusher.await_packed(_ROUND_S)
                 if batches is None and self._flusher.over:
-                    return False
+                    return UNCONFIRMED
                 continue
             try:
                 if self._client is None:
                     self._client = ControlClient(self._endpoint)
-                self._client.request(Barrier(producer=self._flusher.outbox.producer, batches=batches), _ROUND_S)
+                barrier = Barrier(producer=self._flusher.outbox.producer, batches=batches)
+                reached = self._client.request(barrier, _ROUND_S)
             except EndpointError:  # silent: it may be restarting
                 if self._flusher.over:
-                    return False
+                    return UNCONFIRMED
                 self._reconnect()
             except TelemetryError:  # it refuses: the run is over
-                return False
+                return UNCONFIRMED
             else:
-                return True
-        return False
+                return self._since_last(reached) if isinstance(reached, BarrierReached) else UNCONFIRMED
+        return UNCONFIRMED
+
+    def _since_last(self, reached: BarrierReached) -> Commit:
+        before, self._losses = self._losses, reached
+        lost = {reason: number - before.dropped.get(reason, 0) for reason, number in reached.dropped.items()}
+        dropped = {reason: number for reason, number in lost.items() if number > 0}
+        return Commit(True, dropped, max(0, reached.given_up - before.given_up))
 
     def _reconnect(self) -> None:
         if self._client is not None:
@@ -99,7 +120,7 @@ class Commits:
         threading.Event().wait(_PAUSE_S)
 
 
-def _resolve(batch: list[asyncio.Future[bool]], there: bool) -> None:
+def _resolve(batch: list[asyncio.Future[Commit]], commit: Commit) -> None:
     for future in batch:
         if not future.done():
-            future.set_result(there)
+            future.set_result(commit)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +16,12 @@ Method = Literal["GET", "POST"]
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
 EVENT_STREAM: Final = "text/event-stream"
+AGAIN: Final = MappingProxyType({"Retry-After": "1"})
+"""Header of a 503."""
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class FieldProblem(Struct, kw_only=True, frozen=True):
@@ -77,6 +84,18 @@ class Call:
     """The query as the endpoint's `query` struct; None if the endpoint has none."""
     mount: str = ""
     """Path below which the application is mounted."""
+
+    async def record(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function that records the body. Raise Problem if the run can't take it.
+
+        A large body is recorded in a thread, so that other requests go on.
+        """
+
+        def checked() -> _T:
+            self.gateway.run.check_room()
+            return function(*args, **kwargs)
+
+        return await self.gateway.work(len(self.raw), checked)
 
 
 Handler = Callable[[Call], Awaitable[Answer]]

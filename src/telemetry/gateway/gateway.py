@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from telemetry import limits
 from telemetry.backends.prometheus.names import Names
 from telemetry.config.load import load
 from telemetry.config.schema import Config
 from telemetry.errors import TelemetryError
+from telemetry.gateway.bodies import BodyRoom
 from telemetry.gateway.options import GatewayOptions
 from telemetry.gateway.otlp.metric_state import MetricState
 from telemetry.gateway.run_link import RunLink
+
+_SMALL_BYTES: Final = 64 * limits.KIB  # recorded within 20 ms; a thread would cost more
+_T = TypeVar("_T")
 
 
 class Gateway:
@@ -22,6 +32,9 @@ class Gateway:
         """The last points of OTLP's cumulative metrics. `open` replaces it."""
         self.failure: TelemetryError | None = None
         """Error of `open`."""
+        self.body_room = BodyRoom()
+        self._bodies = ThreadPoolExecutor(1, "telemetry-bodies")
+        self._pages = ThreadPoolExecutor(1, "telemetry-pages")
         self._run: RunLink | None = None
         self._config = load().config
 
@@ -45,7 +58,22 @@ class Gateway:
             raise
         self.metric_state = MetricState(await self._run.alone_since_ns())
 
+    async def work(self, size: int, function: Callable[[], _T]) -> _T:
+        """Call a function that works on a body of `size` bytes: in a thread, unless the body is small.
+
+        Large bodies are worked on one after the other, and other requests go on meanwhile.
+        """
+        if size <= _SMALL_BYTES:
+            return function()
+        return await asyncio.get_running_loop().run_in_executor(self._bodies, function)
+
+    async def make_page(self, function: Callable[[], _T]) -> _T:
+        """Call a function that makes a long answer, in a thread. Such functions are called one after the other."""
+        return await asyncio.get_running_loop().run_in_executor(self._pages, function)
+
     async def close(self) -> None:
         """Send what is left, and leave the run."""
+        for executor in (self._pages, self._bodies):
+            await asyncio.to_thread(executor.shutdown, cancel_futures=True)
         if self._run is not None:
             await self._run.close(self._config.emit.finish_timeout_s)

@@ -14,6 +14,7 @@ _REF: Final = "#/components/schemas/{name}"
 _ALWAYS: Final[dict[int, str]] = {
     400: "The body can't be read.",
     401: "The token is missing or wrong.",
+    408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The content type or encoding is not supported.",
     421: "The Host header names another machine.",
@@ -22,6 +23,7 @@ _ALWAYS: Final[dict[int, str]] = {
 _WRITING: Final[dict[int, str]] = {
     410: "The run is over.",
     503: "The run can't take anything now. Try again after `Retry-After` seconds.",
+    507: "The run has no room left: a part was dropped.",
 }
 _STATUS: Final[dict[int, str]] = {
     200: "Done.",

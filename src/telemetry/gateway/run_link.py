@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+
+from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.client.process import PROCESS
 from telemetry.client.recording import Recording
 from telemetry.client.sending.flusher import Flusher
 from telemetry.config.schema import EmitConfig
+from telemetry.drop_reasons import Reason
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
-from telemetry.gateway.commits import Commits
+from telemetry.formatting import number_of
+from telemetry.gateway.commits import UNCONFIRMED, Commit, Commits
 from telemetry.gateway.endpoint import Problem
 from telemetry.gateway.snapshots import Snapshots
 from telemetry.transport import ControlClient
@@ -23,8 +28,15 @@ from telemetry.wire.snapshot import BackendStat
 RETRY_AFTER_S: Final = 1
 _REQUESTS_WAITING: Final = 1_000
 _RECORDS_WAITING: Final = limits.RECORDS_BUFFERED // 2
+_BYTES_WAITING: Final = limits.RECORDS_BUFFERED_BYTES // 2
 _ROWS_WAITING: Final = 500_000  # half of the usual buffer
 _NAME: Final = "gateway"
+_NEEDS: Final = (1, 4)
+"""Version with axes that close by reports."""
+_NO_ROOM: Final = frozenset(
+    reason.value for reason in (Reason.RECORDS_FULL, Reason.STEPS_FULL, Reason.TEXTS_FULL, Reason.BUFFER_FULL)
+)
+"""Reasons that concern all requests, because a limit of the run or of this process is reached."""
 ENDED: Final = ("failed", "undelivered", "done")
 """States of backends whose writers have ended."""
 
@@ -46,9 +58,19 @@ class RunLink:
     @classmethod
     async def open(cls, endpoint: str, config: EmitConfig) -> RunLink:
         """Join the run. Raises EndpointError, KeysError or ProtocolError."""
-        flusher = PROCESS.join(endpoint, _NAME, config, ends_with_run=True)
+        # the bounds of `check_room` need at least this buffer, and a call that blocks would stop all requests
+        room = max(config.buffer_events, limits.BUFFER_EVENTS)
+        flusher = PROCESS.join(
+            endpoint, _NAME, replace(config, buffer_events=room, policy="drop"), ends_with_run=True
+        )
         loop = asyncio.get_running_loop()
         welcome = await loop.run_in_executor(None, flusher.wait_for_welcome, config.start_timeout_s)
+        if welcome.version < _NEEDS:
+            raise ProtocolError(
+                f"the aggregator of this run speaks protocol {welcome.version[0]}.{welcome.version[1]}, and the "
+                f"gateway needs {_NEEDS[0]}.{_NEEDS[1]}",
+                hint="start the run with this version of the package",
+            )
         return cls(flusher, welcome, endpoint)
 
     async def close(self, timeout_s: float) -> None:
@@ -94,30 +116,39 @@ class RunLink:
             raise _unavailable("the run's aggregator does not answer")
         if self._commits.waiting >= _REQUESTS_WAITING:
             raise _unavailable("too many requests wait for the aggregator")
-        if len(outbox.records) >= _RECORDS_WAITING or outbox.waiting >= _ROWS_WAITING:
+        records_full = len(outbox.records) >= _RECORDS_WAITING or outbox.weight >= _BYTES_WAITING
+        if records_full or outbox.waiting >= _ROWS_WAITING:
             raise _unavailable("too many events wait for the aggregator")
 
     async def confirmed(self, timeout_s: float) -> bool:
         """Wait until all that was recorded before is in the aggregator's journal and numbers.
 
         Return False after the timeout: the events are kept in this process, and sent as soon as possible. Raise
-        Problem if the run ended first.
+        Problem if the run ended first, has no room left, or lost a part of them.
         """
+        return (await self.commit(timeout_s)).confirmed
+
+    async def commit(self, timeout_s: float) -> Commit:
+        """Wait as `confirmed` does. Return also what the run dropped, of all requests confirmed together."""
         with PROCESS.lock:
             in_time = PROCESS.state == "live"
-        if await self._commits.committed(timeout_s) and in_time:
-            return True
+        commit = await self._commits.committed(timeout_s)
+        if commit.confirmed and in_time:
+            _check_losses(commit)
+            return commit
         if not self.over:
-            return False
+            return UNCONFIRMED
         if not (in_time and await self._ended_complete(timeout_s)):
             raise Problem(410, "the run ended meanwhile; a part of it may not be recorded")
-        return True
+        return Commit(True, {})
 
     async def _ended_complete(self, timeout_s: float) -> bool:
         """Check that the run ended with all events of this gateway."""
         loop = asyncio.get_running_loop()
         ending = await loop.run_in_executor(None, self._flusher.await_end, timeout_s)
-        return ending is not None and ending.account is not None and ending.account.missing == 0
+        if ending is None or ending.account is None:
+            return False
+        return ending.account.missing == 0 and not ending.unsent
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -126,7 +157,8 @@ class RunLink:
     ) -> Response:
         """Return the aggregator's answer to a request. Raise Problem if there is none.
 
-        Requests are asked one after the other. `slow` ones, which read files, don't delay the others.
+        Requests are asked one after the other, and the time in the queue counts. `slow` ones, which read files,
+        don't delay the others.
         """
         return await self._observers[slow].ask(request, timeout_s)
 
@@ -149,13 +181,17 @@ class _Observer:
         self._executor = ThreadPoolExecutor(1, f"telemetry-{name}")
 
     async def ask(self, request: Request, timeout_s: float) -> Response:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._ask, request, timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._ask, request, deadline_s)
 
-    def _ask(self, request: Request, timeout_s: float) -> Response:
+    def _ask(self, request: Request, deadline_s: float) -> Response:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0.0:
+            raise _unavailable("the run's aggregator does not answer in time")
         try:
             if self._client is None:
                 self._client = ControlClient(self._endpoint)
-            return self._client.request(request, timeout_s)
+            return self._client.request(request, left_s)
         except ProtocolError as error:
             raise Problem(503, f"the aggregator could not answer: {error}") from error
         except TelemetryError as error:
@@ -170,6 +206,19 @@ class _Observer:
     def close(self) -> None:
         self._executor.submit(self._forget)
         self._executor.shutdown(wait=True)
+
+
+def _check_losses(commit: Commit) -> None:
+    """Raise Problem if the run has no room left, or batches were lost.
+
+    Which request lost events is unknown, so all requests that were confirmed together get the answer.
+    """
+    full = {reason: number for reason, number in commit.dropped.items() if reason in _NO_ROOM}
+    if full:
+        words = ", ".join(f"{number_of(number, 'event')} as {reason}" for reason, number in full.items())
+        raise Problem(507, f"the run has no room left and dropped {words}; docs/PROTOCOL.md names the limits")
+    if commit.given_up:
+        raise Problem(500, "a part of what was recorded at this moment was lost on its way to the run")
 
 
 def over() -> Problem:

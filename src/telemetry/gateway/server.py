@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import uvicorn
 
+from telemetry.client import notice
 from telemetry.errors import UsageError
 from telemetry.gateway.app import create_app
 from telemetry.gateway.gateway import Gateway
@@ -65,7 +68,15 @@ def serve(options: GatewayOptions, listener: socket.socket, on_ready: Callable[[
         timeout_graceful_shutdown=_CLOSING_S,
     )
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # a failed start is reported by its exception
-    asyncio.run(_serve(uvicorn.Server(settings), gateway, listener, on_ready))
+    asyncio.run(_serve(_Server(settings), gateway, listener, on_ready))
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals alone. The original raises a signal again after its own clean end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 async def _serve(
@@ -79,14 +90,32 @@ async def _serve(
     for number in _ENDING:
         loop.add_signal_handler(number, end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)  # `telemetry run` blocks them until there are handlers
+    loop.set_exception_handler(_ExceptionHandler())
     watcher = loop.create_task(_watch(server, gateway, on_ready))
     try:
-        # not `serve`, which raises a signal again after its own clean end
-        await server._serve([listener])
+        await server.serve([listener])
     finally:
         watcher.cancel()
     if gateway.failure is not None:
         raise gateway.failure
+
+
+class _ExceptionHandler:
+    """A handler of errors outside of requests that says once if there are no descriptors for more connections.
+
+    The loop itself would write hundreds of tracebacks a second, and wait for a slow reader of stderr.
+    """
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif not self._is_told:
+            self._is_told = True
+            notice.warn("the gateway has too many open connections, so new clients wait; raise `ulimit -n`")
 
 
 async def _watch(server: uvicorn.Server, gateway: Gateway, on_ready: Callable[[], object]) -> None:

@@ -200,7 +200,13 @@ class Ended(_Message, tag="ended", kw_only=True, frozen=True):
 
 
 class BarrierReached(_Message, tag="barrier_reached", kw_only=True, frozen=True):
+    """The answer to `barrier`, with what the producer has lost since it began."""
+
     batches: int
+    dropped: Drops = {}
+    """Events that were dropped, by reason, whether by the producer or by the aggregator."""
+    given_up: Natural = 0
+    """Batches that never arrived, and can't arrive any more."""
 
 
 class Status(_Message, tag="status", kw_only=True, frozen=True):
@@ -252,13 +258,13 @@ class Noted(_Message, tag="noted", kw_only=True, frozen=True):
 StepCondition = Literal["unknown", "open", "closed", "forgotten"]
 """State of a step.
 
-`unknown`: no value of it is there, and new ones open it. `forgotten`: it was closed long ago, or skipped, and new
-values are dropped.
+`unknown`: the step has no values, and the first one opens it. `forgotten`: the step was closed long ago or skipped,
+and new values are dropped.
 """
 
 
 class StepState(_Message, tag="step_state", kw_only=True, frozen=True):
-    """The answer to `step`. A backend has a closed step once its own `next_record` is at least this one."""
+    """The answer to `step`. A backend has a closed step once its `next_record` has reached that of the answer."""
 
     state: StepCondition
     values: dict[str, float | None] = {}

@@ -221,7 +221,7 @@ class AxisStat(Struct, kw_only=True, frozen=True):
     producers: int = 0
     """Number of producers that have reported on the axis and have not ended."""
     timeouts: int = 0
-    """Number of steps that were closed before all their producers ended them."""
+    """Number of steps that were closed before all their producers ended them, or because too many were open."""
     corrections: int = 0
     values: dict[str, float | None] = {}
 

@@ -32,7 +32,7 @@ class Bench:
         return self.steps.end(producer, StepEnd("train", step), since)
 
     def clear(self, step: int | None = None) -> None:
-        self.steps.clear(StepClear("train", step))
+        self.steps.clear("a", StepClear("train", step))
 
     def seconds(self, count: int) -> list[tuple[Any, ...]]:
         for _ in range(count):

@@ -207,13 +207,13 @@ def test_the_end_of_the_run_is_told(service: RelaxService, said: Callable[[], st
     assert said().count("the run is over") == 1
 
 
-def test_partial_outcomes_are_told_by_name(service: RelaxService, said: Callable[[], str]) -> None:
-    """The report has them, too."""
+def test_refused_values_are_told_by_name(service: RelaxService, said: Callable[[], str]) -> None:
+    """The step is reported nevertheless: a value costs only itself."""
     client = MetricsClient(service.url, report_timeout_s=LONG_S)
     outcomes = {"x": "not recorded: too long", "y": "recorded", "z": "recorded, but for z/a: too long"}
-    service.answer = with_status(200, {"status": "partial", "outcomes": outcomes, "results": {}})
+    service.answer = with_status(200, {"status": "success", "outcomes": outcomes, "results": {}})
     client.log_metrics_batch(0, {"x": "text", "y": 1.0})
-    assert client.report_step(0)["status"] == "partial"
+    assert client.report_step(0)["status"] == "success"
     assert said().count(f"{service.url}: 'x': not recorded: too long") == 1
     assert "'z': recorded, but for z/a" in said()
     assert "'y'" not in said()
@@ -329,6 +329,61 @@ def test_a_request_that_breaks_the_service_is_given_up(
     names = [body["metric_name"] for body in service.of("log_metric")]
     assert names == ["poison"] * 5 + ["good"]
     assert "HTTP 500: oops" in said()
+
+
+def test_a_backend_that_failed_for_good_holds_up_nothing(service: RelaxService, said: Callable[[], str]) -> None:
+    """A gateway answers 502 for it. Each report is sent once, and the next steps follow."""
+    failed = {"status": "error", "message": "a backend will not have it", "results": {"wandb": "error: no key"}}
+    service.answer = lambda request: Reply(502, failed) if request.path.endswith("report_step") else Reply()
+    client = MetricsClient(service.url, report_timeout_s=LONG_S)
+    for step in range(3):
+        client.log_metric(step, "loss", 0.5)
+        assert client.report_step(step) == failed
+    assert [body["step"] for body in service.of("report_step")] == [0, 1, 2]
+    assert [body["step"] for body in service.of("log_metric")] == [0, 1, 2]
+    assert said().count("a backend will not have it") == 1
+
+
+def test_the_502_of_a_proxy_is_tried_again(service: RelaxService, eventually: Eventually) -> None:
+    """It only says that the service is away."""
+    service.answer = with_status(502, b"<html>Bad Gateway</html>")
+    client = MetricsClient(service.url, report_timeout_s=0.01)
+    assert client.report_step(1)["status"] == "pending"
+    eventually(lambda: len(service.of("report_step")) > 1)
+    service.answer = lambda request: Reply()
+    client._transport.close(LONG_S)  # type: ignore[union-attr]
+    assert len(service.of("report_step")) > 2
+
+
+class _Hostile:
+    """An object that can be neither a number nor a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+_LOOP: list[Any] = []
+_LOOP.append(_LOOP)
+
+
+@pytest.mark.parametrize("bad", ["\ud800", _Hostile(), _LOOP], ids=["surrogate", "hostile", "loop"])
+@pytest.mark.parametrize("immediate", [True, False])
+def test_what_json_can_not_hold_costs_only_itself(
+    service: RelaxService, said: Callable[[], str], bad: Any, immediate: bool
+) -> None:
+    """No call raises, and the values beside it arrive."""
+    client = MetricsClient(service.url, report_timeout_s=LONG_S)
+    good = {"name": "rollout", "ph": "X", "ts": 1, "dur": 1}
+    assert client.log_metrics_batch(
+        1, {"loss": 0.5, "timeline": [{**good, "args": {"x": bad}}, good]}, immediate=immediate
+    )
+    assert client.log_metric(1, "lonely", {**good, "args": {"x": bad}}, immediate=immediate) is not immediate
+    assert client.log_metric(1, "tagged", 1.0, tags={"a": "\ud800"}, immediate=immediate) is not immediate
+    assert client.report_step(1)["status"] == "success"
+    [batch] = service.of("log_metrics_batch")
+    assert batch["metrics"] == {"loss": 0.5, "timeline": [good]}
+    assert service.of("log_metric") == []
+    assert said().count("is not recorded") == 3
 
 
 def test_a_full_queue_refuses(

@@ -20,7 +20,7 @@ from telemetry.store.journal import NOTE, JournalReader
 from telemetry.testing.builders import MONO_NS
 from telemetry.transport.client import ControlClient
 from telemetry.wire import control as msg
-from telemetry.wire.codec import Malformed, decode_note, decode_request
+from telemetry.wire.codec import Malformed, decode_note, decode_request, encode_control
 from telemetry.wire.events import Axis, Count, Define, Mark, Params, Scalars, StepClear, StepEnd
 from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import BackendStat
@@ -178,6 +178,16 @@ def test_a_barrier_is_answered_when_the_batches_are_applied(make_service: Any, c
     peer.send(Count("n"))
     peer.until(lambda: peer.all(msg.BarrierReached))
     assert peer.all(msg.BarrierReached) == [msg.BarrierReached(id=5, batches=1)]
+
+
+def test_a_barrier_says_what_the_producer_has_lost(make_service: Any, connect: Any) -> None:
+    """So the sender of a batch learns that the aggregator took it, and dropped a part of it."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n"), Count("n", -1.0))
+    peer.say(msg.Barrier(id=5, producer="p", batches=1))
+    peer.until(lambda: peer.all(msg.BarrierReached))
+    assert peer.all(msg.BarrierReached) == [msg.BarrierReached(id=5, batches=1, dropped={"negative": 1})]
 
 
 def test_a_repeated_end_is_owed_one_answer(make_service: Any, connect: Any) -> None:
@@ -581,3 +591,29 @@ def test_the_state_of_a_step_holds_all_that_has_arrived(make_service: Any, conne
     for message in ({"type": "step", "axis": "", "step": 1}, {"type": "step", "axis": "a", "step": 1 << 63}):
         with pytest.raises(Malformed):
             decode_request(msgspec.msgpack.encode(message))
+
+
+def test_a_status_after_the_state_of_a_step_has_as_many_events(
+    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of these come in one turn. The request for the step reads events that a snapshot before it lacks."""
+    service = make_service({"run.refresh_hz": 0.1})
+    peer = connect(service)
+    control = service.control
+    arrived: list[list[Scalars]] = [[], [Scalars("train", 1, {"loss": 0.5})], []]
+    usual = control._catch_up
+
+    def catch_up() -> None:
+        for record in arrived.pop(0):
+            peer.hold(record)
+        usual()
+
+    peer.until(peer.link._hear_subscription, "a subscription")
+    monkeypatch.setattr(control, "_catch_up", catch_up)
+    for request in (msg.GetStatus(id=31), msg.GetStep(id=32, axis="train", step=1), msg.GetStatus(id=33)):
+        control._take(peer.name.encode(), encode_control(request))
+    monkeypatch.undo()
+    peer.until(lambda: any(item.id == 33 for item in peer.heard), "three answers")
+    before, step, after = (next(item for item in peer.heard if item.id == number) for number in (31, 32, 33))
+    assert (before.snapshot.axes, step.state) == ([], "open")
+    assert [stat.open for stat in after.snapshot.axes] == [1]

@@ -113,10 +113,18 @@ def test_other_addresses_need_a_token(host: str) -> None:
     check_token(host, TOKEN)
 
 
-@pytest.mark.parametrize("token", ["short", "0123456789abcde", "0123456789abcdeé", "0123456789abcdef\n"])
+@pytest.mark.parametrize("token", ["short", "0123456789abcde"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_a_weak_token_is_refused_everywhere(host: str, token: str) -> None:
     """The message does not repeat it."""
     with pytest.raises(UsageError, match="too weak") as caught:
         check_token(host, token)
     assert token not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", [" ", " 0", "\n", "é"])
+def test_a_token_that_no_header_carries_is_refused(end: str) -> None:
+    """The server would cut a space at its end, and then refuse all requests. The message does not repeat it."""
+    with pytest.raises(UsageError, match="no header can carry") as caught:
+        check_token("127.0.0.1", TOKEN + end)
+    assert TOKEN not in str(caught.value)

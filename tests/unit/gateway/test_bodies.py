@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import zlib
@@ -11,11 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Struct
+from starlette.requests import Request
 
-from telemetry.gateway.bodies import BODY_BYTES, converted, media_type, plain, unzipped
+from telemetry.gateway import app
+from telemetry.gateway.bodies import BODIES_BYTES, BODY_BYTES, BodyRoom, converted, media_type, plain, unzipped
 from telemetry.gateway.endpoint import JSON, MSGPACK, Problem
 from telemetry.gateway.routes.events import Events
 from telemetry.gateway.routes.history import HistoryQuery
+from telemetry.gateway.routes.relax_bodies import LogMetric
 
 
 def refusal(call: Any, *args: Any) -> Problem:
@@ -230,3 +234,41 @@ def test_values_of_a_query_are_texts() -> None:
     for name, value in (("start_ns", "-1"), ("start_ns", "x"), ("level_s", "7"), ("end_ns", str(1 << 63))):
         problem = refusal(converted, {name: value}, HistoryQuery, "query")
         assert (problem.status, problem.failure.detail[0].loc) == (422, ["query", name])
+
+
+# --- room ----------------------------------------------------------------------------------------
+
+
+def test_a_number_beside_deep_lists_is_refused() -> None:
+    """The step 3.0 is an integer, but the lists are too deep to be searched for others."""
+    deep = plain(b'{"step": 3.0, "metric_name": "x", "metric_value": ' + b"[" * 900 + b"]" * 900 + b"}", JSON)
+    assert refusal(converted, deep, LogMetric, "body").status == 422
+
+
+def test_all_bodies_together_are_bounded() -> None:
+    """What a request has taken is free again after it, also if it failed."""
+    room = BodyRoom()
+    with room.share() as take:
+        take(BODIES_BYTES - 10)
+        with room.share() as other:
+            other(10)
+            found = refusal(other, 1)
+            assert (found.status, found.headers["Retry-After"]) == (503, "1")
+            assert "nothing was recorded" in found.failure.message
+        take(10)
+    with room.share() as take:
+        take(BODIES_BYTES)
+
+
+def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is free again. The client learns why."""
+    monkeypatch.setattr(app, "_BODY_S", 0.05)
+    parts = [{"type": "http.request", "body": b"{", "more_body": True}]
+
+    async def receive() -> Any:
+        return parts.pop() if parts else await asyncio.Event().wait()
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(Problem) as caught:
+        asyncio.run(app._read(request, lambda size: None))
+    assert (caught.value.status, caught.value.headers) == (408, {"Connection": "close"})

@@ -59,6 +59,12 @@ def test_events_of_spans_and_marks_can_be_recorded(phase: str) -> None:
         ({"dur": -1}, "negative"),
         ({"ts": 0}, "before this machine started"),
         ({"ts": 1e300}, "before this machine started"),
+        ({"ts": 10**400}, "not finite"),
+        ({"dur": 1e300}, "too far in the future"),
+        ({"dur": inf}, "not finite"),
+        ({"args": [1]}, "its args"),
+        ({"tid": [1]}, "its pid or tid"),
+        ({"pid": {"a": 1}}, "its pid or tid"),
     ],
 )
 def test_other_events_have_a_reason(changes: dict[str, Any], reason: str) -> None:

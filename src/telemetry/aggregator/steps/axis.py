@@ -107,7 +107,11 @@ class AxisSteps:
         complete = complete and all(step.merged is not None for step in self._kept.values())
         within = len(self._open) <= limits.STEPS_OPEN and len(self._kept) <= limits.STEPS_KEPT
         shown = self._shown.keys() == self._shown_steps.keys() and self._showing.take_again(self._shown)
-        of_rule = not self.members if self.reported else not len(self._reports)
+        if self.reported:
+            of_rule = not self.members
+        else:
+            of_rule = self._reports.producers <= self.members.keys()
+            of_rule = of_rule and (self.declared is None or not self._reports.producers)
         if not (complete and within and shown and of_rule and self._open.keys().isdisjoint(self._kept)):
             raise ValueError("steps that no axis has")
         for member in self.members.values():
@@ -127,6 +131,8 @@ class AxisSteps:
         self.declared = declared
         if declared.closing == "reported":
             self._close_by_reports()
+        else:
+            self._reports.clear()
         self._reduction_of = Reductions(declared)
         if sum("*" in name for name in declared.reductions) > limits.STEP_PATTERNS:
             self._warn(f"axis {self.name!r}: only the first {limits.STEP_PATTERNS} of its patterns are used")
@@ -162,17 +168,17 @@ class AxisSteps:
         if self.reported:
             self._close_reported(self._reports.take_settled(producer, contiguous))
             return producer in self._reports.producers
+        self._reports.take_settled(producer, contiguous)
         member = self.members[producer]
         at = member.settled(contiguous)
         if at > member.at:
             self._move_on(member, at)
-        return bool(member.claims)
+        return bool(member.claims) or producer in self._reports.producers
 
     def claimants(self) -> list[str]:
         """Return producers with claims that do not count yet."""
-        if self.reported:
-            return self._reports.producers
-        return [producer for producer, member in self.members.items() if member.claims]
+        claiming = (producer for producer, member in self.members.items() if member.claims)
+        return [*dict.fromkeys([*claiming, *self._reports.producers])]
 
     def _move_on(self, member: Member, at: int) -> None:
         if self._behind and not member.away and member.at <= self._order[0] < at:
@@ -181,8 +187,8 @@ class AxisSteps:
 
     def leave(self, producer: str, clock_ns: int) -> bool:
         """Remove a producer that has ended. Return False if no step waited for it or for its batches."""
+        steps = self._reports.take_all(producer)
         if self.reported:
-            steps = self._reports.take_all(producer)
             self._close_reported(steps)
             return bool(steps)
         if self.members.pop(producer, None) is None:
@@ -205,11 +211,15 @@ class AxisSteps:
     def report(self, producer: str, number: int, clock_ns: int, since: int = 0) -> bool:
         """Close a step of a reported axis if it is open. Return True if the report waits for batches below `since`.
 
-        Without room to wait, it counts at once.
+        Without room to wait, it counts at once. While the axis is not declared, a report that waits counts if the
+        declaration is in one of these batches. Other reports have no effect then.
         """
+        if self.declared is not None and not self.reported:
+            return False
         if since and self._reports.add(producer, number, since, clock_ns):
             return True
-        self._close_reported([number])
+        if self.reported:
+            self._close_reported([number])
         return False
 
     def _close_by_reports(self) -> None:
@@ -224,19 +234,30 @@ class AxisSteps:
             if number in self._open:
                 self._close(number, "ended")
 
-    def clear(self, number: int | None) -> None:
+    def clear(self, number: int | None, producer: str, seq: int, until_ns: int) -> None:
         """Forget the values of an open step, or of all open steps if `number` is None.
 
-        Steps that are complete close first.
+        The request is in batch `seq` of a producer. Steps that are complete, or that this producer reported before,
+        close first. Its values after `until_ns` stay.
         """
         self.close_complete()
+        if self.reported:
+            self._close_reported(self._reports.take_before(producer, seq, number))
+        lowest = self.lowest
         for each in [*self._open] if number is None else [number]:
-            step = self._open.pop(each, None)
-            if step is not None:
-                self.open_units -= step.units
-                self._budget.give_back(step.units)
-        self._order = [each for each in self._order if each in self._open]
-        self._behind = None
+            step = self._open.get(each)
+            if step is None:
+                continue
+            units = step.units
+            if step.clear(producer, until_ns):
+                units -= step.units
+            else:
+                del self._open[each]
+                del self._order[bisect_left(self._order, each)]
+            self.open_units -= units
+            self._budget.give_back(units)
+        if self.lowest != lowest:
+            self._behind = None
 
     # --- values ----------------------------------------------------------------------------------
 
@@ -324,13 +345,13 @@ class AxisSteps:
     def pass_interval(self, until_ns: int) -> None:
         """Close steps whose first end was at or before `until_ns` on the clock of steps.
 
-        Producers that they lack and that were silent since then are not awaited any more. Neither are batches that
-        have been missing since then. On a reported axis, only such batches matter.
+        From then on, steps don't wait for producers that were silent since that time, or for batches that have been
+        missing since. On a reported axis, steps wait only for missing batches.
         """
         if self.reported:
-            for producer in self._reports.producers:
-                self._close_reported(self._reports.take_overdue(producer, until_ns))
+            self._close_reported(self._reports.take_overdue(until_ns))
             return
+        self._reports.take_overdue(until_ns)
         self._young = max(0, self._young - 1)
         self.close_complete()
         self._close_overdue(until_ns)

@@ -41,6 +41,12 @@ class ReportedValues(Struct, array_like=True):
                 self.values[name] = value
                 self.times[name] = at_ns
 
+    def newer_than(self, at_ns: int) -> ReportedValues | None:
+        """Return the values after a time, or None if there are none."""
+        values = {name: value for name, value in self.values.items() if self.time_of(name) > at_ns}
+        times = {name: time_ns for name, time_ns in self.times.items() if name in values}
+        return ReportedValues(values, self.at_ns, times) if values else None
+
     @property
     def units(self) -> int:
         """Number of budget units used."""

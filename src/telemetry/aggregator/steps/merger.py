@@ -96,19 +96,20 @@ class Steps:
         axis = self._meet(ended.axis)
         if axis is None:
             return Reason.STEPS_FULL
-        if not axis.reported:
-            self._hear(axis, producer, ended.step + 1, since)
-            return None
-        self._touched[axis.name] = None
+        self._hear(axis, producer, ended.step + 1, since)
         if axis.report(producer, ended.step, self._clock_ns, since):
             self._claiming.setdefault(producer, set()).add(axis.name)
         return None
 
-    def clear(self, cleared: StepClear) -> None:
-        """Forget the values of an open step, or of all open steps of an axis."""
+    def clear(self, producer: str, cleared: StepClear, seq: int = 0, until_ns: int = _LATEST_NS) -> None:
+        """Forget the values of an open step, or of all open steps of an axis.
+
+        The request is in batch `seq` of a producer. If later batches of this producer have arrived before, its
+        values after `until_ns` stay, because it logged them after the request.
+        """
         axis = self._axes.get(cleared.axis)
         if axis is not None:
-            axis.clear(cleared.step)
+            axis.clear(cleared.step, producer, seq, until_ns)
             self._touched[axis.name] = None
 
     def report(self, producer: str, scalars: Scalars, at_ns: int, since: int = 0) -> Reason | None:
@@ -186,8 +187,8 @@ class Steps:
 
     def state(self, axis: str, step: int) -> StepState:
         """Return the state of a step and its values so far, without what the record stream and backends know."""
-        known = self._axes.get(axis)
-        return known.state(step) if known is not None else StepState(state="unknown")
+        steps = self._axes.get(axis)
+        return steps.state(step) if steps is not None else StepState(state="unknown")
 
     def stats(self) -> list[AxisStat]:
         return [axis.stat() for axis in self._axes.values()]

@@ -1,12 +1,12 @@
 """Reports of steps that wait for missing batches, on an axis whose steps close by reports.
 
 A producer's report of a step may overtake the batches with the values of this step. So it counts once these batches
-arrive or are given up, at most a grace time later.
+arrive or are given up, at most a grace time later. It may also overtake the declaration of the axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import KeysView, Mapping
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -42,17 +42,17 @@ class WaitingReports:
         return self._count
 
     @property
-    def producers(self) -> list[str]:
-        return list(self._waiting)
+    def producers(self) -> KeysView[str]:
+        return self._waiting.keys()
 
     def add(self, producer: str, step: int, since: int, clock_ns: int) -> bool:
         """Add a report. Return False if there is no room for it.
 
         A repeated report of a step waits for the batches before the last one.
         """
-        known = self._waiting.get(producer, {}).get(step)
-        if known is not None:
-            known.since = max(known.since, since)
+        report = self._waiting.get(producer, {}).get(step)
+        if report is not None:
+            report.since = max(report.since, since)
             return True
         if self._count >= limits.STEPS_OPEN:
             return False
@@ -62,24 +62,36 @@ class WaitingReports:
 
     def take_settled(self, producer: str, contiguous: int) -> list[int]:
         """Remove and return the steps whose reports count, given that all batches below `contiguous` arrived."""
-        return self._take(producer, lambda report: report.since <= contiguous)
+        reports = self._waiting.get(producer, {})
+        return self._take(producer, [step for step, report in reports.items() if report.since <= contiguous])
 
-    def take_overdue(self, producer: str, until_ns: int) -> list[int]:
+    def take_before(self, producer: str, seq: int, step: int | None) -> list[int]:
+        """Remove and return what a producer reported before its batch `seq`: a step, or all if `step` is None."""
+        reports = self._waiting.get(producer, {})
+        steps = [*reports] if step is None else [step] if step in reports else []
+        return self._take(producer, [each for each in steps if reports[each].since <= seq])
+
+    def take_overdue(self, until_ns: int) -> list[int]:
         """Remove and return the steps that were reported at or before `until_ns` on the clock of steps."""
-        return self._take(producer, lambda report: report.made_ns <= until_ns)
+        taken: list[int] = []
+        for producer, reports in [*self._waiting.items()]:
+            taken += self._take(producer, [step for step, report in reports.items() if report.made_ns <= until_ns])
+        return taken
 
     def take_all(self, producer: str) -> list[int]:
         """Remove and return all steps that wait for batches of a producer."""
-        return self._take(producer, lambda _: True)
+        return self._take(producer, [*self._waiting.get(producer, {})])
 
-    def _take(self, producer: str, counts: Callable[[WaitingReport], bool]) -> list[int]:
-        reports = self._waiting.get(producer)
-        if reports is None:
-            return []
-        taken = [step for step, report in reports.items() if counts(report)]
-        for step in taken:
-            del reports[step]
-        if not reports:
-            del self._waiting[producer]
-        self._count -= len(taken)
-        return taken
+    def clear(self) -> None:
+        self._waiting.clear()
+        self._count = 0
+
+    def _take(self, producer: str, steps: list[int]) -> list[int]:
+        if steps:
+            reports = self._waiting[producer]
+            for step in steps:
+                del reports[step]
+            if not reports:
+                del self._waiting[producer]
+            self._count -= len(steps)
+        return steps

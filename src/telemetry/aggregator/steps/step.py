@@ -39,6 +39,16 @@ class StepState(Struct, array_like=True):
     def units(self) -> int:
         return limits.STEP_UNITS + sum(said.units for said in self.said.values())
 
+    def clear(self, producer: str, until_ns: int) -> bool:
+        """Keep only the values of a producer after a time. Return False, without an effect, if there are none."""
+        said = self.said.get(producer)
+        newer = said.newer_than(until_ns) if said is not None else None
+        if newer is None:
+            return False
+        self.said = {producer: newer}
+        self.newest_ns = max(map(newer.time_of, newer.values))
+        return True
+
     def answer(self, state: StepCondition, reduction_of: Callable[[str], Reduction]) -> StepAnswer:
         """Return the step for a control request, with the first STEP_STATE_NAMES values merged so far."""
         values = self.merged

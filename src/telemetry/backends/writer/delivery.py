@@ -101,6 +101,8 @@ class Delivery:
         self._proof = _PROOF
         self._rested_s = -inf
         """Time from which the next write may begin."""
+        self._is_kept = True
+        """False if the last checkpoint could not be stored."""
         self._no_place: dict[str, int] = {}
         """Items of unsupported kinds, up to the newest item taken. Replaced, never changed in place."""
         self._counted: dict[tuple[str, str], dict[str, int]] = {}
@@ -199,9 +201,12 @@ class Delivery:
         self._rest(began_s)
 
     def _rest(self, began_s: float) -> None:
-        """Set the time of the next write. A writer works at most a share of its time, and rests at most a while."""
-        took_s = self._clock() - began_s
-        self._rested_s = began_s + min(limits.BACKEND_BATCH_S, limits.BACKEND_REST * took_s)
+        """Set the time of the next write. A writer works at most a share of its time, and rests at most a while.
+
+        It rests longest if a checkpoint could not be stored, because such a failure may take no time.
+        """
+        rest_s = limits.BACKEND_REST * (self._clock() - began_s) if self._is_kept else limits.BACKEND_BATCH_S
+        self._rested_s = began_s + min(limits.BACKEND_BATCH_S, rest_s)
 
     # --- write -----------------------------------------------------------------------------------
 
@@ -294,8 +299,10 @@ class Delivery:
                 done=done,
             )
             self._keep(checkpoint)
+            self._is_kept = True
         except (RunDirectoryError, TypeError, ValueError) as error:  # also a state that can't be encoded as JSON
             self._tally.said(error)
+            self._is_kept = False
             return False
         self._checkpoint = checkpoint
         self._tally.position = passed.position
@@ -316,7 +323,7 @@ class Delivery:
             known[reason] = number
 
     def _failed(self, error: BaseException) -> None:
-        self._tally.said(error)  # first: whoever sees that it fails also sees why
+        self._tally.said(error)  # before the state changes: a report of the failure then has its reason
         self._breaker.failed(error.after_s if isinstance(error, Unavailable) else 0.0)
         self._tally.state = "retrying"
         if self._breaker.failures == 1:

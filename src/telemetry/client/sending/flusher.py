@@ -15,6 +15,7 @@ from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.session import Link, ProducerSession
+from telemetry.drop_reasons import Reason
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
 from telemetry.formatting import number_of
 from telemetry.transport.endpoints import ipc_path
@@ -41,6 +42,8 @@ class Ending:
     """Number of events that were not dropped, with or without a sequence number."""
     taken: int = 0
     """Number of these events that the aggregator has acknowledged. They are in the journal, if there is one."""
+    unsent: int = 0
+    """Number of events that were dropped because there was no time to send them."""
     left: str = ""
     """Directory of a run whose aggregator is dead and that no known process would restart."""
 
@@ -89,7 +92,7 @@ class FlusherParts:
     on_run_over: Callable[[], object]
     """Callback for the end of a run that ends before this process has finished. Later events are late."""
     ends_with_run: bool = False
-    """True for a service that records nothing of its own: the end of the run ends it, and nothing is missing."""
+    """True for a service that has no events of its own. Its account is complete even if the run ends first."""
     on_turn: Callable[[], object] = lambda: None
     """Regular work of other components.
 
@@ -101,8 +104,11 @@ class _Packing:
     """A wait for the moment when all events of the queue are in batches."""
 
     def __init__(self) -> None:
-        self.target: int | None = None
-        """Number of taken events that ends the wait; None until the flusher has read it."""
+        self.targets: tuple[int, int] | None = None
+        """Numbers of taken rows and records that end the wait; None until the flusher has read them.
+
+        Rows and records have queues of their own, so newer rows may be taken before older records.
+        """
         self.batches = 0
         self.done = threading.Event()
 
@@ -183,7 +189,7 @@ class Flusher:
         return packing.batches if packing.done.wait(timeout_s) else None
 
     def await_end(self, timeout_s: float) -> Ending | None:
-        """Wait for this producer's end, which is asked for elsewhere. Return None after the timeout. Blocks."""
+        """Wait until this producer has ended. Return None after the timeout. Blocks; does not end the producer."""
         self._finished.wait(timeout_s)
         return self._ending
 
@@ -319,16 +325,20 @@ class Flusher:
                 return
 
     def _read_targets(self) -> None:
-        """Note for each new wait how many events must leave the queue. Only this thread takes events out of it."""
+        """Note for each new wait which events must leave the queue. Only this thread takes events out of it."""
+        outbox = self.outbox
         for packing in list(self._packings):
-            if packing.target is None:
-                packing.target = self.outbox.taken + self.outbox.queued
+            if packing.targets is None:
+                packing.targets = outbox.rows_taken + outbox.waiting, outbox.records_taken + len(outbox.records)
 
     def _end_packings(self) -> None:
-        packings = self._packings
-        while packings and packings[0].target is not None and packings[0].target <= self.outbox.taken:
+        packings, outbox = self._packings, self.outbox
+        while packings and packings[0].targets is not None:
+            rows, records = packings[0].targets
+            if outbox.rows_taken < rows or outbox.records_taken < records:
+                return
             packing = packings.popleft()
-            packing.batches = self.outbox.next_seq
+            packing.batches = outbox.next_seq
             packing.done.set()
 
     def _unwanted(self, talk: ProducerSession) -> bool:
@@ -354,10 +364,10 @@ class Flusher:
             talk.step(_LISTEN_S)
             talk.flush()
         if talk.ended is not None:
-            return Ending(talk.ended)
+            return Ending(talk.ended, unsent=self.outbox.dropped.get(Reason.UNSENT_AT_EXIT.value, 0))
         if watch.gone(saying_end=True) or watch.refused:
             reason = f"the aggregator at {self._parts.endpoint} is gone"
-            return Ending(None, reason, sent, talk.ring.taken, watch.left_behind())
+            return Ending(None, reason, sent, talk.ring.taken, left=watch.left_behind())
         return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
 
     def _left_s(self, began: float | None = None) -> float:

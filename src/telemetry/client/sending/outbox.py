@@ -56,8 +56,8 @@ class Outbox:
         self.next_seq = 0
         self.emitted = 0
         """Number of events numbered so far, including dropped ones."""
-        self.taken = 0
-        """Number of events that left the queue: in a batch, or dropped by a bound."""
+        self.rows_taken = self.records_taken = 0
+        """Numbers of rows and of records that left the queue: in a batch, or dropped by a bound."""
         self._buffer = buffer
         self._definitions = definitions
         self._tallies = tallies
@@ -77,9 +77,9 @@ class Outbox:
         return len(self._buffer) // _ROW
 
     @property
-    def queued(self) -> int:
-        """Number of events in the queue."""
-        return self.waiting + len(self.records)
+    def weight(self) -> int:
+        """Size of the waiting records in bytes, as far as it is known."""
+        return self._weight
 
     @property
     def empty(self) -> bool:
@@ -142,6 +142,8 @@ class Outbox:
 
     def _batch(self, start: int, stop: int, records: list[Raw], rows: list[float]) -> Packed:
         seq, first, events = self.next_seq, self.emitted, len(records) + len(rows) // _ROW
+        self.rows_taken += len(rows) // _ROW
+        self.records_taken += len(records)
         definitions = [Raw(definition) for definition in self._definitions[start:stop]]
         anchor = (self._clock.monotonic_ns(), self._clock.wall_ns() + self.wall_offset_ns)
         batch = OutgoingBatch(
@@ -150,13 +152,11 @@ class Outbox:
         try:
             frame = encode_batch(batch)
         except Exception:
-            self.taken += events
             self.drop(Reason.UNENCODABLE, events)
             raise
         self.announcer.carried(seq, start, stop)
         self.next_seq += 1
         self.emitted += events
-        self.taken += events
         return Packed(seq, events, frame)
 
     def _take_records(self, most: int) -> list[Raw]:
@@ -187,17 +187,17 @@ class Outbox:
         while self._weight > limits.RECORDS_BUFFERED_BYTES:
             self._pop_record()
             dropped += 1
-        self.taken += dropped
+        self.records_taken += dropped
         self.drop(Reason.BUFFER_FULL, dropped)
 
     def _drop_rows(self, reason: Reason, count: int) -> None:
         if count > 0:
             del self._buffer[: _ROW * count]
-            self.taken += count
+            self.rows_taken += count
             self.drop(reason, count)
 
     def _drop_records(self, reason: Reason, count: int) -> None:
         for _ in range(count):
             self._pop_record()
-        self.taken += max(0, count)
+        self.records_taken += max(0, count)
         self.drop(reason, max(0, count))

@@ -55,13 +55,10 @@ class MetricsClient:
 
         Without `immediate` the value is recorded by `report_step`.
         """
-        if type(metric_value) is float and type(step) is int and not tags and not immediate:
-            try:
-                if metric_name in self._names:
-                    self._buffer.add((axis, step), ((metric_name, metric_value, None),))
-                    return True
-            except TypeError:  # a name that can't be hashed is refused below
-                pass
+        is_plain = type(metric_value) is float and type(metric_name) is str and type(step) is int
+        if is_plain and axis is STEP and tags is None and not immediate and metric_name in self._names:
+            self._buffer.add((STEP, step), ((metric_name, metric_value, None),))
+            return True
         return self._log(step, [(metric_name, metric_value)], tags, immediate, axis)
 
     def log_metrics_batch(
@@ -87,8 +84,8 @@ class MetricsClient:
     def report_step(self, step: int, *, axis: str = STEP) -> dict[str, Any]:
         """Record or send the values of a step, and close it. Return what is known about it then.
 
-        `status` is "success", "pending" while a service has not answered, "partial", or "error". `results` has the
-        state of each backend, as far as it is known. A run delivers to its backends later, and has no states yet.
+        `status` is "success", "pending" while a service has not answered, or "error". `results` has the state of
+        each backend, as far as it is known. A run delivers to its backends later, and has no states yet.
         """
         return self._report(step, axis, waits=True)
 

@@ -12,8 +12,11 @@ from telemetry.compat.relax.http_link import HttpLink, LinkError, parsed
 from telemetry.compat.relax.native import STEP
 from telemetry.compat.relax.sender import Sender, Waiting
 from telemetry.compat.relax.step_buffer import Entry, Place
+from telemetry.compat.relax.told import refuse
 from telemetry.compat.relax.values import Events, ToDistribution, listed
 
+_ByTags = dict[tuple[tuple[str, str], ...], dict[str, Any]]
+"""Values by tags and name."""
 _BATCH: Final = 5_000  # values of one request, so that a body stays far below the limit of a service
 
 
@@ -34,8 +37,9 @@ class HttpTransport:
         return self._sender.refused
 
     def put(self, place: Place, entries: Sequence[Entry]) -> bool:
-        """Queue values of a step. Return False if the queue is full."""
-        return self._sender.put(_requests(place, entries))
+        """Queue values of a step. Return False if the queue is full, or if no value can be encoded."""
+        requests = _requests(place, entries)
+        return bool(requests) and self._sender.put(requests)
 
     def report(self, place: Place, entries: Sequence[Entry], number: int, *, waits: bool = True) -> dict[str, Any]:
         """Queue the last values of a step and its report. Return the answer, or that it is pending."""
@@ -77,7 +81,7 @@ class HttpTransport:
 
 def _requests(place: Place, entries: Sequence[Entry]) -> list[Waiting]:
     """Return the requests for values of a step: one for each set of tags."""
-    by_tags: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+    by_tags: _ByTags = {}
     for name, value, tags in entries:
         batch = by_tags.setdefault(tuple(sorted(tags.items())) if tags else (), {})
         if isinstance(value, Events):
@@ -85,10 +89,18 @@ def _requests(place: Place, entries: Sequence[Entry]) -> list[Waiting]:
             batch[name] = [*(held if isinstance(held, list) else ()), *value.events]
         else:
             batch[name] = value if isinstance(value, float | str) else value.values
+    try:
+        return _in_bodies(place, by_tags)
+    except Exception:  # noqa: BLE001 – a value may hold anything, which must not reach the program
+        return _in_bodies(place, _encodable(by_tags))
+
+
+def _in_bodies(place: Place, by_tags: _ByTags) -> list[Waiting]:
     requests = []
+    is_single = sum(map(len, by_tags.values())) == 1
     for tags_key, values in by_tags.items():
         tags = dict(tags_key) or None
-        if len(entries) == 1:
+        if is_single:
             [(name, value)] = values.items()
             body = _encoded(place, metric_name=name, metric_value=value, tags=tags)
             requests.append(Waiting("log_metric", body, 1))
@@ -98,6 +110,30 @@ def _requests(place: Place, entries: Sequence[Entry]) -> list[Waiting]:
             part = {name: values[name] for name in names[start : start + _BATCH]}
             requests.append(Waiting("log_metrics_batch", _encoded(place, metrics=part, tags=tags), len(part)))
     return requests
+
+
+def _encodable(by_tags: _ByTags) -> _ByTags:
+    """Return the values that can be encoded, and refuse the others, each by its name."""
+    found: _ByTags = {}
+    for tags, values in by_tags.items():
+        for name, value in values.items():
+            parts = value if isinstance(value, list) else [value]
+            problems = [_problem(tags, name, part) for part in parts]
+            good = [part for part, problem in zip(parts, problems, strict=True) if not problem]
+            if len(good) < len(parts):
+                refuse(name, next(filter(None, problems)))
+            if good:
+                found.setdefault(tags, {})[name] = good if isinstance(value, list) else value
+    return found
+
+
+def _problem(tags: tuple[tuple[str, str], ...], name: str, value: object) -> str:
+    """Return why a value can't be encoded, or an empty text."""
+    try:
+        msgspec.json.encode((dict(tags), name, value), enc_hook=_plain)
+    except Exception as error:  # noqa: BLE001 – as above
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _encoded(place: tuple[str, int | None], **fields: object) -> bytes:
@@ -111,5 +147,5 @@ def _plain(value: Any) -> object:
     """Return a part of a timeline event as a number, or as a text."""
     try:
         return number(value)
-    except Exception:  # noqa: BLE001 – an event may hold anything; it is told as a text
+    except Exception:  # noqa: BLE001 – an event may hold anything; it is sent as a text
         return str(value)

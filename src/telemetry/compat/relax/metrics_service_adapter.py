@@ -125,7 +125,7 @@ class MetricsServiceAdapter(Locked):
 
 def axis_of(step_key: str) -> str:
     """Return the axis of a step key: the part before its last slash, else the key itself."""
-    return step_key.rpartition("/")[0] or step_key
+    return str(step_key).rpartition("/")[0] or str(step_key)
 
 
 def _keyword(axis: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _RETRY_MOST_S: Final = 5.0
 _BUSY: Final = frozenset({408, 425, 429, 502, 503, 504})
 """Statuses of a service that may take the request later."""
 _OVER: Final = 410
+_BACKEND_FAILED: Final = 502
 _SERVER_ERROR: Final = 500
 _ATTEMPTS: Final = 5  # for a request that makes the service fail, which would hold up all others
 
@@ -167,11 +168,12 @@ class Sender(Locked):
                 f"{self.url.text} can't be reached: {error}. Values wait, and are sent when it is back",
             )
             return self._again(request, None)
-        if answer.status in _BUSY:
-            return self._again(request, answer.retry_after_s)
-        request.attempts += 1
-        if answer.status >= _SERVER_ERROR and request.attempts < _ATTEMPTS:
-            return self._again(request, answer.retry_after_s)
+        if not _is_verdict(answer):
+            if answer.status in _BUSY:
+                return self._again(request, answer.retry_after_s)
+            request.attempts += 1
+            if answer.status >= _SERVER_ERROR and request.attempts < _ATTEMPTS:
+                return self._again(request, answer.retry_after_s)
         self._is_silent = False
         self._take_answer(request, answer)
         with self._changed:
@@ -201,7 +203,7 @@ class Sender(Locked):
             self._count_refused([request], "over", f"{self.url.text}: the run is over, so values are not recorded")
         elif not 200 <= answer.status < 300 or answer.body.get("status") == "error":
             self._count_refused([request], f"{answer.status} {request.path}", f"{self._refusal(request, answer)}")
-        elif isinstance(outcomes := answer.body.get("outcomes"), dict) and answer.body.get("status") == "partial":
+        elif isinstance(outcomes := answer.body.get("outcomes"), dict):
             for name, outcome in outcomes.items():
                 if str(outcome).startswith("recorded") and "but for" not in str(outcome):
                     continue
@@ -214,6 +216,11 @@ class Sender(Locked):
         with self._lock:
             self.refused += sum(request.count for request in requests)
         say_once(f"{key} {self.url.text}", line)
+
+
+def _is_verdict(answer: Answer) -> bool:
+    """Check for an answer about backends. It is final, while a 502 of a proxy means that the service is away."""
+    return answer.status == _BACKEND_FAILED and isinstance(answer.body.get("results"), dict)
 
 
 _SENDERS: Final[list[Sender]] = []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from telemetry.client import notice
 from telemetry.client.locked import Locked
 from telemetry.compat.relax.told import say_once
 from telemetry.compat.relax.values import Plain
@@ -21,6 +24,20 @@ Entry = tuple[str, Plain, Mapping[str, str] | None]
 """Name, value and tags of one value of a step."""
 
 
+_ALL: Final[weakref.WeakSet[StepBuffer]] = weakref.WeakSet()
+
+
+@atexit.register
+def _warn_of_rest() -> None:
+    """Report the values that still wait when the program ends."""
+    count, steps = sum(each.count(None) for each in _ALL), sum(len(each.places) for each in _ALL)
+    if count:
+        notice.warn(
+            f"not recorded, because report_step was not called for them: {number_of(count, 'value')} of "
+            f"{number_of(steps, 'step')}"
+        )
+
+
 class StepBuffer(Locked):
     """Values by axis and step. Thread-safe. A forked child begins without values."""
 
@@ -28,6 +45,7 @@ class StepBuffer(Locked):
         super().__init__()
         self._steps: dict[Place, list[Entry]] = {}
         self._count = 0
+        _ALL.add(self)
         self.dropped = 0
         """Number of values that were dropped because the buffer was full."""
 

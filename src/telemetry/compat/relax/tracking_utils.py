@@ -107,6 +107,9 @@ def log_direct(args: Any, step: int, metrics: Mapping[str, Any]) -> Any:
     if option(args, "use_metrics_service"):
         adapter = get_metrics_service_adapter() or init_metrics_service_adapter(args)
         return adapter.direct_log(step, metrics)
+    if not isinstance(metrics, Mapping):
+        refuse("log_direct", f"{shown(metrics)} is no dictionary")
+        return False
     return log(args, {**metrics, STEP: step}, STEP)
 
 

@@ -67,7 +67,12 @@ async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> 
         return _answer("pending", f"{message}; the aggregator does not answer at the moment", results)
     # a step that was closed before may have been refused before, too
     first = 0 if before.state == "closed" else before.next_record
-    results |= await _refusals(run, of, range(first, until), state.backends)
+    try:
+        results |= await _refusals(run, of, range(first, until), state.backends)
+    except Problem as problem:
+        if problem.status != _UNAVAILABLE:
+            raise
+        return _answer("pending", f"{message}; the aggregator does not answer at the moment", results)
     if any(result.startswith(_ERROR) for result in results.values()):
         return _answer("error", f"{message}, but a backend will not have it", results)
     if any(result != _DELIVERED for result in results.values()):

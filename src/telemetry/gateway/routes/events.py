@@ -162,16 +162,21 @@ class EventsAnswer(Struct, kw_only=True, frozen=True):
 async def post_events(call: Call) -> Answer:
     events: list[Any] = call.body.events
     run = call.gateway.run
-    refused = list(record_all(run.recording, events))
+    refused = await call.record(lambda: list(record_all(run.recording, events)))
     if len(refused) == len(events):
         details = [FieldProblem(loc=["body", "events", one.index], msg=one.reason) for one in refused[:100]]
         raise Problem(422, f"no event was recorded: {refused[0].reason}", details)
     recorded = len(events) - len(refused)
-    if not await run.confirmed(call.gateway.options.confirm_within_s):
+    commit = await run.commit(call.gateway.options.confirm_within_s)
+    if not commit.confirmed:
         message = f"{recorded} events are accepted; the aggregator has not confirmed them yet"
         return Answer(202, EventsAnswer(status="pending", message=message, recorded=recorded, refused=refused))
     status: Literal["success", "partial"] = "partial" if refused else "success"
     message = f"{recorded} of {len(events)} events recorded"
+    if commit.dropped:
+        words = ", ".join(f"{number} as {reason}" for reason, number in commit.dropped.items())
+        message += f"; the run dropped some events that came at this moment: {words}"
+        status = "partial"
     return Answer(200, EventsAnswer(status=status, message=message, recorded=recorded, refused=refused))
 
 

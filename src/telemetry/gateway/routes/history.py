@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Raw, Struct
 from numpy.typing import NDArray
 
 from telemetry.gateway.endpoint import Answer, Call, Endpoint, Failure, Problem
@@ -75,13 +75,19 @@ async def get_history(call: Call) -> Answer:
     keys_reply = reply if query.start_ns == 0 else await run.ask(GetHistory(end_ns=1, level_s=60), slow=True)
     if not isinstance(reply, History) or not isinstance(keys_reply, History):
         raise Problem(503, "the aggregator answered with an unknown message")
+    keys, raw, next_ns = keys_reply.keys, reply.intervals, reply.next_ns
+    return Answer(200, await call.gateway.make_page(lambda: _page(keys, raw, next_ns)))
+
+
+def _page(keys: list[SeriesKey], raw: list[Raw], next_ns: int | None) -> HistoryPage:
+    """Return a page of decoded intervals. Raise Problem if they can't be read."""
     try:
-        intervals = [decode_interval(raw) for raw in reply.intervals]
+        intervals = [decode_interval(each) for each in raw]
     except Malformed as error:
         raise Problem(503, f"the history can't be read: {error}") from None
-    by_index = {key.index: key for key in keys_reply.keys if key.kind == "series"}
+    by_index = {key.index: key for key in keys if key.kind == "series"}
     points = [_interval(interval, by_index) for interval in intervals]
-    return Answer(200, HistoryPage(keys=keys_reply.keys, intervals=points, next_ns=reply.next_ns))
+    return HistoryPage(keys=keys, intervals=points, next_ns=next_ns)
 
 
 def _interval(interval: Interval, keys: dict[int, SeriesKey]) -> HistoryInterval:

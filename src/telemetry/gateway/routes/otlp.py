@@ -26,9 +26,9 @@ async def _take(call: Call, what: str) -> Answer:
     run, kind = call.gateway.run, media_type(call.headers)
     try:
         if what == "traces":
-            body, _ = take_traces(call.raw, kind, run.recording)
+            body, _ = await call.record(take_traces, call.raw, kind, run.recording)
         else:
-            body, _ = take_metrics(call.raw, kind, run.recording, call.gateway.metric_state)
+            body, _ = await call.record(take_metrics, call.raw, kind, run.recording, call.gateway.metric_state)
     except BadBody as error:
         raise Problem(400, str(error)) from None
     except UsageError as error:  # a package is missing

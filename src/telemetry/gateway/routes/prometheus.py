@@ -24,8 +24,9 @@ class TargetGroup(Struct, kw_only=True, frozen=True):
 
 async def page(call: Call) -> Answer:
     form = choose(call.headers.get("accept", ""))
-    found = families(newest(call), "", call.gateway.names)
-    return Answer(200, form.encode(found), form.content_type)
+    snapshot, names = newest(call), call.gateway.names
+    encoded = await call.gateway.make_page(lambda: form.encode(families(snapshot, "", names)))
+    return Answer(200, encoded, form.content_type)
 
 
 async def targets(call: Call) -> Answer:

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from telemetry import limits
 from telemetry.errors import TelemetryError
 from telemetry.gateway.endpoint import EVENT_STREAM, Answer, Call, Endpoint, Failure, Problem
 from telemetry.store.final_snapshot import find_final
@@ -20,6 +21,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 _IDLE_S: Final = 10.0  # proxies cut a stream without data
 _FIRST_S: Final = 2.0
+_PART_BYTES: Final = 64 * limits.KIB  # a slow reader holds one part in memory, not a whole snapshot
 _RUNS: Final = 100
 
 
@@ -87,7 +89,11 @@ async def _events(call: Call, every_s: float) -> AsyncIterator[bytes]:
             continue
         due_s = loop.time() + every_s
         number = str(snapshot.seq).encode()
-        yield b"event: snapshot\nid: " + number + b"\ndata: " + snapshots.as_json() + b"\n\n"
+        yield b"event: snapshot\nid: " + number + b"\ndata: "
+        data = snapshots.as_json()
+        for start in range(0, len(data), _PART_BYTES):
+            yield data[start : start + _PART_BYTES]
+        yield b"\n\n"
     yield b"event: end\ndata: {}\n\n"
 
 

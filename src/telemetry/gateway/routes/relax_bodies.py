@@ -73,8 +73,8 @@ class StepQuery(Struct, kw_only=True, frozen=True):
 class Logged(Struct, kw_only=True, frozen=True):
     """What became of logged values."""
 
-    status: Literal["success", "partial", "pending"]
-    """`success`: all are in the run. `partial`: all but those of `outcomes`. `pending`: not confirmed yet."""
+    status: Literal["success", "pending"]
+    """`success`: what `outcomes` calls recorded is in the run. `pending`: the run has not confirmed it yet."""
     message: str
     outcomes: dict[str, str]
     """What each value was recorded as, or why it was not."""
@@ -116,14 +116,27 @@ def problem_of(event: Mapping[str, Any]) -> str:
             return f"it has no {key!r}"
     if event["ph"] not in _PHASES:
         return f"the phase {str(event['ph'])[:20]!r} is neither a span nor a mark"
+    if not isinstance(event.get("args") or {}, dict):
+        return "its args are not an object"
+    if not all(isinstance(event.get(key), int | float | str | None) for key in ("pid", "tid")):
+        return "its pid or tid is neither a number nor a text"
+    return _time_problem(event)
+
+
+def _time_problem(event: Mapping[str, Any]) -> str:
     try:
         start_us, duration_us = float(event["ts"]), float(event.get("dur", 0.0))
     except (TypeError, ValueError):
         return "its times are not numbers"
-    if not isfinite(start_us) or not isfinite(duration_us) or duration_us < 0.0:
+    except OverflowError:  # an integer of hundreds of digits
+        return "its times are not finite"
+    end_us = start_us + duration_us
+    if not isfinite(end_us * 1_000) or duration_us < 0.0:
         return "its times are not finite, or its duration is negative"
     if monotonic_of(round(start_us * 1_000)) is None:
         return "it began before this machine started; times are Unix microseconds"
+    if monotonic_of(round(end_us * 1_000)) is None:
+        return "it ends too far in the future"
     return ""
 
 

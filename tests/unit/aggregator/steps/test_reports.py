@@ -137,7 +137,11 @@ def test_waiting_reports_are_part_of_the_state() -> None:
     load(again, state)
     again.settle("a", 2)
     assert [(one.step.step, one.step.closed) for one in again.take()] == [(1, "ended")]
-    lies: list[dict[str, Any]] = [{"declared": None}, {"members": {"a": [1, 0, False, [], 0]}}]
+    lies: list[dict[str, Any]] = [
+        {"declared": None},
+        {"declared": ["axis", "train"], "members": {"a": [1, 0, False, [], 0]}},
+        {"members": {"a": [1, 0, False, [], 0]}},
+    ]
     for lie in lies:
         with pytest.raises(ValueError, match="steps that no axis has"):
             load(Steps(30.0, bench.warnings.append), {**state, "_axes": {"train": state["_axes"]["train"] | lie}})
@@ -250,7 +254,7 @@ def test_a_cleared_step_holds_back_none_above_it() -> None:
 def test_a_clear_makes_no_axis() -> None:
     """Nor does a question."""
     bench = Bench(young=True)
-    bench.steps.clear(StepClear("nowhere"))
+    bench.steps.clear("a", StepClear("nowhere"))
     assert bench.steps.state("nowhere", 1) == StepState(state="unknown")
     assert bench.steps.stats() == []
 

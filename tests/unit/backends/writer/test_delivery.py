@@ -548,3 +548,23 @@ def test_a_library_that_breaks_at_its_import_is_not_tried_again(
     with pytest.raises(NotConfigured):
         Bench(backend, a_run(), tmp_path).run()
     assert opened == [1]
+
+
+def test_a_checkpoint_that_cant_be_kept_is_tried_again_after_a_rest(tmp_path: Path) -> None:
+    """A full disk must not keep the writer busy, although the attempt itself takes no time."""
+    inflow = ComesLater([0.0, 20.0])
+    inflow.bench = bench = Bench(ListBackend(), inflow, tmp_path)
+    tried: list[float] = []
+
+    def full(checkpoint: Checkpoint) -> None:
+        bench.now_s += 0.001
+        if checkpoint.serial > 1 and bench.now_s < 20.0:
+            tried.append(bench.now_s)
+            raise RunDirectoryError("no space left")
+        bench.kept.append(checkpoint)
+
+    bench.delivery._keep = full
+    assert bench.run() == "done"
+    assert bench.kept[-1].counts.written == 2
+    assert len(tried) > 10
+    assert min(after - before for before, after in pairwise(tried)) >= limits.BACKEND_BATCH_S - 1e-9

@@ -98,13 +98,13 @@ def test_events_dropped_by_the_bound_end_the_wait(bench: Bench, flusher: Flusher
     answers: list[int | None] = []
     thread = threading.Thread(target=lambda: answers.append(flusher.await_packed(SOON_S)))
     thread.start()
-    wait_until(lambda: flusher._packings and flusher._packings[0].target == 501, what="a wait for 501 events")
+    wait_until(lambda: flusher._packings and flusher._packings[0].targets == (501, 0), what="a wait for 501 rows")
     bench.desk.fill(4_000)
     flusher.wake()
     thread.join()
     assert answers == [1]
     assert outbox.dropped == {"buffer_full": 3_500}
-    assert outbox.queued == 1_000
+    assert outbox.waiting == 1_000
 
 
 def test_other_events_do_not_hold_up_a_wait(make_desk: Any, link: Any, read: Any) -> None:
@@ -214,17 +214,48 @@ def test_the_end_can_be_awaited(bench: Bench, flusher: Flusher) -> None:
     assert ending.account is not None
 
 
+@pytest.mark.parametrize("room", [0, 100])
+def test_an_end_says_how_many_events_could_not_be_sent(bench: Bench, flusher: Flusher, room: int) -> None:
+    """The account of the aggregator lacks nothing then: it knows that they were dropped."""
+    bench.link.room = room
+    bench.desk.fill(4)
+    ending = flusher.finish(0.3 if not room else SOON_S)
+    assert ending.account is not None
+    assert (ending.account.missing, ending.unsent) == (0, 0 if room else 4)
+
+
 def test_the_outbox_counts_what_leaves_the_queue(desk: Any) -> None:
     """In a batch or by a drop; definitions are no events."""
+    outbox = desk.outbox
     desk.definitions.append(mark("stands for a definition"))
     desk.fill(3)
-    desk.outbox.records.append(mark("m"))
-    assert (desk.outbox.queued, desk.outbox.taken) == (4, 0)
+    outbox.records.append(mark("m"))
+    assert (outbox.rows_taken, outbox.records_taken) == (0, 0)
     desk.pack()
-    assert (desk.outbox.queued, desk.outbox.taken) == (0, 4)
+    assert (outbox.rows_taken, outbox.records_taken) == (3, 1)
     desk.fill(1_005)
-    desk.outbox.settle()
-    assert (desk.outbox.queued, desk.outbox.taken) == (1_000, 9)
-    desk.outbox.records.extend([mark("m")] * (limits.RECORDS_BUFFERED + 2))
-    desk.outbox.settle()
-    assert (desk.outbox.queued, desk.outbox.taken) == (1_000 + limits.RECORDS_BUFFERED, 11)
+    outbox.settle()
+    assert (outbox.waiting, outbox.rows_taken, outbox.records_taken) == (1_000, 8, 1)
+    outbox.records.extend([mark("m")] * (limits.RECORDS_BUFFERED + 2))
+    outbox.settle()
+    assert (len(outbox.records), outbox.rows_taken, outbox.records_taken) == (limits.RECORDS_BUFFERED, 8, 3)
+
+
+def test_newer_rows_do_not_end_a_wait_for_older_records(make_desk: Any, link: Any, read: Any) -> None:
+    """A batch takes from both queues. Rows that come meanwhile must not stand for records that still wait."""
+    made = Bench(link, make_desk(row_bound=None))
+    sent = link.send_events
+
+    def send(frame: bytes | bytearray) -> bool:
+        made.desk.fill(limits.BATCH_EVENTS // 2)
+        return bool(sent(frame))
+
+    link.answer, link.send_events = willing, send
+    flusher = made.start(period_s=0.01)
+    try:
+        flusher.wait_for_welcome(SOON_S)
+        made.desk.outbox.records.extend([*[mark("m")] * (2 * limits.BATCH_RECORDS), mark("last")])
+        batches = flusher.await_packed(SOON_S)
+        assert "last" in texts(link.batches[:batches], read)
+    finally:
+        flusher.stop()

@@ -167,12 +167,17 @@ class Asked:
 
 @contextmanager
 def prometheus(program: str, folder: Path, target: str, *, native: bool = False) -> Iterator[Asked]:
-    """One that scrapes `target`, a host and port, five times a second."""
+    """One that scrapes `target`, a host and port, five times a second, or the targets that a URL `target` names."""
     folder.mkdir()
     config = folder / "prometheus.yml"
+    found = (
+        f"http_sd_configs: [{{url: '{target}', refresh_interval: 1s}}]"
+        if "://" in target
+        else f"static_configs: [{{targets: ['{target}']}}]"
+    )
     config.write_text(
         "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
-        f"scrape_configs: [{{job_name: runs, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        f"scrape_configs: [{{job_name: runs, {found}}}]\n"
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

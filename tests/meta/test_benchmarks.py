@@ -15,11 +15,11 @@ ROOT = Path(__file__).parents[2]
     "module",
     [
         *("wire_rows", "choices", "statistics", "history"),
-        *(pytest.param(module, marks=pytest.mark.slow) for module in ("report", "writers")),
+        *(pytest.param(module, marks=pytest.mark.slow) for module in ("report", "writers", "gateway")),
     ],
 )
 def test_a_benchmark_of_choices_runs(module: str) -> None:
     """With `--tiny` it does all its work once and prints its table."""
     command = [sys.executable, "-m", f"benchmarks.{module}", "--tiny"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=True)
     assert "|" in done.stdout

@@ -6,12 +6,15 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from tests.backends.reading_prometheus import prometheus
 from tests.process.conftest import DEADLINE_S
 from tests.process.gateways import Follower, Gateway, Site, counters
 from tests.process.gateways import site as site  # noqa: PLC0414 – a fixture
@@ -43,6 +46,28 @@ def test_the_snapshot_is_that_of_status(site: Site, wait_until: WaitUntil) -> No
     assert packed.headers["content-type"] == "application/msgpack"
     decoded = msgspec.msgpack.decode(packed.content, type=MetricsSnapshot)
     assert (decoded.run_id, decoded.counters[0].value) == (status["run_id"], 1.0)
+
+
+def test_prometheus_discovers_the_gateway(
+    site: Site, tmp_path: Path, require_tool: Callable[[str], str], wait_until: WaitUntil
+) -> None:
+    """A real Prometheus learns the page from the gateway, and its labels name the run."""
+    site.begin()
+    gateway = site.gateway()
+    assert gateway.count(3, "requests").status_code == 200
+    with prometheus(
+        require_tool("prometheus"), tmp_path / "prometheus", f"{gateway.url}/prometheus/targets"
+    ) as asked:
+
+        def found() -> dict[frozenset[tuple[str, str]], float]:
+            with suppress(OSError):
+                return asked.values("requests_total")
+            return {}
+
+        wait_until(found, DEADLINE_S, "a scrape")
+        [(labels, value)] = found().items()
+    assert value == 3.0
+    assert dict(labels)["run"] == "job"
 
 
 def test_the_end_of_the_run_ends_everything(site: Site, wait_until: WaitUntil) -> None:

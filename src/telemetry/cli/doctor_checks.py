@@ -219,14 +219,15 @@ def check_keys(config: Config) -> Finding:
 def check_round_trip(_config: Config) -> Finding:
     """Execute a real run: aggregator, producer process, final file."""
     from telemetry.report import load_report
+    from telemetry.supervise.spawn import telemetry_command
 
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as folder:
-        command = [sys.executable, "-m", "telemetry", "run", "--name", "doctor", "--dir", folder, "--quiet", "--"]
+        command = [*telemetry_command(), "run", "--name", "doctor", "--dir", folder, "--quiet", "--"]
         environment = {name: value for name, value in os.environ.items() if name != "TELEMETRY_ENDPOINT"}
         try:
             done = subprocess.run(
-                [*command, sys.executable, "-c", _TRIAL],
+                [*command, sys.executable, "-P", "-c", _TRIAL],
                 env=environment,
                 capture_output=True,
                 text=True,

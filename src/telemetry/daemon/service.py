@@ -78,7 +78,8 @@ class Service:
         wait_s = max(0.0, (self._next_tick_ns - parts.clock.monotonic_ns()) / _SECOND_NS)
         if reading:
             wait_s = min(wait_s, self.feed.due_s())
-        woken = parts.hub.wait(wait_s, events=reading and self.feed.listens)
+        listens = self.feed.listens or self.control.owed > 0  # a batch that somebody waits for may come after it
+        woken = parts.hub.wait(wait_s, events=reading and listens)
         if woken.fds:
             self._take_signals()
             parts.worker.deliver()

@@ -210,6 +210,18 @@ def test_who_waits_for_batches_waits_for_no_others(slow: Any, wait_until: Any) -
     wait_until(lambda: peer.all(BarrierReached))
 
 
+def test_a_batch_that_comes_after_its_barrier_is_taken_at_once(slow: Any) -> None:
+    """They come by different sockets, so either may be first."""
+    service, peer = slow()
+    peer.hold(Count("n"))
+    peer.say(Barrier(id=5, producer="p", batches=2))
+    service.turns_until(lambda: service.control.owed)
+    ticks = service._ticks
+    peer.send(Count("n"))
+    service.turns_until(lambda: service.parts.aggregator.applied == 2)
+    assert service._ticks == ticks
+
+
 def test_what_has_come_before_the_books_close_is_in_them(slow: Any, monkeypatch: Any) -> None:
     """An interruption waits for nobody, but what is held is taken, and as much of what lies in the socket."""
     monkeypatch.setattr(limits, "TURN_FRAMES", 3)

@@ -144,7 +144,7 @@ def _begin(identity: Identity, place: Path, folder: Path) -> Path:
     config = place / "clearml.conf"
     write_atomic(config, _CONFIG.encode(), durable=False)
     own = {"CLEARML_CONFIG_FILE": str(config), "CLEARML_CACHE_DIR": str(folder), "HOME": str(place)}
-    words = [sys.executable, "-m", "telemetry.backends.clearml.beginning", identity.project, identity.name]
+    words = [sys.executable, "-P", "-m", "telemetry.backends.clearml.beginning", identity.project, identity.name]
     try:
         done = subprocess.run(
             [*words, *identity.tags],

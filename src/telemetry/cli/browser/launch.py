@@ -82,7 +82,7 @@ def _bound(port: int) -> socket.socket:
 def _start(listener: socket.socket, command: str, title: str, token: str) -> subprocess.Popen[bytes]:
     """Start the server. It lives until its stdin closes, which also happens if this process is killed."""
     server = subprocess.Popen(
-        [sys.executable, "-m", "telemetry.cli.browser.server"],
+        [sys.executable, "-P", "-m", "telemetry.cli.browser.server"],
         stdin=subprocess.PIPE,
         stdout=2,
         pass_fds=[listener.fileno()],

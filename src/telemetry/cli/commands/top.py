@@ -206,13 +206,14 @@ def _once(args: argparse.Namespace, target: find_run.Target) -> int:
 def _web(args: argparse.Namespace, target: find_run.Target) -> int:
     from telemetry.cli.browser import launch
     from telemetry.store.run_directory import resolve
+    from telemetry.supervise.spawn import telemetry_command
 
     if not target.endpoint:
         find_run.report_of(target)  # report an error here, where a web page could only show it
     # If the aggregator is gone when a page is opened, the page still finds the run in its directory.
     directory = _directory(target) if target.endpoint else resolve(target.spec, target.root)
     spec = target.spec if directory is None else str(directory.path)
-    command = [sys.executable, "-m", "telemetry", "top", spec, "--served", "--dir", str(target.root)]
+    command = [*telemetry_command(), "top", spec, "--served", "--dir", str(target.root)]
     if args.baseline:
         load_baseline(target.root, find_run.fallback_dirs(), args.baseline)
         command += ["--baseline", args.baseline]

@@ -6,9 +6,11 @@ import resource
 import shlex
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
+from tests.process.conftest import DEADLINE_S
 
 DESCRIPTORS = 400
 CROWD = 1_300
@@ -82,12 +84,16 @@ def serve_few(ground: Any, *words: str, **environ: str) -> tuple[subprocess.Pope
 
 
 def crowd(ground: Any, kind: str, *addresses: str) -> subprocess.Popen[str]:
-    """Idle connections that stay until their input ends."""
+    """Idle connections that stay until their input ends. The aggregator refuses further ones when this returns."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4 * CROWD:
         pytest.skip("this machine lets a process open too few files")
     path = ground.program("strangers.py", STRANGERS)
     strangers = ground.popen(sys.executable, path, kind, *addresses, stdin=subprocess.PIPE)
     assert strangers.stdout.readline() == "here\n", strangers.communicate()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not any("connections are refused" in log.read_text() for log in ground.folder.glob("runs/*/daemon.log")):
+        assert time.monotonic() < deadline_s, "no connection was refused"
+        time.sleep(0.02)
     return strangers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,44 @@ def merged(ground: Any, *words: str) -> Path:
     return Path(out.strip())
 
 
+def test_percentiles_of_all_runs_are_exact(ground: Any, runs: list[str]) -> None:
+    """They are order statistics of the values in both journals. Without a journal, histograms give them."""
+    path = merged(ground, *runs, "--name", "both")
+    final = json.loads((path / "final_snapshot.json").read_text())
+    assert (final["exact"], final["exact_reason"]) == (True, "")
+    stats = {stat["name"]: stat for stat in final["series"]}
+    found, expected = stats["latency"], values()
+    assert (found["exact"], found["error_bound"]) == (True, 0.0)
+    assert found["percentiles"] == {
+        name: expected[rank(parse_percentile(name), expected.size) - 1] for name in found["percentiles"]
+    }
+    shutil.rmtree(Path(runs[0]) / "journal")
+    code, out, err = ground.run("merge", *runs, "--name", "less")
+    assert code == 0, err
+    assert "some percentiles are not exact: " in err
+    assert "it has no journal" in err
+    final = json.loads((Path(out.strip()) / "final_snapshot.json").read_text())
+    assert [(stat["name"], stat["exact"]) for stat in final["series"]] == [
+        ("latency", False),
+        ("only1", True),
+        ("only3", True),
+    ]
+
+
+def test_a_torn_journal_gives_no_exact_percentiles(ground: Any, runs: list[str]) -> None:
+    """Values at its end are missing, so a rank among the others would be wrong."""
+    [segment] = (Path(runs[1]) / "journal").glob("*.seg")
+    segment.write_bytes(segment.read_bytes()[:-60_000])
+    path = merged(ground, *runs, "--name", "both")
+    stats = {stat["name"]: stat for stat in json.loads((path / "final_snapshot.json").read_text())["series"]}
+    assert (stats["latency"]["exact"], stats["latency"]["count"]) == (False, 6_000)
+    warnings = json.loads((path / "final_snapshot.json").read_text())["warnings"]
+    assert [warning for warning in warnings if "some percentiles are not exact" in warning]
+
+
 def test_two_runs_become_one(ground: Any, runs: list[str]) -> None:
     """Right after they ended: every value is in its numbers, within the bound, and every command takes it."""
-    path = merged(ground, *runs, "--name", "both")
+    path = merged(ground, *runs, "--name", "both", "--no-exact")
     code, out, err = ground.run("report", str(path), "--json")
     assert code == 0, err
     report = json.loads(out)

@@ -60,6 +60,24 @@ def _oldest(segments: int) -> str:
     return "its oldest segment" if segments == 1 else f"its {segments:,} oldest segments"
 
 
+def journal_gap(reader: JournalReader, torn_bytes: int) -> str:
+    """Return why recorded values are missing from a journal that was read to its end; empty if none are.
+
+    `torn_bytes` is the size of the torn end, which was never applied.
+    """
+    damaged_bytes = reader.torn_bytes - (0 if reader.tail_damaged else torn_bytes)
+    if damaged_bytes:
+        return damage(damaged_bytes)
+    if reader.damaged:
+        return "a segment in the middle of the journal is missing or unreadable"
+    if reader.dropped_segments:
+        return (
+            f"the journal lost {_oldest(reader.dropped_segments)}: it exceeded its size limit, or "
+            "the files were deleted"
+        )
+    return ""
+
+
 class Refiner:
     """A thread that runs the exact pass beside the ticks. `stop` makes it give up at the next batch.
 
@@ -114,26 +132,12 @@ class Refiner:
                 if frame.kind == BATCH:
                     batch = decode_batch(bytes(frame.data))  # decoding `bytes` avoids a copy of the rows
                     search.feed(*self._aggregator.series_values(batch))
-            if reason := self._gap(reader):
+            if reason := journal_gap(reader, self._torn_bytes):
                 return Refinement(exact=False, reason=reason, warnings=[HOLE] if reader.damaged else [])
             search.end_pass()
         warnings = [f"{self._name(index)}: {why}" for index, why in sorted(search.problems.items())]
         reason = "some series disagree with the journal" if warnings else ""
         return Refinement(exact=not warnings, reason=reason, values=search.values(), warnings=warnings)
-
-    def _gap(self, reader: JournalReader) -> str:
-        """Return why some recorded values are missing from the journal; empty if none are."""
-        damaged_bytes = reader.torn_bytes - (0 if reader.tail_damaged else self._torn_bytes)
-        if damaged_bytes:
-            return damage(damaged_bytes)
-        if reader.damaged:
-            return "a segment in the middle of the journal is missing or unreadable"
-        if reader.dropped_segments:
-            return (
-                f"the journal lost {_oldest(reader.dropped_segments)}: it exceeded its size limit, or "
-                "the files were deleted"
-            )
-        return ""
 
     def _give_up(self) -> bool:
         if time.monotonic() > self._deadline:

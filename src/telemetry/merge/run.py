@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,11 @@ from telemetry.store.final_snapshot import write_final
 from telemetry.store.merge_sources import write_sources
 from telemetry.store.run_directory import MergedRun, RunDirectory, directory_name, manifest_for, slug
 from telemetry.wire.codec import carriable
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 from telemetry.wire.sources import SourceStat
+
+Refine = Callable[[Sequence[Input], list[SeriesStat], Sequence[str]], tuple[list[SeriesStat], list[str]]]
+"""Function (runs, merged series, percentiles) → the series with exact percentiles, and why some have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +54,15 @@ def merge(
     place: MergeTarget,
     *,
     coarse: bool = False,
+    refine: Refine | None = None,
     argv: Sequence[str] = (),
     on_progress: OnProgress = lambda *_: None,
 ) -> Merged:
     """Create the run directory of all `inputs` from `gather`. Reads their histories and blocks on the disk.
 
-    A series of several runs gets its percentiles from a histogram of all values, with the bound of that histogram.
-    A series of a single run keeps its percentiles. `coarse`: see `merged_series`. The link `latest` does not
-    change.
+    A series of several runs gets its percentiles from a histogram of all values, with the bound of that histogram,
+    unless `refine` finds exact ones. A series of a single run keeps its percentiles. `coarse`: see `merged_series`.
+    The link `latest` does not change.
 
     Raises UsageError for runs that can't be added, RunDirectoryError for files that can't be read or written.
     """
@@ -72,6 +76,9 @@ def merge(
         built = RunDirectory(building, run_id, slug(name), began_ns)
         added = add_histories(inputs, built.history, percentiles, on_progress)
         series, warnings = merged_series(inputs, added, percentiles, coarse=coarse)
+        if refine is not None:
+            series, reasons = refine(inputs, series, percentiles)
+            warnings += reasons
         if not added.written:
             lacking = ", ".join(one.label for one in inputs if not one.directory.history.is_dir())
             warnings.append(f"no history was written: {lacking} has none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
     from telemetry.merge import Merged
+    from telemetry.merge.run import Refine
+    from telemetry.merge.sources import Input
     from telemetry.store.run_directory import RunDirectory
-    from telemetry.wire.snapshot import MetricsSnapshot
+    from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add display histograms where a history lacks values; percentiles are then accurate to 25 %%",
     )
+    parser.add_argument(
+        "--no-exact",
+        action="store_true",
+        help="do not read the journals; percentiles of several runs then have the error bound of the histogram",
+    )
     parser.add_argument("--json", action="store_true", help="print the merged report as JSON")
 
 
@@ -52,9 +60,30 @@ def run(args: argparse.Namespace) -> int:
     inputs = gather(found, align_starts=args.align_starts)
     place = MergeTarget(root=root, directory=args.output, name=args.name)
     with Progress() as progress:
-        merged = merge(inputs, place, coarse=args.coarse, argv=["telemetry", *sys.argv[1:]], on_progress=progress)
+        merged = merge(
+            inputs,
+            place,
+            coarse=args.coarse,
+            refine=None if args.no_exact else _refine(progress),
+            argv=["telemetry", *sys.argv[1:]],
+            on_progress=progress,
+        )
     _say(merged, as_json=args.json)
     return Exit.OK
+
+
+def _refine(progress: Progress) -> Refine:
+    """Return a function that computes exact percentiles from the journals of the runs."""
+    from telemetry.daemon.recovery.merged_values import exact_of_all
+
+    def refine(
+        inputs: Sequence[Input], series: list[SeriesStat], percentiles: Sequence[str]
+    ) -> tuple[list[SeriesStat], list[str]]:
+        runs = [(one.label, one.directory, one.snapshot.series) for one in inputs]
+        refined, reasons = exact_of_all(runs, series, percentiles, progress)
+        return refined, [f"some percentiles are not exact: {reason}" for reason in reasons]
+
+    return refine
 
 
 def _open(spec: str, root: Path) -> tuple[RunDirectory, MetricsSnapshot]:

@@ -126,7 +126,7 @@ def test_the_demo(ground: Any, where: list[str]) -> None:
     final = json.loads((root / "latest" / "final_snapshot.json").read_text())
     check_http(final, 300, 16)
     assert final["command"]["argv"][1:] == [
-        *("-m", "telemetry.demo.http_benchmark"),
+        *("-P", "-m", "telemetry.demo.http_benchmark"),
         *("--requests", "300", "--connections", "16"),
     ]
 

@@ -112,8 +112,8 @@ def _between(where: Range, like: Value) -> str:
     if math.isinf(where.low) and math.isinf(where.high):
         return "anything"
     if math.isinf(where.high):
-        return "anything" if where.low == 0 else f"at least {low}"
-    return f"at most {high}" if math.isinf(where.low) else f"between {low} and {high}"
+        return "anything" if where.low == 0 else f"{low} or more"
+    return f"{high} or less" if math.isinf(where.low) else f"between {low} and {high}"
 
 
 def _finite(value: float) -> float | None:

@@ -220,7 +220,8 @@ def test_more_losses_than_values_beyond_the_percentile_make_it_anything() -> Non
     """Ten lost events may all be above everything."""
     outcome, reason = said("p99.9(ttft) < 1h", lossy(series(*range(5000)), 10))
     assert outcome == "inconclusive"
-    assert "10 events are lost: the true value may be at least" in reason
+    assert "10 events are lost: the true value may be" in reason
+    assert reason.endswith(" or more")
 
 
 def test_what_nobody_knows_leaves_only_what_can_grow() -> None:

@@ -32,9 +32,9 @@ def test_what_losses_leave_open() -> None:
     assert loss_words(about(100, 300), LIMIT, lost).endswith(
         "3 events are lost: the true value may be between 100 ms and 300 ms"
     )
-    assert loss_words(about(100, math.inf), LIMIT, lost).endswith("the true value may be at least 100 ms")
+    assert loss_words(about(100, math.inf), LIMIT, lost).endswith("the true value may be 100 ms or more")
     assert loss_words(about(0, math.inf), LIMIT, lost).endswith("the true value may be anything")
-    assert loss_words(about(-math.inf, 300), LIMIT, lost).endswith("the true value may be at most 300 ms")
+    assert loss_words(about(-math.inf, 300), LIMIT, lost).endswith("the true value may be 300 ms or less")
     assert "but the true value is only known to be" in loss_words(about(100, 300), LIMIT, [Loss()])
 
 

@@ -20,6 +20,8 @@ from telemetry.wire.masking import mask_secrets
 from telemetry.wire.snapshot import BackendStat, BackendState
 
 _OTHER: Final = "other"
+_QUIET: Final[frozenset[BackendState]] = frozenset({"writing", "idle"})
+"""States between which a writer changes with each batch."""
 
 
 class Tally:
@@ -43,7 +45,10 @@ class Tally:
         self.name = name
         self.kind = kind
         self.changed = threading.Event()
-        """Set when the state or the position changes. The status thread clears it."""
+        """Set by progress and by troubles, for the status thread, which clears it.
+
+        That a batch begins is none: a report of it would delay the report that it is delivered.
+        """
         self._state: BackendState = "starting"
         self.written = counts.written
         self.retried = counts.retried
@@ -70,8 +75,10 @@ class Tally:
     @state.setter
     def state(self, state: BackendState) -> None:
         if state != self._state:
+            tells = not {state, self._state} <= _QUIET
             self._state = state
-            self.changed.set()
+            if tells:
+                self.changed.set()
 
     @property
     def position(self) -> Position:

@@ -101,3 +101,15 @@ def test_progress_is_a_change() -> None:
     tally.changed.clear()
     tally.position = Position(next_record=1)
     assert tally.changed.is_set()
+
+
+def test_a_batch_that_begins_is_no_news() -> None:
+    """Its report would hold back the one that says that it is delivered. Trouble is news at once."""
+    tally = Tally("t", "t")
+    tally.state = "writing"
+    tally.changed.clear()
+    for state in ("idle", "writing"):
+        tally.state = state
+        assert not tally.changed.is_set()
+    tally.state = "retrying"
+    assert tally.changed.is_set()

@@ -244,6 +244,7 @@ def test_no_value_of_interleaved_names_is_lost(
     recorded(said, order if pauses else None)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(STREAMS, st.randoms(use_true_random=False), st.booleans())
 def test_no_value_is_lost_beside_sources_that_name_their_axis(

@@ -493,6 +493,7 @@ def test_records_come_in_pages(make_service: Any, connect: Any, monkeypatch: Any
     assert (answer.records, answer.next_seq, answer.last_seq) == ([], 500, 99)
 
 
+@pytest.mark.slow
 def test_a_page_of_records_is_bounded_in_bytes(make_service: Any, connect: Any) -> None:
     """Large records make short pages, never a message that breaks the connection, and never an empty page."""
     service = make_service()

@@ -58,6 +58,7 @@ def test_other_encodings_are_refused(encoding: str) -> None:
     assert "gzip" in problem.failure.message
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     """A few kilobytes may stand for gigabytes. The largest body still passes."""
     assert len(unzipped(gzip.compress(bytes(BODY_BYTES)), "gzip")) == BODY_BYTES

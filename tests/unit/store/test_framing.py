@@ -65,6 +65,7 @@ def test_reads_may_be_short(items: list[Item]) -> None:
     assert read(segment(items)[0], _Trickle) == (items, 0)
 
 
+@pytest.mark.slow
 @given(ITEMS)
 def test_torn_at_every_byte(items: list[Item]) -> None:
     """Cut anywhere, exactly the whole frames before the cut are read, and the rest is counted."""
@@ -166,6 +167,7 @@ def cut_short(data: bytes, source: type[io.BytesIO] = io.BytesIO) -> bool:
 LIMITED = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.just(1), st.binary(max_size=40)), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @given(LIMITED)
 def test_whatever_a_killed_writer_leaves_is_cut_short(items: list[Item]) -> None:
     """At any byte, also if a power cut left blocks of zeros behind it."""

@@ -72,6 +72,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "_WORTH_IT_BYTES", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("rolls", [1_200, 6_000])
 def test_the_cap_is_kept_and_the_whole_run_stays(tmp_path: Path, rolls: int) -> None:
@@ -94,6 +95,7 @@ def test_the_cap_is_kept_and_the_whole_run_stays(tmp_path: Path, rolls: int) -> 
     assert [one.end_ns - one.start_ns for one in newest] == [S] * 30
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_part_goes_outward_to_what_is_left(tmp_path: Path) -> None:
     """In the thinned beginning the steps are minutes, and each value is in one part of the run."""
@@ -107,6 +109,7 @@ def test_a_part_goes_outward_to_what_is_left(tmp_path: Path) -> None:
     assert [one.start_ns <= 100 * S < one.end_ns for one in inside] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_run_that_goes_on_keeps_the_cap(tmp_path: Path) -> None:
     """As if its writer had not been killed, also in the middle of thinning; what the cap has cost is known."""
@@ -134,6 +137,7 @@ def test_what_can_not_be_thinned_any_more_goes(tmp_path: Path) -> None:
     assert values * S == 60 * nanoseconds
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_damaged_segment_is_not_thinned(tmp_path: Path) -> None:
     """Its damage stays to be seen."""
@@ -166,6 +170,7 @@ def test_readers_meet_no_gap_while_segments_are_thinned(tmp_path: Path, monkeypa
     writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_thinned_segment_has_its_step_in_its_name(tmp_path: Path) -> None:
     """And its frames are stamped in order, with the first second of each."""

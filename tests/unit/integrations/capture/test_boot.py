@@ -146,6 +146,7 @@ def test_a_subprocess_and_what_it_starts_are_captured(started: Started) -> None:
     assert started.told("-c", cleared) == "False"
 
 
+@pytest.mark.slow
 def test_pytest_runs_under_the_capture(started: Started) -> None:
     """Its rewriting of assertions goes on."""
     started.write(

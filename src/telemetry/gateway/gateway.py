@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from telemetry import limits
 from telemetry.backends.prometheus.names import Names
 from telemetry.config.load import load
-from telemetry.config.schema import Config
 from telemetry.errors import TelemetryError
 from telemetry.gateway.bodies import BodyRoom
 from telemetry.gateway.options import GatewayOptions
@@ -22,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class Gateway:
-    """What all handlers share. `open` and `close` belong to the event loop that serves requests."""
+    """The state that all handlers share. `open` and `close` belong to the event loop that serves requests."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self.options = options
@@ -37,11 +36,6 @@ class Gateway:
         self._pages = ThreadPoolExecutor(1, "telemetry-pages")
         self._run: RunLink | None = None
         self._config = load().config
-
-    @property
-    def config(self) -> Config:
-        """Settings of this process."""
-        return self._config
 
     @property
     def run(self) -> RunLink:

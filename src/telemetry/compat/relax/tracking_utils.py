@@ -8,8 +8,7 @@ flush_metrics(args, step)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from telemetry import limits
@@ -28,6 +27,7 @@ from telemetry.compat.relax.serve_url import find_serve_url
 from telemetry.compat.relax.step_buffer import Entry
 from telemetry.compat.relax.told import refuse, say_once
 from telemetry.compat.relax.values import counted, plain_values, shown, step_of
+from telemetry.compat.variables import variables
 from telemetry.errors import TelemetryError
 from telemetry.wire.masking import mask_secrets
 
@@ -133,7 +133,7 @@ def _start(args: Any, to: list[str]) -> None:
     from telemetry.client.run import start
 
     name = option(args, "tb_experiment_name") or option(args, "wandb_group") or option(args, "tb_project_name")
-    with _variables(environment_of(args)):
+    with variables(environment_of(args)):
         try:
             start(str(name or _NAME)[: limits.NAME_CHARS], to=to, required=False)
         except TelemetryError as error:
@@ -156,18 +156,3 @@ def _warn_of_backends(to: list[str]) -> None:
         "this process joins a run that is open already; its backends are chosen where it is started, as in: "
         f"telemetry run {words} -- CMD",
     )
-
-
-@contextmanager
-def _variables(environment: Mapping[str, str]) -> Iterator[None]:
-    """Return a block with other environment variables, which the writers of backends inherit."""
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -34,7 +34,7 @@ class Metric(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where the points of a request go."""
+    """The destination of a request's points."""
 
     recording: Recording
     state: MetricState

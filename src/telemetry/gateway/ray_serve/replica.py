@@ -1,4 +1,4 @@
-"""What runs in a replica: the application of the gateway, and the class that Ray Serve makes there."""
+"""The content of a replica: the application of the gateway, and the class that Ray Serve makes there."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _UNAVAILABLE: Final = 503
 
 
 class StepReport(Struct, kw_only=True, frozen=True):
-    """What became of a reported step."""
+    """The outcome of a reported step."""
 
     status: Literal["success", "pending", "error"]
     """`success`: the run and all backends have it. `pending`: a backend has it not yet. `error`: one never will."""

@@ -150,7 +150,7 @@ class RefusedEvent(Struct, kw_only=True, frozen=True):
 
 
 class EventsAnswer(Struct, kw_only=True, frozen=True):
-    """What became of a batch of events."""
+    """The outcome of a batch of events."""
 
     status: Literal["success", "partial", "pending"]
     """`success`: all are in the run. `partial`: all but the refused ones. `pending`: not confirmed yet."""

@@ -71,7 +71,7 @@ class StepQuery(Struct, kw_only=True, frozen=True):
 
 
 class Logged(Struct, kw_only=True, frozen=True):
-    """What became of logged values."""
+    """The outcome of logged values."""
 
     status: Literal["success", "pending"]
     """`success`: what `outcomes` calls recorded is in the run. `pending`: the run has not confirmed it yet."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from telemetry import limits
@@ -14,6 +13,7 @@ from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.run import Run, start
 from telemetry.client.step_axes import StepAxes
 from telemetry.compat.tracelet.core.recorder import AXIS, Recorder
+from telemetry.compat.variables import variables
 from telemetry.wire.masking import mask_secrets
 
 _LOCK: Final = threading.RLock()
@@ -39,7 +39,7 @@ def join(experiment_id: str, name: str, to: Sequence[str], environment: Mapping[
         if shared.run is None or shared.run.finished:
             was_open = PROCESS.state == "live"
             starts_run = not was_open and not os.environ.get(ENDPOINT_VARIABLE)
-            with _variables(environment if starts_run else {}):
+            with variables(environment if starts_run else {}):
                 shared.run = start(None if was_open else _run_name(name), to=list(to) if starts_run else [])
             shared.ends_run, shared.users = starts_run and shared.run.owner, set()
             if to and not starts_run:
@@ -84,18 +84,3 @@ def _warn_of_backends(to: Sequence[str], run: str) -> None:
         f"this experiment records into the run {run!r}, which is open already; its backends are chosen where it "
         f"is started, as in: telemetry run {words} -- COMMAND"
     )
-
-
-@contextmanager
-def _variables(environment: Mapping[str, str]) -> Iterator[None]:
-    """Return a block with other environment variables, which the writers inherit."""
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

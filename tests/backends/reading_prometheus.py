@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -207,7 +208,7 @@ def meanwhile(folder: Path, where: str) -> None:
         return
     try:
         _, body = get(where, TEXT)
-    except OSError:
+    except (OSError, HTTPException):  # the writer may be killed during its answer
         return
     (folder / _BODY).write_bytes(body)
 

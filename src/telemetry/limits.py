@@ -100,9 +100,35 @@ STEP_PRODUCERS_SHOWN = 32  # producers listed in a snapshot that an open step wa
 STEP_STATE_NAMES = 10_000  # values in one answer about a step
 STEP_CLAIMS = 16  # step ends that wait for missing batches, per producer and axis: one for each gap
 STEP_PATTERNS = 100  # patterns with wildcards per axis: each new name is matched against all of them
+RANKED_NAMES = 8  # per axis, whose values are kept for each rank
+STEP_RANKS = 16_384  # such values of one name in one step
 TABLE_COLUMNS = 256
 TABLE_ROWS = 10_000
 BINS = 1_024  # of a distribution counted by a producer
+
+# --- nodes ---------------------------------------------------------------------------------------
+NODES = 2_048  # leaves of one root, each with up to PRODUCERS producers
+NODE_OWING = 32  # producers that have not ended, in the account of a leaf
+NODE_WARNINGS = 8  # of a leaf, repeated in its account
+NODE_WAITING_BYTES = 64 * MIB  # of intervals that came before the definitions of their instruments
+NODE_MEMBERS = 65_536  # producers of all nodes that a root can list
+SEARCH_PARTS = 256  # messages of one search for exact values
+SEARCH_PART_BYTES = 512 * KIB  # of such a message, or of one with the values found; a thousand leaves send at once
+SEARCH_RANGES = 1 << 19  # of values in one search of a leaf: 20 MiB
+SEARCH_BINS = 1 << 16  # into which a range of values is divided
+SEARCH_QUEUE_BYTES = 32 * MIB  # of found values that wait to be added; the leaf sends later ones again
+SEARCH_SILENT_S = (
+    10.0  # without a message, after which a leaf counts as gone; while it works it sends one each second
+)
+
+UPSTREAM_CAP_BYTES = 256 * MIB  # of batches that the root has not acknowledged; then intervals are added up
+UPSTREAM_BATCH_BYTES = MIB  # of records in a batch of a leaf; a larger record goes alone
+UPSTREAM_RING_BYTES = 16 * MIB  # sent and not acknowledged; all others are on disk
+UPSTREAM_RECORDS_BYTES = 16 * MIB  # of records that wait for room in the outbox; later ones are dropped
+UPSTREAM_STUCK_S = 60.0  # for a batch that a busy root does not acknowledge; each one matters
+UPSTREAM_FINISH_S = 30.0  # after the leaf's end, for a root that does not answer
+UPSTREAM_LINGER_S = 60.0  # after that, for questions of the root about the leaf's values
+UPSTREAM_SHARE = 0.7  # of the root's drain, for the producers of a leaf; the rest is for the leaf itself
 
 # --- backends ------------------------------------------------------------------------------------
 BACKENDS = 32  # writers of one run, one process each

@@ -51,6 +51,9 @@ class _Hub:
 class _Worker:
     """Does everything at once."""
 
+    def wake(self) -> None:
+        """Do nothing: nobody waits."""
+
     def submit(self, job: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> bool:
         try:
             with small_buffers():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,20 @@ from tests.golden import test_v1_0 as v1_0
 from tests.golden import test_v1_2 as v1_2
 from tests.golden import test_v1_3 as v1_3
 
-from telemetry.wire import codec, control, events
+from telemetry.wire import codec, control, events, nodes, search, snapshot
 
 HERE = Path(__file__).parent / "v1.4"
 VERSION = (1, 4)
 MONO_NS, WALL_NS, LABELS = v1_0.MONO_NS, v1_0.WALL_NS, v1_0.LABELS
 
 
-def batch(seq: int, first: int, records: list[events.EventRecord], rows: list[float], **changes: Any) -> bytes:
+def batch(
+    seq: int,
+    first: int,
+    records: Sequence[events.EventRecord | nodes.NodeRecord],
+    rows: list[float],
+    **changes: Any,
+) -> bytes:
     """An `ev/1` frame of the producer called `p1`."""
     outgoing = events.OutgoingBatch(
         version=VERSION,
@@ -42,27 +48,167 @@ def batch(seq: int, first: int, records: list[events.EventRecord], rows: list[fl
 
 
 DEFINE = v1_3.DEFINE
-AXIS = events.Axis("train", "mean", {"*/tokens": "sum", "lr": "last"}, MONO_NS, "reported")
+AXIS = events.Axis("train", "mean", {"*/tokens": "sum", "lr": "last"}, MONO_NS, "reported", ["wait_s"])
 EVERY_RECORD: list[events.EventRecord] = [
     *(AXIS if isinstance(record, events.Axis) else record for record in v1_3.EVERY_RECORD),
     events.StepClear("train", 4, MONO_NS),
 ]
+ACCOUNT = snapshot.Accounting(emitted=5, received=4, applied=4, missing=1)
+EVERY_NODE_RECORD: list[nodes.NodeRecord] = [
+    nodes.NodeInterval(
+        7,
+        WALL_NS,
+        WALL_NS + 10**9,
+        nodes.SeriesSums(
+            id=struct.pack("<I", 0),
+            count=struct.pack("<Q", 2),
+            total=struct.pack("<d", 3.0),
+            rest=struct.pack("<d", 0.0),
+            mean=struct.pack("<d", 1.5),
+            squares=struct.pack("<d", 0.5),
+            min=struct.pack("<d", 1.0),
+            max=struct.pack("<d", 2.0),
+            integral=b"\x01",
+            imprecise=struct.pack("<Q", 0),
+            below=struct.pack("<Q", 0),
+            above=struct.pack("<Q", 0),
+            occupied=struct.pack("<I", 1),
+            slots=struct.pack("<I", 9),
+            counts=struct.pack("<I", 2),
+        ),
+        nodes.CounterSums(
+            id=struct.pack("<I", 1),
+            events=struct.pack("<Q", 3),
+            whole=struct.pack("<q", 3),
+            huge=struct.pack("<d", 0.0),
+            fraction=struct.pack("<d", 0.0),
+            fractional=b"\x00",
+            imprecise=struct.pack("<Q", 0),
+        ),
+        nodes.GaugeSums(
+            id=struct.pack("<I", 2),
+            events=struct.pack("<Q", 1),
+            value=struct.pack("<d", 0.5),
+            time_ns=struct.pack("<q", WALL_NS),
+            min=struct.pack("<d", 0.5),
+            max=struct.pack("<d", 0.5),
+            imprecise=struct.pack("<Q", 0),
+        ),
+        nodes.ExtentSums(
+            id=struct.pack("<I", 0),
+            first_ns=struct.pack("<q", WALL_NS),
+            last_ns=struct.pack("<q", WALL_NS + 1),
+            last_done_ns=struct.pack("<q", WALL_NS + 2),
+            end_ns=struct.pack("<q", WALL_NS + 3),
+            inside=struct.pack("<Q", 1),
+            inside_total=struct.pack("<d", 1.0),
+        ),
+    ),
+    nodes.NodeAccount(
+        7,
+        6,
+        ACCOUNT,
+        producers=2,
+        completeness="incomplete",
+        owing=["p2"],
+        reason="stopped on request",
+        hindrance="the journal is off",
+        clock_error_ns=150_000,
+        endpoint="ipc:///run/user/1000/telemetry/a/control",
+        directory="/runs/a",
+        nodes=1,
+        warnings=["a warning"],
+    ),
+    nodes.Member("p1", "worker", "h", 7, 0),
+    nodes.Relay("p1", WALL_NS, msgspec.Raw(msgspec.msgpack.encode(events.Mark("warm", MONO_NS, LABELS)))),
+    nodes.StepPart(
+        "train",
+        3,
+        {"loss": nodes.PartialValue(2, 0.5, 0.0, 0.0, 0.5, "p1", "p2", 0.5, WALL_NS, "p2"), "grad": None},
+        WALL_NS,
+        2,
+        ranks={"wait_s": [(0, 0.25), ("p2", 0.5)]},
+        number=4,
+    ),
+]
 BACKEND = replace(v1_2.BACKEND, refused=[2, 3])
-SNAPSHOT = replace(v1_3.SNAPSHOT, protocol=VERSION, backends=[BACKEND])
+NODE = snapshot.NodeStat(
+    node="gpu-1",
+    leaf="0a1b2c3d",
+    host="h",
+    pid=7,
+    reason="it has not ended",
+    producers=2,
+    owing=["p2"],
+    nodes=1,
+    account=ACCOUNT,
+    missing_batches=1,
+    events_per_s=2.5,
+    interval_ns=WALL_NS,
+    last_seen_ns=WALL_NS,
+    clock_error_s=0.00015,
+    endpoint="ipc:///run/user/1000/telemetry/a/control",
+    directory="/runs/a",
+    warnings=["a warning"],
+)
+SNAPSHOT = replace(v1_3.SNAPSHOT, protocol=VERSION, backends=[BACKEND], nodes=[NODE], missing_nodes=1)
 STREAM_RECORD = replace(v1_3.STREAM_RECORD, version=VERSION)
-STREAM_STEP = replace(v1_3.STREAM_STEP, version=VERSION)
+STREAM_STEP = replace(
+    v1_3.STREAM_STEP,
+    version=VERSION,
+    record=replace(v1_3.STREAM_STEP.record, ranks={"loss": [(0, 0.0), ("p2", 0.5)]}),
+)
 
 REQUESTS: dict[str, control.Request] = {
     **v1_3.REQUESTS,
     "hello": replace(v1_0.REQUESTS["hello"], version=VERSION),
+    "hello_leaf": replace(v1_0.REQUESTS["hello"], version=VERSION, node="gpu-1"),
     "backend": control.TellBackend(id=11, stat=BACKEND),
     "step": control.GetStep(id=12, axis="train", step=3),
+    "nodes": control.ExpectNodes(id=13, nodes=["gpu-1", "gpu-2"], count=2),
+    "members": control.GetMembers(id=14, node="gpu-1"),
+    "found": search.Found(
+        id=15,
+        producer="0a1b2c3d",
+        number=1,
+        part=1,
+        last=True,
+        values=search.FoundValues(struct.pack("<I", 0), struct.pack("<I", 1), struct.pack("<d", 1.5)),
+        bins=search.FoundBins(
+            struct.pack("<I", 1),
+            struct.pack("<I", 3),
+            struct.pack("<Q", 9),
+            struct.pack("<q", 4),
+            struct.pack("<q", 5),
+        ),
+        unfit=search.UnfitRanges(struct.pack("<I", 2), b"\x01"),
+    ),
 }
 RESPONSES: dict[str, control.Response] = {
     **v1_3.RESPONSES,
     "welcome": replace(v1_0.RESPONSES["welcome"], version=VERSION),
     "status": replace(v1_0.RESPONSES["status"], snapshot=SNAPSHOT),
     "caught_up": replace(v1_0.RESPONSES["caught_up"], records=[STREAM_RECORD, STREAM_STEP], next_seq=7),
+    "pong": replace(v1_0.RESPONSES["pong"], drain_s=7.5),
+    "members": control.Members(
+        id=14, members=[control.MemberFacts(producer="p1", name="worker", host="h", pid=7, rank=0)]
+    ),
+    "search": search.Search(
+        number=1,
+        bins=16,
+        series=search.SearchedSeries(
+            struct.pack("<I", 0), b"\x03", struct.pack("<d", 1e6), struct.pack("<d", 2.0**52)
+        ),
+        ranges=search.SearchedRanges(
+            struct.pack("<I", 0),
+            struct.pack("<I", 9),
+            struct.pack("<q", 1),
+            struct.pack("<q", 2),
+            struct.pack("<Q", 3),
+            b"\x01",
+            b"\x01",
+        ),
+    ),
     "step_state": control.StepState(
         id=12,
         state="closed",
@@ -77,6 +223,7 @@ RESPONSES: dict[str, control.Response] = {
 BATCHES: dict[str, bytes] = {
     "batch_rows": batch(1, 14, [DEFINE], v1_0.ROWS, dropped={"buffer_full": 2}),
     "batch_records": batch(0, 0, EVERY_RECORD, []),
+    "batch_nodes": batch(2, 30, EVERY_NODE_RECORD, []),
     "batch_minimal": batch(
         0,
         0,
@@ -111,6 +258,7 @@ def test_every_sample_has_its_file_and_no_file_is_left_over() -> None:
 def test_every_message_type_has_a_sample() -> None:
     """A new record tag, request or response can't be released without bytes."""
     assert {type(record) for record in EVERY_RECORD} == set(typing.get_args(events.EventRecord))
+    assert tuple(type(record) for record in EVERY_NODE_RECORD) == nodes.NODE_RECORDS
     assert {type(message) for message in REQUESTS.values()} == set(typing.get_args(control.Request))
     assert {type(message) for message in RESPONSES.values()} == set(typing.get_args(control.Response))
 
@@ -154,12 +302,13 @@ def test_golden_batch_of_rows_decodes() -> None:
     assert [field for row in struct.iter_unpack(">xdxQxd", body) for field in row] == v1_0.ROWS
 
 
-@pytest.mark.parametrize("name", ["batch_records", "batch_minimal"])
+@pytest.mark.parametrize("name", ["batch_records", "batch_minimal", "batch_nodes"])
 def test_golden_batches_of_records_decode(name: str) -> None:
     """Every record type of 1.4 is still read, and a batch as a small producer makes it."""
     decoded = codec.decode_batch(golden(name))
     expected = {
         "batch_records": EVERY_RECORD,
+        "batch_nodes": EVERY_NODE_RECORD,
         "batch_minimal": [events.Sample("latency", 1.5, 0, "ms"), events.Count("requests")],
     }
     assert [codec.decode_record(raw) for raw in decoded.records] == expected[name]

@@ -15,7 +15,7 @@ import zmq
 
 from telemetry import drop_reasons, limits
 from telemetry.transport import sockets
-from telemetry.wire import cells, codec, control, events, frames, history, snapshot, units
+from telemetry.wire import cells, codec, control, events, frames, history, nodes, search, snapshot, units
 from telemetry.wire.events import Count, Sample
 from telemetry.wire.rows import ROW_BYTES
 from telemetry.wire.version import PROTOCOL, SCHEMA
@@ -62,10 +62,14 @@ def shown_default(field: msgspec.structs.FieldInfo) -> str:
     """A field as the tables write it: the name, and its default if it has one."""
     if field.required:
         return f"`{field.name}`"
-    value = "{}" if field.default is msgspec.NODEFAULT else field.default
+    value = field.default
+    if isinstance(value, msgspec.Struct):
+        value = "[]"
+    if value is msgspec.NODEFAULT:
+        value = "[]" if field.default_factory is list else "{}"
     if value is None or isinstance(value, bool):
         shown = {None: "null", False: "false", True: "true"}[value]
-    elif isinstance(value, str) and value != "{}":
+    elif isinstance(value, str) and value not in {"{}", "[]"}:
         shown = f'"{value}"'
     else:
         shown = "2⁶³−1" if value == (1 << 63) - 1 else str(value)
@@ -127,6 +131,27 @@ def test_record_tags_and_fields() -> None:
         fields = ", ".join(shown_default(field) for field in msgspec.structs.fields(kind))
         plain = re.sub(r" \([^)]*\)", "", written[tag(kind)])
         assert plain == fields, tag(kind)
+
+
+def test_node_records_and_columns() -> None:
+    """Every record that only a leaf sends, with its fields in order, and the columns of an interval."""
+    text = section("Nodes")
+    written = {quoted(row[0])[0]: quoted(row[1]) for row in table(text, "tag")}
+    assert written == {tag(kind): names(kind) for kind in nodes.NODE_RECORDS}
+    assert ", ".join(f"`{name}`" for name in names(nodes.PartialValue)) in text.replace("\n ", "")
+    columns = {
+        "series": nodes.SeriesSums,
+        "counters": nodes.CounterSums,
+        "gauges": nodes.GaugeSums,
+        "extents": nodes.ExtentSums,
+    }
+    for kind, struct in columns.items():
+        found = [name for row in table(text, f"column of `{kind}`") for name in quoted(row[0])]
+        assert found == names(struct), kind
+    searched = [name for row in table(text, "column of `search`") for name in quoted(row[0])]
+    assert searched == names(search.SearchedSeries) + names(search.SearchedRanges)
+    found = [name for row in table(text, "column of `found`") for name in quoted(row[0])]
+    assert found == names(search.FoundValues) + names(search.FoundBins) + names(search.UnfitRanges)
 
 
 def test_control_types_keys_and_answers() -> None:

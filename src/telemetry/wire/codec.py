@@ -19,9 +19,10 @@ from telemetry.drop_reasons import Reason
 from telemetry.wire import frames
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.control import Request, Response
-from telemetry.wire.events import RECORD_DECODER, EventBatch, EventRecord, OutgoingBatch, RawBatch, StreamRecord
+from telemetry.wire.events import EventBatch, EventRecord, OutgoingBatch, RawBatch, StreamRecord
 from telemetry.wire.history import Interval, fits_together
 from telemetry.wire.journal import Checkpoint, Note
+from telemetry.wire.nodes import RECORD_DECODER, NodeRecord
 from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import SCHEMA, Version, may_talk
 
@@ -162,7 +163,7 @@ def _with_rows(batch: RawBatch, rows: wire_rows.RowArray | None = None) -> Event
     )
 
 
-def decode_record(raw: Raw | bytes) -> EventRecord:
+def decode_record(raw: Raw | bytes) -> EventRecord | NodeRecord:
     """Decode one record of a batch."""
     try:
         return RECORD_DECODER.decode(raw)

@@ -22,6 +22,8 @@ def _contradictions(snapshot: MetricsSnapshot) -> Iterator[str]:
     yield from _account("the accounting", snapshot.accounting)
     for producer in snapshot.producers:
         yield from _account(f"the account of producer {producer.producer!r}", producer)
+    for node in snapshot.nodes:
+        yield from _account(f"the account of node {node.node!r}", node.account)
     yield from _sums(snapshot)
     for stat in snapshot.series:
         labels = ",".join(f"{key}={value}" for key, value in stat.labels.items())
@@ -46,16 +48,18 @@ def _account(whose: str, account: Accounting | ProducerStat) -> Iterator[str]:
 
 
 def _sums(snapshot: MetricsSnapshot) -> Iterator[str]:
-    """Check that the totals equal the sums over the producers. A snapshot without producers passes."""
-    if not snapshot.producers:
+    """Check that the totals equal the sums over producers and nodes. A snapshot without any passes."""
+    if not snapshot.producers and not snapshot.nodes:
         return
+    accounts = [*snapshot.producers, *(node.account for node in snapshot.nodes)]
+    whose = "its producers and nodes" if snapshot.nodes else "its producers"
     for name in (*_TOTALS, *_REASONS):
         total = _count(getattr(snapshot.accounting, name))
-        added = sum(_count(getattr(producer, name)) for producer in snapshot.producers)
+        added = sum(_count(getattr(account, name)) for account in accounts)
         if snapshot.folded is not None and name in _OF_FOLDED:
             added += snapshot.folded.events
         if total != added:
-            yield f"the accounting has {total:,} {name.replace('_', ' ')} events, its producers {added:,}"
+            yield f"the accounting has {total:,} {name.replace('_', ' ')} events, {whose} {added:,}"
 
 
 def _count(value: int | Mapping[str, int]) -> int:

@@ -12,6 +12,7 @@ from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
 from telemetry.wire.events import Digits, Drops, Name, Natural, ProducerId, Step, StreamRecord, Text
+from telemetry.wire.search import Found, Search
 from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
 
@@ -38,6 +39,8 @@ class Hello(_Message, tag="hello", kw_only=True, frozen=True):
     pid: Annotated[int, Meta(ge=0, lt=_PIDS)] = 0
     rank: int | None = None
     mono_ns: Natural = 0
+    node: ShortText = ""
+    """Name of the node of which this producer is the leaf; empty for any other producer."""
 
 
 class Ping(_Message, tag="ping", kw_only=True, frozen=True):
@@ -130,6 +133,21 @@ class GetStep(_Message, tag="step", kw_only=True, frozen=True):
     step: Step
 
 
+class ExpectNodes(_Message, tag="nodes", kw_only=True, frozen=True):
+    """A notice that these nodes belong to the run. It can't be complete without the account of each."""
+
+    nodes: Annotated[list[ShortText], Meta(max_length=limits.NODES)] = []
+    count: Annotated[int, Meta(ge=0, le=limits.NODES)] = 0
+    """Number of nodes that the run has at least, whatever their names."""
+
+
+class GetMembers(_Message, tag="members", kw_only=True, frozen=True):
+    """A request for the producers of a node."""
+
+    node: ShortText
+    """Name of the node, or run id of its leaf."""
+
+
 Request = (
     Hello
     | Ping
@@ -143,6 +161,9 @@ Request = (
     | Watch
     | TellBackend
     | GetStep
+    | ExpectNodes
+    | GetMembers
+    | Found
 )
 
 
@@ -175,6 +196,8 @@ class Pong(_Message, tag="pong", kw_only=True, frozen=True):
     state: State
     mono_ns: int = 0
     echo_ns: int = 0
+    drain_s: float | None = None
+    """Time that the drain still lasts at most, in seconds; null if there is no drain."""
 
 
 class Ack(_Message, tag="ack", kw_only=True, frozen=True):
@@ -250,7 +273,7 @@ class Watching(_Message, tag="watching", kw_only=True, frozen=True):
 
 
 class Noted(_Message, tag="noted", kw_only=True, frozen=True):
-    """The answer to `backend`."""
+    """The answer to `backend`, `nodes` and `found`."""
 
     state: State
 
@@ -278,6 +301,22 @@ class StepState(_Message, tag="step_state", kw_only=True, frozen=True):
     backends: list[BackendStat] = []
 
 
+class MemberFacts(Struct, kw_only=True, frozen=True):
+    """A producer of a node, as it introduced itself to its leaf."""
+
+    producer: str
+    name: str = ""
+    host: str = ""
+    pid: int = 0
+    rank: int | None = None
+
+
+class Members(_Message, tag="members", kw_only=True, frozen=True):
+    """Producers of a node, the newest NODE_MEMBERS of all nodes."""
+
+    members: list[MemberFacts] = []
+
+
 ErrorCode = Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused", "no_room"]
 
 
@@ -301,6 +340,8 @@ Response = (
     | Watching
     | Noted
     | StepState
+    | Members
+    | Search
     | Error
 )
-PUSHED: Final = (Ack, Resend)
+PUSHED: Final = (Ack, Resend, Search)

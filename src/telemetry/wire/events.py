@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-import msgspec
 from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
@@ -55,11 +54,15 @@ Drops = Annotated[
 """Events that a producer dropped since its start, by reason."""
 
 
-class _Record(Struct, array_like=True, frozen=True, gc=False):
+DEFAULT_AXIS: Final = "step"
+"""Axis of programs that count one kind of step only."""
+
+
+class BaseRecord(Struct, array_like=True, frozen=True, gc=False):
     """A record. Times are the producer's monotonic clock in nanoseconds; 0 means "when the batch was made"."""
 
 
-class Define(_Record, tag="define", frozen=True):
+class Define(BaseRecord, tag="define", frozen=True):
     """The binding of a row id of this producer to an instrument.
 
     A definition is not an event: it has no number and may be repeated.
@@ -81,7 +84,7 @@ class Define(_Record, tag="define", frozen=True):
     """
 
 
-class Sample(_Record, tag="sample", frozen=True):
+class Sample(BaseRecord, tag="sample", frozen=True):
     """A value of a series, self-describing."""
 
     name: Name
@@ -91,7 +94,7 @@ class Sample(_Record, tag="sample", frozen=True):
     labels: Labels = {}
 
 
-class Count(_Record, tag="count", frozen=True):
+class Count(BaseRecord, tag="count", frozen=True):
     """An increment of a counter, self-describing."""
 
     name: Name
@@ -101,7 +104,7 @@ class Count(_Record, tag="count", frozen=True):
     labels: Labels = {}
 
 
-class Gauge(_Record, tag="gauge", frozen=True):
+class Gauge(BaseRecord, tag="gauge", frozen=True):
     """A new value of a gauge, self-describing."""
 
     name: Name
@@ -111,7 +114,7 @@ class Gauge(_Record, tag="gauge", frozen=True):
     labels: Labels = {}
 
 
-class Expect(_Record, tag="expect", frozen=True):
+class Expect(BaseRecord, tag="expect", frozen=True):
     """The total that a counter will reach, or the count of a series: the base of progress."""
 
     name: Name
@@ -119,7 +122,7 @@ class Expect(_Record, tag="expect", frozen=True):
     time_ns: Natural = 0
 
 
-class Axis(_Record, tag="axis", frozen=True):
+class Axis(BaseRecord, tag="axis", frozen=True):
     """The rule that combines the values of several producers for one step.
 
     The first declaration of an axis is valid; the default is the mean. Within one producer a later value of a name
@@ -132,9 +135,11 @@ class Axis(_Record, tag="axis", frozen=True):
     """Other rules for names, or for patterns such as `*/tokens`. The first match applies."""
     time_ns: Natural = 0
     closing: ClosingRule = "ended"
+    ranked: Annotated[list[Name], Meta(max_length=limits.RANKED_NAMES)] = []
+    """Names whose values a closed step keeps one by one, for each rank."""
 
 
-class Mark(_Record, tag="mark", frozen=True):
+class Mark(BaseRecord, tag="mark", frozen=True):
     """A text for one moment of the run."""
 
     text: Text
@@ -142,14 +147,14 @@ class Mark(_Record, tag="mark", frozen=True):
     labels: Labels = {}
 
 
-class Params(_Record, tag="params", frozen=True):
+class Params(BaseRecord, tag="params", frozen=True):
     """Settings of the run in one flat map; nested names are joined with dots."""
 
     values: Annotated[dict[Name, Scalar], Meta(max_length=limits.PARAMS_PER_RECORD)]
     time_ns: Natural = 0
 
 
-class Scalars(_Record, tag="scalars", frozen=True):
+class Scalars(BaseRecord, tag="scalars", frozen=True):
     """Values of one step on a named axis; null stands for a value that was not finite."""
 
     axis: Name
@@ -158,7 +163,7 @@ class Scalars(_Record, tag="scalars", frozen=True):
     time_ns: Natural = 0
 
 
-class StepEnd(_Record, tag="step_end", frozen=True):
+class StepEnd(BaseRecord, tag="step_end", frozen=True):
     """A producer's notice that it has reported all its values for a step and for the steps before it.
 
     On an axis that closes by reports, it closes this step alone.
@@ -169,12 +174,16 @@ class StepEnd(_Record, tag="step_end", frozen=True):
     time_ns: Natural = 0
 
 
-class StepClear(_Record, tag="step_clear", frozen=True):
+class StepClear(BaseRecord, tag="step_clear", frozen=True):
     """A request to forget the values of an open step, or of all open steps of the axis. Closed steps stay."""
 
     axis: Name
     step: Step | None = None
     time_ns: Natural = 0
+
+
+Rank = int | str
+"""Rank of a producer, or its id if it has none."""
 
 
 class Spread(Struct, array_like=True, frozen=True, gc=False):
@@ -188,7 +197,7 @@ class Spread(Struct, array_like=True, frozen=True, gc=False):
     highest: ProducerId
 
 
-class ClosedStep(_Record, tag="step", frozen=True):
+class ClosedStep(BaseRecord, tag="step", frozen=True):
     """A closed step of an axis, with the values of all producers. Made by the aggregator only."""
 
     axis: Name
@@ -201,9 +210,11 @@ class ClosedStep(_Record, tag="step", frozen=True):
     closed: Closing = "ended"
     revision: Natural = 0
     """Above 0: a correction of a step that was already published; `values` holds only the changes."""
+    ranks: dict[Name, list[tuple[Rank, float]]] = {}
+    """Values of `Axis.ranked` names, each with the rank that reported it, in order of ranks."""
 
 
-class Span(_Record, tag="span", frozen=True):
+class Span(BaseRecord, tag="span", frozen=True):
     """An activity with a beginning and an end."""
 
     name: Name
@@ -213,7 +224,7 @@ class Span(_Record, tag="span", frozen=True):
     labels: Labels = {}
 
 
-class Note(_Record, tag="text", frozen=True):
+class Note(BaseRecord, tag="text", frozen=True):
     """A named text."""
 
     name: Name
@@ -223,7 +234,7 @@ class Note(_Record, tag="text", frozen=True):
     step: Step = 0
 
 
-class Table(_Record, tag="table", frozen=True):
+class Table(BaseRecord, tag="table", frozen=True):
     """A small table. Each row has as many cells as there are columns."""
 
     name: Name
@@ -236,7 +247,7 @@ class Table(_Record, tag="table", frozen=True):
     step: Step = 0
 
 
-class Bins(_Record, tag="bins", frozen=True):
+class Bins(BaseRecord, tag="bins", frozen=True):
     """A distribution counted by its producer: `counts[i]` values from `edges[i]` up to `edges[i + 1]`."""
 
     name: Name
@@ -247,7 +258,7 @@ class Bins(_Record, tag="bins", frozen=True):
     step: Step = 0
 
 
-class Artifact(_Record, tag="artifact", frozen=True):
+class Artifact(BaseRecord, tag="artifact", frozen=True):
     """A file by reference. `kind` is the producer's choice; backends know `image`."""
 
     name: Name
@@ -258,7 +269,7 @@ class Artifact(_Record, tag="artifact", frozen=True):
     step: Step = 0
 
 
-class Uncounted(_Record, tag="uncounted", frozen=True):
+class Uncounted(BaseRecord, tag="uncounted", frozen=True):
     """A text whose tokens a worker of the aggregator counts, so that counting does not delay the events."""
 
     text: Annotated[str, Meta(max_length=limits.UNCOUNTED_CHARS)]
@@ -272,7 +283,7 @@ class Uncounted(_Record, tag="uncounted", frozen=True):
     skipped: Natural = 0
 
 
-class Counted(_Record, tag="counted", frozen=True):
+class Counted(BaseRecord, tag="counted", frozen=True):
     """Processed texts, by number in order of arrival. Their token counts are in records of the same batch."""
 
     texts: Annotated[list[Natural], Meta(max_length=limits.BATCH_RECORDS)]
@@ -280,7 +291,7 @@ class Counted(_Record, tag="counted", frozen=True):
     """Number of texts that could not be counted."""
 
 
-class Session(_Record, tag="session", frozen=True):
+class Session(BaseRecord, tag="session", frozen=True):
     """A named moment in the life of the producer, such as `started` or `warm`."""
 
     event: Name
@@ -370,6 +381,3 @@ class StreamRecord(Struct, array_like=True, frozen=True):
     producer: str
     wall_ns: int
     record: Streamed
-
-
-RECORD_DECODER: Final[msgspec.msgpack.Decoder[EventRecord]] = msgspec.msgpack.Decoder(EventRecord)

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
-from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.events import Drops, Natural
 from telemetry.wire.snapshot import CommandFacts
 from telemetry.wire.version import SCHEMA
@@ -53,8 +53,8 @@ class Closed(_Note, tag="closed", kw_only=True, frozen=True):
     """
 
 
-Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending | Closed
-NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed)
+Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending | Closed | ExpectNodes
+NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed, ExpectNodes)
 
 
 class RunState(Struct, kw_only=True, frozen=True):
@@ -89,6 +89,8 @@ class RunState(Struct, kw_only=True, frozen=True):
     """Number of aggregators that died before this one."""
     died: Natural = 0
     """Process id of the last aggregator that died; 0: unknown."""
+    valueless_segments: Natural = 0
+    """Number of the oldest journal segments without a value of a series. Exact percentiles don't need them."""
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):

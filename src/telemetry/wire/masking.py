@@ -55,7 +55,9 @@ _PARSERS_TOKEN: Final = re.compile(r"(?:unrecognized|unexpected) token: \Z")
 _LONGEST_SECRET: Final = 2_000
 _SECRET_CHARS: Final = 16
 _BEFORE_CHARS: Final = 32  # enough for the pattern above
-_URL_PASSWORD: Final = re.compile(r"""(\w://[^/@:\s]*):[^/\s"']+@""")
+_PUBLIC_KEY: Final = r"[\w.:+=^!/*?&<>()\[\]{}@%$#-]{40}"  # Z85
+_URL_PASSWORD: Final = re.compile(rf"""(\w://(?![^/@\s]*:\d{{1,5}}#{_PUBLIC_KEY})[^/@:\s]*):[^/\s"']+@""")
+"""A password in a URL. An address `tcp://HOST:PORT#KEY` has none, though its public key may contain an `@`."""
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 _KNOWN_SHAPES: Final = re.compile(
     r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|hf_\w{20,}|xox[abposr]-[\w-]{10,}|AKIA[0-9A-Z]{16}"

@@ -200,6 +200,68 @@ class SpanSpread(Struct, frozen=True, kw_only=True):
     most: str
 
 
+class Straggler(Struct, frozen=True, kw_only=True):
+    """A slow rank: the others wait for it in more windows of steps than chance explains."""
+
+    rank: int | str
+    """Rank of the producer, or its id if it has none."""
+    name: str
+    cost_s: float
+    """Seconds that a step would have ended sooner, had it worked like the slowest rank that is not named."""
+    cost: float
+    """The same as a share of a step."""
+    step_s: float
+    """Duration of a step."""
+    lag_s: float
+    """Seconds that it waits less than the median of the others, because it works longer."""
+    excess: float
+    """The same as a share of the work of the others."""
+    work_s: float
+    others_s: float
+    """Median work of the others."""
+    least_lag: float | None = None
+    """Its smallest lag in a part of the run, as a share of a step. Near 0: it has been as fast as the others."""
+    first_step: int
+    last_step: int
+    steps: int
+    """Number of steps in which it was slow. All figures are about these."""
+    windows: int
+    last_in: int
+    """Number of windows of these steps in which it was the last rank."""
+    always: bool
+    """True if it was slow from the first steps on."""
+    now: bool
+    """True if it was slow in the newest steps."""
+
+
+class LagMap(Struct, frozen=True, kw_only=True):
+    """How much each rank lags behind the median rank, as a share of a step, over the whole run."""
+
+    ranks: list[str] = []
+    """Names of the rows. A row of several ranks shows the one with the largest lag."""
+    steps: list[int] = []
+    """First step of each column."""
+    last_step: int | None = None
+    lags: list[list[float | None]] = []
+    """For each row, the lag by column; null: absent."""
+
+
+class Stragglers(Struct, frozen=True, kw_only=True):
+    """Slow ranks on an axis of steps with work and wait."""
+
+    axis: str
+    ranks: int
+    steps: int
+    """Number of closed steps with the waits of two ranks or more."""
+    step_s: float
+    """Duration of a step in the newest steps."""
+    confidence: float
+    """Probability that no rank is named if none is slow."""
+    slow: list[Straggler] = []
+    """The most expensive one first."""
+    map: LagMap = LagMap()
+
+
 class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches indices
     """The result of a run, or its state so far; `final` tells which.
 
@@ -229,6 +291,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     """Requests by kind and labels, if there are request counters."""
     spans: list[SpanSpread] = []
     """Spans of several producers, if the record log was read. Their figures are the series `span.NAME`."""
+    stragglers: list[Stragglers] = []
+    """Slow ranks by axis, if steps have work and wait and the record log was read."""
     early_rule: EarlyRule = EarlyRule()
     """Rule for the `early_stopping` of requests."""
 
@@ -341,29 +405,36 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         """Explanation of which events are unknown; empty if the accounts cover all events.
 
         After an interruption, later events are unknown. A producer that never ended has reported no total. A
-        producer that was still recording may have recorded more.
+        producer that was still recording may have recorded more. An incomplete node may have had more events.
         """
         if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
             return f"events {_after(self.snapshot.time_ns)} are unknown"
-        producers = self.snapshot.producers
+        producers, nodes = self.snapshot.producers, self.snapshot.nodes
         unfinished = sum(stat.unfinished for stat in producers)
         unended = sum(stat.completeness == "incomplete" for stat in producers) - unfinished
-        if self.verdict != "incomplete" or not (unended or unfinished):
+        lacking = sum(node.completeness in ("incomplete", "interrupted") for node in nodes)
+        lacking += self.snapshot.missing_nodes
+        if self.verdict != "incomplete" or not (unended or unfinished or lacking):
             return ""
-        of_all = f" of {_number_of(self.snapshot.producer_count, 'producer')}"
-        parts = [f"{unended:,}{of_all} never ended"] if unended else []
+        parts = [f"{lacking:,} of {_number_of(self.snapshot.node_count, 'node')} incomplete"] if lacking else []
+        of_all = f" of {_number_of(self.snapshot.direct_producers, 'producer')}"
+        if unended:
+            parts.append(f"{unended:,}{of_all} never ended")
         if unfinished:
             was = "was" if unfinished == 1 else "were"
             parts.append(f"{unfinished:,}{'' if unended else of_all} {was} still recording when the run ended")
         return ", ".join(parts)
 
     def headline(self) -> str:
-        """Return one line: completeness, name of the run, applied events, and lost or unknown events."""
-        account = self.snapshot.accounting
+        """Return one line: completeness, name of the run, nodes, applied events, and lost or unknown events."""
+        account, nodes = self.snapshot.accounting, self.snapshot.node_count
         facts = [f"{account.applied:,} of {_number_of(account.emitted, 'event')} applied", f"{account.lost:,} lost"]
         if self.unknown:
             applied = f"{_number_of(account.applied, 'event')} applied"
             facts = [applied, *([facts[1]] if account.lost else []), self.unknown]
+        if nodes:
+            producers = _number_of(self.snapshot.producer_count, "producer")
+            facts = [_number_of(nodes, "node"), producers, *facts]
         return f"{self.verdict}: {self.snapshot.name}, {', '.join(facts)}"
 
     def __str__(self) -> str:

@@ -112,6 +112,41 @@ class Accounting(Struct, kw_only=True, frozen=True):
         return sum(self.dropped.values()) + sum(self.dropped_by_producer.values()) + self.missing
 
 
+class NodeStat(Struct, kw_only=True, frozen=True):
+    """One node of a run on several machines: its leaf, and the account of all its producers."""
+
+    node: str
+    """Name of the node, for people."""
+    leaf: str = ""
+    """Run id of its leaf, which is also its producer id. Empty if no leaf of this node has connected."""
+    host: str = ""
+    pid: int = 0
+    status: ProducerStatus = "live"
+    completeness: Completeness = "incomplete"
+    reason: str = ""
+    """Reason why it is not complete, or why it ended."""
+    producers: int = 0
+    owing: list[str] = []
+    """Its producers that have not ended, or were still recording: the first ones."""
+    nodes: int = 0
+    """Number of nodes below it, if it is a root itself."""
+    account: Accounting = Accounting()
+    """Account of its producers. Values that have not reached the root count as missing."""
+    missing_batches: int = 0
+    """Number of the leaf's batches that are missing and may still arrive."""
+    unrepairable: int = 0
+    """Number of the leaf's batches that can't arrive any more."""
+    events_per_s: float = 0.0
+    interval_ns: int = 0
+    """End of the newest interval in the numbers, on the root's wall clock; 0 before the first."""
+    last_seen_ns: int = 0
+    clock_error_s: float | None = None
+    """Upper bound of the error with which its clock is known; null if unknown."""
+    endpoint: str = ""
+    directory: str = ""
+    warnings: list[str] = []
+
+
 class Extent(Struct, kw_only=True, frozen=True):
     """The time range of an instrument's events in nanoseconds, and how many came before the last duration began.
 
@@ -363,8 +398,22 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     directory: str = ""
     folded: FoldedProducers | None = None
     """Producers that `producers` does not list; `accounting` counts them too."""
+    nodes: list[NodeStat] = []
+    """Nodes of a run on several machines, in order of their names. `accounting` includes their producers."""
+    missing_nodes: int = 0
+    """Number of expected nodes that have not connected and have no name, so that `nodes` does not list them."""
+
+    @property
+    def direct_producers(self) -> int:
+        """Number of producers that send to this aggregator itself, with and without a row."""
+        return len(self.producers) + (self.folded.producers if self.folded else 0)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes of a run on several machines, with those that have not connected."""
+        return len(self.nodes) + self.missing_nodes
 
     @property
     def producer_count(self) -> int:
-        """Number of producers, with and without a row."""
-        return len(self.producers) + (self.folded.producers if self.folded else 0)
+        """Number of producers, with and without a row, and those of all nodes."""
+        return self.direct_producers + sum(node.producers for node in self.nodes)

@@ -23,11 +23,11 @@ def test_types_are_those_of_the_protocol() -> None:
     """Types are words of the wire: never renamed, never used again."""
     assert types_of(control.Request) == [
         "hello", "ping", "end", "cannot_resend", "barrier", "status", "history", "catchup", "stop", "watch",
-        "backend", "step",
+        "backend", "step", "nodes", "members", "found",
     ]  # fmt: skip
     assert types_of(control.Response) == [
         "welcome", "pong", "ack", "resend", "ended", "barrier_reached", "status", "history", "caught_up",
-        "stopping", "watching", "noted", "step_state", "error",
+        "stopping", "watching", "noted", "step_state", "members", "search", "error",
     ]  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_an_observer_says_hello_with_a_type_alone() -> None:
 
 def test_pushed_messages_carry_no_id() -> None:
     """Id 0 tells a push from an answer."""
-    assert (control.Ack, control.Resend) == control.PUSHED
+    assert (control.Ack, control.Resend, control.Search) == control.PUSHED
     assert control.Ack(epoch="e", batches=1).id == 0
 
 

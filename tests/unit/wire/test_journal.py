@@ -10,7 +10,7 @@ import pytest
 
 from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
-from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
 from telemetry.wire.snapshot import CommandFacts
 
@@ -23,6 +23,7 @@ EVERY_NOTE: tuple[Note, ...] = (
     BadFrames(counts={"wrong_topic": 2}),
     Ending(reason="stopped", interrupted=True, command=CommandFacts(argv=["a"], exit_code=0)),
     Closed(),
+    ExpectNodes(nodes=["gpu-1"], count=4),
 )
 STATE = RunState(
     run_id="r",
@@ -62,7 +63,9 @@ def test_every_kind_of_note_is_listed_and_tried() -> None:
 def test_types_of_notes_are_those_of_the_files() -> None:
     """Types are words on disk: never renamed, never used again."""
     tags = [kind.__struct_config__.tag for kind in NOTES]
-    assert tags == ["hello", "end", "cannot_resend", "watch", "rolled", "bad_frames", "ending", "closed"]
+    assert tags == [
+        *("hello", "end", "cannot_resend", "watch", "rolled", "bad_frames", "ending", "closed", "nodes"),
+    ]
 
 
 def test_a_checkpoint_keeps_the_numbers_raw() -> None:

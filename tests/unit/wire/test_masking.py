@@ -155,3 +155,17 @@ def test_a_text_is_masked_before_it_is_cut(max_chars: int) -> None:
 def test_a_long_text_is_cut_before_all_of_it_is_searched() -> None:
     """Time is bounded: a program may log megabytes."""
     assert mask_text("word " * 1_000_000, 10) == "word word "
+
+
+@pytest.mark.parametrize("host", ["192.0.2.2", "[::1]", "node-7"])
+def test_the_public_key_of_an_address_is_no_password(host: str) -> None:
+    """A leaf reads the address of its root from its manifest. The key may contain any sign of Z85."""
+    address = f"tcp://{host}:43343#5:c&#VqZh0rgtexinfOQ.}}iEJbX^/g5)@s(uBJPy"
+    assert len(address.partition("#")[2]) == 40
+    assert mask_text(f"refused by {address}: no", 400) == f"refused by {address}: no"
+
+
+def test_a_password_before_an_address_with_a_key_is_masked() -> None:
+    """The key excuses only the part after the host."""
+    text = f"tcp://me:secret@host:43343#{'a' * 40}"
+    assert mask_text(text, 400) == f"tcp://me:{MASK}@host:43343#{'a' * 40}"

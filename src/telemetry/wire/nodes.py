@@ -1,0 +1,209 @@
+"""Records of a leaf: what an aggregator sends to the root of its run.
+
+A leaf is the aggregator of one node, and a producer of the root. Its `define` records bind ids to the leaf's
+instruments. Once a second it sends the sums of its last interval and its account. Columns are little-endian arrays
+as bytes. All times are the leaf's wall clock, so that the anchor of the batch leads to its monotonic clock.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from telemetry import limits
+from telemetry.wire.events import (
+    BaseRecord,
+    Closing,
+    EventRecord,
+    Name,
+    Natural,
+    ProducerId,
+    Rank,
+    Step,
+    Text,
+)
+from telemetry.wire.snapshot import Accounting, Completeness
+
+# --- columns of an interval ----------------------------------------------------------------------
+
+
+class SeriesSums(Struct, array_like=True, frozen=True):
+    """Series with at least one value in the interval, by ascending id."""
+
+    id: bytes = b""  # u32
+    count: bytes = b""  # u64
+    total: bytes = b""  # f64
+    rest: bytes = b""  # f64: rounding error of `total`; for integers, the sum of both is exact
+    mean: bytes = b""  # f64
+    squares: bytes = b""  # f64: sum of squared deviations from `mean`
+    min: bytes = b""  # f64
+    max: bytes = b""  # f64
+    integral: bytes = b""  # u8: 1 if all values of the run so far are integers below 2**53
+    imprecise: bytes = b""  # u64: integers beyond 2**53
+    below: bytes = b""  # u64: values outside the range
+    above: bytes = b""  # u64
+    occupied: bytes = b""  # u32: histogram slots of each series that follow
+    slots: bytes = b""  # u32: HDR slots, ascending within a series
+    counts: bytes = b""  # u32: their counts
+
+
+class CounterSums(Struct, array_like=True, frozen=True):
+    """Counters with at least one increment in the interval, by ascending id."""
+
+    id: bytes = b""  # u32
+    events: bytes = b""  # u64
+    whole: bytes = b""  # i64: sum of the increments that are integers
+    huge: bytes = b""  # f64: part of that sum that does not fit into `whole`
+    fraction: bytes = b""  # f64: sum of the other increments
+    fractional: bytes = b""  # u8: 1 if the run so far has increments that are no integers
+    imprecise: bytes = b""  # u64
+
+
+class GaugeSums(Struct, array_like=True, frozen=True):
+    """Gauges that were set in the interval, by ascending id."""
+
+    id: bytes = b""  # u32
+    events: bytes = b""  # u64
+    value: bytes = b""  # f64: newest by time
+    time_ns: bytes = b""  # i64: its time
+    min: bytes = b""  # f64: over the run so far
+    max: bytes = b""  # f64
+    imprecise: bytes = b""  # u64
+
+
+class ExtentSums(Struct, array_like=True, frozen=True):
+    """Extents that changed in the interval, by ascending id of their instrument."""
+
+    id: bytes = b""  # u32
+    first_ns: bytes = b""  # i64
+    last_ns: bytes = b""  # i64
+    last_done_ns: bytes = b""  # i64
+    end_ns: bytes = b""  # i64
+    inside: bytes = b""  # u64: increase since the last interval
+    inside_total: bytes = b""  # f64: the same
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+class NodeInterval(BaseRecord, tag="interval", frozen=True):
+    """Sums of the values in one interval of a leaf, or in several intervals together.
+
+    An interval with many series is split over several records of equal `roll`.
+    """
+
+    roll: Natural
+    """Number of the last interval that it covers."""
+    start_ns: Natural
+    end_ns: Natural
+    series: SeriesSums = SeriesSums()
+    counters: CounterSums = CounterSums()
+    gauges: GaugeSums = GaugeSums()
+    extents: ExtentSums = ExtentSums()
+
+
+class NodeAccount(BaseRecord, tag="node", frozen=True):
+    """Account of a leaf and all its producers at the end of an interval. Replaces the one before."""
+
+    roll: Natural
+    values: Natural
+    """Number of values in all intervals so far: series values, increments and gauge values."""
+    account: Accounting
+    producers: Natural = 0
+    """Number of producers that the leaf has had."""
+    completeness: Completeness = "incomplete"
+    """Completeness of the leaf's numbers if its run ended now."""
+    final: bool = False
+    """True once the leaf's books are closed. No value follows."""
+    owing: Annotated[list[ProducerId], Meta(max_length=limits.NODE_OWING)] = []
+    """Producers that have not ended, or were still recording at the end: the first ones."""
+    reason: Text = ""
+    """Reason why the leaf's run ended."""
+    hindrance: Text = ""
+    """Reason why the leaf's journal can't give exact percentiles; empty if it can."""
+    clock_error_ns: Natural = 0
+    """Upper bound of the error with which the leaf's clock is known to the root; 0: unknown."""
+    endpoint: Text = ""
+    directory: Text = ""
+    nodes: Natural = 0
+    """Number of nodes below the leaf, if it is a root itself."""
+    warnings: Annotated[list[Text], Meta(max_length=limits.NODE_WARNINGS)] = []
+
+
+class Member(BaseRecord, tag="member", frozen=True):
+    """A producer of the leaf, as it introduced itself."""
+
+    producer: ProducerId
+    name: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    host: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    pid: Natural = 0
+    rank: int | None = None
+
+
+class Relay(BaseRecord, tag="relay", frozen=True):
+    """A record of the leaf's record stream, such as a mark, for the root's record stream."""
+
+    producer: Annotated[str, Meta(max_length=limits.PRODUCER_ID_CHARS)]
+    wall_ns: Natural
+    record: Raw
+
+
+class PartialValue(Struct, array_like=True, frozen=True, gc=False):
+    """Values of one name in one step, of all producers of a leaf that have a number for it."""
+
+    count: Natural
+    sum: float
+    """Infinite if the sum does not fit in a float."""
+    rest: float
+    """Rounding error of `sum`. If `sum` is infinite: the mean."""
+    min: float
+    max: float
+    lowest: ProducerId
+    """Producer with the minimum; of several, the first by id."""
+    highest: ProducerId
+    last: float
+    """Newest value by time, then by producer id."""
+    last_ns: Natural
+    last_producer: ProducerId
+
+
+class StepPart(BaseRecord, tag="step_part", frozen=True):
+    """A leaf's share of a step: one partial value for each name, of all producers of the leaf.
+
+    A part replaces the values of the same names in parts of this step with lower numbers. A part without values
+    only tells which steps the leaf has ended.
+    """
+
+    axis: Name
+    step: Step
+    values: Annotated[dict[Name, PartialValue | None], Meta(max_length=limits.PARAMS_PER_RECORD)]
+    """Null if no producer has a finite value."""
+    wall_ns: Natural = 0
+    """Time of the newest value."""
+    producers: Natural = 1
+    """Number of producers that reported a value."""
+    ended: bool = True
+    """True if the leaf waits for none of its producers in this step and all lower ones.
+
+    On an axis whose steps close by reports: true if a producer of the leaf has reported this step.
+    """
+    ranks: dict[Name, list[tuple[Rank, float]]] = {}
+    number: Natural = 0
+    """Number of the part among all parts of the leaf on this axis."""
+    closed: Closing = "ended"
+    """Reason why the leaf closed the step."""
+    cleared: bool = False
+    """True if the values of earlier parts of this step are to be forgotten, unless the step is closed."""
+    left: bool = False
+    """True if no producer of the leaf is left on the axis, so that no step waits for the leaf."""
+
+
+NodeRecord = NodeInterval | NodeAccount | Member | Relay | StepPart
+NODE_RECORDS: Final = (NodeInterval, NodeAccount, Member, Relay, StepPart)
+"""Record types that only a leaf sends. They are events of the leaf, but none of the run."""
+
+RECORD_DECODER: Final[msgspec.msgpack.Decoder[EventRecord | NodeRecord]] = msgspec.msgpack.Decoder(
+    EventRecord | NodeRecord
+)

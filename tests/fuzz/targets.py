@@ -11,6 +11,7 @@ from tests.fuzz import (
     feed_targets,
     file_targets,
     gate_targets,
+    leaf_targets,
     numbers_targets,
     peer_targets,
     wire_targets,
@@ -19,7 +20,7 @@ from tests.fuzz.target import Target
 
 _MODULES: Final = (
     *(wire_targets, file_targets, numbers_targets, control_targets, calibration_targets, feed_targets),
-    *(gate_targets, backend_targets, peer_targets),
+    *(gate_targets, backend_targets, peer_targets, leaf_targets),
 )
 
 TARGETS: Final[dict[str, Target]] = {target.name: target for module in _MODULES for target in module.TARGETS}

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.testing.builders import MONO_NS, WALL_NS, frame
 from telemetry.wire import codec, control, events, history, journal, snapshot
+from telemetry.wire.search import Found, FoundValues
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LABELS = {"route": "/a"}
@@ -115,6 +116,7 @@ def requests() -> list[control.Request]:
         control.Watch(id=9, pid=1),
         control.TellBackend(id=10, stat=BACKEND),
         control.GetStep(id=11, axis="step", step=3),
+        Found(id=14, producer="p", number=1, values=FoundValues(bytes(4), b"\1\0\0\0", bytes(8))),
     ]
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, KindRows, RowRange
-from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.producers.book import ProducerBook
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.producers.waiting import Waiting
 from telemetry.aggregator.records import RecordReader, StreamedRecord
 from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, Routes
@@ -129,7 +130,7 @@ class Applier:
         events = 0
         for producer, batch in zip(owners, batches, strict=True):
             rows = batch.rows
-            if rows.count is None:
+            if rows.count is None or producer.node is not None:  # a leaf sends sums, which are records
                 producer.account.ledger.drop(Reason.MALFORMED_ROWS, rows.events)
                 continue
             row_range = RowRange(producer, producer.steady(batch.anchor, self._clock), rows.count)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.aggregator.producers.book import Producer
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.routes import Routes
 from telemetry.aggregator.rows import Rows
 

@@ -33,6 +33,9 @@ class AggregatorConfig:
     record_cap_bytes: Annotated[int, Meta(ge=0)] = limits.RECORDS_CAP_BYTES
     """Maximum size of the record log."""
 
+    leaf: bool = False
+    """True if the sums of each interval are sent to another aggregator, the root."""
+
     @property
     def window_rolls(self) -> int:
         return max(1, round(self.window_s))

@@ -4,64 +4,52 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
-import msgspec
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from telemetry.aggregator.applied_rows import AppliedRows, Observer
 from telemetry.aggregator.apply import Applier, Handler
-from telemetry.aggregator.batch_group import KindRows
+from telemetry.aggregator.checkpoint import encode_checkpoint, restore_checkpoint
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.exact.replay import replay_series
 from telemetry.aggregator.gauges import GaugeTable
+from telemetry.aggregator.nodes.expected import ExpectedNodes
+from telemetry.aggregator.nodes.incoming import IncomingIntervals
+from telemetry.aggregator.nodes.leaf_side import LeafSide
+from telemetry.aggregator.nodes.leaf_sums import LeafSums
+from telemetry.aggregator.nodes.members import Members, NewMembers
+from telemetry.aggregator.nodes.outgoing import OutgoingInterval
+from telemetry.aggregator.nodes.own_account import LeafFacts, OwnNumbers, own_account
+from telemetry.aggregator.nodes.reading import NodeReader
+from telemetry.aggregator.nodes.root_side import RootSide
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.account import plausible
-from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.producers.book import ProducerBook
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.series.extents import Extents
+from telemetry.aggregator.series.extents import Extents, with_extents
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.snapshotter import RunFacts, SnapshotParts, build_snapshot
-from telemetry.aggregator.state import PART, encode, load, save
+from telemetry.aggregator.state import PART
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.drop_reasons import Count, Reason, merge_reasons
-from telemetry.errors import UsageError
-from telemetry.wire.codec import Malformed
-from telemetry.wire.control import End, Ended, Hello, SeriesKey, StepState
+from telemetry.wire.control import End, Ended, ExpectNodes, Hello, MemberFacts, SeriesKey, StepState
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
+from telemetry.wire.nodes import Member, NodeAccount, StepPart
 from telemetry.wire.sequence import SequenceTracker
-from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat
-
-_Stat = TypeVar("_Stat", CounterStat, SeriesStat)
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, NodeStat
 
 _UNUSED: Final = SequenceTracker()  # for producers that have sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # minimum length of the last interval, which ends when the books close
-_FORMAT: Final = 5
-"""Format of new checkpoints."""
-_FORMATS: Final = (3, 4, _FORMAT)
-"""Formats that can be read.
-
-Format 3 has no folded producers, and its times are wall clock times. Up to format 4 there are no reported axes.
-"""
-
-
-class _Checkpoint(Struct):
-    format: int
-    config: AggregatorConfig
-    state: Any
-
-
-_CHECKPOINT: Final = msgspec.msgpack.Decoder(_Checkpoint)
 
 
 class Aggregator:
@@ -87,23 +75,35 @@ class Aggregator:
         "_steps": PART,
         "_bad_frames": dict[str, Count],
         "_new_bad_frames": dict[str, Count],
+        "_incoming": PART,
+        "_leaf_sums": PART,
+        "expected_nodes": PART,
+        "_members": PART,
+        "_new_members": PART,
     }
-    ADDED: ClassVar[tuple[str, ...]] = ("_clock",)
-    DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier", "record_room")
+    ADDED: ClassVar[tuple[str, ...]] = (
+        *("_clock", "_incoming", "_leaf_sums", "expected_nodes", "_members", "_new_members"),
+    )
+    DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier", "record_room", "_leaf", "_root")
 
     def __init__(self, config: AggregatorConfig) -> None:
         self._config = config
         self._clock = RunClock()
-        self.series = SeriesTable(config.percentiles, config.window_rolls)
-        self._counters = CounterTable(config.window_rolls)
+        self.series = SeriesTable(config.percentiles, config.window_rolls, leaf=config.leaf)
+        self._counters = CounterTable(config.window_rolls, leaf=config.leaf)
         self._gauges = GaugeTable()
         self._notes = Notes()
         self.uncounted = TextQueue()
-        self._steps = Steps(config.step_grace_s, self._notes.warn)
         self._book = ProducerBook(config)
+        self._steps = Steps(config.step_grace_s, self._notes.warn, self._book.rank_of, leaf=config.leaf)
         self._bad_frames: Counter[str] = Counter()
         self._new_bad_frames: Counter[str] = Counter()
         """Refused frames since the last `take_bad_frames`."""
+        self.expected_nodes = ExpectedNodes()
+        self._members = Members()
+        """Producers of the nodes of a root."""
+        self._new_members = NewMembers()
+        """Producers that a leaf has not reported yet."""
         self._registry = Registry(
             {
                 "counter": lambda name, labels, unit, _: self._counters.add(name, labels, unit),
@@ -114,6 +114,12 @@ class Aggregator:
             self._notes.warn,
         )
         self._extents = Extents(self._registry, self._notes.warn)
+        self._leaf_sums = LeafSums(self._registry, self.series, self._counters, self._gauges, self._extents)
+        self._leaf = LeafSide(self._leaf_sums, self._new_members, is_leaf=config.leaf)
+        self._root = RootSide(self._book, self.expected_nodes, self._members, clock=self._clock, config=config)
+        self._incoming = IncomingIntervals(
+            self.series, self._counters, self._gauges, self._extents, clock=self._clock, warn=self._notes.warn
+        )
         handlers: dict[int, Handler] = {
             KIND_CODES["series"]: lambda part: self.series.record(part.indices, part.values),
             KIND_CODES["counter"]: lambda part: self._counters.record(part.indices, part.values),
@@ -129,6 +135,15 @@ class Aggregator:
             self._steps,
             clock=self._clock,
             room=self.record_room,
+            nodes=NodeReader(
+                self._incoming,
+                self._steps,
+                self._members,
+                self._new_members if config.leaf else None,
+                clock=self._clock,
+                room=self.record_room,
+                words=self._book.reasons,
+            ),
         )
         self._applier = Applier(self._book, self._clock, reader, handlers, self._extents.witness)
 
@@ -151,27 +166,16 @@ class Aggregator:
         The result is large, so `head` is written in front of it without a copy.
         """
         self._extents.settle()
-        config = msgspec.convert(msgspec.to_builtins(self._config), AggregatorConfig)  # 10 becomes 10.0
-        return encode(_Checkpoint(_FORMAT, config, save(self)), head)
+        return encode_checkpoint(self, self._config, head)
 
     @staticmethod
     def restore(data: bytes | memoryview) -> Aggregator:
         """Restore the aggregator from a checkpoint. Raise Malformed for invalid bytes."""
-        try:
-            checkpoint = _CHECKPOINT.decode(data)
-            if checkpoint.format not in _FORMATS:
-                raise Malformed(Reason.WRONG_VERSION, f"a checkpoint of format {checkpoint.format}, not {_FORMAT}")
-            aggregator = Aggregator(checkpoint.config)
-            load(aggregator, checkpoint.state)
-        except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, UsageError) as error:
-            raise Malformed(Reason.FRAME_UNREADABLE, f"invalid checkpoint: {error}") from None
-        return aggregator
+        return restore_checkpoint(Aggregator, data)
 
     def restored(self) -> None:
         """Check that all ids lead to existing instruments."""
-        instruments = [len(self._registry.instruments[kind]) for kind in KIND_CODES]
-        fits = self._book.folded.fits(instruments)
-        if not fits or not all(producer.ids.fits(instruments) for producer in self._book):
+        if not self._book.fits([len(self._registry.instruments[kind]) for kind in KIND_CODES]):
             raise ValueError("an id that leads to no instrument")
 
     # --- input -----------------------------------------------------------------------------------
@@ -184,12 +188,16 @@ class Aggregator:
         if producer is None:
             return False
         producer.hello(hello, now_ns)
+        self._leaf.introduce(hello)
         return True
+
+    def expect_nodes(self, note: ExpectNodes) -> None:
+        """Add nodes that the run can't be complete without."""
+        self.expected_nodes.expect(note)
 
     def ping(self, producer: str, now_ns: int) -> None:
         """Register a sign of life. Ignores unknown producers."""
-        known = self._book.get(producer)
-        if known is not None:
+        if (known := self._book.get(producer)) is not None:
             known.last_seen_ns = now_ns
 
     def admit(self, batch: EventBatch, now_ns: int) -> bool:
@@ -295,7 +303,7 @@ class Aggregator:
             self._steps.settle(producer.key, producer.sequence.contiguous)
 
     def _said(self) -> list[StreamedRecord]:
-        said = [StreamedRecord("", wall_ns, step) for wall_ns, step in self._steps.take()]
+        said = [StreamedRecord("", wall_ns, step, part) for wall_ns, step, part in self._steps.take()]
         for item in said:  # room was checked when their values arrived, so they are kept
             self.record_room.take(item.producer, item.record)
         return said
@@ -318,43 +326,27 @@ class Aggregator:
 
     def ended(self, producer: str) -> Ended | None:
         """Return the account of a reconciled producer. Return None before its end or while batches are missing."""
-        known = self._book.get(producer)
-        if known is None:
-            return self._book.folded.ended(producer)
-        return known.ended() if known.reconciled else None
+        return self._book.ended(producer)
 
     def account(self, producer: str) -> Ended:
         """Return the current account of a producer, or an empty account for an unknown one."""
-        known = self._book.get(producer)
-        return known.ended() if known is not None else Ended(emitted=0, received=0, missing=0)
+        return self._book.account(producer)
 
     def applied_batches(self, producer: str) -> int:
         """Return the number below which all batches of a producer were applied or given up."""
-        known = self._book.get(producer)
-        return known.applied_batches if known is not None else 0
+        return self._book.applied_batches(producer)
 
     def losses(self, producer: str) -> tuple[dict[str, int], int]:
         """Return a producer's dropped events by reason, and the number of its batches that were given up."""
-        known = self._book.get(producer)
-        if known is None:
-            return {}, 0
-        account = known.account
-        dropped = merge_reasons(account.ledger.by_reason(), account.dropped_by_producer)
-        return dropped, known.sequence.unrepairable
+        return self._book.losses(producer)
 
     def acknowledgements(self) -> list[tuple[str, int]]:
         """Return the producers whose `applied_batches` changed since the last call, with the new values."""
-        moved = []
-        for producer in self._book:
-            if producer.acknowledged_batches != producer.applied_batches:
-                producer.acknowledged_batches = producer.applied_batches
-                moved.append((producer.key, producer.applied_batches))
-        return moved
+        return self._book.acknowledgements()
 
     def gaps(self, producer: str) -> list[tuple[int, int]]:
         """Return ranges `[first, last]` of missing batches."""
-        known = self._book.get(producer)
-        return known.sequence.gaps if known is not None else []
+        return self._book.gaps(producer)
 
     def waiting_for(self) -> list[str]:
         """Return producers that sent hello and have not ended, or have missing batches."""
@@ -364,12 +356,72 @@ class Aggregator:
         """Return False once there were producers other than `besides` and each has ended or is lost."""
         return self._book.anyone_left(now_ns, besides)
 
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def nodes(self, now_ns: int = 0, wall_ns: int = 0) -> list[NodeStat]:
+        """Return the nodes by name. `now_ns` is the monotonic clock, from which a status such as `late` follows."""
+        return self._root.nodes(now_ns, wall_ns).stats
+
+    def leaves(self) -> dict[str, str]:
+        """Return the leaves by producer id, with the names of their nodes."""
+        return self._root.leaves()
+
+    def all_nodes_ended(self) -> bool:
+        """Return whether nodes are expected, and the leaf of each has ended and sent all its batches."""
+        return self._root.all_ended()
+
+    def members(self, node: str) -> list[MemberFacts] | None:
+        """Return the producers of a node, by its name or the id of its leaf. Return None for an unknown node."""
+        return self._root.members(node)
+
+    def take_step_parts(self) -> list[StepPart]:
+        """Return what a leaf tells its root about steps, besides the parts of closed steps in the record stream.
+
+        Call it once after each interval, and once after `close`.
+        """
+        return self._steps.take_parts()
+
+    def wall_clock(self, now_ns: int, wall_ns: int) -> int:
+        """Return this moment on the wall clock by which records are dated."""
+        return self._clock.wall_at(now_ns, wall_ns)
+
+    def new_members(self) -> list[Member]:
+        """Return the producers that introduced themselves in the interval that ended last. For a leaf."""
+        return self._leaf.new_members()
+
+    def node_account(self, roll: int, facts: LeafFacts | None = None) -> NodeAccount:
+        """Return the account of a leaf and all its producers, at the end of interval `roll`.
+
+        Its completeness is that of the leaf's result if the run ended now.
+        """
+        own = OwnNumbers(
+            values=self.series.values + self._counters.values + self._gauges.values,
+            producers=self._book.stats(0, 0),
+            folded=self._book.folded.stat(),
+            nodes=self._root.nodes(0, 0),
+            waiting_for=[key for key in self._book.waiting_for() if self._book[key].node is None],
+            bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
+            uncounted=self.uncounted.pending,
+            warnings=self._notes.warnings,
+        )
+        return own_account(own, roll, facts or LeafFacts())
+
     # --- output ----------------------------------------------------------------------------------
 
     @property
     def applied(self) -> int:
-        """Number of events of all producers in the numbers or the record stream."""
-        return self._book.folded.events + sum(producer.account.ledger.applied for producer in self._book)
+        """Number of events of all producers in the numbers or the record stream. Of leaves, their values."""
+        return self._book.counted_events
+
+    @property
+    def records_values(self) -> bool:
+        """True if a series has values that did not come from nodes. Only these are in the journal."""
+        return self.series.values > self._incoming.series_values
+
+    @property
+    def other_layouts(self) -> Mapping[int, str]:
+        """Series that a node has defined with other digits or bounds, and the first such node."""
+        return self._incoming.other_layouts
 
     def roll(self, start_wall_ns: int, end_wall_ns: int, elapsed_ns: int) -> Interval:
         """End an interval, once a second, and return its contents. Also moves windows and rates.
@@ -378,13 +430,26 @@ class Aggregator:
         """
         seconds = max(elapsed_ns / 1e9, _SHORTEST_ROLL_S)
         self._book.roll(seconds)
-        return Interval(
+        interval = Interval(
             start_wall_ns,
             end_wall_ns,
             self.series.roll(seconds),
             self._counters.roll(seconds),
             self._gauges.roll(),
         )
+        self._leaf.roll(interval, self._clock.shift_ns)
+        return interval
+
+    def take_interval(self) -> OutgoingInterval | None:
+        """Return the sums of the interval that ended last, once. For a leaf.
+
+        Call it after each `roll` and before the next checkpoint, which does not hold them.
+        """
+        return self._leaf.take_interval()
+
+    def define_again(self) -> None:
+        """Send all definitions with the next interval. For a leaf whose root may lack some."""
+        self._leaf.define_again()
 
     def keys(self) -> list[SeriesKey]:
         """Return the keys of all instruments. An index is unique within its kind."""
@@ -405,12 +470,13 @@ class Aggregator:
         parts = SnapshotParts(
             registry=self._registry,
             notes=self._notes,
-            counters=_with_extents(self._counters.stats(), extents["counter"]),
+            counters=with_extents(self._counters.stats(), extents["counter"]),
             gauges=self._gauges.stats(shift_ns),
-            series=_with_extents(self.series.stats(), extents["series"]),
+            series=with_extents(self.series.stats(), extents["series"]),
             producers=self._book.stats(now_ns, wall_ns, shift_ns),
             folded=self._book.folded.stat(),
-            waiting_for=self._book.waiting_for(),
+            nodes=self._root.nodes(now_ns, wall_ns),
+            waiting_for=self._book.names_of(self._book.waiting_for()),
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             texts=self.uncounted,
             axes=self._steps.stats(),
@@ -421,11 +487,7 @@ class Aggregator:
     def observe(self, observer: Observer) -> None:
         """Call `observer` with all rows that are applied from now on, kind by kind. Not part of a checkpoint."""
         kinds = {code: kind for kind, code in KIND_CODES.items()}
-
-        def see(code: int, part: KindRows) -> None:
-            observer(AppliedRows(kinds[code], part, self._clock.shift_ns))
-
-        self._applier.observe(see)
+        self._applier.observe(lambda code, part: observer(AppliedRows(kinds[code], part, self._clock.shift_ns)))
 
     def series_values(self, batch: EventBatch) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Return the series indices and values in a journaled batch, by the current routes.
@@ -433,9 +495,3 @@ class Aggregator:
         Changes no state, so it may run beside `snapshot` once no more batches are applied.
         """
         return replay_series(batch, self._book.replayed(batch.producer), self._registry)
-
-
-def _with_extents(stats: list[_Stat], extents: Mapping[int, Extent]) -> list[_Stat]:
-    for index, extent in extents.items():
-        stats[index] = replace(stats[index], extent=extent)
-    return stats

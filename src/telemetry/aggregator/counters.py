@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.nodes.columns import CounterArrays
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown
 from telemetry.aggregator.state import Column
 from telemetry.wire.history import ValueColumns
@@ -39,11 +40,14 @@ class CounterTable:
         "_increase": Column(np.float64),
         "_rolls": list[tuple[float, Values]],
         "_imprecise": Column(np.int64),
+        "_interval_fraction": Column(np.float64),
+        "_interval_compensation": Column(np.float64),
     }
-    ADDED: ClassVar[tuple[str, ...]] = ("_imprecise",)
-    DERIVED: ClassVar[tuple[str, ...]] = ("_names", "_huge", "_rates")
+    ADDED: ClassVar[tuple[str, ...]] = ("_imprecise", "_interval_fraction", "_interval_compensation")
+    DERIVED: ClassVar[tuple[str, ...]] = ("_names", "_huge", "_rates", "_leaf")
 
-    def __init__(self, window_rolls: int) -> None:
+    def __init__(self, window_rolls: int, *, leaf: bool = False) -> None:
+        self._leaf = leaf
         self._names: list[tuple[str, dict[str, str], str]] = []
         self._whole = np.zeros(0, np.int64)
         self._huge: dict[int, int] = {}
@@ -54,6 +58,9 @@ class CounterTable:
         self._increase = np.zeros(0, np.float64)
         self._imprecise = np.zeros(0, np.int64)
         """Number of increments that float64 rounded before they arrived, as far as can be detected."""
+        self._interval_fraction = np.zeros(0, np.float64)
+        """Sum of the fractions since the last `take_fractions`, only of a leaf."""
+        self._interval_compensation = np.zeros(0, np.float64)
         self._rolls: deque[tuple[float, Values]] = deque(maxlen=window_rolls)
         self._rates: list[float] = []
 
@@ -76,6 +83,11 @@ class CounterTable:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def values(self) -> int:
+        """Number of increments of all counters."""
+        return int(self._events.sum())
+
     def add(self, name: str, labels: dict[str, str], unit: str) -> int:
         """Add a counter and return its index, dense from 0."""
         self._names.append((name, labels, unit))
@@ -87,6 +99,8 @@ class CounterTable:
         self._events = grown(self._events, size)
         self._increase = grown(self._increase, size)
         self._imprecise = grown(self._imprecise, size)
+        self._interval_fraction = grown(self._interval_fraction, size)
+        self._interval_compensation = grown(self._interval_compensation, size)
         return size - 1
 
     def record(self, index: Index, value: Values) -> None:
@@ -142,13 +156,57 @@ class CounterTable:
         grain = math.ldexp(1.0, max(exponent + limits.CHUNK_EVENTS.bit_length() - 52, _LEAST_EXPONENT))
         coarse = np.rint(value / grain) * grain
         for part in (coarse, value - coarse):
-            sums = np.bincount(index, part, minlength=size)
-            total = self._fraction + sums
-            larger = np.abs(self._fraction) >= np.abs(sums)
-            self._compensation += np.where(larger, (self._fraction - total) + sums, (sums - total) + self._fraction)
-            self._fraction = total
-            self._increase += sums
+            self._add_fraction_sums(np.bincount(index, part, minlength=size))
         self._fractional[index] = True
+
+    def _add_fraction_sums(self, sums: NDArray[Any]) -> None:
+        _add_compensated(self._fraction, self._compensation, sums)
+        if self._leaf:
+            _add_compensated(self._interval_fraction, self._interval_compensation, sums)
+        self._increase += sums
+
+    def add_sums(self, sums: CounterArrays) -> None:
+        """Add increments that another aggregator has summed up. `sums.id` are distinct indices."""
+        index = sums.id
+        self._events[index] += sums.events
+        self._imprecise[index] += sums.imprecise
+        size = len(self._whole)
+        if sums.huge.any() or sums.whole.max(initial=0) >= _SPILL:
+            for i, number in zip(index.tolist(), sums.integers(), strict=True):
+                self._huge[i] = self._huge.get(i, 0) + number
+                self._increase[i] = min(float(self._increase[i]) + float(bounded(number)), LARGEST)
+        else:
+            whole = np.zeros(size, np.int64)
+            whole[index] = sums.whole
+            self._add_sums(whole, whole)
+        if sums.fraction.any():
+            fraction = np.zeros(size)
+            fraction[index] = sums.fraction
+            self._add_fraction_sums(fraction)
+        self._fractional[index] |= sums.fractional
+
+    def totals(self) -> CounterArrays:
+        """Return columns of all counters; `huge` is zero, see `beyond`. Fractions are those of the interval."""
+        size = len(self)
+        return CounterArrays(
+            np.arange(size),
+            self._events[:size],
+            self._whole[:size],
+            np.zeros(size),
+            self._interval_fraction[:size] + self._interval_compensation[:size],
+            self._fractional[:size],
+            self._imprecise[:size],
+        )
+
+    @property
+    def beyond(self) -> Mapping[int, int]:
+        """Return the parts of totals that are not in the column of integers, by counter."""
+        return self._huge
+
+    def start_interval(self) -> None:
+        """Forget the fractions of the interval."""
+        self._interval_fraction.fill(0.0)
+        self._interval_compensation.fill(0.0)
 
     def events(self, index: int) -> int:
         """Return the number of increments so far."""
@@ -197,3 +255,11 @@ class CounterTable:
             )
             for i, (name, labels, unit) in enumerate(self._names)
         ]
+
+
+def _add_compensated(total: Values, compensation: Values, term: Values) -> None:
+    """Add to each total by Neumaier's sum, in place."""
+    added = total + term
+    larger = np.abs(total) >= np.abs(term)
+    compensation += np.where(larger, (total - added) + term, (term - added) + total)
+    total[:] = added

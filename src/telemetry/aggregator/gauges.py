@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.nodes.columns import GaugeArrays
 from telemetry.aggregator.snapshot_numbers import grown, plain
 from telemetry.aggregator.state import Column
 from telemetry.wire.history import ValueColumns
@@ -54,6 +55,11 @@ class GaugeTable:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def values(self) -> int:
+        """Number of values of all gauges."""
+        return int(self._events.sum())
+
     def add(self, name: str, labels: dict[str, str], unit: str) -> int:
         """Add a gauge and return its index, dense from 0."""
         at = len(self._names)
@@ -81,6 +87,27 @@ class GaugeTable:
         order = order[time_ns[order] >= self._time_ns[index[order]]]
         self._value[index[order]] = value[order]  # for repeated indices the last assignment stays: the newest value
         self._time_ns[index[order]] = time_ns[order]
+
+    def add_sums(self, sums: GaugeArrays) -> None:
+        """Set values that another aggregator has heard. `sums.id` are distinct indices.
+
+        For equal times, the later call wins, as in `record`.
+        """
+        index = sums.id
+        self._events[index] += sums.events
+        self._min[index] = np.minimum(self._min[index], sums.min)
+        self._max[index] = np.maximum(self._max[index], sums.max)
+        self._touched[index] = True
+        self._imprecise[index] += sums.imprecise
+        newer = sums.time_ns >= self._time_ns[index]
+        self._value[index[newer]] = sums.value[newer]
+        self._time_ns[index[newer]] = sums.time_ns[newer]
+
+    def totals(self) -> GaugeArrays:
+        """Return columns of all gauges, as views."""
+        size = len(self)
+        columns = (self._events, self._value, self._time_ns, self._min, self._max, self._imprecise)
+        return GaugeArrays.of([np.arange(size), *(column[:size] for column in columns)])
 
     def roll(self) -> ValueColumns:
         """End an interval: return the value of each gauge that was set in it."""

@@ -15,7 +15,8 @@ Index = NDArray[np.intp]
 Slots = NDArray[np.intp]
 """Routes with the kind in the low bits, which keeps them small: `index << 2 | kind`."""
 
-_KIND_BITS: Final = 2
+KIND_BITS: Final = 2
+"""Number of low bits of a slot that hold the kind."""
 
 
 class Columns(NamedTuple):
@@ -58,7 +59,7 @@ class PendingRows:
         made = [wall_ns or came_ns for (_, wall_ns), came_ns in zip(anchors, came, strict=True)]
         clocks = (np.repeat(clock, owned) for clock in (offsets, made, came))
         return Columns(
-            np.concatenate(indices) << _KIND_BITS | np.repeat(kinds, rows),
+            np.concatenate(indices) << KIND_BITS | np.repeat(kinds, rows),
             np.concatenate(values),
             wall_times_of(np.concatenate(times, dtype=np.uint64), *clocks),
             list(accumulate(rows)),
@@ -66,7 +67,7 @@ class PendingRows:
 
 
 def slot_of(kind: int, index: int) -> int:
-    return index << _KIND_BITS | kind
+    return index << KIND_BITS | kind
 
 
 def _in_row_ranges(rows: Index, row_ranges: Sequence[RowRange]) -> list[int]:

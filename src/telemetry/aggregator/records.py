@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from telemetry import formatting, limits
 from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, RowRange, wall_ns
+from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.notes import Notes
-from telemetry.aggregator.producers.book import Producer
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
@@ -31,12 +32,14 @@ from telemetry.aggregator.text_queue import TextQueue
 from telemetry.drop_reasons import Reason
 from telemetry.wire.codec import Malformed, decode_record, record_tag
 from telemetry.wire.events import (
+    STREAMED,
     Axis,
     Bins,
     Count,
     Counted,
     Define,
     EventBatch,
+    EventRecord,
     Expect,
     Gauge,
     Kind,
@@ -52,6 +55,7 @@ from telemetry.wire.events import (
     Uncounted,
 )
 from telemetry.wire.masking import mask_secrets
+from telemetry.wire.nodes import NODE_RECORDS, NodeRecord, Relay, StepPart
 
 _DEFINE: Final = "define"
 
@@ -72,6 +76,8 @@ class StreamedRecord(NamedTuple):
     """Id of the producer. Empty for a record of the aggregator."""
     wall_ns: int
     record: Streamed
+    part: StepPart | None = None
+    """On a leaf: what the root gets in place of a closed step."""
 
 
 def count_events(batch: EventBatch) -> int:
@@ -112,8 +118,10 @@ class RecordReader:
         *,
         clock: RunClock,
         room: RecordBudget,
+        nodes: NodeReader,
     ) -> None:
         self._clock = clock
+        self._nodes = nodes
         self._registry = registry
         self._room = room
         self._notes = notes
@@ -124,8 +132,8 @@ class RecordReader:
         self._values: list[float] = []
         self._times: list[int] = []
         self._row_ranges: list[RowRange] = []
-        self._noted: dict[type, Callable[[Producer, int, Any], None]] = {
-            Mark: lambda producer, at_ns, mark: self._notes.mark(producer.key, at_ns, mark),
+        self._noted: dict[type, Callable[[str, int, Any], None]] = {
+            Mark: self._notes.mark,
             Params: lambda _producer, _at_ns, params: self._notes.add_params(params),
             Expect: lambda _producer, _at_ns, expect: self._notes.expect(expect),
             Axis: lambda _producer, _at_ns, axis: self._steps.declare(axis),
@@ -147,11 +155,15 @@ class RecordReader:
             except Malformed:
                 self._refuse(producer, raw)
                 continue
-            if isinstance(record, Params):  # only our own client masks secrets before it sends
-                record = replace(record, values=mask_secrets(record.values))
             if isinstance(record, Define):
                 self._define(producer, record)
                 continue
+            if producer.node is not None or isinstance(record, NODE_RECORDS):
+                shift_ns = anchor[1] - (batch.anchor[1] or anchor[0])
+                streamed += self._of_leaf(producer, record, shift_ns, since)
+                continue
+            if isinstance(record, Params):  # only our own client masks secrets before it sends
+                record = replace(record, values=mask_secrets(record.values))
             if isinstance(record, Counted):
                 self._texts.count(record)
                 producer.account.ledger.apply(1)
@@ -165,14 +177,50 @@ class RecordReader:
             if isinstance(record, StepClear):
                 self._clear_step(producer, record, at_ns, batch.seq)
             elif (kept := self._for_stream(producer, record, at_ns, since)) is not None:
-                streamed.append(StreamedRecord(producer.key, at_ns, kept))
-                if type(kept) in self._noted:
-                    self._noted[type(kept)](producer, at_ns, kept)
+                streamed.append(self._streamed(producer.key, at_ns, kept))
         producer.heard_event(newest_ns, now_ns)
         producer.account.ledger.apply(len(streamed))
+        if producer.node is not None and producer.newly_bound:
+            self._nodes.add_waiting(producer, producer.node)
         if len(self._values) > before:
             self._row_ranges.append(RowRange(producer, RUN_TIMES, len(self._values) - before))
         return streamed
+
+    def _streamed(self, producer: str, at_ns: int, record: Streamed) -> StreamedRecord:
+        """Return a record for the stream, and keep what snapshots repeat of it."""
+        if type(record) in self._noted:
+            self._noted[type(record)](producer, at_ns, record)
+        return StreamedRecord(producer, at_ns, record)
+
+    def _of_leaf(
+        self, leaf: Producer, record: EventRecord | NodeRecord, shift_ns: int, since: int
+    ) -> list[StreamedRecord]:
+        """Read a record of a leaf, which has records of its own only. No other producer may send them."""
+        node = leaf.node
+        if node is None or not isinstance(record, NODE_RECORDS):
+            leaf.account.ledger.drop(Reason.MALFORMED_RECORD)
+        elif isinstance(record, Relay):
+            return self._relayed(leaf, record, shift_ns)
+        elif not self._nodes.read(leaf, node, record, shift_ns, since):
+            self._drop_beyond_cap(leaf)
+        return []
+
+    def _relayed(self, leaf: Producer, relay: Relay, shift_ns: int) -> list[StreamedRecord]:
+        """Return the record in a relay with its original producer and its time on the wall clock."""
+        at_ns = min(max(0, relay.wall_ns + shift_ns + self._clock.shift_ns), LATEST_NS)
+        try:
+            record = decode_record(relay.record)
+        except Malformed:
+            record = None
+        if not isinstance(record, STREAMED) or (isinstance(record, Bins | Table) and not fits_together(record)):
+            leaf.account.ledger.drop(Reason.MALFORMED_RECORD)
+            return []
+        if isinstance(record, Params):
+            record = replace(record, values=mask_secrets(record.values))
+        if not self._room.take(relay.producer, record):
+            self._drop_beyond_cap(leaf)
+            return []
+        return [self._streamed(relay.producer, at_ns, record)]
 
     def _for_stream(
         self, producer: Producer, record: Streamed | Scalars | StepEnd | Uncounted, at_ns: int, since: int
@@ -253,6 +301,7 @@ class RecordReader:
             self._extents.define(route, define.within, define.labels)
         bound = producer.ids[define.id]
         if bound == route:
+            self._bound(producer, define, route)
             return
         if bound not in (UNKNOWN, INVALID):
             self._notes.warn(
@@ -260,13 +309,20 @@ class RecordReader:
                 f"{define.name!r}: its further events are dropped"
             )
             route = CONFLICT
-        self._bind(producer, define.id, route)
+        if self._bind(producer, define.id, route):
+            self._bound(producer, define, route)
 
-    def _bind(self, producer: Producer, row_id: int, route: int) -> None:
+    def _bound(self, producer: Producer, define: Define, route: int) -> None:
+        if producer.node is not None:
+            self._nodes.define(producer, define, route)
+
+    def _bind(self, producer: Producer, row_id: int, route: int) -> bool:
+        """Bind an id. Return False if there is no room for it."""
         if producer.ids.bind(row_id, route):
             producer.newly_bound = True
-        else:
-            self._notes.warn(f"producer {producer.key!r}: no room for id {row_id}; its events are dropped")
+            return True
+        self._notes.warn(f"producer {producer.key!r}: no room for id {row_id}; its events are dropped")
+        return False
 
     def _refuse(self, producer: Producer, raw: Raw) -> None:
         """Drop an unreadable record and count its event. For an unreadable definition, mark its id as invalid."""

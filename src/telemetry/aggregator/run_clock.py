@@ -46,6 +46,16 @@ class RunClock:
         shift_ns = wall_ns - now_ns - self._origin_ns
         return shift_ns if abs(shift_ns) >= limits.CLOCK_STEP_NS else 0
 
+    def wall_at(self, now_ns: int, wall_ns: int) -> int:
+        """Return this moment on the wall clock by which records are dated. It ignores small steps."""
+        if self._origin_ns is None:
+            return wall_ns
+        return min(max(0, now_ns + self._origin_ns + self.shift_ns), LATEST_NS)
+
+    def offset_by(self, offset_ns: int) -> int:
+        """Return the difference from a clock to this one, by its difference to the monotonic clock."""
+        return (self._origin_ns or 0) + offset_ns
+
     def offset_of(self, anchor: tuple[int, int]) -> int:
         """Return the difference from a producer's monotonic clock to this one, by the anchor of its first batch.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from telemetry import limits
+from telemetry.aggregator.nodes.stats import NO_NODES, Nodes
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.snapshot_numbers import bounded
@@ -24,6 +25,7 @@ from telemetry.wire.snapshot import (
     FoldedProducers,
     GaugeStat,
     MetricsSnapshot,
+    NodeStat,
     Pending,
     ProducerStat,
     Progress,
@@ -77,6 +79,7 @@ class SnapshotParts:
     series: list[SeriesStat]
     producers: list[ProducerStat]
     folded: FoldedProducers | None = None
+    nodes: Nodes = NO_NODES
     waiting_for: list[str]
     bad_frames: dict[str, int]
     texts: TextQueue
@@ -86,7 +89,7 @@ class SnapshotParts:
 
 def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
     """Return the snapshot of this moment. `now_ns` is monotonic."""
-    accounting = account_for(parts.producers, parts.bad_frames, parts.folded)
+    accounting = account_for(parts.producers, parts.bad_frames, parts.folded, parts.nodes.stats)
     rounded = _rounded(parts)
     return MetricsSnapshot(
         run_id=facts.run_id,
@@ -94,7 +97,9 @@ def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: 
         epoch=facts.epoch,
         seq=facts.seq,
         state=facts.state,
-        completeness=completeness(facts, _owing(parts), accounting, parts.texts.pending),
+        completeness=completeness(
+            facts, _owing(parts), accounting, parts.texts.pending, nodes_lack=bool(parts.nodes.lacks)
+        ),
         reason=facts.reason,
         exact=facts.exact and not rounded,
         exact_reason=rounded if facts.exact and rounded else facts.exact_reason,
@@ -120,6 +125,8 @@ def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: 
         warnings=_warnings(facts, parts, accounting),
         directory=facts.directory,
         folded=parts.folded,
+        nodes=parts.nodes.stats,
+        missing_nodes=parts.nodes.missing,
     )
 
 
@@ -135,45 +142,52 @@ def _rounded(parts: SnapshotParts) -> str:
 
 
 def account_for(
-    producers: Sequence[ProducerStat], bad_frames: dict[str, int], folded: FoldedProducers | None = None
+    producers: Sequence[ProducerStat],
+    bad_frames: dict[str, int],
+    folded: FoldedProducers | None = None,
+    nodes: Sequence[NodeStat] = (),
 ) -> Accounting:
-    """Return the account of all producers together."""
+    """Return the account of all producers together, and of those of all nodes."""
     complete = folded or FoldedProducers()
+    rows: list[ProducerStat | Accounting] = [*producers, *(node.account for node in nodes)]
     return Accounting(
-        emitted=complete.events + sum(producer.emitted for producer in producers),
-        received=complete.events + sum(producer.received for producer in producers),
-        applied=complete.events + sum(producer.applied for producer in producers),
-        waiting=sum(producer.waiting for producer in producers),
-        dropped=merge_reasons(*(producer.dropped for producer in producers)),
-        dropped_by_producer=merge_reasons(*(producer.dropped_by_producer for producer in producers)),
-        missing=sum(producer.missing for producer in producers),
-        repaired=complete.repaired + sum(producer.repaired for producer in producers),
-        unrepairable=min(sum(producer.unrepairable for producer in producers), _MOST_BATCHES),
-        duplicates=complete.duplicates + sum(producer.duplicates for producer in producers),
-        bad_frames=bad_frames,
+        emitted=complete.events + sum(row.emitted for row in rows),
+        received=complete.events + sum(row.received for row in rows),
+        applied=complete.events + sum(row.applied for row in rows),
+        waiting=sum(row.waiting for row in rows),
+        dropped=merge_reasons(*(row.dropped for row in rows)),
+        dropped_by_producer=merge_reasons(*(row.dropped_by_producer for row in rows)),
+        missing=sum(row.missing for row in rows),
+        repaired=complete.repaired + sum(row.repaired for row in rows),
+        unrepairable=min(sum(row.unrepairable for row in rows), _MOST_BATCHES),
+        duplicates=complete.duplicates + sum(row.duplicates for row in rows),
+        bad_frames=merge_reasons(bad_frames, *(node.account.bad_frames for node in nodes)),
     )
 
 
 def _owing(parts: SnapshotParts) -> list[str]:
-    """Return producers that may have recorded more events than the numbers hold.
+    """Return producers and nodes that may have recorded more events than the numbers hold.
 
     They have not ended, or were still recording at the end of the run.
     """
-    return [*parts.waiting_for, *(stat.producer for stat in parts.producers if stat.unfinished)]
+    unfinished = (stat.producer for stat in parts.producers if stat.unfinished)
+    return [*parts.waiting_for, *unfinished, *parts.nodes.owing]
 
 
-def completeness(facts: RunFacts, owing: Sequence[str], accounting: Accounting, uncounted: int) -> Completeness:
+def completeness(
+    facts: RunFacts, owing: Sequence[str], accounting: Accounting, uncounted: int, *, nodes_lack: bool = False
+) -> Completeness:
     """Return the completeness of the numbers, which is final only at the end of the run.
 
     Unreadable frames are missing in their producers' accounts. A refused producer has no account. Uncounted tokens
-    are missing in the numbers.
+    are missing in the numbers. `nodes_lack` says that a node is not complete, whatever its account says.
     """
     if facts.state == "INTERRUPTED":
         return "interrupted"
     if facts.state not in TERMINAL or owing or uncounted or facts.unaccounted:
         return "incomplete"
     turned_away = Reason.TOO_MANY_PRODUCERS in accounting.bad_frames
-    return "lossy" if accounting.lost or accounting.waiting or turned_away else "complete"
+    return "lossy" if accounting.lost or accounting.waiting or turned_away or nodes_lack else "complete"
 
 
 def _pending(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> Pending:
@@ -210,6 +224,7 @@ def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> 
     if silent:
         names = ", ".join(silent[:_NAMED]) + (f" and {len(silent) - _NAMED:,} more" if len(silent) > _NAMED else "")
         warnings.append(f"producers sent events without a hello, so some of their events may be missing: {names}")
+    warnings += parts.nodes.warnings(over=facts.state in TERMINAL)
     warnings += _text_warnings(facts, parts.texts)
     for reason, count in accounting.bad_frames.items():
         warnings.append(f"{number_of(count, 'frame was', 'frames were')} refused: {reason}")

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from telemetry.wire.events import Closing, Scalar, Spread
+from telemetry.wire.events import Closing, Rank, Scalar, Spread
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -31,6 +31,8 @@ class Step(_Item, frozen=True, kw_only=True):
     closed: Closing = "ended"
     revision: int = 0
     """Revision number. Above 0, these values replace or extend those of an earlier delivery of the step."""
+    ranks: dict[str, list[tuple[Rank, float]]] = {}
+    """Values of the axis's ranked names, each with the rank or the producer that reported it, in order."""
 
 
 class SeriesReading(Struct, frozen=True, kw_only=True):

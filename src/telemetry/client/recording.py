@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, SupportsIndex, cast
 
 from telemetry.client import bins, records
@@ -19,6 +19,7 @@ from telemetry.client.requests.request import Request
 from telemetry.client.requests.stopping import is_condition
 from telemetry.client.spans import SpanInstruments, SpanTimer
 from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
+from telemetry.client.stragglers import declare, declared
 from telemetry.client.timing import Timer
 from telemetry.errors import InstrumentError
 from telemetry.formatting import number_of
@@ -204,6 +205,7 @@ class Recording:
         reduce: Reduction = "mean",
         reductions: Mapping[str, Reduction] | None = None,
         closing: ClosingRule = "ended",
+        ranked: Sequence[str] = (),
     ) -> None:
         """Declare how the values that several processes log for one step become one: `last`, `mean`, `sum`, `min`
         or `max`. Raise InstrumentError for a wrong declaration.
@@ -213,10 +215,24 @@ class Recording:
 
         `reductions` maps names, or patterns such as `*/tokens`, to another reduction; the first match counts. With
         `closing="reported"`, a step closes when one process calls `end_step` for this very step, and not when all
-        have ended it. The first declaration of an axis stands.
+        have ended it. Steps keep the value of each rank for the names in `ranked`. The first declaration of an axis
+        stands.
         """
-        record = records.axis(name, reduce, reductions or {}, time.monotonic_ns(), closing)
+        record = records.axis(name, reduce, reductions or {}, time.monotonic_ns(), closing, ranked=ranked)
         self._steps.put("axis", lambda: [record])
+
+    def stragglers(self, *, wait: str | Iterable[str], work: str | None = None, axis: str = DEFAULT_AXIS) -> None:
+        """Declare how long this process works and waits in a step, so that a slow rank is found. Raise
+        InstrumentError for a wrong declaration.
+
+        Example:
+            run.stragglers(wait="all_reduce")
+
+        `wait` names spans in which the process waits for the others, or patterns such as `nccl.*`. At the end of
+        each step, the time in these spans is logged as its wait and the rest as its work. With `work`, both are
+        names of values that the program logs itself, in seconds.
+        """
+        declare(self._process, declared(axis, work, wait))
 
     def log(
         self,

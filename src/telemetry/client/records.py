@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import isfinite
@@ -78,9 +78,15 @@ class Place(NamedTuple):
 
 
 def axis(
-    name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time_ns: int, closing: ClosingRule = "ended"
+    name: str,
+    reduce: Reduction,
+    reductions: Mapping[str, Reduction],
+    time_ns: int,
+    closing: ClosingRule = "ended",
+    *,
+    ranked: Sequence[str] = (),
 ) -> bytes:
-    """Encode how values of several producers are reduced to one, and how steps close.
+    """Encode how values of several producers are reduced to one, how steps close, and which names are ranked.
 
     Raises InstrumentError for an invalid argument.
     """
@@ -100,7 +106,17 @@ def axis(
         raise InstrumentError(
             f"axis {name!r}: {closing!r} is not a rule of closing", hint=f"use one of {', '.join(CLOSING_RULES)}"
         )
-    return _ENCODE(Axis(name, reduce, dict(reductions), time_ns, closing))
+    if isinstance(ranked, str):
+        raise InstrumentError(
+            f"axis {name!r}: `ranked` is the text {ranked!r}", hint=f"pass a list of names: ranked=[{ranked!r}]"
+        )
+    if len(ranked) > limits.RANKED_NAMES:
+        raise InstrumentError(f"axis {name!r} has {len(ranked)} ranked names; the limit is {limits.RANKED_NAMES}")
+    for each in ranked:
+        check_text(f"a ranked name of axis {name!r}", each, limits.NAME_CHARS)
+        if "*" in each:
+            raise InstrumentError(f"axis {name!r}: the ranked name {each!r} is a pattern", hint="list the names")
+    return _ENCODE(Axis(name, reduce, dict(reductions), time_ns, closing, list(ranked)))
 
 
 def note(name: object, text: object, place: Place) -> bytes:

@@ -6,13 +6,14 @@ total is the sum of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry.hdr.layout import PAGE_BITS, PAGE_SLOTS, Integers, Layout, constant
+from telemetry.hdr.sparse import BLOCK_PAGES, NO_COUNTS, SparseCounts, narrow, occupied_slots, sparse_counts
 
 _Array = TypeVar("_Array", bound=NDArray[Any])
 
@@ -20,71 +21,8 @@ _OFFSET_MASK: Final = constant(PAGE_SLOTS - 1)
 _PAGE_SHIFT: Final = constant(PAGE_BITS)
 _ONE_FRESH: Final = np.uint32(1)
 _ONE: Final = np.int64(1)
-BLOCK_PAGES: Final = 512
-"""Number of pages worked on at once: half a mebibyte of fresh counts."""
-_MOST: Final = 1 << 62
 FRESH_LIMIT: Final = (1 << 32) - 1
 """Counts that may be added between two calls of `settle`: a fresh count is 32 bits wide."""
-
-
-class SparseCounts(NamedTuple):
-    """The occupied slots only, by ascending row and slot. At least eight times smaller than pages."""
-
-    pages: NDArray[np.int32]
-    """Pool pages with at least one count."""
-    occupied: NDArray[np.uint16]
-    """Number of occupied slots of each page."""
-    offsets: NDArray[np.uint8]
-    """Slot within its page."""
-    counts: NDArray[np.unsignedinteger[Any]]
-    """Counts in the narrowest type that holds the largest."""
-
-    def fit(self, pages: int) -> bool:
-        """Return whether these can be counts of the first `pages` pages of a pool."""
-        return bool(
-            self.occupied.size == self.pages.size
-            and self.offsets.size == self.counts.size == self.occupied.sum(dtype=np.int64)
-            and self.occupied.min(initial=1) > 0
-            and self.occupied.max(initial=1) <= PAGE_SLOTS
-            and self.pages.min(initial=1) > 0
-            and self.pages.max(initial=0) < pages
-            and self.counts.min(initial=1) > 0
-            and self.counts.max(initial=0) <= _MOST
-            and np.unique(self.pages).size == self.pages.size
-            and self._ascending()
-        )
-
-    def _ascending(self) -> bool:
-        """Return whether no page has a slot twice."""
-        ascends = np.diff(self.offsets.astype(np.int16), prepend=-1) > 0
-        ascends[np.cumsum(self.occupied, dtype=np.int64)[:-1]] = True  # first slot of a page
-        return bool(ascends.all())
-
-    def places(self) -> Integers:
-        """Return the positions in the flat pool."""
-        starts = self.pages.astype(np.int64) << PAGE_BITS
-        places: Integers = np.repeat(starts, self.occupied)
-        places += self.offsets
-        return places
-
-    def blocks(self) -> Iterator[SparseCounts]:
-        """Yield the counts in blocks of few pages, whose temporary arrays stay in the cache."""
-        ends = np.cumsum(self.occupied, dtype=np.int64)
-        first = 0
-        for start in range(0, self.pages.size, BLOCK_PAGES):
-            pages = self.pages[start : start + BLOCK_PAGES]
-            last = int(ends[start + pages.size - 1])
-            occupied = self.occupied[start : start + BLOCK_PAGES]
-            yield SparseCounts(pages, occupied, self.offsets[first:last], self.counts[first:last])
-            first = last
-
-    def page_sums(self) -> Integers:
-        """Return the count of each of `pages`."""
-        if not self.pages.size:
-            return np.zeros(0, dtype=np.int64)
-        starts = np.cumsum(self.occupied, dtype=np.int64) - self.occupied
-        sums: Integers = np.add.reduceat(self.counts, starts, dtype=np.int64)
-        return sums
 
 
 class PoolCounts(NamedTuple):
@@ -94,14 +32,6 @@ class PoolCounts(NamedTuple):
     """Key `row * pages of a row + page number` of each page from page 1 on."""
     fresh: SparseCounts
     settled: SparseCounts
-
-
-_NOTHING: Final = SparseCounts(
-    np.zeros(0, dtype=np.int32),
-    np.zeros(0, dtype=np.uint16),
-    np.zeros(0, dtype=np.uint8),
-    np.zeros(0, dtype=np.uint8),
-)
 
 
 class PagedCounts:
@@ -168,6 +98,80 @@ class PagedCounts:
         np.add(slots, pages, out=slots)
         np.add.at(self.fresh.reshape(-1), slots, _ONE_FRESH)
 
+    def add_counts(self, rows: NDArray[np.intp], slots: NDArray[np.uint32], counts: NDArray[np.uint32]) -> None:
+        """Add a count to each (row, slot). Raises as `add`, by the sum of the counts.
+
+        It is fastest if neighbours lie in the same page.
+        """
+        if not rows.size:
+            return
+        places, pages, starts = self._places_of(rows, slots)
+        sums = np.add.reduceat(counts, starts, dtype=np.int64)
+        self._fresh_events += int(sums.sum())
+        if self._fresh_events > FRESH_LIMIT:
+            raise OverflowError(f"more than {FRESH_LIMIT} events without settle()")
+        np.add.at(self.fresh_sums, pages, sums)
+        np.add.at(self.fresh.reshape(-1), places, counts)
+
+    def settle_counts(
+        self, rows: NDArray[np.intp], slots: NDArray[np.uint32], counts: NDArray[np.uint32]
+    ) -> SparseCounts:
+        """Add counts of any sum to the settled ones at once, and return them as `settle` does."""
+        if not rows.size:
+            return NO_COUNTS
+        places, pages, starts = self._places_of(rows, slots)
+        wide = counts.astype(np.int64)
+        np.add.at(self.settled_sums, pages, np.add.reduceat(wide, starts))
+        np.add.at(self.settled.reshape(-1), places, wide)
+        return self._compact(places, wide)
+
+    def join(self, first: SparseCounts, second: SparseCounts) -> SparseCounts:
+        """Return the sums of two parts that were settled."""
+        if not first.pages.size:
+            return second
+        places = np.concatenate((first.places(), second.places()))
+        return self._compact(
+            places, np.concatenate((first.counts, second.counts), dtype=np.int64, casting="unsafe")
+        )
+
+    def _places_of(
+        self, rows: NDArray[np.intp], slots: NDArray[np.uint32]
+    ) -> tuple[Integers, Integers, NDArray[np.intp]]:
+        """Return the positions in the flat pool; the page of each run of slots in one page, and its first slot."""
+        keys = np.multiply(rows, self._pages_per_row)
+        keys += slots >> np.uint32(PAGE_BITS)
+        first = np.empty(keys.size, np.bool_)
+        first[0] = True
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        starts = first.nonzero()[0]
+        run_keys = keys.take(starts)
+        pages = self._table.take(run_keys)
+        if not pages.item(pages.argmin()):
+            self._allocate(run_keys[pages == 0])
+            pages = self._table.take(run_keys)
+        lengths = np.empty_like(starts)
+        np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+        lengths[-1] = keys.size - starts[-1]
+        places = np.repeat(pages << PAGE_BITS, lengths)
+        places += slots & np.uint32(PAGE_SLOTS - 1)
+        return places, pages, starts
+
+    def _compact(self, places: Integers, counts: Integers) -> SparseCounts:
+        """Return counts at positions in the flat pool by ascending row and slot, each slot once."""
+        keys = (self._keys.take(places >> PAGE_BITS) << PAGE_BITS) + (places & _OFFSET_MASK)
+        order = np.argsort(keys, kind="stable")
+        keys = keys.take(order)
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        places = places.take(order).take(starts)
+        pages = places >> PAGE_BITS
+        page_starts = np.flatnonzero(np.diff(pages, prepend=-1))
+        return SparseCounts(
+            pages.take(page_starts).astype(np.int32),
+            np.diff(page_starts, append=places.size).astype(np.uint16),
+            (places & _OFFSET_MASK).astype(np.uint8),
+            narrow(np.add.reduceat(counts.take(order), starts)),
+        )
+
     @property
     def table(self) -> Integers:
         """Page of each row and page number; 0 for none."""
@@ -212,6 +216,13 @@ class PagedCounts:
         sums = np.bincount(self._page_rows, weights=self.page_sums(), minlength=self.rows)
         return sums.astype(np.int64)
 
+    def counts_at(self, rows: NDArray[np.intp], slots: Integers) -> Integers:
+        """Return the count of each (row, slot)."""
+        pages = self._table[rows * self.layout.pages + (slots >> PAGE_BITS)]
+        offsets = slots & (PAGE_SLOTS - 1)
+        counts: Integers = self.settled[pages, offsets] + self.fresh[pages, offsets]
+        return counts
+
     def slot_counts(self, row: int) -> Integers:
         """Return all slots of one histogram."""
         first = row * self.layout.pages
@@ -222,7 +233,9 @@ class PagedCounts:
     def contents(self) -> PoolCounts:
         """Content of the pool. It can be set once, on an empty pool with the same number of rows."""
         keys = self._keys[1 : self.used]
-        return PoolCounts(keys, _sparse(self.fresh, self.fresh_sums), _sparse(self.settled, self.settled_sums))
+        return PoolCounts(
+            keys, sparse_counts(self.fresh, self.fresh_sums), sparse_counts(self.settled, self.settled_sums)
+        )
 
     @contents.setter
     def contents(self, contents: PoolCounts) -> None:
@@ -259,13 +272,13 @@ class PagedCounts:
         self.fresh_sums.fill(0)
         self._fresh_events = 0
         if not parts:
-            return _NOTHING
+            return NO_COUNTS
         occupied, offsets, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return SparseCounts(pages.astype(np.int32), occupied, offsets, _narrow(counts))
+        return SparseCounts(pages.astype(np.int32), occupied, offsets, narrow(counts))
 
     def _settle_block(self, pages: Integers) -> tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint32]]:
         """Settle few pages at once, so that all of them stay in the cache between the steps."""
-        occupied, found, counts = _occupied(self.fresh.take(pages, axis=0))
+        occupied, found, counts = occupied_slots(self.fresh.take(pages, axis=0))
         offsets = found.astype(np.uint8)
         found >>= PAGE_BITS
         places = pages.take(found)
@@ -301,28 +314,3 @@ def grown(array: _Array, length: int) -> _Array:
     longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
     longer[: len(array)] = array
     return cast(_Array, longer)
-
-
-def _occupied(pages: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[np.intp], NDArray[Any]]:
-    """Return the number of occupied slots of each page; the place of each slot in the flat pages; its count."""
-    flat = pages.reshape(-1)
-    taken = flat != 0
-    occupied = np.add.reduce(taken.reshape(-1, PAGE_SLOTS), axis=1, dtype=np.uint16)
-    found = np.flatnonzero(taken)
-    return occupied, found, flat.take(found)
-
-
-def _sparse(pool: NDArray[Any], sums: Integers) -> SparseCounts:
-    """Return the pages with counts, by ascending page."""
-    pages = np.flatnonzero(sums)
-    parts = []
-    for start in range(0, pages.size, BLOCK_PAGES):
-        occupied, found, counts = _occupied(pool.take(pages[start : start + BLOCK_PAGES], axis=0))
-        parts.append((occupied, found.astype(np.uint8), _narrow(counts)))
-    if not parts:
-        return _NOTHING
-    return SparseCounts(pages.astype(np.int32), *(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _narrow(counts: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
-    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))), copy=False)

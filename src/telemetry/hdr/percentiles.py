@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry.hdr.layout import PAGE_BITS, PAGE_SLOTS, Integers
-from telemetry.hdr.pages import BLOCK_PAGES, PagedCounts
+from telemetry.hdr.pages import PagedCounts
+from telemetry.hdr.sparse import BLOCK_PAGES
 
 
 class Counts(Protocol):

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from telemetry.hdr.layout import PAGE_SLOTS, Integers
-from telemetry.hdr.pages import PagedCounts, SparseCounts, grown
+from telemetry.hdr.pages import PagedCounts, grown
+from telemetry.hdr.sparse import SparseCounts
 
 
 class WindowCounts:
@@ -36,9 +37,13 @@ class WindowCounts:
         self._past = self._source.settled.astype(np.uint32)
         self._past_sums = self._source.settled_sums.copy()
         for kept in self._kept:
-            for block in kept.blocks():
-                self._past.reshape(-1)[block.places()] -= block.counts.astype(np.uint32)
-            self._past_sums[kept.pages] -= kept.page_sums()
+            self.exclude(kept)
+
+    def exclude(self, newest: SparseCounts) -> None:
+        """Take settled counts out of the past of a restored window. Raise ValueError if they are not in it."""
+        for block in newest.blocks():
+            self._past.reshape(-1)[block.places()] -= block.counts.astype(np.uint32)
+        self._past_sums[newest.pages] -= newest.page_sums()
         if self._past_sums.min() < 0:
             raise ValueError("a window of more than was counted")
 

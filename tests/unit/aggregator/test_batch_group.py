@@ -7,7 +7,8 @@ import pytest
 
 from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, RowRange, wall_ns
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.producers.book import ProducerBook
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.routes import UNKNOWN
 from telemetry.aggregator.rows import Rows, shift_ids
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.unit.aggregator.nodes.leaf_and_root import counter
 
 from telemetry import limits
 from telemetry.aggregator.counters import CounterTable
@@ -143,3 +144,30 @@ def test_a_total_beyond_the_wire_is_no_whole_number_either() -> None:
     stats = table.stats()
     assert isinstance(stats[0].value, float)
     assert [stat.imprecise for stat in stats] == [1, 1]
+
+
+def test_added_sums_are_exact() -> None:
+    """Small and huge integers, and fractions, beside recorded increments."""
+    table = _table(3)
+    _record(table, (0, 5), (2, 0.5))
+    table.add_sums(counter(0, 2, 7))
+    table.add_sums(counter(1, 1, (1 << 62) - 1, 2.0**90))
+    table.add_sums(counter(1, 1, (1 << 62) - 1))
+    table.add_sums(counter(2, 3, 4, 0.0, 0.25))
+    assert (table.value(0), table.value(2)) == (12, 4.75)
+    assert int(table._whole[1]) + table.beyond[1] == 2**90 + 2**63 - 2
+    assert [stat.events for stat in table.stats()] == [3, 2, 4]
+    increase = np.frombuffer(table.roll(1.0).value, "<f8")
+    assert increase.tolist() == [12.0, 2.0**90 + 2.0**63, 4.75]
+
+
+def test_only_a_leaf_sums_the_fractions_of_an_interval() -> None:
+    """From zero after each interval; those of its own leaves count too."""
+    for leaf, wanted in ((False, 0.0), (True, 1.0)):
+        table = CounterTable(3, leaf=leaf)
+        table.add("c", {}, "")
+        _record(table, (0, 0.25))
+        table.start_interval()
+        _record(table, *[(0, 0.1)] * 9)
+        table.add_sums(counter(0, 1, 0, 0.0, 0.1))
+        assert table.totals().fraction.tolist() == pytest.approx([wanted], rel=1e-15)

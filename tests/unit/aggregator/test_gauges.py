@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.unit.aggregator.nodes.leaf_and_root import gauge
 
 from telemetry.aggregator.gauges import GaugeTable
 
@@ -67,3 +68,14 @@ def test_values_that_were_rounded_are_counted() -> None:
     table = _table(3)
     _record(table, (0, 2.0**53, 5), (0, -(2.0**60), 3), (0, 1.0, 9), (1, 2.0**53 - 1, 5), (2, 0.1, 5))
     assert [stat.imprecise for stat in table.stats()] == [2, 0, 0]
+
+
+def test_added_values_are_like_recorded_ones() -> None:
+    """The newest wins, of equal times the later call; extremes and events add up."""
+    table = _table(1)
+    _record(table, (0, 5, 200))
+    table.add_sums(gauge(0, 9.0, 199, 2.0, 30.0))
+    assert (table.stats()[0].value, table.stats()[0].min, table.stats()[0].max) == (5, 2, 30)
+    table.add_sums(gauge(0, 4.0, 200, 4.0, 4.0))
+    assert (table.stats()[0].value, table.stats()[0].events) == (4, 3)
+    assert np.frombuffer(table.roll().value, "<f8").tolist() == [4.0]

@@ -10,7 +10,8 @@ import pytest
 from telemetry.aggregator.batch_group import BatchGroup, KindRows, RowRange
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.pending_rows import PendingRows, slot_of
-from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.producers.book import ProducerBook
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
 from telemetry.aggregator.rows import Rows
 

@@ -12,15 +12,23 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator.config import AggregatorConfig
+from telemetry.aggregator.counters import CounterTable
+from telemetry.aggregator.gauges import GaugeTable
+from telemetry.aggregator.nodes.incoming import IncomingIntervals
+from telemetry.aggregator.nodes.members import Members
+from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.notes import Notes
-from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.producers.book import ProducerBook
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget, line_bytes
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents
+from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.step import Closed
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.store.records import record_line
 from telemetry.testing import batch
@@ -80,10 +88,17 @@ class _Bench:
         clock = RunClock()
         clock.read(NOW, NOW)
         self.room = RecordBudget(record_cap_bytes)
-        self.reader = RecordReader(
-            self.registry, self.notes, self.texts, extents, self.steps, clock=clock, room=self.room
+        book = ProducerBook(AggregatorConfig())
+        intervals = IncomingIntervals(
+            *(SeriesTable(("50",), 1), CounterTable(1), GaugeTable(), extents), clock=clock, warn=self.notes.warn
         )
-        producer = ProducerBook(AggregatorConfig()).meet("p", 0)
+        nodes = NodeReader(
+            *(intervals, self.steps, Members(), None), clock=clock, room=self.room, words=book.reasons
+        )
+        self.reader = RecordReader(
+            *(self.registry, self.notes, self.texts, extents, self.steps), clock=clock, room=self.room, nodes=nodes
+        )
+        producer = book.meet("p", 0)
         assert producer is not None
         self.producer: Producer = producer
 
@@ -196,7 +211,7 @@ def test_scalars_become_steps_and_count_as_applied() -> None:
     assert bench.producer.account.ledger.applied == 2
     assert bench.producer.account.ledger.balanced()
     bench.steps.close()
-    assert [*map(tuple, bench.steps.take())] == [(WALL_NS + 5, ClosedStep("train", 1, {"loss": 0.5}))]
+    assert bench.steps.take() == [Closed(WALL_NS + 5, ClosedStep("train", 1, {"loss": 0.5}))]
 
 
 def test_scalars_there_is_no_room_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

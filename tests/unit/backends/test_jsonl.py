@@ -38,6 +38,7 @@ def test_a_line_has_all_of_an_item() -> None:
         "spread": {},
         "closed": "ended",
         "revision": 0,
+        "ranks": {},
         "values": {"ä": 0.5, "nan": None, "inf": None},
     }
     reading = Reading(key="t1", time_ns=1, elapsed_s=1, seconds=1, counters=[CounterReading(name="c", value=2)])

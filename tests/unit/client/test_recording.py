@@ -55,7 +55,7 @@ def heard(aggregator: FakeAggregator) -> list[EventRecord]:
 def test_a_run_says_all_of_it_in_order(aggregator: FakeAggregator) -> None:
     """Each call is one record, with its step, its axis and its time."""
     with start("job") as run:
-        run.axis("train", reductions={"*/tokens": "sum"})
+        run.axis("train", reductions={"*/tokens": "sum"}, ranked=["loss"])
         run.log({"loss": 0.5}, step=3, at_ns=1)
         run.log({"loss": 0.25}, step=4, axis="train", at_ns=2)
         run.end_step(3, at_ns=3)
@@ -70,6 +70,7 @@ def test_a_run_says_all_of_it_in_order(aggregator: FakeAggregator) -> None:
     first, *others = heard(aggregator)
     assert isinstance(first, Axis)
     assert (first.name, first.reduce, first.reductions) == ("train", "mean", {"*/tokens": "sum"})
+    assert first.ranked == ["loss"]
     assert others == [
         Scalars("step", 3, {"loss": 0.5}, 1),
         Scalars("train", 4, {"loss": 0.25}, 2),

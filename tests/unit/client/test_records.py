@@ -148,6 +148,22 @@ def test_an_axis_is_checked() -> None:
             records.axis(name, reduce, reductions, 0)
 
 
+def test_ranked_names_are_checked() -> None:
+    """A few names, each as it is."""
+    made = records.axis("train", "mean", {}, 7, ranked=("wait", "work"))
+    assert decode_record(made) == Axis("train", "mean", {}, 7, ranked=["wait", "work"])
+    wrong: list[tuple[Any, str]] = [
+        ("wait", "is the text 'wait'"),
+        ([""], "must not be empty"),
+        ([5], "must be a string"),
+        (["*/wait"], "is a pattern"),
+        ([f"{n}" for n in range(limits.RANKED_NAMES + 1)], "has 9 ranked names; the limit is 8"),
+    ]
+    for ranked, message in wrong:
+        with pytest.raises(InstrumentError, match=message):
+            records.axis("train", "mean", {}, 7, ranked=ranked)
+
+
 def test_a_text_is_cut_to_the_bounds_of_the_wire() -> None:
     """And so is its name."""
     assert decode_record(records.note("n", "hello", AT)) == Note("n", "hello", 7, "train", 3)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from telemetry.hdr import pages as pages_module
 from telemetry.hdr.layout import Layout
-from telemetry.hdr.pages import BLOCK_PAGES, PagedCounts, PoolCounts, SparseCounts
+from telemetry.hdr.pages import PagedCounts, PoolCounts
+from telemetry.hdr.sparse import BLOCK_PAGES, SparseCounts
 
 
 def pool_of(rows: int, digits: int = 3) -> PagedCounts:
@@ -173,3 +175,56 @@ def test_contents_that_cant_be_are_refused(keys: list[int], settled: SparseCount
     with pytest.raises(ValueError, match="no counts of this pool"):
         pool.contents = PoolCounts(np.array(keys, np.int64), NONE, settled)
     assert pool.used == 1
+
+
+def columns(slots: list[int], counts: list[int]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    return np.array(slots, np.uint32), np.array(counts, np.uint32)
+
+
+def test_counts_are_added_like_as_many_single_ones() -> None:
+    """In any order, on new pages and on old ones, and twice in one slot."""
+    weighted, single = pool_of(3), pool_of(3)
+    rows, slots, counts = [0, 0, 0, 2, 2, 0], [3, 255, 256, 3, 44_999, 3], [2, 1, 4, 1, 3, 5]
+    for _ in range(2):
+        weighted.add_counts(np.array(rows, np.intp), *columns(slots, counts))
+        add(single, np.repeat(rows, counts).tolist(), np.repeat(slots, counts).tolist())
+    assert weighted.row_counts().tolist() == single.row_counts().tolist() == [24, 0, 8]
+    for row in range(3):
+        assert np.array_equal(weighted.slot_counts(row), single.slot_counts(row))
+    assert weighted.room == single.room
+    for ours, theirs in zip(weighted.settle(), single.settle(), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_no_counts_change_nothing() -> None:
+    """An interval may have no value."""
+    pool = pool_of(1)
+    pool.add_counts(np.zeros(0, np.intp), *columns([], []))
+    assert pool.settle_counts(np.zeros(0, np.intp), *columns([], [])).pages.size == 0
+    assert (pool.used, pool.row_counts().tolist()) == (1, [0])
+
+
+def test_more_fresh_counts_than_32_bits_hold_are_refused() -> None:
+    """The caller settles them at once instead."""
+    pool = pool_of(1)
+    most = columns([7], [(1 << 32) - 1])
+    pool.add_counts(np.zeros(1, np.intp), *most)
+    with pytest.raises(OverflowError):
+        pool.add_counts(np.zeros(1, np.intp), *columns([7], [1]))
+
+
+def test_counts_of_any_sum_can_be_settled_at_once() -> None:
+    """They come back as a settlement, by row and slot."""
+    pool = pool_of(2)
+    most = (1 << 32) - 1
+    first = pool.settle_counts(np.array([1, 1, 0], np.intp), *columns([300, 5, 5], [most, 1, 2]))
+    second = pool.settle_counts(np.array([1, 1], np.intp), *columns([300, 300], [most, most]))
+    assert first.fit(pool.used)
+    joined = pool.join(first, second)
+    assert joined.fit(pool.used)
+    assert pool.join(SparseCounts(*(column[:0] for column in first)), second) is second
+    assert joined.counts.tolist() == [2, 1, 3 * most]
+    rows, numbers = pool.keys_of(joined.pages)
+    assert (rows.tolist(), numbers.tolist(), joined.offsets.tolist()) == ([0, 1, 1], [0, 0, 1], [5, 5, 44])
+    assert pool.row_counts().tolist() == [2, 1 + 3 * most]
+    assert pool.room == (1 << 32) - 1

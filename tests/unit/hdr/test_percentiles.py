@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from telemetry.hdr.layout import Layout
-from telemetry.hdr.pages import BLOCK_PAGES, PagedCounts
+from telemetry.hdr.pages import PagedCounts
 from telemetry.hdr.percentiles import PageIndex, find_ranks
+from telemetry.hdr.sparse import BLOCK_PAGES
 
 
 @pytest.mark.parametrize("digits", range(1, 6))

@@ -54,6 +54,7 @@ class WantedPercentile:
 class ValueRange:
     """A range of values of one slot that holds wanted ranks."""
 
+    series: int
     group: int
     row: int
     slot: int
@@ -82,7 +83,7 @@ class KeptValues:
         self._next = self._starts.copy()
         self._values = np.empty(int(counts.sum()))
 
-    def add(self, numbers: NDArray[np.uint16], value: Floats) -> None:
+    def add(self, numbers: NDArray[np.uint16 | np.uint32], value: Floats) -> None:
         """Store values of the spans with the given numbers. Values beyond a span's count are left out."""
         order = np.argsort(numbers, kind="stable")
         numbers, value = numbers[order], value[order]
@@ -94,6 +95,10 @@ class KeptValues:
             fitting = places < self._ends[numbers]
             places, value = places[fitting], value[fitting]
         self._values[places] = value
+
+    def region(self, number: int) -> Floats:
+        """Return the values of a span that have arrived."""
+        return self._values[self._starts[number] : min(self._next[number], self._ends[number])]
 
     def resolve(self, number: int) -> Resolved:
         """Return the wanted values of a span whose values have all arrived."""
@@ -124,12 +129,30 @@ class Narrowing:
     def add(self, numbers: Integers, value: Floats) -> None:
         """Count values of the spans with the given numbers. Values outside a span's range count at its ends."""
         places = ordinals(value)
-        bins = (places - self._firsts[numbers]) >> self._shifts[numbers]
-        np.clip(bins, 0, self._bins - 1, out=bins)
+        bins = self.bins_of(numbers, places)
         bins += numbers * self._bins
         np.add.at(self._counts, bins, _ONE)
         np.minimum.at(self._lows, bins, places)
         np.maximum.at(self._highs, bins, places)
+
+    def bins_of(self, numbers: Integers, places: Integers) -> Integers:
+        """Return the bin of each ordinal in the span with the given number."""
+        bins = (places - self._firsts[numbers]) >> self._shifts[numbers]
+        np.clip(bins, 0, self._bins - 1, out=bins)
+        return bins
+
+    def occupied(self) -> tuple[Integers, Integers, Integers, Integers, Integers]:
+        """Return the bins with values: number of the span, bin, count, smallest and largest ordinal."""
+        used = np.flatnonzero(self._counts)
+        numbers, bins = np.divmod(used, self._bins)
+        return numbers, bins, self._counts[used], self._lows[used], self._highs[used]
+
+    def merge(self, numbers: Integers, bins: Integers, counts: Integers, lows: Integers, highs: Integers) -> None:
+        """Add the occupied bins of another counter with the same spans."""
+        at = numbers * self._bins + bins
+        np.add.at(self._counts, at, counts)
+        np.minimum.at(self._lows, at, lows)
+        np.maximum.at(self._highs, at, highs)
 
     def resolve(self, number: int) -> tuple[Resolved, list[ValueRange]]:
         """Return the resolved values of a span whose values have all arrived, and narrower spans for the rest."""
@@ -149,7 +172,7 @@ class Narrowing:
     def _narrower(self, span: ValueRange, place: int, wants: list[WantedPercentile]) -> ValueRange:
         first, last = int(self._lows[place]), int(self._highs[place])
         return ValueRange(
-            span.group, span.row, span.slot, first, last, int(self._counts[place]), tuple(wants), False
+            span.series, span.group, span.row, span.slot, first, last, int(self._counts[place]), tuple(wants), False
         )
 
 

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.aggregator.producers.book import Producer
 from telemetry.aggregator.producers.folded import RememberedProducer
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import INDEX_BITS, Routes
 from telemetry.aggregator.rows import read_rows
@@ -24,8 +24,8 @@ def replay_series(
 ) -> SeriesValues:
     """Return indices and values in the order in which they were applied."""
     pieces: list[SeriesValues] = []
-    if producer is not None and not producer.belongs(batch.seq):
-        return _NOTHING
+    if producer is not None and (producer.node is not None or not producer.belongs(batch.seq)):
+        return _NOTHING  # the values of a node are in the journal of its leaf
     if batch.records:
         pieces.append(_samples(batch, registry))
     if producer is not None:

@@ -22,6 +22,9 @@ class RememberedProducer:
 
     __slots__ = ("closed_at", "ids")
 
+    node: ClassVar[None] = None
+    """None, because leaves keep their row."""
+
     def __init__(self, closed_at: int, ids: IdTable) -> None:
         self.closed_at = closed_at
         self.ids = ids

@@ -9,26 +9,29 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.batch_group import KindRows
 from telemetry.aggregator.counters import CounterTable
-from telemetry.aggregator.pending_rows import Columns, PendingRows, Slots, slot_of
+from telemetry.aggregator.pending_rows import KIND_BITS, Columns, PendingRows, Slots, slot_of
 from telemetry.aggregator.registry import OVERFLOW, Registry
-from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
+from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
 from telemetry.aggregator.series.extent_tail import Tail, TailRows
+from telemetry.aggregator.series.node_extents import NodeExtents
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 from telemetry.aggregator.state import PART, Column
 from telemetry.wire.events import Kind, Labels, Name
-from telemetry.wire.snapshot import Extent
+from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 from telemetry.wire.units import TIME_NS
 
 Index = NDArray[np.intp]
 Values = NDArray[np.float64]
+_Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 
 _NEVER: Final = np.iinfo(np.int64).max
 _LONGEST_NS: Final = float(1 << 62)  # times start at 0
@@ -74,7 +77,9 @@ class Extents:
         "_end": Column(np.int64),
         "_inside": PART,
         "_tail": PART,
+        "_nodes": PART,
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("_nodes",)
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("_registry", "_warn", "_leaders", "_followers", "_leader_of", "_leads", "_follows"),
         *("_concerned", "_ns_per_unit", "_pending"),
@@ -100,6 +105,7 @@ class Extents:
         self._inside = CounterTable(1)
         """Counters by follower: their events count the rows inside, their value is the sum."""
         self._tail = Tail()
+        self._nodes = NodeExtents()
         self._pending = PendingRows()
 
     def restored(self) -> None:
@@ -108,6 +114,8 @@ class Extents:
         followed = {leader for _, _, leader in self.followers}
         if not ordered[used].all() or self._first.min(initial=0) < 0 or len(followed) != len(self):
             raise ValueError("an invalid extent")
+        if len(self._nodes) > max(16, 2 * len(self._followers)):
+            raise ValueError("extents of nodes without an owner")
         if len(self._tail) and self._tail.places.max() >= len(self._followers):
             raise ValueError("a row without an owner")
 
@@ -288,8 +296,9 @@ class Extents:
         totals = np.bincount(tail.places[inside], tail.values[inside], minlength=size).tolist()
         for place, (kind, index) in enumerate(self._followers):
             leader = int(self._leader_of[place])
+            own = None
             if self._last[leader] >= 0:
-                extents[kind][index] = Extent(
+                own = Extent(
                     first_ns=int(self._first[leader]),
                     last_ns=int(self._last[leader]),
                     last_done_ns=int(self._last_done[leader]),
@@ -297,7 +306,38 @@ class Extents:
                     inside=self._inside.events(place) + counts[place],
                     inside_total=bounded(self._inside.value(place) + plain(min(totals[place], LARGEST))),
                 )
+            joined = self._nodes.join(place, own)
+            if joined is not None:
+                extents[kind][index] = joined
         return extents
+
+    def places_of(self, routes: Routes) -> NDArray[np.intp]:
+        """Return the follower that each route leads to, or −1."""
+        kinds = routes >> INDEX_BITS
+        return self._follows[(routes - (kinds << INDEX_BITS)) << KIND_BITS | kinds].astype(np.intp)
+
+    @property
+    def nodes(self) -> NodeExtents:
+        """Extents that leaves have worked out, by follower."""
+        return self._nodes
+
+    def followers_from(self, place: int) -> list[tuple[Kind, int, str]]:
+        """Return kind and index of the followers from a number on, each with the name of its leader."""
+        if place == len(self._followers):
+            return []
+        names = [name for name, _ in self._leaders]
+        return [(kind, index, names[leader]) for kind, index, leader in self.followers[place:]]
+
+    @property
+    def follower_count(self) -> int:
+        return len(self._followers)
+
+
+def with_extents(stats: list[_Stat], extents: Mapping[int, Extent]) -> list[_Stat]:
+    """Put the extents of some instruments into their stats, and return all stats."""
+    for index, extent in extents.items():
+        stats[index] = replace(stats[index], extent=extent)
+    return stats
 
 
 def _slot(kind: Kind, index: int) -> int:

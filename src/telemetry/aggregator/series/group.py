@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.compiled import record_usual
+from telemetry.aggregator.nodes.columns import SeriesArrays, divide_counts
 from telemetry.aggregator.series.moments import Moments
 from telemetry.aggregator.series.ticks import Indices, TickColumns, highest_tick
 from telemetry.aggregator.snapshot_numbers import grown
@@ -19,8 +20,13 @@ from telemetry.errors import InstrumentError
 from telemetry.hdr.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
 from telemetry.hdr.pages import PagedCounts
 from telemetry.hdr.percentiles import Counts, Found, PageIndex, find_ranks
+from telemetry.hdr.sparse import NO_COUNTS, SparseCounts
 from telemetry.hdr.window import WindowCounts
 from telemetry.wire.units import ticks_per_unit
+
+_RESERVED: Final = 1 << 30
+"""Room in the fresh counts that is kept for rows of producers. An aggregator takes far fewer between two rolls."""
+_WORD: Final = 4  # bytes of a count in columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,13 @@ class Definition:
     @property
     def most_pages(self) -> int:
         """Maximum number of histogram pages, for values from the whole range."""
+        return (self.last_slot >> PAGE_BITS) + 1
+
+    @property
+    def last_slot(self) -> int:
+        """Slot of the last tick of the range."""
         last = np.array([highest_tick(self.ticks_per_unit, self.high)], dtype=np.int64)
-        return int(Layout.of(self.digits).slot_of(last)[0] >> PAGE_BITS) + 1
+        return int(Layout.of(self.digits).slot_of(last)[0])
 
     @property
     def cells_per_tick(self) -> float:
@@ -89,7 +100,8 @@ class IntervalSlots(NamedTuple):
 class SeriesGroup:
     """Series of one layout. Rows are dense from 0 and know their series index."""
 
-    STATE: ClassVar[Mapping[str, Any]] = {"ticks": PART, "counts": PART, "window": PART}
+    STATE: ClassVar[Mapping[str, Any]] = {"ticks": PART, "counts": PART, "window": PART, "_early": SparseCounts}
+    ADDED: ClassVar[tuple[str, ...]] = ("_early",)
     DERIVED: ClassVar[tuple[str, ...]] = ("layout", "_members", "_cells_per_tick")
 
     def __init__(self, layout: Layout, window_rolls: int) -> None:
@@ -97,8 +109,15 @@ class SeriesGroup:
         self.ticks = TickColumns(layout)
         self.counts = PagedCounts(layout)
         self.window = WindowCounts(self.counts, window_rolls)
+        self._early = NO_COUNTS
+        """Counts of this interval that are settled already, because too many came at once."""
         self._members = np.zeros(0, dtype=np.intp)
         self._cells_per_tick = np.zeros(0)
+
+    def restored(self) -> None:
+        if not self._early.fit(self.counts.used):
+            raise ValueError("these are no counts of this group")
+        self.window.exclude(self._early)  # they will be pushed at the next roll
 
     @property
     def members(self) -> Indices:
@@ -143,16 +162,33 @@ class SeriesGroup:
         counts.added(index.size)
         return True
 
+    def add_sums(self, rows: Indices, sums: SeriesArrays) -> None:
+        """Add values that another aggregator has counted, in slots of this layout. No row appears twice."""
+        self.ticks.below[rows] += sums.below
+        self.ticks.above[rows] += sums.above
+        slot_rows = np.repeat(rows, sums.occupied)
+        if int(sums.count.sum()) <= self.counts.room - _RESERVED:
+            self.counts.add_counts(slot_rows, sums.slots, sums.counts)
+        else:
+            added = self.counts.settle_counts(slot_rows, sums.slots, sums.counts)
+            self._early = self.counts.join(self._early, added)
+
     def roll(self) -> IntervalSlots:
         """End an interval: move the window, and return the counts since the last roll."""
-        sparse = self.counts.settle()
+        sparse = self.counts.join(self._early, self.counts.settle())
+        self._early = NO_COUNTS
         self.window.push(sparse)
         page_rows, numbers = self.counts.keys_of(sparse.pages)
         slots = np.repeat((numbers << PAGE_BITS).astype(np.uint32), sparse.occupied)
         slots += sparse.offsets
-        per_row = np.bincount(page_rows, weights=sparse.occupied).astype(np.int64)
+        occupied: NDArray[Any] = sparse.occupied
+        counts: NDArray[Any] = sparse.counts
+        if counts.itemsize > _WORD:
+            slot_pieces, slots, counts = divide_counts(slots, counts)
+            occupied = np.add.reduceat(slot_pieces, np.cumsum(occupied, dtype=np.int64) - occupied)
+        per_row = np.bincount(page_rows, weights=occupied).astype(np.int64)
         rows = np.flatnonzero(per_row)
-        return IntervalSlots(rows, per_row[rows], slots, sparse.counts.astype(np.uint32))
+        return IntervalSlots(rows, per_row[rows], slots, counts.astype(np.uint32))
 
     def index(self, counts: Counts) -> PageIndex:
         return PageIndex(self.counts, counts)

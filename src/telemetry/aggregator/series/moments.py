@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.state import Column
+from telemetry.aggregator.nodes.columns import SeriesArrays
+from telemetry.aggregator.series.interval_moments import IntervalMoments
+from telemetry.aggregator.series.summary import Addend, Floats, Indices, Integers, Summary
+from telemetry.aggregator.state import PART, Column
 from telemetry.hdr.pages import grown
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Indices = NDArray[np.intp]
 
 _ONE: Final = np.int64(1)
 _HALF_WORD: Final = 2.0**27
@@ -31,41 +30,6 @@ SQUARABLE: Final = 1e100
 """Bound below which squares of values and their ticks do not overflow."""
 FOLD_EVENTS: Final = 1 << 24
 """Number of events between two folds. A count of fewer than 26 bits times half a float is exact."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Moments of all values of each series."""
-
-    count: Integers
-    total: Floats
-    total_rest: Floats
-    """Rounding errors of `total`. For integers, the sum of both is exact."""
-    mean: Floats
-    squares: Floats
-    min: Floats
-    max: Floats
-    integral: NDArray[np.bool_]
-    """True if all values are integers below 2**53."""
-    imprecise: Integers
-
-    def exact_totals(self, indices: Indices) -> list[int | float]:
-        """Return exact totals, as integers of any size for series of integers."""
-        totals, rests = self.total[indices], self.total_rest[indices]
-        # always finite, except in a forged checkpoint
-        integral = self.integral[indices] & np.isfinite(totals + rests)
-        return [
-            int(total) + int(rest) if whole else total + rest
-            for total, rest, whole in zip(totals.tolist(), rests.tolist(), integral.tolist(), strict=True)
-        ]
-
-    def add(self, touched: Indices, term: Floats) -> None:
-        """Add terms to totals by Neumaier's compensated sum."""
-        total = self.total[touched]
-        added = total + term
-        rest = np.where(np.abs(total) >= np.abs(term), (total - added) + term, (term - added) + total)
-        self.total[touched] = added
-        self.total_rest[touched] += np.where(np.isfinite(rest), rest, 0.0)
 
 
 class Moments:
@@ -97,10 +61,12 @@ class Moments:
         "max": Column(np.float64),
         "integral": Column(np.bool_),
         "imprecise": Column(np.int64),
+        "interval": PART,
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("interval",)
     DERIVED: ClassVar[tuple[str, ...]] = ("size", "_counts", "_terms", "_seek_fractions")
 
-    def __init__(self, counts: Callable[[], Integers]) -> None:
+    def __init__(self, counts: Callable[[], Integers], *, leaf: bool = False) -> None:
         self.size = 0
         self._counts = counts
         # collected since the last fold
@@ -112,6 +78,7 @@ class Moments:
         self._events = 0
         self._terms = np.zeros(limits.CHUNK_EVENTS, dtype=np.complex128)
         # of the current interval
+        self.interval = IntervalMoments(leaf)
         self.interval_min = np.zeros(0)
         self.interval_max = np.zeros(0)
         # running
@@ -134,6 +101,7 @@ class Moments:
         if self.size == self.count.size:
             self._grow(max(16, 2 * self.size))
         self.size += 1
+        self.interval.add_series()
 
     def record(self, index: Indices, value: Floats, largest: float) -> None:
         """Add at most CHUNK_EVENTS finite values >= 0 with maximum `largest`. Update the histograms afterwards."""
@@ -193,10 +161,12 @@ class Moments:
 
     def fold(self) -> None:
         """Update the running columns, and move the shifts to the new means."""
-        summary = self.summary()
-        touched = np.flatnonzero(summary.count != self.count[: self.size])
+        summary, addend = self._summary()
+        touched = addend.touched
         if not touched.size:
             return
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.interval.add(addend)
         for field in fields(summary):
             getattr(self, field.name)[: self.size] = getattr(summary, field.name)
         mean = self.mean[touched]
@@ -209,6 +179,10 @@ class Moments:
 
     def summary(self) -> Summary:
         """Return the running columns as a fold would leave them. Changes no state."""
+        return self._summary()[0]
+
+    def _summary(self) -> tuple[Summary, Addend]:
+        """Return the columns after a fold, and the collected values that are added by it."""
         size = self.size
         summary = Summary(
             count=self._counts(),
@@ -223,20 +197,51 @@ class Moments:
         )
         added = summary.count - self.count[:size]
         touched = np.flatnonzero(added)
-        if not touched.size:
-            return summary
-        count = added[touched].astype(np.float64)
-        sums, high_sums, shift = self._sums[touched], self._high_sums[touched], self._shift[touched]
         with np.errstate(over="ignore", invalid="ignore"):
-            shift_high = _upper_half(shift)
-            summary.add(touched, count * shift_high)
-            summary.add(touched, count * (shift - shift_high))
-            summary.add(touched, high_sums)
-            summary.add(touched, sums.real)
-            self._merge_spread(summary, touched, count, sums.real + high_sums, sums.imag)
-        summary.min[touched] = np.minimum(summary.min[touched], self.interval_min[touched])
-        summary.max[touched] = np.maximum(summary.max[touched], self.interval_max[touched])
-        return summary
+            addend = self._collected(touched, added[touched].astype(np.float64))
+            if touched.size:
+                addend.add_to(summary, self.count[touched].astype(np.float64))
+                summary.min[touched] = np.minimum(summary.min[touched], self.interval_min[touched])
+                summary.max[touched] = np.maximum(summary.max[touched], self.interval_max[touched])
+        return summary, addend
+
+    def _collected(self, touched: Indices, count: Floats) -> Addend:
+        """Return the values of some series since the last fold."""
+        sums, high_sums, shift = self._sums[touched], self._high_sums[touched], self._shift[touched]
+        shift_high = _upper_half(shift)
+        deviation = sums.real + high_sums
+        offset = deviation / count
+        return Addend(
+            touched,
+            count,
+            (count * shift_high, count * (shift - shift_high), high_sums, sums.real),
+            shift,
+            offset,
+            np.maximum(sums.imag - deviation * offset, 0.0),
+        )
+
+    def merge(self, index: Indices, sums: SeriesArrays) -> None:
+        """Add values that another aggregator has counted. No series appears twice.
+
+        Update the histograms afterwards. Collected values are folded first, because a fold reads their number from
+        the histograms.
+        """
+        if self._events:
+            self.fold()
+        count = sums.count.astype(np.float64)
+        addend = Addend(index, count, (sums.total, sums.rest), sums.mean, np.zeros(index.size), sums.squares)
+        with np.errstate(over="ignore", invalid="ignore"):
+            addend.add_to(self, self.count[index].astype(np.float64))
+            self.interval.add(addend)
+        self.count[index] += sums.count
+        for name in ("min", "interval_min"):
+            column = getattr(self, name)
+            column[index] = np.minimum(column[index], sums.min)
+        for name in ("max", "interval_max"):
+            column = getattr(self, name)
+            column[index] = np.maximum(column[index], sums.max)
+        self.integral[index] &= sums.integral
+        self.imprecise[index] += sums.imprecise
 
     def start_interval(self) -> None:
         """Reset the minimum and maximum of the interval. Call it after `fold`."""
@@ -279,18 +284,6 @@ class Moments:
         """
         added = reach if reach < limits.EXACT_INTEGER else events * _HALF_WORD
         return self._reach + added < limits.EXACT_INTEGER and self.has_room_for(events)
-
-    def _merge_spread(
-        self, summary: Summary, touched: Indices, count: Floats, deviation: Floats, squares: Floats
-    ) -> None:
-        """Merge mean and squared deviations by Chan's pairwise formula."""
-        offset = deviation / count
-        squares = np.maximum(squares - deviation * offset, 0.0)
-        before = self.count[touched].astype(np.float64)
-        after = before + count
-        distance = (self._shift[touched] - self.mean[touched]) + offset
-        summary.mean[touched] = self.mean[touched] + distance * (count / after)
-        summary.squares[touched] += squares + distance * distance * (before * count / after)
 
     def _grow(self, length: int) -> None:
         old = self.size

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.series.group import Definition, SeriesGroup
-from telemetry.aggregator.series.moments import Summary
+from telemetry.aggregator.series.summary import Summary
 from telemetry.aggregator.series.ticks import Indices
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 from telemetry.hdr.cells import count_cells
@@ -36,7 +36,11 @@ class StatBuilder:
     Raises UsageError for a percentile outside (0, 100].
     """
 
-    STATE: ClassVar[Mapping[str, Any]] = {"_exact": dict[int, tuple[int, Percentiles]]}
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_exact": dict[int, tuple[int, Percentiles]],
+        "_loosened": dict[int, tuple[float, float]],
+    }
+    ADDED: ClassVar[tuple[str, ...]] = ("_loosened",)
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("keys", "ratios", "_definitions"),
         *("_built", "_percentiles", "_histograms", "_windows", "_outside", "_stats"),
@@ -55,6 +59,13 @@ class StatBuilder:
         self._exact: dict[int, tuple[int, Percentiles]] = {}
         """Series index → number of values, and their order statistics."""
         self._outside: list[tuple[int, int]] = []
+        self._loosened: dict[int, tuple[float, float]] = {}
+        """Series index → error bound and resolution that replace those of the definition."""
+
+    def loosen(self, index: int, error_bound: float, resolution: float) -> None:
+        """Widen the bounds of a series. They appear with its next values."""
+        before = self._loosened.get(index, (0.0, 0.0))
+        self._loosened[index] = max(before[0], error_bound), max(before[1], resolution)
 
     def add(self, definition: Definition) -> None:
         self._definitions.append(definition)
@@ -157,6 +168,7 @@ class StatBuilder:
             statistics = None
         exact = statistics is not None and not imprecise
         below, above = self._outside[index]
+        error_bound, resolution = self._loosened.get(index, (definition.error_bound, definition.resolution))
         mean = total / count
         return SeriesStat(
             name=definition.name,
@@ -171,8 +183,8 @@ class StatBuilder:
             stddev=deviation if deviation <= LARGEST else None,
             percentiles=self._percentiles[index] if statistics is None else statistics,
             exact=exact,
-            error_bound=0.0 if exact else None if above else definition.error_bound,
-            resolution=0.0 if exact else definition.resolution,
+            error_bound=0.0 if exact else None if above else error_bound,
+            resolution=0.0 if exact else resolution,
             below=below,
             above=above,
             imprecise=imprecise,

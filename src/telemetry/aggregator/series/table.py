@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.exact.one_pass import SlotColumns
 from telemetry.aggregator.exact.percentiles import ExactTargets, GroupTargets
+from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup
 from telemetry.aggregator.series.moments import SQUARABLE, Moments
 from telemetry.aggregator.series.stats import StatBuilder, Window
-from telemetry.aggregator.series.ticks import Indices
+from telemetry.aggregator.series.ticks import Indices, TickColumns
 from telemetry.aggregator.state import PART, PARTS, Column
 from telemetry.hdr.layout import Floats, Integers, Layout
 from telemetry.hdr.pages import grown
@@ -32,6 +34,16 @@ from telemetry.wire.snapshot import SeriesStat
 
 _CHEAP_DIGITS: Final = 3
 """Digits up to which the number of series is a sufficient bound: 700 KB for a series that fills its whole range."""
+
+
+class SlotLayout(NamedTuple):
+    """Digits, ticks and upper bound of a series. Equal layouts have the same slot for the same value."""
+
+    digits: int
+    ticks: float
+    """Number of ticks in one unit."""
+    highest: float
+    """Last tick of the range. All higher ticks are in its slot."""
 
 
 class SeriesTable:
@@ -50,16 +62,17 @@ class SeriesTable:
         "_stats": PART,
     }
     DERIVED: ClassVar[tuple[str, ...]] = (
-        *("_definitions", "_fine_pages", "_group_of", "_row_of", "_window_rolls", "_window_moved"),
+        *("_definitions", "_fine_pages", "_group_of", "_row_of", "_last_slots", "_window_rolls", "_window_moved"),
     )
 
-    def __init__(self, percentiles: tuple[str, ...], window_rolls: int) -> None:
+    def __init__(self, percentiles: tuple[str, ...], window_rolls: int, *, leaf: bool = False) -> None:
         self._definitions: list[Definition] = []
         self._fine_pages = Budget(limits.FINE_PAGES)
         self._groups: list[SeriesGroup] = []
         self._group_of = np.zeros(16, dtype=np.uint8)
         self._row_of = np.zeros(16, dtype=np.intp)
-        self._moments = Moments(self._counts)
+        self._last_slots = np.zeros(16, dtype=np.int64)
+        self._moments = Moments(self._counts, leaf=leaf)
         self._stats = StatBuilder(percentiles)
         self._window_rolls = window_rolls
         self._rolls: deque[Window] = deque(maxlen=window_rolls)
@@ -79,6 +92,11 @@ class SeriesTable:
 
     def __len__(self) -> int:
         return len(self._definitions)
+
+    @property
+    def values(self) -> int:
+        """Number of values of all series."""
+        return int(self._counts().sum())
 
     @property
     def pages(self) -> int:
@@ -103,12 +121,14 @@ class SeriesTable:
         if index == self._row_of.size:
             self._group_of = grown(self._group_of, 2 * index)
             self._row_of = grown(self._row_of, 2 * index)
+            self._last_slots = grown(self._last_slots, 2 * index)
             self._rolled_count = grown(self._rolled_count, 2 * index)
             self._rolled_total = grown(self._rolled_total, 2 * index)
             self._rolled_rest = grown(self._rolled_rest, 2 * index)
         number = self._group_number(Layout.of(definition.digits))
         self._group_of[index] = number
         self._row_of[index] = self._groups[number].add(index, definition)
+        self._last_slots[index] = definition.last_slot
         self._moments.add_series()
         self._stats.add(definition)
         self._definitions.append(definition)
@@ -158,6 +178,52 @@ class SeriesTable:
             chosen = np.flatnonzero(numbers == number)
             if chosen.size:
                 group.record(self._row_of.take(index[chosen]), value[chosen], smallest, largest)
+
+    def add_sums(self, sums: SeriesArrays) -> None:
+        """Add values that another aggregator has counted, in slots of this table. `sums.id` are distinct."""
+        self._moments.merge(sums.id, sums)
+        if len(self._groups) == 1:
+            self._groups[0].add_sums(sums.id, sums)
+            return
+        numbers = self._group_of.take(sums.id)
+        for number, group in enumerate(self._groups):
+            lines = np.flatnonzero(numbers == number)
+            if lines.size:
+                part = sums.take(lines)
+                group.add_sums(self._row_of.take(part.id), part)
+
+    @property
+    def moments(self) -> Moments:
+        return self._moments
+
+    def outside(self) -> tuple[Integers, Integers]:
+        """Return how many values of each series were below and above its range."""
+        below, above = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+        for group in self._groups:
+            below[group.members] = group.ticks.below[: len(group.ticks)]
+            above[group.members] = group.ticks.above[: len(group.ticks)]
+        return below, above
+
+    def definition(self, index: int) -> Definition:
+        """Return the definition of a series, with the digits that it got."""
+        return self._definitions[index]
+
+    def digits_of(self, index: Indices) -> Integers:
+        """Return the digits of each series."""
+        digits = np.array([group.layout.digits for group in self._groups], np.int64)
+        return digits.take(self._group_of.take(index)) if index.size else np.zeros(0, np.int64)
+
+    def ticks_of(self, index: int) -> tuple[TickColumns, int]:
+        """Return the ticks of a series, and its row in them."""
+        return self._groups[int(self._group_of[index])].ticks, int(self._row_of[index])
+
+    def last_slots(self, index: Indices) -> Integers:
+        """Return the last slot of the range of each series."""
+        return self._last_slots.take(index)
+
+    def loosen(self, index: int, error_bound: float, resolution: float) -> None:
+        """Widen the bounds that the stat of a series states, because slots of another layout were converted."""
+        self._stats.loosen(index, error_bound, resolution)
 
     def _counts(self) -> Integers:
         counts = np.zeros(len(self), dtype=np.int64)
@@ -238,10 +304,33 @@ class SeriesTable:
             wanted = ranks(self._stats.ratios, counts[rows])
             found = find_ranks(group.index(group.counts), rows, wanted)
             groups.append(GroupTargets(group.ticks, group.members, rows, found))
+        return ExactTargets(self._stats.keys, tuple(groups), self.slot_columns(), summary.integral)
+
+    def slot_columns(self) -> SlotColumns:
+        """Return the mapping from values to slots of all series that exist now."""
         size = len(self)
-        return ExactTargets(
-            self._stats.keys, tuple(groups), self._group_of[:size], self._row_of[:size], summary.integral
-        )
+        ticks = tuple(group.ticks for group in self._groups)
+        return SlotColumns(ticks, self._group_of[:size], self._row_of[:size])
+
+    def layout_of(self, index: int) -> SlotLayout:
+        """Return what decides the slot of a value of a series."""
+        group = self._groups[self._group_of[index]]
+        row = self._row_of[index]
+        return SlotLayout(group.layout.digits, float(group.ticks.scale[row]), float(group.ticks.highest_tick[row]))
+
+    def slots_of(self, index: Indices) -> Integers:
+        """Return the number of slots of each series."""
+        slots = np.array([group.layout.slots for group in self._groups], dtype=np.int64)
+        return slots[self._group_of[index]]
+
+    def slot_counts(self, index: Indices, slots: Integers) -> Integers:
+        """Return the count of each slot of a series. The slots must exist in the layout of their series."""
+        counts = np.zeros(index.size, dtype=np.int64)
+        numbers = self._group_of[index]
+        for number, group in enumerate(self._groups):
+            own = np.flatnonzero(numbers == number)
+            counts[own] = group.counts.counts_at(self._row_of[index[own]], slots[own])
+        return counts
 
     def apply_exact(self, values: dict[int, dict[str, float]]) -> None:
         """Replace bucket bounds by order statistics: series index → percentile key → value in units."""

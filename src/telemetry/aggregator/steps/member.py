@@ -17,6 +17,8 @@ from telemetry.wire.events import Natural
 
 NOTHING_ENDED: Final = -(1 << 63)
 """Lower bound of step numbers on the wire."""
+EVERYTHING_ENDED: Final = (1 << 63) + 1
+"""Above all numbers that follow a step: a leaf without producers on the axis has ended all steps."""
 _SINCE: Final = attrgetter("since")
 
 
@@ -42,6 +44,17 @@ class Member(Struct, array_like=True):
     """Claims in ascending order, at most STEP_CLAIMS."""
     waived: Natural = 0
     """Number below which missing batches are not awaited, because they were missing for a whole grace time."""
+
+    newest: Natural = 0
+    """Highest number of a part. Only of a leaf."""
+
+    def hear(self, number: int) -> None:
+        """Register a part of a leaf. A leave that was claimed before the part was made counts no more."""
+        if number > self.newest:
+            self.newest = number
+            for claim in self.claims:
+                if claim.at == EVERYTHING_ENDED:
+                    claim.at = NOTHING_ENDED
 
     def restored(self) -> None:
         """Check the restored state. Raise ValueError if it is invalid."""

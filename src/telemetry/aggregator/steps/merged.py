@@ -30,6 +30,8 @@ class ReportedValues(Struct, array_like=True):
     at_ns: Natural
     """Wall clock of the values, except those in `times`."""
     times: dict[Name, Natural] = {}
+    rank: int | None = None
+    """Rank of the producer. Known only on an axis with ranked names."""
 
     def time_of(self, name: str) -> int:
         return self.times.get(name, self.at_ns)
@@ -45,7 +47,7 @@ class ReportedValues(Struct, array_like=True):
         """Return the values after a time, or None if there are none."""
         values = {name: value for name, value in self.values.items() if self.time_of(name) > at_ns}
         times = {name: time_ns for name, time_ns in self.times.items() if name in values}
-        return ReportedValues(values, self.at_ns, times) if values else None
+        return ReportedValues(values, self.at_ns, times, self.rank) if values else None
 
     @property
     def units(self) -> int:

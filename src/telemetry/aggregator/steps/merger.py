@@ -1,9 +1,8 @@
 """Merge of scalars of many producers by axis and step.
 
 A step is published once all producers that report on the axis have ended it; on a reported axis, once one of them
-reports this step. Time is the sum of history intervals,
-so that a reader of the journal gets the same result. A producer counts as alive by its reports, because pings are
-not journaled.
+reports this step. Time is the sum of history intervals, so that a reader of the journal gets the same result. A
+producer counts as alive by its reports, because pings are not journaled.
 """
 
 from __future__ import annotations
@@ -15,12 +14,16 @@ from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.steps.axis import AxisSteps
-from telemetry.aggregator.steps.merged import Values, finite
+from telemetry.aggregator.steps.merged import finite
+from telemetry.aggregator.steps.published import Shared
+from telemetry.aggregator.steps.ranked import RankOf
+from telemetry.aggregator.steps.reported_part import can_be, size_of
 from telemetry.aggregator.steps.shown_names import ShownNames
 from telemetry.aggregator.steps.step import Closed
 from telemetry.drop_reasons import Reason
 from telemetry.wire.control import StepState
 from telemetry.wire.events import Axis, Name, Natural, Scalars, StepClear, StepEnd
+from telemetry.wire.nodes import StepPart
 from telemetry.wire.snapshot import AxisStat
 
 _LATEST_NS: Final = (1 << 63) - 1
@@ -40,15 +43,28 @@ class Steps:
         "_axes": PARTS,
         "_clock_ns": Natural,
     }
-    DERIVED: ClassVar[tuple[str, ...]] = ("_grace_ns", "_warn", "_budget", "_closing", "_touched", "_claiming")
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("_grace_ns", "_warn", "_budget", "_closing", "_touched", "_claiming", "_shared", "_parts"),
+    )
 
-    def __init__(self, grace_s: float, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        grace_s: float,
+        warn: Callable[[str], None],
+        rank_of: RankOf = lambda _: None,
+        *,
+        leaf: bool = False,
+    ) -> None:
+        """`rank_of` returns the rank of a producer. With `leaf`, closed steps carry parts for the root."""
         self._grace_ns = int(grace_s * 1e9)
         self._warn = warn
         self._budget = Budget(limits.STEP_VALUES)
         self._showing = ShownNames(warn)
         self._axes: dict[str, AxisSteps] = {}
         self._closing: list[Closed] = []
+        self._shared = Shared(self._budget, self._showing, self._closing, warn, rank_of, leaf)
+        self._parts: list[StepPart] = []
+        """Parts for the root since the last interval began, besides those of closed steps."""
         self._touched: dict[str, None] = {}
         self._claiming: dict[str, set[str]] = {}
         """Producer → axes with claims that may not count yet."""
@@ -79,7 +95,7 @@ class Steps:
             if len(self._axes) >= limits.AXES:
                 self._warn(f"more than {limits.AXES} axes: the steps of further axes are dropped")
                 return None
-            axis = self._axes[name] = AxisSteps(name, self._budget, self._showing, self._closing, self._warn)
+            axis = self._axes[name] = AxisSteps(name, self._shared)
         return axis
 
     # --- input -----------------------------------------------------------------------------------
@@ -127,16 +143,57 @@ class Steps:
         self._hear(axis, producer, number, since)
         if not values:
             return None
-        if not self._make_room(axis, number, producer, values):
-            self._warn(f"more than {limits.STEP_VALUES:,} values in open steps: further values are dropped")
+        if not self._make_room(axis, number, producer, len(values)):
             return Reason.STEPS_FULL
         return None if axis.add(number, producer, values, at_ns, self._clock_ns) else Reason.STEP_TOO_LATE
 
-    def _hear(self, axis: AxisSteps, producer: str, at: int, since: int) -> None:
+    def report_part(self, leaf: str, part: StepPart, shift_ns: int, since: int = 0) -> Reason | None:
+        """Add a leaf's part of a step. Return the reason if it is dropped.
+
+        `shift_ns` leads from the leaf's clock to that of the times of `report`. `since` as in `report`. Without
+        values, a part only tells which steps the leaf has ended.
+        """
+        if not can_be(part):
+            return Reason.MALFORMED_RECORD
+        axis = self._meet(part.axis)
+        if axis is None:
+            return Reason.STEPS_FULL
+        axis.expect_parts()
+        if part.left:
+            self._hear_leaving(axis, leaf, since, part.number)
+            return None
+        self._hear(axis, leaf, part.step + part.ended, since, part.number)
+        if part.cleared:
+            axis.clear_part(leaf, part.step, part.number)
+        refused = self._add_part(axis, leaf, part, shift_ns) if part.values else None
+        if part.ended and axis.report(leaf, part.step, self._clock_ns, since):
+            self._claiming.setdefault(leaf, set()).add(axis.name)
+        return refused
+
+    def _add_part(self, axis: AxisSteps, leaf: str, part: StepPart, shift_ns: int) -> Reason | None:
+        if not self._make_room(axis, part.step, leaf, size_of(part)):
+            return Reason.STEPS_FULL
+        if axis.add_part(leaf, part, shift_ns, self._clock_ns):
+            return None
+        self._warn(
+            f"axis {axis.name!r}: values of a node arrived after {limits.STEPS_KEPT} later steps had closed; "
+            "its steps lack them"
+        )
+        return Reason.STEP_TOO_LATE
+
+    def _hear_leaving(self, axis: AxisSteps, leaf: str, since: int, number: int) -> None:
         self._touched[axis.name] = None
         if axis.reported:
             return
-        axis.hear(producer, at, self._clock_ns, since)
+        axis.hear_leaving(leaf, self._clock_ns, since, number)
+        if since:
+            self._claiming.setdefault(leaf, set()).add(axis.name)
+
+    def _hear(self, axis: AxisSteps, producer: str, at: int, since: int, number: int = 0) -> None:
+        self._touched[axis.name] = None
+        if axis.reported:
+            return
+        axis.hear(producer, at, self._clock_ns, since, number)
         if since:
             self._claiming.setdefault(producer, set()).add(axis.name)
 
@@ -163,6 +220,7 @@ class Steps:
 
     def pass_time(self, elapsed_ns: int) -> None:
         """End an interval. Close steps that were first ended in an interval at least a grace time earlier."""
+        self._parts = self._open_parts()
         until_ns = self._clock_ns - self._grace_ns
         self._clock_ns = min(self._clock_ns + min(elapsed_ns, _LONGEST_NS), _LATEST_NS)
         for axis in self._axes.values():
@@ -172,6 +230,11 @@ class Steps:
         """Close all steps. Values that still arrive correct them as they correct other closed steps."""
         for axis in self._axes.values():
             axis.close_all()
+        self._parts += self._open_parts()
+
+    def _open_parts(self) -> list[StepPart]:
+        """Return what the root has not been told yet, before steps close that are told with their parts."""
+        return [part for axis in self._axes.values() for part in axis.take_parts()] if self._shared.leaf else []
 
     # --- output ----------------------------------------------------------------------------------
 
@@ -185,6 +248,11 @@ class Steps:
         self._closing.clear()
         return closed
 
+    def take_parts(self) -> list[StepPart]:
+        """Return what a leaf tells its root at the end of an interval, besides the parts of closed steps."""
+        taken, self._parts = self._parts, []
+        return taken
+
     def state(self, axis: str, step: int) -> StepState:
         """Return the state of a step and its values so far, without what the record stream and backends know."""
         steps = self._axes.get(axis)
@@ -195,8 +263,8 @@ class Steps:
 
     # --- bounds ----------------------------------------------------------------------------------
 
-    def _make_room(self, axis: AxisSteps, number: int, producer: str, values: Values) -> bool:
-        """Make room in the budget. Return False if that is impossible.
+    def _make_room(self, axis: AxisSteps, number: int, producer: str, values: int) -> bool:
+        """Make room for so many values in the budget. Warn and return False if that is impossible.
 
         First forgets kept steps, then closes open ones, except this step and higher steps of its axis.
         """
@@ -207,6 +275,7 @@ class Steps:
                 continue
             opener = _largest(self._axes.values(), lambda each: each.open_units)
             if opener is None or (opener is axis and opener.lowest is not None and opener.lowest >= number):
+                self._warn(f"more than {limits.STEP_VALUES:,} values in open steps: further values are dropped")
                 return False
             opener.close_lowest("timeout")
         return True

@@ -117,6 +117,13 @@ def _account(snapshot: MetricsSnapshot) -> Iterator[Family]:
     if producers:
         numbers = [({"status": status}, float(number)) for status, number in producers.items()]
         yield _own("producers", "Producers by status", numbers)
+    nodes: dict[str, int] = {}
+    for node in snapshot.nodes:
+        nodes[node.status] = nodes.get(node.status, 0) + 1
+    if nodes:
+        yield _own(
+            "nodes", "Nodes by status", [({"status": word}, float(number)) for word, number in nodes.items()]
+        )
 
 
 def _steps(axes: Sequence[AxisStat]) -> Iterator[Family]:

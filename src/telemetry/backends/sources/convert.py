@@ -35,6 +35,7 @@ def _step(of: StreamRecord, step: events.ClosedStep) -> Step:
         spread=step.spread,
         closed=step.closed,
         revision=step.revision,
+        ranks=step.ranks,
     )
 
 

@@ -22,7 +22,7 @@ from telemetry.aggregator.exact.ranges import (
 
 def span_of(values: list[float], *ranks: int) -> ValueRange:
     wants = tuple(WantedPercentile(0, key, rank) for key, rank in enumerate(ranks))
-    return ValueRange(0, 0, 0, ordinal(min(values)), ordinal(max(values)), len(values), wants, True)
+    return ValueRange(0, 0, 0, 0, ordinal(min(values)), ordinal(max(values)), len(values), wants, True)
 
 
 def test_ordinals_order_floats() -> None:
@@ -67,7 +67,9 @@ def test_narrowing_resolves_repetitions_and_narrows_the_rest() -> None:
 
 def test_a_plan_keeps_to_its_memory_and_always_makes_progress() -> None:
     """Small slots are kept, large ones narrowed, and what does not fit waits; never does everything wait."""
-    spans = [ValueRange(0, row, 0, 0, 1 << 40, count, (), True) for row, count in enumerate([10, 10**6, 20, 10**7])]
+    spans = [
+        ValueRange(row, 0, row, 0, 0, 1 << 40, count, (), True) for row, count in enumerate([10, 10**6, 20, 10**7])
+    ]
     plan = plan_pass(spans, 4_000)
     assert [span.count for span in plan.kept] == [10, 20]
     assert [span.count for span in plan.narrowed] == [10**6, 10**7]

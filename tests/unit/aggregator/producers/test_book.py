@@ -6,7 +6,8 @@ import pytest
 
 from telemetry import limits
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.producers.book import ProducerBook
+from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.testing import batch
 from telemetry.wire.control import End, Hello

@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.unit.aggregator.nodes.leaf_and_root import series as leaf_series
 
 from telemetry.aggregator.series import moments as series_moments
-from telemetry.aggregator.series.moments import Moments, Summary
+from telemetry.aggregator.series.moments import Moments
+from telemetry.aggregator.series.summary import Summary
 from telemetry.aggregator.state import encode, load, save
 
 
@@ -195,3 +197,35 @@ def test_a_series_that_begins_among_fractional_ones_is_looked_at_from_its_first_
     recorder.record(np.array([1]), np.array([3.0]))
     recorder.moments.fold()
     assert recorder.moments.summary().exact_totals(np.array([0, 1])) == [0.5, 3.5]
+
+
+def test_merged_moments_are_those_of_all_values() -> None:
+    """Collected values are folded first; the values that follow find a series with a mean."""
+    recorder = Recorder(2)
+    recorder.record(np.array([0, 0, 1]), np.array([1e9, 1e9 + 2, 5.0]))
+    recorder.moments.merge(np.array([0]), leaf_series(0, [1e9 + 1, 1e9 + 7], [1, 2], [1, 1]))
+    recorder.add_counts(np.array([0, 0]))
+    recorder.record(np.array([0, 1]), np.array([1e9 + 5, 7.0]))
+    recorder.moments.fold()
+    moments = recorder.moments
+    values = np.array([0.0, 2.0, 1.0, 7.0, 5.0])
+    assert moments.count[:2].tolist() == [5, 2]
+    assert moments.squares[0] == pytest.approx(((values - 3.0) ** 2).sum(), rel=1e-12)
+    assert (moments.total[0] + moments.total_rest[0], moments.mean[0]) == (5e9 + 15, 1e9 + 3)
+    assert (moments.min[0], moments.max[0], moments.interval_max[0]) == (1e9, 1e9 + 7, 1e9 + 7)
+
+
+def test_only_a_leaf_has_moments_of_the_interval() -> None:
+    """In a leaf they are those since the interval began, also of merged values."""
+    assert len(Recorder(3).moments.interval) == 0
+    counts = np.zeros(1, np.int64)
+    moments = Moments(counts.copy, leaf=True)
+    moments.add_series()
+    for values in ([1.0, 3.0], [10.0, 10.0, 16.0]):
+        moments.interval.start_interval()
+        moments.record(np.zeros(len(values), np.intp), np.array(values), max(values))
+        counts += len(values)
+        moments.fold()
+    moments.merge(np.array([0]), leaf_series(0, [20.0], [1], [1]))
+    total, rest, mean, squares = moments.interval.sums(np.array([0]))
+    assert (total[0] + rest[0], mean[0], squares[0]) == (56.0, 14.0, 72.0)

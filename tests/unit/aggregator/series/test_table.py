@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 import sys
 
+import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from numpy.typing import NDArray
+from tests.unit.aggregator.nodes.leaf_and_root import series as leaf_series
 
 from telemetry import limits
+from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.snapshot_numbers import bounded
+from telemetry.aggregator.state import encode, load, save
 from telemetry.errors import UsageError
 from telemetry.hdr.layout import Layout
 from telemetry.hdr.ranks import parse_percentile, rank
@@ -334,3 +339,62 @@ def test_any_number_of_values_at_once() -> None:
     for size in (0, 1, limits.CHUNK_EVENTS, 2 * limits.CHUNK_EVENTS + 1):
         record(made, 0, np.ones(size))
     assert made.stats()[0].count == 3 * limits.CHUNK_EVENTS + 2
+
+
+def sums(index: int, values: list[float], slots: list[int], counts: list[int]) -> SeriesArrays:
+    return leaf_series(index, values, slots, counts)
+
+
+def test_added_sums_are_like_recorded_values() -> None:
+    """In tables of one precision and of several, also beside recorded values."""
+    for digits in ((3, 3), (3, 2)):
+        recorded, added = SeriesTable(PERCENTILES, 2), SeriesTable(PERCENTILES, 2)
+        for made in (recorded, added):
+            for number, precision in enumerate(digits):
+                made.add(f"s{number}", {}, "ns", digits=precision)
+            record(made, 1, [5.0, 9.0])
+        for index, values in ((0, [100.0, 100.0, 120.0]), (1, [7.0])):
+            record(recorded, index, values)
+            slots = sorted(set(map(int, values)))
+            added.add_sums(sums(index, values, slots, [values.count(slot) for slot in slots]))
+        for made in (recorded, added):
+            made.roll(1.0)
+        for one, other in zip(recorded.stats(), added.stats(), strict=True):
+            assert one.stddev == pytest.approx(other.stddev, rel=1e-14)
+            assert replace(one, stddev=0.0) == replace(other, stddev=0.0)
+
+
+def test_far_more_values_at_once_than_a_fresh_count_holds_are_added() -> None:
+    """Hours of values in one interval: history, window and checkpoint have all of them."""
+    made = table("ns", window=2)
+    most, parts = (1 << 32) - 1, 3
+    one = sums(0, [50.0, 70.0], [50, 70], [most, most])
+    one.count[:] = 2 * most
+    one.total[:] = 120.0 * most
+    one.squares[:] = 200.0 * most
+    record(made, 0, [60.0])
+    for _ in range(parts):
+        made.add_sums(one)
+    record(made, 0, [60.0, 70.0])
+    twin = table("ns", window=2)
+    load(twin, msgspec.msgpack.decode(encode(save(made))))
+    for each in (made, twin):
+        columns = each.roll(1.0)
+        assert np.frombuffer(columns.count, "<u8").tolist() == [2 * parts * most + 3]
+        slots, counts = np.frombuffer(columns.slots, "<u4"), np.frombuffer(columns.counts, "<u4").astype(np.int64)
+        assert [int(counts[slots == slot].sum()) for slot in (50, 60, 70)] == [parts * most, 2, parts * most + 1]
+        assert np.frombuffer(columns.occupied, "<u4").tolist() == [slots.size]
+        assert (slots[1:] >= slots[:-1]).all()
+        stat = each.stats()[0]
+        assert (stat.count, stat.window.count) == (2 * parts * most + 3, 2 * parts * most + 3)
+        assert (stat.percentiles["50"], stat.min, stat.max) == (60, 50, 70)
+        assert each.roll(1.0).index == b""
+
+
+def test_loosened_bounds_stay_as_wide_as_they_were() -> None:
+    """They replace those of the definition in the stat."""
+    made = table("ms")
+    made.loosen(0, 0.5, 0.25)
+    made.loosen(0, 0.1, 2.0)
+    record(made, 0, [1.0])
+    assert (made.stats()[0].error_bound, made.stats()[0].resolution) == (0.5, 2.0)

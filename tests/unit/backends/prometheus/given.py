@@ -8,6 +8,7 @@ from telemetry.wire.snapshot import (
     CounterStat,
     GaugeStat,
     MetricsSnapshot,
+    NodeStat,
     ProducerStat,
     Progress,
     SeriesStat,
@@ -22,6 +23,7 @@ SNAPSHOT = MetricsSnapshot(
     elapsed_s=10.5,
     accounting=Accounting(emitted=9, applied=6, dropped={"negative": 2}, missing=1),
     producers=[ProducerStat(producer="p1", status="late")],
+    nodes=[NodeStat(node="n1"), NodeStat(node="n2"), NodeStat(node="n3", status="lost")],
     progress=[Progress(name="requests", done=3.0, total=10.0)],
     counters=[
         CounterStat(name="requests", labels={"route": "/a"}, value=3),

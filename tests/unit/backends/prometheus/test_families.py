@@ -36,6 +36,7 @@ def test_the_run_is_told() -> None:
     assert found["telemetry_events_lost"].samples == [((), 3.0)]
     assert found["telemetry_events_dropped"].samples == [((("by", "aggregator"), ("reason", "negative")), 2.0)]
     assert found["telemetry_producers"].samples == [((("status", "late"),), 1.0)]
+    assert found["telemetry_nodes"].samples == [((("status", "live"),), 2.0), ((("status", "lost"),), 1.0)]
     assert found["telemetry_step_newest"].samples == [((("axis", "train"),), 7.0)]
     (loss, value), (_, nan) = found["telemetry_step_value"].samples
     assert (loss, value) == ((("axis", "train"), ("name", "train/loss")), 0.5)

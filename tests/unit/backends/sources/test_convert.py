@@ -20,7 +20,9 @@ def of(record: Streamed) -> items.Item | None:
 def test_a_step_has_all_that_was_said_of_it() -> None:
     """A value that was no finite number is NaN."""
     spread = {"loss": events.Spread(2, 0.0, 1.0, 0.5, "a", "b")}
-    found = of(events.ClosedStep("train", 3, {"loss": 0.5, "bad": None}, spread, 2, "late", 1))
+    found = of(
+        events.ClosedStep("train", 3, {"loss": 0.5, "bad": None}, spread, 2, "late", 1, {"loss": [(0, 1.0)]})
+    )
     assert isinstance(found, items.Step)
     assert math.isnan(found.values.pop("bad"))
     assert found == items.Step(
@@ -32,6 +34,7 @@ def test_a_step_has_all_that_was_said_of_it() -> None:
         spread=spread,
         closed="late",
         revision=1,
+        ranks={"loss": [(0, 1.0)]},
     )
 
 

@@ -1,0 +1,223 @@
+"""One pass of the search for exact values: it keeps or counts the values of some ranges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.exact.ranges import (
+    HIGHEST_ORDINAL,
+    KEPT_SPANS,
+    KeptValues,
+    Narrowing,
+    Plan,
+    Resolved,
+    ValueRange,
+    ordinals,
+)
+from telemetry.aggregator.series.ticks import Indices, TickColumns
+from telemetry.hdr.layout import PAGE_BITS, PAGE_SLOTS, Floats, Integers
+
+_OFFSET_MASK: Final = np.int64(PAGE_SLOTS - 1)
+_PAGE_SHIFT: Final = np.int64(PAGE_BITS)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotColumns:
+    """Mapping from values of series to slots. Series of one layout are a group."""
+
+    ticks: tuple[TickColumns, ...]
+    """Ticks of each group."""
+    group_of: NDArray[np.uint8]
+    """Group of each series."""
+    row_of: Indices
+    """Row of each series in its group."""
+
+
+class OnePass:
+    """A pass over all values. A span is identified by its place in a list ordered by slot and range."""
+
+    def __init__(self, plan: Plan, columns: SlotColumns) -> None:
+        self._columns = columns
+        self._waiting_spans = plan.waiting
+        self.spans = sorted(
+            plan.kept + plan.narrowed, key=lambda span: (span.group, span.row, span.slot, span.first)
+        )
+        self.bins = plan.bins
+        place = {id(span): number for number, span in enumerate(self.spans)}
+        self.kept = KeptValues(plan.kept)
+        self.narrowing = Narrowing(plan.narrowed, plan.bins)
+        self.kept_places = np.array([place[id(span)] for span in plan.kept], dtype=np.int64)
+        """Place of each span whose values are kept."""
+        self.narrowed_places = np.array([place[id(span)] for span in plan.narrowed], dtype=np.int64)
+        """Place of each span whose values are counted in finer bins."""
+        self.number = np.zeros(len(self.spans), dtype=np.int64)
+        """Number of each span among those that are kept, or among those that are narrowed."""
+        self.number[self.kept_places] = np.arange(len(plan.kept))
+        self.number[self.narrowed_places] = np.arange(len(plan.narrowed))
+        self.is_kept = np.zeros(len(self.spans), dtype=np.bool_)
+        self.is_kept[self.kept_places] = True
+        self._all_kept = not plan.narrowed
+        # a leaf may keep more: several of its series may be one of the root
+        self._number_type: type[np.uint16] | type[np.uint32] = (
+            np.uint16 if len(plan.kept) <= KEPT_SPANS else np.uint32
+        )
+        self.seen = np.zeros(len(self.spans), dtype=np.int64)
+        """Number of values that were fed, for each span."""
+        self._too_many = np.array([span.count + 1 for span in self.spans], dtype=np.int64)
+        self._ranges = _Ranges(self.spans)
+        self._lookups = [_Lookup(number, ticks, self.spans) for number, ticks in enumerate(columns.ticks)]
+        self._waiting: list[tuple[Indices, Floats]] = []
+        self._waiting_events = 0
+
+    def feed(self, index: Indices, value: Floats) -> None:
+        """Process values of series, in any order and portions.
+
+        Small portions wait for others, so the arrays must not be changed afterwards.
+        """
+        self._waiting.append((index, value))
+        self._waiting_events += value.size
+        if self._waiting_events >= limits.EXACT_EVENTS:
+            self.work_off()
+
+    def work_off(self) -> None:
+        """Process the portions that wait."""
+        if not self._waiting_events:
+            return
+        index, value = self._waiting[0]
+        if len(self._waiting) > 1:
+            indices, values = zip(*self._waiting, strict=True)
+            index, value = np.concatenate(indices), np.concatenate(values)
+        self._waiting.clear()
+        self._waiting_events = 0
+        for start in range(0, value.size, limits.EXACT_EVENTS):
+            end = start + limits.EXACT_EVENTS
+            with np.errstate(over="ignore"):
+                self._feed_chunk(index[start:end], value[start:end])
+
+    def _feed_chunk(self, index: Indices, value: Floats) -> None:
+        smallest, largest = value.item(value.argmin()), value.item(value.argmax())
+        if len(self._lookups) == 1:
+            self._feed_group(0, index, value, smallest, largest)
+            return
+        numbers = self._columns.group_of.take(index)
+        for number in range(len(self._lookups)):
+            chosen = np.flatnonzero(numbers == number)
+            if chosen.size:
+                rows = self._columns.row_of.take(index[chosen])
+                self._feed_group(number, rows, value[chosen], smallest, largest)
+
+    def _feed_group(self, group: int, rows: Indices, value: Floats, smallest: float, largest: float) -> None:
+        found, places = self._lookups[group].find(rows, value, smallest, largest)
+        if not found.size:
+            return
+        value = value[found]
+        for chosen, members in self._ranges.divide(places, value):
+            self._take(members, chosen)
+
+    def _take(self, places: Integers, value: Floats) -> None:
+        self.seen += np.bincount(places, minlength=self.seen.size)
+        numbers = self.number[places]
+        if self._all_kept:
+            self.kept.add(numbers.astype(self._number_type), value)
+            return
+        kept = self.is_kept[places]
+        if kept.any():
+            self.kept.add(numbers[kept].astype(self._number_type), value[kept])
+        rest = ~kept
+        self.narrowing.add(numbers[rest], value[rest])
+
+    def add_bins(self, places: Integers, bins: Integers, counts: Integers, lows: Integers, highs: Integers) -> None:
+        """Add counts of values that were counted elsewhere, for narrowed spans."""
+        np.add.at(self.seen, places, counts)
+        np.minimum(self.seen, self._too_many, out=self.seen)  # so that no sum overflows
+        self.narrowing.merge(self.number[places], bins, counts, lows, highs)
+
+    def end(self) -> tuple[Resolved, list[ValueRange], list[tuple[int, str]]]:
+        """Return values found, spans for the next pass, and series that disagree."""
+        self.work_off()
+        resolved: Resolved = []
+        spans = list(self._waiting_spans)
+        for number, place in enumerate(self.kept_places.tolist()):
+            if self._complete(place):
+                resolved += self.kept.resolve(number)
+        for number, place in enumerate(self.narrowed_places.tolist()):
+            if self._complete(place):
+                values, narrower = self.narrowing.resolve(number)
+                resolved += values
+                spans += narrower
+        return resolved, spans, self._problems()
+
+    def _complete(self, place: int) -> bool:
+        return int(self.seen[place]) == self.spans[place].count
+
+    def _problems(self) -> list[tuple[int, str]]:
+        return [
+            (span.series, f"the journal has {seen} values, but the histogram has {span.count}")
+            for span, seen in zip(self.spans, self.seen.tolist(), strict=True)
+            if seen != span.count
+        ]
+
+
+class _Lookup:
+    """Mapping from a value to the first span of its slot: by page, then by slot within a wanted page."""
+
+    def __init__(self, group: int, ticks: TickColumns, spans: list[ValueRange]) -> None:
+        self._ticks = ticks
+        pages = ticks.layout.pages
+        self._pages_per_row = np.int64(pages)
+        own = [(place, span) for place, span in enumerate(spans) if span.group == group]
+        keys = [span.row * pages + (span.slot >> PAGE_BITS) for _, span in own]
+        wanted = {key: number for number, key in enumerate(dict.fromkeys(keys), start=1)}
+        self._wanted_pages = np.zeros(ticks.rows * pages, dtype=np.int32)
+        self._wanted_pages[list(wanted)] = list(wanted.values())
+        self._spans = np.full((len(wanted) + 1) << PAGE_BITS, -1, dtype=np.int64)
+        for (place, span), key in zip(reversed(own), reversed(keys), strict=True):
+            self._spans[(wanted[key] << PAGE_BITS) + (span.slot & (PAGE_SLOTS - 1))] = place
+
+    def find(self, rows: Indices, value: Floats, smallest: float, largest: float) -> tuple[Indices, Integers]:
+        """Return the positions of values in wanted slots, and the first span of each slot."""
+        slots = self._ticks.slots(rows, value, smallest, largest, count=False)
+        keys = np.multiply(rows, self._pages_per_row)
+        keys += np.right_shift(slots, _PAGE_SHIFT)
+        pages = self._wanted_pages.take(keys)
+        found = np.flatnonzero(pages)
+        flat = pages[found].astype(np.int64)
+        flat <<= _PAGE_SHIFT
+        flat += np.bitwise_and(slots[found], _OFFSET_MASK)
+        places = self._spans.take(flat)
+        wanted = np.flatnonzero(places >= 0)
+        return found[wanted], places[wanted]
+
+
+class _Ranges:
+    """Selector between the spans of one slot, of which narrowing makes several."""
+
+    def __init__(self, spans: list[ValueRange]) -> None:
+        self._whole = all(span.whole for span in spans)
+        self._firsts = np.array([0 if span.whole else span.first for span in spans], dtype=np.int64)
+        self._lasts = np.array([HIGHEST_ORDINAL if span.whole else span.last for span in spans], dtype=np.int64)
+        slots = Counter((span.group, span.row, span.slot) for span in spans)
+        self._most = max(slots.values(), default=0)
+        self._slot_ends = np.cumsum(np.array(list(slots.values()), dtype=np.int64)).repeat(list(slots.values()))
+
+    def divide(self, places: Integers, value: Floats) -> Iterable[tuple[Floats, Integers]]:
+        """Yield values with their spans, given the first span of each value's slot."""
+        if self._whole:
+            yield value, places
+            return
+        where = ordinals(value)
+        for step in range(self._most):
+            candidates = places + step
+            inside = candidates < self._slot_ends[places]
+            np.minimum(candidates, self._firsts.size - 1, out=candidates)
+            inside &= where >= self._firsts[candidates]
+            inside &= where <= self._lasts[candidates]
+            if inside.any():
+                yield value[inside], candidates[inside]

@@ -1,0 +1,218 @@
+"""Columns of an interval of a leaf as arrays, and back.
+
+`read_…` raises ValueError for columns whose lengths don't fit together, so arrays never take more memory than a few
+times the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.wire.nodes import CounterSums, ExtentSums, GaugeSums, SeriesSums
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Lines = NDArray[np.intp] | NDArray[np.bool_] | slice
+
+_SERIES: Final = (
+    *("<u4", "<i8", "<f8", "<f8", "<f8", "<f8", "<f8", "<f8", "u1"),
+    *("<i8", "<i8", "<i8", "<u4", "<u4", "<u4"),
+)
+_COUNTERS: Final = ("<u4", "<i8", "<i8", "<f8", "<f8", "u1", "<i8")
+_GAUGES: Final = ("<u4", "<i8", "<f8", "<i8", "<f8", "<f8", "<i8")
+_EXTENTS: Final = ("<u4", "<i8", "<i8", "<i8", "<i8", "<i8", "<f8")
+"""Types of the columns, in order. Unsigned numbers of 64 bits are read as signed ones."""
+_LARGEST_COUNT: Final = (1 << 32) - 1
+_SLOT_COLUMNS: Final = 2
+"""Number of the last columns of series that have a value for each slot."""
+
+
+class _Arrays:
+    """Columns of one kind of instrument."""
+
+    __slots__: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Iterable[NDArray[Any]]) -> Self:
+        """Return an object with these columns, in order."""
+        return cls(*columns)
+
+    def columns(self) -> list[NDArray[Any]]:
+        """Return all columns, in order."""
+        return [getattr(self, name) for name in self.__slots__]
+
+    def with_ids(self, ids: Integers) -> Self:
+        """Return the same lines with other ids."""
+        return self.of([ids, *self.columns()[1:]])
+
+    def take(self, lines: Lines) -> Self:
+        """Return some lines."""
+        return self.of(column[lines] for column in self.columns())
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesArrays(_Arrays):
+    """Columns of SeriesSums, one line for each series."""
+
+    id: Integers
+    """Id of the leaf, or index of the series."""
+    count: Integers
+    total: Floats
+    rest: Floats
+    mean: Floats
+    squares: Floats
+    min: Floats
+    max: Floats
+    integral: NDArray[np.bool_]
+    imprecise: Integers
+    below: Integers
+    above: Integers
+    occupied: Integers
+    slots: NDArray[np.uint32]
+    counts: NDArray[np.uint32]
+
+    def take(self, lines: Lines) -> Self:
+        """Return some lines with their slots, in the order in which they are."""
+        chosen = np.zeros(self.id.size, np.bool_)
+        chosen[lines] = True
+        columns = self.columns()
+        by_line, by_slot = columns[:-_SLOT_COLUMNS], columns[-_SLOT_COLUMNS:]
+        slots = np.repeat(chosen, self.occupied)
+        return self.of([*(column[chosen] for column in by_line), *(column[slots] for column in by_slot)])
+
+
+@dataclass(frozen=True, slots=True)
+class CounterArrays(_Arrays):
+    """Columns of CounterSums."""
+
+    id: Integers
+    events: Integers
+    whole: Integers
+    huge: Floats
+    fraction: Floats
+    fractional: NDArray[np.bool_]
+    imprecise: Integers
+
+    def integers(self) -> list[int]:
+        """Return the exact sum of the integers of each line."""
+        pairs = zip(self.whole.tolist(), self.huge.tolist(), strict=True)
+        return [whole + (int(huge) if huge else 0) for whole, huge in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeArrays(_Arrays):
+    """Columns of GaugeSums."""
+
+    id: Integers
+    events: Integers
+    value: Floats
+    time_ns: Integers
+    min: Floats
+    max: Floats
+    imprecise: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentArrays(_Arrays):
+    """Columns of ExtentSums."""
+
+    id: Integers
+    first_ns: Integers
+    last_ns: Integers
+    last_done_ns: Integers
+    end_ns: Integers
+    inside: Integers
+    inside_total: Floats
+
+
+def read_series(sums: SeriesSums) -> SeriesArrays:
+    """Return the columns of series."""
+    columns = _read(sums, _SERIES)
+    series = SeriesArrays.of(
+        [*columns[:8], _flags(columns[8]), *columns[9:12], columns[12].astype(np.int64), *columns[13:]]
+    )
+    by_line = columns[:-_SLOT_COLUMNS]
+    fits = len({len(column) for column in by_line}) == 1
+    if not fits or not len(series.slots) == len(series.counts) == series.occupied.sum():
+        raise ValueError("columns of different lengths")
+    return series
+
+
+def read_counters(sums: CounterSums) -> CounterArrays:
+    """Return the columns of counters."""
+    columns = _of_one_length(_read(sums, _COUNTERS))
+    return CounterArrays.of([*columns[:5], _flags(columns[5]), columns[6]])
+
+
+def read_gauges(sums: GaugeSums) -> GaugeArrays:
+    """Return the columns of gauges."""
+    return GaugeArrays.of(_of_one_length(_read(sums, _GAUGES)))
+
+
+def read_extents(sums: ExtentSums) -> ExtentArrays:
+    """Return the columns of extents."""
+    return ExtentArrays.of(_of_one_length(_read(sums, _EXTENTS)))
+
+
+def write_series(arrays: SeriesArrays) -> SeriesSums:
+    """Return the columns as bytes."""
+    return SeriesSums(*_write(arrays, _SERIES))
+
+
+def write_counters(arrays: CounterArrays) -> CounterSums:
+    """Return the columns as bytes."""
+    return CounterSums(*_write(arrays, _COUNTERS))
+
+
+def write_gauges(arrays: GaugeArrays) -> GaugeSums:
+    """Return the columns as bytes."""
+    return GaugeSums(*_write(arrays, _GAUGES))
+
+
+def write_extents(arrays: ExtentArrays) -> ExtentSums:
+    """Return the columns as bytes."""
+    return ExtentSums(*_write(arrays, _EXTENTS))
+
+
+def _read(sums: SeriesSums | CounterSums | GaugeSums | ExtentSums, forms: Sequence[str]) -> list[NDArray[Any]]:
+    names = sums.__struct_fields__
+    columns: list[NDArray[Any]] = [
+        np.frombuffer(getattr(sums, name), form) for name, form in zip(names, forms, strict=True)
+    ]
+    columns[0] = columns[0].astype(np.int64)  # ids
+    return columns
+
+
+def _write(arrays: _Arrays, forms: Sequence[str]) -> list[bytes]:
+    return [column.astype(form, copy=False).tobytes() for column, form in zip(arrays.columns(), forms, strict=True)]
+
+
+def _of_one_length(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError("columns of different lengths")
+    return columns
+
+
+def _flags(column: NDArray[Any]) -> NDArray[np.bool_]:
+    if column.size and column.max() > 1:
+        raise ValueError("a flag that is neither 0 nor 1")
+    return column.view(np.bool_)
+
+
+def divide_counts(
+    slots: NDArray[np.uint32], counts: NDArray[Any]
+) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
+    """Repeat slots whose count does not fit into 32 bits.
+
+    Return how often each appears, the slots, and their counts.
+    """
+    wide = counts.astype(np.int64)
+    pieces = np.maximum(-(-wide // _LARGEST_COUNT), 1)
+    divided = np.full(int(pieces.sum()), _LARGEST_COUNT, np.int64)
+    divided[np.cumsum(pieces) - 1] = wide - (pieces - 1) * _LARGEST_COUNT
+    return pieces, np.repeat(slots, pieces), divided.astype(np.uint32)

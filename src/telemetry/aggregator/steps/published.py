@@ -1,0 +1,262 @@
+"""Steps of an axis once they close: published, shown in snapshots, and kept a while for late values."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from telemetry import limits
+from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.steps.members import AxisMembers
+from telemetry.aggregator.steps.merged import Reductions, Values
+from telemetry.aggregator.steps.merged_parts import Merged
+from telemetry.aggregator.steps.outgoing_parts import OutgoingParts
+from telemetry.aggregator.steps.ranked import RankOf, Ranks
+from telemetry.aggregator.steps.shown_names import ShownNames
+from telemetry.aggregator.steps.step import Closed, StepState
+from telemetry.wire.control import StepState as StepAnswer
+from telemetry.wire.events import Axis, ClosedStep, Closing
+from telemetry.wire.nodes import StepPart
+from telemetry.wire.snapshot import AxisStat
+
+
+class Shared(NamedTuple):
+    """Things that all axes share."""
+
+    budget: Budget
+    showing: ShownNames
+    closing: list[Closed]
+    """Published steps, in order."""
+    warn: Callable[[str], None]
+    rank_of: RankOf
+    leaf: bool
+    """True if closed steps carry a part for the root."""
+
+
+class PublishedSteps(AxisMembers):
+    """Steps of an axis that close, with their corrections. On a leaf, each publication has a part for the root."""
+
+    def __init__(self, name: str, shared: Shared) -> None:
+        super().__init__()
+        self.name = name
+        self._shared = shared
+        self.declared: Axis | None = None
+        self._outgoing = OutgoingParts()
+        self._kept: dict[int, StepState] = {}
+        """Closed steps that are kept, in the order they were closed."""
+        self._forgotten: int | None = None
+        """Highest step up to which missing steps may have been published and forgotten."""
+        self._closed = self._timeouts = self._corrections = 0
+        self._newest: int | None = None
+        self._shown: Values = {}
+        self._shown_steps: dict[str, int] = {}
+        self._late: dict[int, dict[str, None]] = {}
+        """Names in kept steps that were reported after the step was published."""
+        self.open_units = self.kept_units = 0
+        self._reduction_of = Reductions(None)
+
+    # --- closing ---------------------------------------------------------------------------------
+
+    def close_complete(self) -> None:
+        while self._complete:
+            self.close_lowest("ended")
+
+    def close_lowest(self, closing: Closing) -> None:
+        self._close(self._order[0], closing)
+
+    def _close_overdue(self, until_ns: int) -> None:
+        """Close steps whose first end was at or before `until_ns`, without the members that they wait for."""
+        while self._order and not self._young:
+            ended_ns = self._open[self._order[0]].ended_ns
+            if ended_ns is None or ended_ns > until_ns:
+                return
+            for key in [*self._waited_for(self._order[0])]:
+                self.members[key].away = self.members[key].heard_ns <= until_ns
+            self.close_lowest("timeout")
+            self.close_complete()
+
+    def _close(self, number: int, closing: Closing) -> None:
+        del self._order[bisect_left(self._order, number)]
+        step = self._open.pop(number)
+        self._behind = None
+        self._stirred = True
+        if not self.reported:
+            closing = step.closing(closing)
+        result = step.result(self._reduction_of, with_partials=self._shared.leaf)
+        step.merged = result.values
+        self._closed += 1
+        self._timeouts += closing == "timeout"
+        self._publish(number, step, result, closing)
+        units = step.units
+        self.open_units -= units
+        self.kept_units += units
+        self._kept[number] = step
+        if len(self._kept) > limits.STEPS_KEPT:
+            self.forget_oldest()
+
+    def forget_oldest(self) -> None:
+        """Forget the kept step that was closed first."""
+        number = next(iter(self._kept))
+        if number in self._late:
+            self._correct(number)
+        units = self._kept.pop(number).units
+        self.kept_units -= units
+        self._shared.budget.give_back(units)
+        self._forgotten = number if self._forgotten is None else max(self._forgotten, number)
+
+    # --- corrections -----------------------------------------------------------------------------
+
+    def correct(self) -> None:
+        """Publish the changes of steps that were published before."""
+        while self._late:
+            self._correct(next(iter(self._late)))
+
+    def _correct(self, number: int) -> None:
+        """Publish the names whose values have changed.
+
+        On a leaf, all names that were reported late: a mean that stays the same counts more producers now. The same
+        holds for ranked names.
+        """
+        names, step = self._late.pop(number), self._kept[number]
+        assert step.merged is not None
+        result = step.result(self._reduction_of, names, with_partials=self._shared.leaf)
+        before, ranked = step.merged, self._ranked(step)
+        news = [
+            name
+            for name, value in result.values.items()
+            if self._shared.leaf or name in ranked or name not in before or before[name] != value
+        ]
+        if news:
+            result = result.of(news)
+            before.update(result.values)
+            self._corrections += 1
+            self._publish(number, step, result, "late")
+
+    # --- publication -----------------------------------------------------------------------------
+
+    def _publish(self, number: int, step: StepState, result: Merged, closing: Closing) -> None:
+        """Publish a step as one record, or as several of at most PARAMS_PER_RECORD names."""
+        self._show(number, result.values)
+        names, most = list(result.values), limits.PARAMS_PER_RECORD
+        cleared = self._outgoing.close(number)
+        for begin in range(0, len(names), most):
+            piece = result if len(names) <= most else result.of(names[begin : begin + most])
+            ranks = self._ranks(step, piece.values)
+            published = ClosedStep(
+                self.name,
+                number,
+                dict(piece.values),
+                piece.spread,
+                step.producers,
+                closing,
+                step.revision,
+                ranks,
+            )
+            part = None
+            if self._shared.leaf:  # the root may close the step only once it has all pieces
+                is_last = begin + most >= len(names)
+                part = StepPart(
+                    self.name,
+                    number,
+                    piece.partials,
+                    step.newest_ns,
+                    step.producers,
+                    is_last and self._has_ended(number, closing),
+                    ranks,
+                    self._outgoing.number(),
+                    closing,
+                    cleared and begin == 0,
+                )
+                if part.ended and not self.reported:
+                    self._outgoing.tell_ended(number + 1)
+            self._shared.closing.append(Closed(step.newest_ns, published, part))
+            step.revision += 1
+
+    def _has_ended(self, number: int, closing: Closing) -> bool:
+        """Return whether a part tells the root that this leaf has ended the step."""
+        if self.reported:
+            return closing == "ended"
+        return closing != "late" or next(iter(self._waited_for(number)), None) is None
+
+    def _ranked(self, step: StepState) -> list[str]:
+        """Return the ranked names. A part may arrive before the declaration of its axis."""
+        if self.declared is not None:
+            return self.declared.ranked
+        names = {name for part in step.parts.values() for name in part.ranks}
+        return sorted(names)[: limits.RANKED_NAMES]
+
+    def _ranks(self, step: StepState, names: Iterable[str]) -> Ranks:
+        ranked = self._ranked(step)
+        return step.ranks([name for name in ranked if name in names], self._shared.rank_of) if ranked else {}
+
+    # --- parts of a leaf -------------------------------------------------------------------------
+
+    def take_parts(self) -> Iterator[StepPart]:
+        """Yield what the root has not been told at the end of an interval, besides the parts of closed steps."""
+        if self.reported:
+            for number, (names, cleared) in self._outgoing.take_changed().items():
+                yield from self._open_parts(number, names, cleared=cleared)
+            for number in self._outgoing.take_reports():
+                yield StepPart(self.name, number, {}, producers=0, number=self._outgoing.number())
+        elif self._stirred:
+            self._stirred = False
+            part = self._outgoing.progress(self.name, *self._ended())
+            if part is not None:
+                yield part
+
+    def _open_parts(self, number: int, names: list[str], *, cleared: bool) -> Iterator[StepPart]:
+        """Yield the changed values of an open step, in parts of at most PARAMS_PER_RECORD names."""
+        step, most = self._open.get(number, StepState()), limits.PARAMS_PER_RECORD
+        for begin in range(0, max(1, len(names)), most):
+            piece = names[begin : begin + most]
+            yield StepPart(
+                self.name,
+                number,
+                step.result(self._reduction_of, piece, with_partials=True).partials,
+                step.newest_ns,
+                step.producers,
+                ended=False,
+                ranks=self._ranks(step, piece),
+                number=self._outgoing.number(),
+                cleared=cleared and begin == 0,
+            )
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def _show(self, number: int, values: Values) -> None:
+        if self._newest is None or number >= self._newest:
+            self._newest = number
+        else:
+            steps = self._shown_steps
+            values = {name: value for name, value in values.items() if steps.get(name, number) <= number}
+        if not values.keys() <= self._shown.keys():
+            showing = self._shared.showing
+            values = {name: value for name, value in values.items() if name in self._shown or showing.take(name)}
+        self._shown.update(values)
+        self._shown_steps.update(dict.fromkeys(values, number))
+
+    def state(self, number: int) -> StepAnswer:
+        """Return the state of a step and its values so far, the first STEP_STATE_NAMES."""
+        if number in self._open:
+            return self._open[number].answer("open", self._reduction_of)
+        if number in self._kept:
+            return self._kept[number].answer("closed", self._reduction_of)
+        forgotten = self._forgotten is not None and number <= self._forgotten
+        return StepAnswer(state="forgotten" if forgotten else "unknown")
+
+    def stat(self) -> AxisStat:
+        waiting = self._waited_for(self._order[0]) if self._order else ()
+        return AxisStat(
+            name=self.name,
+            closed=self._closed,
+            open=len(self._order),
+            newest=self._newest,
+            oldest_open=self.lowest,
+            waiting_for=[*islice(waiting, limits.STEP_PRODUCERS_SHOWN)],
+            producers=len(self.members),
+            timeouts=self._timeouts,
+            corrections=self._corrections,
+            values=dict(self._shown),
+        )

@@ -168,6 +168,7 @@ def test_the_run_directory_is_described_as_it_is() -> None:
         directory.history,
         directory.journal,
         directory.records,
+        directory.upstream,
         directory.log,
         directory.path / OUTPUT,
         directory.path / SIGNS,

@@ -15,7 +15,7 @@ import pytest
 from telemetry import limits
 from telemetry.backends.sources.source import Position
 from telemetry.cli.beside_run.flight import FOLDER
-from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig
+from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig, UpstreamConfig
 from telemetry.integrations.capture.signs import SIGNS
 from telemetry.limits import GIB, MIB
 from telemetry.store import backends as writers
@@ -26,6 +26,8 @@ from telemetry.store.history import HistoryWriter
 from telemetry.store.intervals import levels, packed, planes
 from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.store.merge_sources import write_sources
+from telemetry.store.outbox import MAGIC as OUTBOX_MAGIC
+from telemetry.store.outbox import DiskOutbox, StoredBatch
 from telemetry.store.output_log import OUTPUT_BYTES, OutputLog
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import Manifest, RunDirectory
@@ -106,7 +108,7 @@ def test_sizes_and_kinds_are_the_codes() -> None:
     """Headers, kinds, notes and magics: each number and word that somebody would write a reader from."""
     assert [row[0] for row in table("bytes of a segment")] == ["0–7", "8–15", f"from {SEGMENT_HEADER_BYTES}"]
     assert [row[0] for row in table("bytes of a frame")][-1] == f"from {FRAME_HEADER_BYTES}"
-    for magic in (journal.MAGIC, levels.MAGIC):
+    for magic in (journal.MAGIC, levels.MAGIC, OUTBOX_MAGIC):
         assert f"`{magic.decode().encode('unicode_escape').decode()}`" in TEXT
     assert f"schema version, {SCHEMA} " in TEXT
     kinds = {"a batch": journal.BATCH, "a checkpoint": journal.CHECKPOINT, "a note": journal.NOTE}
@@ -173,6 +175,7 @@ def test_bounds_are_the_settings() -> None:
     kept = dict(table("level"))
     assert list(kept) == [f"{level} s" for level in levels.LEVELS]
     assert f"`history.cap_bytes` ({ages.cap_bytes // GIB} GiB by default)" in WORDS
+    assert f"`upstream.cap_bytes` ({UpstreamConfig().cap_bytes // MIB} MiB by default)" in WORDS
     assert f"`records.cap_bytes` ({RecordsConfig().cap_bytes // GIB} GiB by default)" in WORDS
     assert kept["1 s"] == f"`history.retention_1s_s`, {ages.retention_1s_s / 3_600:g} h by default"
     assert kept["10 s"] == f"`history.retention_10s_s`, {ages.retention_10s_s / 3_600:g} h by default"
@@ -199,6 +202,10 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     history.close()
     RecordLog(run.records).append([StreamRecord((1, 0), "r1", 0, "p", 1, Mark("m"))])
     leave_a_writer(run.path)
+    outbox = DiskOutbox(run.upstream)
+    outbox.append([StoredBatch(0, 0, 0, 0, batch("p"))], {})
+    outbox.root = "r0"
+    outbox.close()
     tree = re.search(r"runs/latest.*?\n\n", TEXT, re.DOTALL)
     assert tree is not None
     promised = {re.sub(r"\d{8}|….*", "*", name) for name in re.findall(r"^ {6}(\S+)", tree[0], re.MULTILINE)}

@@ -77,6 +77,13 @@ class RunConfig(_Section, kw_only=True, frozen=True):
             description="How long a step waits for other producers after the first one ended it, in whole seconds.",
         ),
     ] = limits.STEP_GRACE_S
+    nodes: Annotated[
+        str,
+        Meta(
+            description="Nodes that belong to the run: their number, or their names with commas between them. The "
+            "run is not complete without the account of each."
+        ),
+    ] = ""
     fallback_dirs: Annotated[
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
@@ -107,6 +114,14 @@ class EmitConfig(_Section, kw_only=True, frozen=True):
             "caller for a while."
         ),
     ] = "drop"
+    stragglers: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS)], ...],
+        Meta(
+            max_length=64,
+            description="Names of spans, or patterns such as `nccl.*`, in which a rank waits for the others; they "
+            "show slow ranks.",
+        ),
+    ] = ()
     block_timeout_s: Annotated[
         float,
         Meta(
@@ -204,6 +219,42 @@ class SecurityConfig(_Section, kw_only=True, frozen=True):
             "`always` for loopback too."
         ),
     ] = "auto"
+
+
+class UpstreamConfig(_Section, kw_only=True, frozen=True):
+    """The root of a run on several nodes: an aggregator with an address there is the leaf of its node."""
+
+    address: Annotated[
+        str,
+        Meta(description="Address of the root, `tcp://HOST:PORT` or `ipc://PATH`; empty: the run has no root."),
+    ] = ""
+    node: Annotated[
+        str,
+        Meta(max_length=limits.NAME_CHARS, description="Name of this node at the root; empty: the host name."),
+    ] = ""
+    cap_bytes: Annotated[
+        int,
+        Meta(
+            ge=64 * limits.KIB,
+            description="Size on disk of what the root has not taken yet, in bytes; beyond it later seconds are "
+            "added up.",
+        ),
+    ] = limits.UPSTREAM_CAP_BYTES
+    spans: Annotated[bool, Meta(description="Send spans to the root too; otherwise they stay on the node.")] = False
+    linger_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=DAY_S,
+            description="How long an ended leaf stays for the root, which may ask for its values, in seconds.",
+        ),
+    ] = limits.UPSTREAM_LINGER_S
+    finish_timeout_s: Annotated[
+        float,
+        Meta(
+            ge=0, le=DAY_S, description="Longest wait of an ended leaf for a root that does not answer, in seconds."
+        ),
+    ] = limits.UPSTREAM_FINISH_S
 
 
 class LimitsConfig(_Section, kw_only=True, frozen=True):
@@ -367,6 +418,7 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     records: RecordsConfig = field(default_factory=RecordsConfig)
     transport: TransportConfig = field(default_factory=TransportConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    upstream: UpstreamConfig = field(default_factory=UpstreamConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     tui: TuiConfig = field(default_factory=TuiConfig)
     gates: GatesConfig = field(default_factory=GatesConfig)

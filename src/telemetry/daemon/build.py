@@ -20,9 +20,11 @@ from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.service import Service
 from telemetry.daemon.signal_pipe import SignalPipe
 from telemetry.daemon.tokens.pool import TokenCounter
+from telemetry.daemon.upstream.leaf import Leaf
+from telemetry.daemon.upstream.root_address import check_node, check_root, expected_nodes, with_root_of
 from telemetry.daemon.worker_thread import Worker
 from telemetry.daemon.write_ahead import WriteAheadLog
-from telemetry.errors import KeysError, RunDirectoryError, TelemetryError
+from telemetry.errors import KeysError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.store.live_runs import forget
 from telemetry.transport.endpoints import Endpoints, ipc_path, plan, runtime_directory
 from telemetry.transport.hub import Hub
@@ -44,7 +46,8 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
     if directory is None:
         return serve(or_tell(options.ready_fd, lambda: build(options, SignalPipe())), on_ready)
     claimed = or_tell(options.ready_fd, lambda: claim(directory, options.config.run.fallback_dirs))
-    options = replace(options, name=claimed.manifest.name, run_id=claimed.manifest.run_id)
+    config = with_root_of(claimed.manifest, options.config)
+    options = replace(options, name=claimed.manifest.name, run_id=claimed.manifest.run_id, config=config)
     if claimed.result is not None:
         return True, _nothing_left(options, claimed, claimed.result)
     return serve(or_tell(options.ready_fd, lambda: build_again(options, SignalPipe(), claimed)), on_ready)
@@ -55,10 +58,13 @@ def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
 
     Raises TelemetryError before anything is announced, and releases all resources then.
     """
+    expected_nodes(options.config.run.nodes)  # a wrong value leaves no run directory behind
+    check_node(options.config.upstream.node)
     with ExitStack() as undo:
         counter = _counter(options, undo)
         hub = bind(plan(options.config.transport.bind or None, options.run_id), options)
         undo.callback(hub.close)
+        check_root(options.config.upstream.address, hub.address)
         opening = open_new(options, hub)
         undo.callback(opening.let_go)
         service = _live(options, hub, opening, signals, counter)
@@ -122,6 +128,10 @@ def _live(
 ) -> Service:
     parts = assemble(options, hub, opening, signals, counter)
     log = WriteAheadLog(opening.numbers, opening.journal, opening.clock, opening.last_ns)
+    if options.resume is None and (expected := expected_nodes(options.config.run.nodes)) is not None:
+        refusal = log.expect_nodes(expected)
+        if refusal:
+            raise UsageError(f"run.nodes: {refusal}")
     if options.owner_pid is not None:
         log.watch(Watch(pid=options.owner_pid))
     for pid in opening.numbers.run.watched:
@@ -131,10 +141,26 @@ def _live(
     )
     run_status.on_ending = log.ending
     cost = CostMeter(opening.clock.monotonic_ns(), opening.before)
-    feed = LiveFeed(parts, log, run_status, cost)
+    leaf = _leaf(parts, run_status, opening)
+    feed = LiveFeed(parts, log, run_status, cost, leaf)
+    if leaf is not None:
+        leaf.obstacle = feed.obstacle
     if opening.died_ns is not None:
         feed.pass_over(opening.died_ns)
-    return Service(parts, run_status, cost, feed, log)
+    service = Service(parts, run_status, cost, feed, log)
+    if leaf is not None:
+        leaf.channel = service.control.leaves.searches
+        leaf.uplink.is_below = service.control.leaves.has
+        leaf.start()
+    return service
+
+
+def _leaf(parts: Parts, run_status: RunStatus, opening: OpenedRun) -> Leaf | None:
+    """Return the leaf's side of a run that has a root."""
+    refill = opening.refill
+    if refill is None:
+        return None
+    return Leaf(parts, run_status, refill.collector, refill.writer)
 
 
 def assemble(

@@ -13,6 +13,7 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.components import Parts
 from telemetry.daemon.input import Ingress
+from telemetry.daemon.leaf_peers import LeafPeers
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import no_room
 from telemetry.drop_reasons import Reason
@@ -20,6 +21,7 @@ from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
 from telemetry.wire import control as msg
 from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control, encode_interval
+from telemetry.wire.search import Found
 from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk
 
@@ -62,6 +64,7 @@ class Control:
         self._ingress = ingress
         self._peers: dict[str, bytes] = {}
         """Producers that sent hello → peers that get their acknowledgements and resend requests."""
+        self.leaves = LeafPeers(parts.worker.wake, self._reply)
         self._owed: dict[tuple[bytes, type, int], msg.End | msg.Barrier] = {}
         """(peer, kind, id) → request that is answered once its batches are applied.
 
@@ -90,6 +93,9 @@ class Control:
             msg.Watch: self._watch,
             msg.TellBackend: self._backend,
             msg.GetStep: self._step,
+            Found: self._found,
+            msg.ExpectNodes: self._nodes,
+            msg.GetMembers: self._members,
         }
 
     @property
@@ -199,6 +205,8 @@ class Control:
                 self._reply(peer, msg.Error(code=code, message=refusal), hello.id)
                 return
             self._peers[hello.producer] = peer
+            if hello.node:
+                self.leaves.meet(hello.producer, peer)
             if hello.version < SAYS_UNFINISHED:
                 self._older.add(hello.producer)
         endpoints = self._hub.endpoints
@@ -302,11 +310,28 @@ class Control:
         refused = msg.Error(code="refused", message="too many processes are watched")
         self._reply(peer, msg.Watching(pid=watch.pid) if watching else refused, watch.id)
 
+    def _nodes(self, peer: bytes, note: msg.ExpectNodes) -> None:
+        """Add nodes that belong to the run. They are in the journal before the answer."""
+        refusal = "the run is over" if self._closed else self._ingress.expect_nodes(note)
+        noted = msg.Noted(state=self._run_status.lifecycle.state)
+        self._reply(peer, msg.Error(code="refused", message=refusal) if refusal else noted, note.id)
+
+    def _members(self, peer: bytes, request: msg.GetMembers) -> None:
+        members = self._aggregator.members(request.node)
+        if members is None:
+            unknown = f"this run has no node {request.node!r}; `telemetry nodes` lists its nodes"
+            self._reply(peer, msg.Error(code="refused", message=unknown), request.id)
+        else:
+            self._reply(peer, msg.Members(members=members), request.id)
+
     def _backend(self, peer: bytes, told: msg.TellBackend) -> None:
         if self._run_status.tell(told.stat, self._clock.monotonic_ns()):
             self._reply(peer, msg.Noted(state=self._run_status.lifecycle.state), told.id)
         else:
             self._reply(peer, msg.Error(code="refused", message="too many backends"), told.id)
+
+    def _found(self, peer: bytes, found: Found) -> None:
+        self._reply(peer, self.leaves.answer(peer, found, self._run_status.lifecycle.state), found.id)
 
     def _catchup(self, peer: bytes, request: msg.Catchup) -> None:
         self._answer_from_worker(peer, request.id, lambda: read_records(self._records, request.from_seq))
@@ -335,11 +360,13 @@ class Control:
             self._reply(peer, msg.Ack(epoch=self._run_status.epoch, batches=batches))
 
     def _pong(self, echo_ns: int) -> msg.Pong:
+        now_ns = self._clock.monotonic_ns()
         return msg.Pong(
             epoch=self._run_status.epoch,
             state=self._run_status.lifecycle.state,
-            mono_ns=self._clock.monotonic_ns(),
+            mono_ns=now_ns,
             echo_ns=echo_ns,
+            drain_s=self._run_status.drain_left_s(now_ns),
         )
 
     def _reply(self, peer: bytes, response: msg.Response, request_id: int = 0) -> None:

@@ -62,6 +62,7 @@ def _conclude(service: Service) -> None:
         _write(service, replace(service.snapshot(), state="INTERRUPTED", completeness="interrupted"))
     _close_books(service)
     _apply(service, _refine(service))
+    _deliver(service)
     run_status.lifecycle.to(terminal)
     run_status.seq += 1
     service.snapshot()
@@ -101,10 +102,19 @@ def _refine(service: Service) -> Refinement:
     """Run the exact pass while ticks and control continue. An interruption ends the pass but not the run."""
     parts, feed = service.parts, service.feed
     hindrance = feed.obstacle()
-    if hindrance:
+    if hindrance and not parts.aggregator.leaves():
         return Refinement(exact=False, reason=hindrance)
-    wake = parts.worker.wake
-    refiner = Refiner(parts.aggregator, feed.journal, limits.EXACT_BUDGET_S, wake, feed.torn_bytes)
+    refiner = Refiner(
+        parts.aggregator,
+        feed.journal,
+        limits.EXACT_BUDGET_S,
+        parts.worker.wake,
+        feed.torn_bytes,
+        valueless=parts.numbers.run.valueless_segments,
+        hindrance=hindrance,
+        channel=service.control.leaves.searches if feed.reaches_nodes else None,
+        now_ns=feed.now_ns(),
+    )
     interruptions = service.run_status.interruptions
 
     def over() -> bool:
@@ -122,6 +132,22 @@ def _apply(service: Service, refinement: Refinement) -> None:
     service.run_status.exact = refinement.exact
     service.run_status.exact_reason = refinement.reason
     service.run_status.warn(refinement.warnings)
+
+
+def _deliver(service: Service) -> None:
+    """Wait until the root of this run has everything. An interruption ends the wait.
+
+    Leaves below this one leave when its run is over, so it also waits until the root needs no values of theirs.
+    """
+    run_status, feed = service.run_status, service.feed
+    interruptions, has_leaves = run_status.interruptions, bool(service.parts.aggregator.leaves())
+
+    def over() -> bool:
+        delivered = feed.delivered and not (has_leaves and feed.needed)
+        return delivered or run_status.interruptions != interruptions
+
+    service.turns_until(over)
+    feed.conclude()
 
 
 def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
@@ -142,7 +168,7 @@ def _tell(service: Service) -> None:
     """Publish the terminal snapshot repeatedly for the grace time, and answer requests.
 
     Repetition helps slow subscribers. An interruption ends it. Meanwhile the history writes its last roll-ups, for
-    which no result waits.
+    which no result waits. A leaf stays until its root has asked for the values that it wants.
     """
     history = service.parts.history
     if history is not None:
@@ -152,6 +178,11 @@ def _tell(service: Service) -> None:
     service.publish()
     grace_s = service.parts.options.config.run.terminal_grace_s
     end_ns = clock.monotonic_ns() + int(grace_s * 1e9)
-    service.turns_until(lambda: clock.monotonic_ns() >= end_ns or run_status.interruptions != interruptions)
+
+    def over() -> bool:
+        told = clock.monotonic_ns() >= end_ns and not service.feed.needed
+        return told or run_status.interruptions != interruptions
+
+    service.turns_until(over)
     service.parts.worker.close(_WORKER_CLOSE_S)
     service.parts.worker.deliver()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 
 
 class Feed(Protocol):
@@ -24,6 +24,11 @@ class Feed(Protocol):
     @property
     def torn_bytes(self) -> int:
         """Number of bytes at the end of the journal that were never applied."""
+        ...
+
+    @property
+    def reaches_nodes(self) -> bool:
+        """True if the leaves of the run can be asked for values."""
         ...
 
     def now_ns(self) -> int:
@@ -67,6 +72,24 @@ class Feed(Protocol):
         """Return why the journal can't give exact percentiles; empty if it can."""
         ...
 
+    @property
+    def delivered(self) -> bool:
+        """True if the root of this run has everything, or never will, or there is none."""
+        ...
+
+    @property
+    def needed(self) -> bool:
+        """True while the root of this run may ask for values."""
+        ...
+
+    def conclude(self) -> None:
+        """Add warnings about the root to the result."""
+        ...
+
+    def leave(self) -> None:
+        """Release what the feed itself has opened."""
+        ...
+
 
 class Ingress(Protocol):
     """Interface for messages of producers that change the numbers."""
@@ -85,4 +108,8 @@ class Ingress(Protocol):
 
     def watch(self, watch: Watch) -> None:
         """Add a process to those that the run belongs to."""
+        ...
+
+    def expect_nodes(self, note: ExpectNodes) -> str:
+        """Add nodes that belong to the run. Return why they are refused; empty if they are accepted."""
         ...

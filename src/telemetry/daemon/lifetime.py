@@ -83,6 +83,7 @@ def let_go(service: Service) -> None:
     """Release the workers, then the sockets, then the run directory."""
     if service.parts.counter is not None:
         service.parts.counter.close()
+    service.feed.leave()
     service.parts.hub.close()
     service.parts.let_go()
 
@@ -130,4 +131,6 @@ def _ready_facts(service: Service) -> dict[str, object]:
         "dir": service.run_status.directory,
         "pid": os.getpid(),
         "epoch": parts.options.epoch,
+        "upstream": parts.options.config.upstream.address,
+        "node": parts.options.config.upstream.node or parts.host,
     }

@@ -15,6 +15,7 @@ from telemetry.daemon.process_watch import alive
 from telemetry.daemon.record_stream import RecordStream
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.tokens.results import OWN_PRODUCER, TokenResults
+from telemetry.daemon.upstream.leaf import Leaf
 from telemetry.daemon.write_ahead import WriteAheadLog
 
 _LOG = logging.getLogger("telemetry.daemon")
@@ -29,9 +30,19 @@ class LiveFeed:
     """A `telemetry.daemon.input.Feed` of a live run."""
 
     torn_bytes = 0
+    reaches_nodes = True
 
-    def __init__(self, parts: Parts, log: WriteAheadLog, run_status: RunStatus, cost: CostMeter) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        log: WriteAheadLog,
+        run_status: RunStatus,
+        cost: CostMeter,
+        leaf: Leaf | None = None,
+    ) -> None:
+        """Prepare the feed. `leaf` connects it to the root, if the run has one."""
         self._parts = parts
+        self._leaf = leaf
         self._log = log
         self._run_status = run_status
         self._alone_since_ns: int | None = None
@@ -39,6 +50,8 @@ class LiveFeed:
         self._texts_until_ns: int | None = None
         """Deadline for pending texts. Set once the wait for producers has ended."""
         self._stream = RecordStream(run_status.run_id, parts.records, parts.hub, parts.numbers.run.records)
+        if leaf is not None:
+            self._stream.on_published = leaf.streamed
         self.ingest = Ingest(parts, log, self._stream, cost)
         self.deferred = TokenResults(parts, log, self.ingest, run_status)
 
@@ -69,6 +82,8 @@ class LiveFeed:
 
     def tick(self, now_ns: int) -> None:
         self._log.note_bad_frames()
+        if self._leaf is not None:
+            self._leaf.tick(now_ns)
         self._watch_processes(now_ns)
 
     def each_second(self) -> None:
@@ -104,6 +119,8 @@ class LiveFeed:
         number, history = self._parts.numbers.run.rolls, self._parts.history
         interval = self._log.roll(wall_ns, self._run_status.seq, elapsed_ns)
         self._publish()
+        if self._leaf is not None:
+            self._leaf.rolled(interval, number)
         if history is not None:
             keys = self._parts.aggregator.keys()
             if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
@@ -115,13 +132,32 @@ class LiveFeed:
         self.roll()
         self._log.close()
         self._publish()
+        if self._leaf is not None:
+            self._leaf.close()
+
+    @property
+    def delivered(self) -> bool:
+        return self._leaf is None or self._leaf.settled
+
+    @property
+    def needed(self) -> bool:
+        return self._leaf is not None and self._leaf.needed
+
+    def conclude(self) -> None:
+        if self._leaf is not None:
+            self._leaf.conclude()
+
+    def leave(self) -> None:
+        if self._leaf is not None:
+            self._leaf.stop()
 
     def _publish(self) -> None:
         """Publish the stream records that producer messages or the passing of time have produced."""
         self._stream.publish(self._log.take_streamed())
 
     def obstacle(self) -> str:
-        return obstacle(self._parts.journal) or (CUT if self._parts.numbers.run.unaccounted else "")
+        run = self._parts.numbers.run
+        return obstacle(self._parts.journal, run.valueless_segments) or (CUT if run.unaccounted else "")
 
     # --- the drain -------------------------------------------------------------------------------
 
@@ -136,7 +172,8 @@ class LiveFeed:
         if self._texts_until_ns is None:
             if now_ns < self._producers_until_ns and not self._producers_ended(now_ns):
                 return False
-            self._texts_until_ns = now_ns + int(self._parts.options.config.tokens.budget_s * _SECOND_NS)
+            texts_until_ns = now_ns + int(self._parts.options.config.tokens.budget_s * _SECOND_NS)
+            self._texts_until_ns = self._in_time_for_root(texts_until_ns)
         if not self.deferred.waits or now_ns >= self._texts_until_ns:
             return True
         self._run_status.drain_deadline_ns = self._texts_until_ns
@@ -144,7 +181,12 @@ class LiveFeed:
 
     @property
     def _producers_until_ns(self) -> int:
-        return self._drain_began_ns + int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
+        drain_ns = int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
+        return self._in_time_for_root(self._drain_began_ns + drain_ns)
+
+    def _in_time_for_root(self, until_ns: int) -> int:
+        """Return a deadline that leaves the root of this run time for the rest, if its run ends too."""
+        return until_ns if self._leaf is None else self._leaf.drain_until_ns(until_ns)
 
     def _producers_ended(self, now_ns: int) -> bool:
         """Check that every producer has ended or its process is dead, and that the socket is empty.
@@ -165,9 +207,11 @@ class LiveFeed:
     def _dead(self, producer: str, now_ns: int) -> bool:
         """Check whether a producer of this host is dead and all its bytes have arrived.
 
-        Such a producer will send no end.
+        Such a producer will send no end. A leaf may be restarted by somebody, and then it ends.
         """
         facts = self._parts.aggregator.producer(producer)
+        if facts.node is not None:
+            return False
         if facts.host != self._parts.host or facts.pid <= 0 or alive(facts.pid):
             return False
         # a process in another pid namespace may live; then it answers the announcement of the drain
@@ -185,8 +229,11 @@ class LiveFeed:
             self._end_when_alone(now_ns)
 
     def _end_when_alone(self, now_ns: int) -> None:
-        grace_s = self._parts.options.config.run.orphan_grace_s
-        if not grace_s or self._parts.aggregator.anyone_left(now_ns, besides=OWN_PRODUCER):
+        aggregator, grace_s = self._parts.aggregator, self._parts.options.config.run.orphan_grace_s
+        anyone_left = aggregator.anyone_left(now_ns, besides=OWN_PRODUCER)
+        if not anyone_left and aggregator.all_nodes_ended():
+            self._run_status.end("all nodes have ended")
+        elif not grace_s or anyone_left or (self._leaf is not None and self._leaf.uplink.present):
             self._alone_since_ns = None
         elif self._alone_since_ns is None:
             self._alone_since_ns = now_ns

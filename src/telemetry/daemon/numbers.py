@@ -17,7 +17,7 @@ from telemetry.aggregator import Aggregator, StreamedRecord
 from telemetry.errors import RunDirectoryError
 from telemetry.store.append_file import Buffer
 from telemetry.wire.codec import Malformed, decode_batch, decode_checkpoint, encode_checkpoint
-from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
@@ -134,6 +134,8 @@ class Numbers:
                 self._stream(self.aggregator.cannot_resend(note.producer, note.first, note.last, now_ns))
             case Watch():
                 self.run = replace(self.run, watched=[*self.run.watched, note.pid])
+            case ExpectNodes():
+                self.aggregator.expect_nodes(note)
             case BadFrames():
                 self.aggregator.add_bad_frames(note.counts)
             case Ending():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from telemetry.aggregator import StreamedRecord
 from telemetry.store.records import RecordLog
@@ -21,6 +21,8 @@ class RecordStream:
         self._log = log
         self._hub = hub
         self.next_seq = log.next_seq if next_seq is None else next_seq
+        self.on_published: Callable[[Sequence[StreamedRecord]], object] = lambda streamed: None
+        """Callback for records that were just published."""
 
     def publish(self, streamed: Sequence[StreamedRecord]) -> None:
         if not streamed:
@@ -33,3 +35,4 @@ class RecordStream:
         self._log.append(records)
         for record in records:
             self._hub.publish_record(encode_stream_record(record))
+        self.on_published(streamed)

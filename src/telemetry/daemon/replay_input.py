@@ -16,7 +16,7 @@ from telemetry.daemon.recovery.rebuild import Fold, Step
 from telemetry.daemon.run_status import RunStatus
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import BATCH
-from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.journal import Ending
 
 _SECOND_NS: Final = 1_000_000_000
@@ -125,6 +125,16 @@ class Playback:
             return damage(reader.tail_bytes)
         return CUT if self._fold.numbers.run.unaccounted else ""
 
+    delivered = True
+    needed = False
+    reaches_nodes = False
+
+    def conclude(self) -> None:
+        """Do nothing, because a replay has no root."""
+
+    def leave(self) -> None:
+        """Do nothing, because the replay owns the journal."""
+
     # --- entries ---------------------------------------------------------------------------------
 
     def _due_ns(self) -> float:
@@ -183,3 +193,6 @@ class ClosedIngress:
 
     def watch(self, watch: Watch) -> None:
         """Ignore the request, because no process owns a replay."""
+
+    def expect_nodes(self, note: ExpectNodes) -> str:
+        return self._why

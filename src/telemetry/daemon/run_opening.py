@@ -17,9 +17,11 @@ from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
+from telemetry.daemon.upstream.refill import Refill
 from telemetry.errors import RunDirectoryError
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
+from telemetry.store.outbox import DiskOutbox
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory, RunLock, manifest_for
 from telemetry.transport.hub import Hub
@@ -45,6 +47,8 @@ class OpenedRun:
     Read from the journal.
     """
     before: EarlierCost = EarlierCost()  # noqa: RUF009 – frozen
+    refill: Refill | None = None
+    """Outbox of a leaf, complete up to the end of the journal. None if the run has no root."""
 
 
 def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
@@ -73,6 +77,7 @@ def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
             history=open_history(config, directory),
             records=RecordLog(directory.records),
             last_ns=now_ns,
+            refill=open_refill(config, directory),
         )
         undo.pop_all()
     return opening
@@ -121,6 +126,15 @@ def open_history(config: Config, directory: RunDirectory, *, resume: bool = Fals
     return HistoryWriter(directory.history, retention_s, cap_bytes=history.cap_bytes, resume=resume)
 
 
+def open_refill(config: Config, directory: RunDirectory) -> Refill | None:
+    """Open the outbox of a leaf, or return None if the run has no root. Raise RunDirectoryError."""
+    upstream = config.upstream
+    if not upstream.address:
+        return None
+    outbox = DiskOutbox(directory.upstream, upstream.cap_bytes)
+    return Refill(outbox, directory.run_id, spans=upstream.spans)
+
+
 def log_to(path: Path) -> None:
     """Write the log of the package to this file from now on. Raise RunDirectoryError."""
     try:
@@ -141,4 +155,5 @@ def _aggregator_config(config: Config) -> AggregatorConfig:
         series_cap=config.limits.series,
         step_grace_s=run.step_grace_s,
         record_cap_bytes=config.records.cap_bytes,
+        leaf=bool(config.upstream.address),
     )

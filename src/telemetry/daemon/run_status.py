@@ -105,6 +105,10 @@ class RunStatus:
         if said and not self.interrupted:
             self.end(f"{said}; {self.reason}" if self.reason else said, interrupted=True)
 
+    def drain_left_s(self, now_ns: int) -> float | None:
+        """Return how long the drain still lasts at most, in seconds. Return None if there is no drain."""
+        return None if self.drain_deadline_ns is None else max(0.0, (self.drain_deadline_ns - now_ns) / 1e9)
+
     def warn(self, messages: Iterable[str]) -> None:
         """Add warnings, each once, up to the bound."""
         for message in map(carriable, messages):
@@ -116,6 +120,10 @@ class RunStatus:
         others = [warning for warning in self.warnings if not warning.startswith(beginning)]
         if others != self.warnings or len(others) < limits.WARNINGS_KEPT:
             self.warnings[:] = [*others, message]
+
+    def take_back(self, beginning: str) -> None:
+        """Remove warnings with this beginning, which no longer hold."""
+        self.warnings[:] = [warning for warning in self.warnings if not warning.startswith(beginning)]
 
     def tell(self, stat: BackendStat, heard_ns: int) -> bool:
         """Store the last report of a writer. Return False if there are too many writers."""
@@ -139,7 +147,6 @@ class RunStatus:
 
     def facts(self, now_ns: int, cost: SelfCost, backends: Sequence[BackendStat] = ()) -> RunFacts:
         """Return the facts about the run that the aggregator needs for a snapshot."""
-        left_s = None if self.drain_deadline_ns is None else max(0.0, (self.drain_deadline_ns - now_ns) / 1e9)
         return RunFacts(
             run_id=self.run_id,
             name=self.name,
@@ -153,7 +160,7 @@ class RunStatus:
             refresh_hz=self.refresh_hz,
             command=self.command,
             cost=cost,
-            pending_deadline_s=left_s,
+            pending_deadline_s=self.drain_left_s(now_ns),
             unaccounted=self.unaccounted,
             exact=self.exact,
             exact_reason=self.exact_reason,

@@ -83,6 +83,7 @@ class Service:
         if woken.fds:
             self._take_signals()
             parts.worker.deliver()
+        self.control.leaves.push_searches()
         if woken.control:
             self.control.turn()
         if reading:

@@ -15,11 +15,12 @@ from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.process_watch import WATCHED
 from telemetry.store.journal import JournalWriter
 from telemetry.wire.codec import encode_note
-from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled
 
 _HELLOS_TAKEN: Final = 16  # different ones per producer: a process changes at most its name
+_LEAF_HELLOS_TAKEN: Final = 65_536  # the same for a leaf, which keeps its id when it is restarted: 10 MB
 
 
 def no_room() -> str:
@@ -51,11 +52,19 @@ class WriteAheadLog:
         return self._last_ns
 
     def renew(self, warnings: Sequence[str]) -> None:
-        """Begin the next segment if the current one is full. Call it between turns."""
+        """Begin the next segment if the current one is full. Call it between turns.
+
+        The values of a root stay on its nodes. So its older segments are deleted while it has no values of its own.
+        """
         if self._journal is None or not self._journal.full:
             return
         self._numbers.run = replace(self._numbers.run, warnings=list(warnings))
+        valueless = bool(self._aggregator.leaves()) and not self._aggregator.records_values
+        if valueless:
+            self._numbers.run = replace(self._numbers.run, valueless_segments=self._journal.next_segment)
         self._journal.begin(self._numbers.checkpoint(), self.stamp())
+        if valueless:
+            self._journal.forget()
 
     # --- changes of the numbers ------------------------------------------------------------------
 
@@ -76,11 +85,12 @@ class WriteAheadLog:
     def hello(self, hello: Hello) -> str:
         """Introduce a producer. Return why it is refused; empty if it is accepted."""
         now_ns = self.stamp()
-        if self._is_introduced(hello):
+        if self._is_introduced(hello, now_ns):
             self._aggregator.ping(hello.producer, now_ns)
             return ""
-        if self._hellos[hello.producer] >= _HELLOS_TAKEN:
-            return f"more than {_HELLOS_TAKEN} different hellos of one producer"
+        taken = _LEAF_HELLOS_TAKEN if hello.node else _HELLOS_TAKEN
+        if self._hellos[hello.producer] >= taken:
+            return f"more than {taken:,} different hellos of one producer"
         if not self._aggregator.hello(hello, now_ns, self._numbers.wall_ns(now_ns)):
             return no_room()
         self._hellos[hello.producer] += 1
@@ -119,6 +129,17 @@ class WriteAheadLog:
             now_ns = self.stamp()
             self._note(watch, now_ns)
             self._numbers.take_note(watch, now_ns)
+
+    def expect_nodes(self, note: ExpectNodes) -> str:
+        """Add nodes that belong to the run. Return why they are refused; empty if they are in the journal."""
+        expected = self._aggregator.expected_nodes
+        if not expected.has_room_for(note):
+            return f"a run has at most {limits.NODES:,} nodes"
+        if expected.is_news(note):
+            now_ns = self.stamp()
+            self._note(note, now_ns)
+            self._numbers.take_note(note, now_ns)
+        return ""
 
     def roll(self, wall_ns: int, snapshot_seq: int, elapsed_ns: int | None = None) -> Interval:
         """End an interval of the history. The run's clock then follows `wall_ns`, the system's clock.
@@ -172,12 +193,16 @@ class WriteAheadLog:
             return False
         return True
 
-    def _is_introduced(self, hello: Hello) -> bool:
+    def _is_introduced(self, hello: Hello, now_ns: int) -> bool:
+        """Return whether a hello says nothing new about a producer, or about the clock of a leaf."""
         if not self._is_known(hello.producer):
             return False
         known = self._aggregator.producer(hello.producer)
         said = (hello.name, hello.host, hello.pid, hello.rank)
-        return known.greeted and said == (known.name, known.host, known.pid, known.rank)
+        if not known.greeted or said != (known.name, known.host, known.pid, known.rank):
+            return False
+        node = known.node
+        return node is None or (hello.node in ("", node.name) and not node.improves(hello, now_ns))
 
     def _is_news(self, end: End) -> bool:
         """Check that an `end` changes the numbers: the first one, and the first that contradicts it."""

@@ -127,6 +127,10 @@ def strict_json(document: dict[str, Any]) -> bytes:
     return _PAIR.sub(rb"[\1, \2]", indented) + b"\n"
 
 
+class NodeHead(msgspec.Struct):
+    """A node in a list of runs, which only counts nodes."""
+
+
 class FinalHead(msgspec.Struct):
     """The fields of a result that a list of runs shows."""
 
@@ -135,6 +139,7 @@ class FinalHead(msgspec.Struct):
     state: State
     completeness: Completeness
     started_ns: Natural = 0
+    nodes: list[NodeHead] = []
 
 
 def read_final(path: Path) -> MetricsSnapshot:

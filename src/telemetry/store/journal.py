@@ -84,7 +84,7 @@ class JournalWriter:
         self.cut_bytes = 0
         """Bytes cut from the torn tail."""
         self.dropped_segments = 0
-        """Number of segments deleted because of the cap: segment numbers begin at 0."""
+        """Number of segments deleted, because of the cap or by `forget`: segment numbers begin at 0."""
         self._directory = directory
         self._segment_bytes = min(segment_bytes, cap_bytes // 2)  # at least half of the cap always remains
         self._cap_bytes = cap_bytes
@@ -123,6 +123,21 @@ class JournalWriter:
             return
         try:
             self._begin(checkpoint, now_ns)
+        except OSError as error:
+            self._fail(error)
+
+    @property
+    def next_segment(self) -> int:
+        """Number of the segment that `begin` begins."""
+        return self._number
+
+    def forget(self) -> None:
+        """Delete all segments but the current one and the one before it. Their number counts as dropped."""
+        if self.failed:
+            return
+        try:
+            while len(self._kept) > 1:
+                self._delete_oldest()
         except OSError as error:
             self._fail(error)
 
@@ -218,14 +233,17 @@ class JournalWriter:
     def _make_room(self, needed: int) -> None:
         assert self._file is not None
         while self._kept and self._kept_bytes + self._file.size + needed > self._cap_bytes:
-            path, size = self._kept.popleft()
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            with self._lock:
-                self._unlinked.append(fd)
-                self._names_changed = True
-            path.unlink()
-            self._kept_bytes -= size
-            self.dropped_segments += 1
+            self._delete_oldest()
+
+    def _delete_oldest(self) -> None:
+        path, size = self._kept.popleft()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with self._lock:
+            self._unlinked.append(fd)
+            self._names_changed = True
+        path.unlink()
+        self._kept_bytes -= size
+        self.dropped_segments += 1
 
     def _fail(self, error: OSError | RunDirectoryError) -> None:
         with self._lock:
@@ -266,7 +284,7 @@ class JournalReader:
         self.damaged = False
         """True if frames between two others could not be read, or are missing."""
         self.dropped_segments = 0
-        """Number of deleted segments before the first one. Numbers begin at 0, and the cap deletes the oldest."""
+        """Number of deleted segments before the first one. Numbers begin at 0, and the oldest are deleted first."""
         self._directory = directory
 
     @property

@@ -1,6 +1,6 @@
 """Run directories: `<root>/<name>-<UTC time>-<run id>/`, a `latest` link beside them, and finding a run.
 
-manifest.json  final_snapshot.json  history.hlog  daemon.log  output.log  journal/  history/  records/
+manifest.json  final_snapshot.json  history.hlog  daemon.log  output.log  journal/  history/  records/  upstream/
 """
 
 from __future__ import annotations
@@ -177,6 +177,10 @@ class RunDirectory:
     @property
     def records(self) -> Path:
         return self.path / "records"
+
+    @property
+    def upstream(self) -> Path:
+        return self.path / "upstream"
 
     def lock(self) -> RunLock:
         """Lock the directory for this process. Raises RunDirectoryError if another process has it.

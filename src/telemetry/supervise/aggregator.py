@@ -63,6 +63,10 @@ class AggregatorKeeper:
         """True if the aggregator is gone and no other process has resumed the run. Blocks briefly."""
         return self.gone and refuses(self.aggregator.endpoint)
 
+    def await_end(self, timeout_s: float) -> bool:
+        """Wait until no aggregator runs and none will be started. Return False after `timeout_s`."""
+        return self._gone.wait(timeout_s)
+
     def release(self) -> None:
         """Stop restarting: the result is known, or no process waits for it."""
         self._released.set()

@@ -60,15 +60,24 @@ class Aggregator:
         return self.process.poll() is not None
 
 
-def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float) -> Aggregator:
+def spawn(
+    name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float, run_id: str = ""
+) -> Aggregator:
     """Start an aggregator and wait, at most `timeout_s`, until it listens.
 
     `flags` are configuration keys such as `run.dir`; None leaves a key unchanged. The run ends with the process
-    `owner_pid`. The caller must wait for the returned process. Raises the error that the aggregator reported, or
-    EndpointError if it reported none.
+    `owner_pid`. Without `run_id`, the aggregator chooses one. The caller must wait for the returned process. Raises
+    the error that the aggregator reported, or EndpointError if it reported none.
     """
     conditions = StartConditions(environment(flags), working_directory(), owner_pid)
-    return _start([f"--name={name}"], conditions, timeout_s, discard=dismiss)
+    words = [f"--name={name}"] + ([f"--run-id={run_id}"] if run_id else [])
+    return _start(words, conditions, timeout_s, discard=dismiss)
+
+
+def resume(directory: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float) -> Aggregator:
+    """Start an aggregator that continues the run of a directory, at the same addresses. Otherwise as `spawn`."""
+    conditions = StartConditions(environment(flags), working_directory(), owner_pid)
+    return _start(["--resume", directory], conditions, timeout_s, discard=_kill)
 
 
 def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:

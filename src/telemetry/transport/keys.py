@@ -92,10 +92,19 @@ class KeyFolder:
         public, secret = zmq.curve_keypair()
         while not public[:1].isalnum():  # so that no program takes it for an option
             public, secret = zmq.curve_keypair()
+        pair = KeyPair(public, secret)
+        self._put(pair, replace=replace)
+        return pair
+
+    def put_pair(self, pair: KeyPair) -> None:
+        """Replace the pair by one that was made elsewhere. Raises KeysError."""
+        self._put(pair, replace=True)
+
+    def _put(self, pair: KeyPair, *, replace: bool) -> None:
         try:
             self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             _refuse_if_foreign(self.path, self.path.stat())
-            _write_private(self.secret, f"{_WARNING}{secret.decode()}\n", replace=replace)
+            _write_private(self.secret, f"{_WARNING}{pair.secret.decode()}\n", replace=replace)
         except FileExistsError:
             raise KeysError(
                 f"{self.path} already contains keys",
@@ -103,7 +112,6 @@ class KeyFolder:
             ) from None
         except OSError as error:
             raise KeysError(f"can't write {self.secret}: {error.strerror}") from error
-        return KeyPair(public, secret)
 
     # --- who is trusted --------------------------------------------------------------------------
 

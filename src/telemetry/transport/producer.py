@@ -42,14 +42,19 @@ class ProducerLink:
         """Connect the data socket, or move it to another address. Raises EndpointError or KeysError."""
         if address == self._events_address:
             return
-        if self._events is not None:
-            self._poller.unregister(self._events)
-            self._events.close(0)
+        self.disconnect_events()
         self._events = sockets.make_socket(self._context, sockets.EVENTS_OUT, 0)
         self._heard_subscription = False
         sockets.connect(self._events, address)
         self._events_address = address
         self._poller.register(self._events, zmq.POLLIN)
+
+    def disconnect_events(self) -> None:
+        """Close the data socket and drop the frames that it holds."""
+        if self._events is not None:
+            self._poller.unregister(self._events)
+            self._events.close(0)
+        self._events, self._events_address = None, ""
 
     def send_events(self, frame: bytes | bytearray) -> bool:
         """Send a frame. Return False if the aggregator does not listen yet or the pipe is full: try again later.

@@ -28,6 +28,7 @@ from telemetry.wire.snapshot import (
     CounterStat,
     GaugeStat,
     MetricsSnapshot,
+    NodeStat,
     ProducerStat,
     SelfCost,
     SeriesStat,
@@ -376,3 +377,20 @@ def test_an_account_that_does_not_add_up_is_refused(
     with pytest.raises(RunDirectoryError) as caught:
         read_final(path)
     assert problem in caught.value.message
+
+
+def test_accounts_of_nodes_are_part_of_the_total(tmp_path: Path) -> None:
+    """A node whose account does not add up is refused like a producer."""
+    usual = snapshot()
+    own = Accounting(emitted=5, received=5, applied=5)
+    total = replace(usual.accounting, emitted=8, received=8, applied=8)
+    whole = replace(usual, accounting=total, nodes=[NodeStat(node="n1", account=own)])
+    place = tmp_path / "final_snapshot.json"
+    assert read_final(write_final(whole, [place])) == whole
+    for broken, problem in (
+        (replace(whole, accounting=usual.accounting), "has 3 emitted events, its producers and nodes 8"),
+        (replace(whole, nodes=[NodeStat(node="n1", account=replace(own, emitted=6))]), "the account of node 'n1'"),
+    ):
+        write_final(broken, [place])
+        with pytest.raises(RunDirectoryError, match=problem):
+            read_final(place)

@@ -645,3 +645,35 @@ def test_notes_are_added_to_a_journal_that_nobody_writes(tmp_path: Path, monkeyp
     with pytest.raises(OSError, match="No space"):
         append_notes(tmp_path, [b"note c"], 10)
     assert segment(tmp_path, 0).read_bytes() == before
+
+
+def test_a_writer_that_needs_no_old_segments_keeps_two(tmp_path: Path) -> None:
+    """The current one and the one before it, which a restart begins with. A reader knows how many there were."""
+    writer = begun(tmp_path, segment_bytes=HEAD + 30)
+    for number in range(90):
+        if writer.full:
+            following = writer.next_segment
+            writer.begin(b"cp%2d" % number, number)
+            writer.forget()
+            assert writer.next_segment == following + 1
+        writer.append([b"%05d" % number], number)
+    writer.sync()
+    writer.close()
+    segments = sorted(int(path.stem) for path in tmp_path.iterdir())
+    assert segments == [following - 1, following]
+    assert writer.dropped_segments == following - 1 > 0
+    reader = JournalReader(tmp_path)
+    assert [*reader.frames()]
+    assert reader.dropped_segments == following - 1
+
+
+def test_a_segment_that_can_not_be_forgotten_fails_the_journal(tmp_path: Path) -> None:
+    """As any other failure of the disk: it is said, and the run goes on."""
+    writer = begun(tmp_path)
+    for number in range(3):
+        writer.begin(b"cp%2d" % number, number)
+    (tmp_path / "00000000.seg").unlink()
+    writer.forget()
+    assert writer.failed
+    writer.forget()
+    writer.close()

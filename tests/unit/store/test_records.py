@@ -35,6 +35,7 @@ EVERY_KIND: list[Streamed] = [
     events.ClosedStep(
         "train", 7, {"loss": 0.25, "lr": None}, {"loss": events.Spread(2, 0.0, 0.5, 0.25, "p", "q")}, 2, "late", 1
     ),
+    events.ClosedStep("train", 8, {"wait": 0.25}, ranks={"wait": [(0, 0.0), (1, 0.5), ("a producer", 0.25)]}),
 ]
 
 

@@ -36,6 +36,9 @@ FLAGS = {
     "tokenizer": "tokens.tokenizer",
     "token_workers": "tokens.workers",
     "token_budget": "tokens.budget_s",
+    "upstream": "upstream.address",
+    "node": "upstream.node",
+    "nodes": "run.nodes",
 }
 """Command-line names → configuration keys."""
 
@@ -106,7 +109,24 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:ADDRESS]",
         help="receive what another program publishes, as `telemetry feed` does; repeatable",
     )
+    _add_node_flags(parser)
     _add_backend_flags(parser)
+
+
+def _add_node_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--upstream",
+        default=None,
+        metavar="ADDRESS",
+        help="make this run a node of the run at ADDRESS, which gets its numbers each second",
+    )
+    parser.add_argument("--node", default=None, metavar="NAME", help="name of this node (default: the host name)")
+    parser.add_argument(
+        "--nodes",
+        default=None,
+        metavar="N|NAME,…",
+        help="nodes that belong to this run, by number or by name: it is not complete without each of them",
+    )
 
 
 def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
@@ -174,6 +194,8 @@ def run(args: argparse.Namespace) -> int:
     name = args.name or socket.gethostname()
     check_name(name)
     loaded = load({key: getattr(args, flag, None) for flag, key in FLAGS.items()})
+    if args.resume is None:
+        with_checked_node(args, loaded.config)
     root = Path(loaded.config.run.dir).absolute()
     options = DaemonOptions(
         name=name,
@@ -269,7 +291,8 @@ def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
     """Return the directory of the run to resume. Raises UsageError for flags that contradict its manifest."""
     if args.resume is None:
         return None
-    known = [flag for flag in ("name", "bind", "run_id", "journal") if getattr(args, flag) is not None]
+    kept = ("name", "bind", "run_id", "journal", "upstream", "node", "nodes")
+    known = [flag for flag in kept if getattr(args, flag) is not None]
     if known:
         flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in known)
         raise UsageError(
@@ -290,6 +313,13 @@ def check_name(name: str) -> None:
         )
 
 
+def with_checked_node(args: argparse.Namespace, config: Config) -> Config:
+    """Return the settings. Raises UsageError for a `--node` of a run that is no node of another one."""
+    if args.node and not config.upstream.address:
+        raise UsageError("--node names the node of a leaf, and this run has no root", hint="add --upstream ADDRESS")
+    return config
+
+
 def say_outcome(snapshot: MetricsSnapshot) -> None:
     report = Report(snapshot=snapshot, source="pubsub")
     lines = [report.headline(), *snapshot.warnings, report.directory]
@@ -302,6 +332,8 @@ def say_where(facts: dict[str, object]) -> None:
     what = f" continues with {number_of(events, 'event')}" if isinstance(events, int) else ""
     console.say(f"run {facts['name']} ({facts['run_id']}){what} in {facts['dir']}")
     console.say(f"export TELEMETRY_ENDPOINT={shlex.quote(str(facts['endpoint']))}")
+    if facts.get("upstream"):
+        console.say(f"node {facts['node']} of the run at {facts['upstream']}")
     trusted = facts.get("trusted")
     if trusted is not None:
         others = f"and {trusted:,} trusted" if trusted else "only; add others with `telemetry keys trust`"

@@ -92,7 +92,9 @@ class FlusherParts:
     on_run_over: Callable[[], object]
     """Callback for the end of a run that ends before this process has finished. Later events are late."""
     ends_with_run: bool = False
-    """True for a service that has no events of its own. Its account is complete even if the run ends first."""
+    """True for a process that outlives its work. Its account is complete even if the run ends first."""
+    records_on: Callable[[], bool] = lambda: False
+    """Predicate for such a process: it records on after the end of the run. Blocks for a moment."""
     on_turn: Callable[[], object] = lambda: None
     """Regular work of other components.
 
@@ -128,7 +130,7 @@ class Flusher:
         self._finished = threading.Event()
         self._finish_by: float | None = None
         self._give_up = False
-        self._unfinished = False
+        self._is_ended_by_run = False
         """True if the run ended before `finish` was called."""
         self._packings: deque[_Packing] = deque()
         """Waits of other threads, the oldest first."""
@@ -264,7 +266,7 @@ class Flusher:
             if talk.refused is not None:
                 raise talk.refused
             if talk.run_over:
-                self._unfinished = self._finish_by is None and not self._parts.ends_with_run
+                self._is_ended_by_run = self._finish_by is None
                 self._parts.on_run_over()
                 self._finish_by = time.monotonic() + _END_OF_RUN_S
                 return
@@ -356,7 +358,8 @@ class Flusher:
             if not talk.all_sent:
                 talk.step(_LISTEN_S)
         sent = _sent(self.outbox)
-        talk.say_end(unfinished=self._unfinished)
+        records_on = self._is_ended_by_run and (not self._parts.ends_with_run or self._parts.records_on())
+        talk.say_end(unfinished=records_on)
         talk.step()  # at least once, even if no time is left
         while talk.ended is None and self._left_s() > 0 and not watch.gone(saying_end=True):
             if talk.refused is not None:

@@ -28,7 +28,7 @@ class Packed(NamedTuple):
 
     seq: int
     events: int
-    frame: bytearray
+    frame: bytes | bytearray
 
 
 class Outbox:

@@ -14,14 +14,14 @@ Only the flusher's thread uses this module. Only `step` with a timeout blocks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.client.sending.outbox import Outbox, Packed
+from telemetry.client.sending.outbox import Packed
 from telemetry.client.sending.resend_ring import ResendRing
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.errors import EndpointError, KeysError, NoRoomError, ProtocolError, TelemetryError
@@ -41,21 +41,25 @@ from telemetry.wire.control import (
     Response,
     Welcome,
 )
+from telemetry.wire.snapshot import State
 
 _SECOND_NS: Final = 1_000_000_000
 _PING_NS: Final = _SECOND_NS
 _ASK_AGAIN_NS: Final = 2 * _SECOND_NS  # retry interval of hello and end
 _QUIET_NS: Final = _SECOND_NS // 2  # under load, acknowledgements arrive ten times a second
 _SILENT_NS: Final = 2 * _SECOND_NS  # two pings without an answer: the aggregator is gone or stopped
-_STUCK_NS: Final = 2 * _SECOND_NS  # for a batch that was sent, requested again, and is still not acknowledged
+_LEFT_NS: Final = 5 * _SECOND_NS  # longer than a busy aggregator is silent: another run may have the address now
+_STUCK_S: Final = 2.0  # for a batch that was sent, requested again, and is still not acknowledged
 _RANGES_SAID: Final = 16  # in answer to one request; the aggregator can ask again for more
-_HELLO, _PING, _END = 1, 2, 3  # message ids: one per kind is enough, as any answer of a kind serves
+_HELLO, _PING, _END, _ASK = 1, 2, 3, 4  # message ids: one per kind is enough, as any answer of a kind serves
 
 
 class Link(Protocol):
     """The two sockets of a producer, as `telemetry.transport.producer.ProducerLink`."""
 
     def connect_events(self, address: str) -> None: ...
+
+    def disconnect_events(self) -> None: ...
 
     def send_events(self, frame: bytes | bytearray) -> bool: ...
 
@@ -66,20 +70,72 @@ class Link(Protocol):
     def close(self, linger_s: float) -> None: ...
 
 
+class Announcements(Protocol):
+    """The definitions of a producer, as `telemetry.client.sending.announcer.Announcer`."""
+
+    @property
+    def due(self) -> bool: ...
+
+    def acknowledged(self, batches: int) -> None: ...
+
+    def announce_again(self) -> None: ...
+
+
+class Batches(Protocol):
+    """The numbered batches of a producer and its account, as `telemetry.client.sending.outbox.Outbox`."""
+
+    wall_offset_ns: int
+
+    @property
+    def producer(self) -> str: ...
+
+    @property
+    def announcer(self) -> Announcements: ...
+
+    @property
+    def next_seq(self) -> int: ...
+
+    @property
+    def emitted(self) -> int: ...
+
+    @property
+    def dropped(self) -> dict[str, int]: ...
+
+    @property
+    def empty(self) -> bool: ...
+
+    @property
+    def full(self) -> bool: ...
+
+    def pack(self, *, definitions_only: bool = False) -> Packed | None: ...
+
+    def abandon(self, unsent: Sequence[Packed]) -> None: ...
+
+
 class ProducerSession:
     """The producer side of the protocol. Other threads may read its attributes but never write them."""
 
     def __init__(
         self,
         link: Link,
-        outbox: Outbox,
+        outbox: Batches,
         hello: Hello,
         endpoint: str,
         *,
         ring_bytes: int = limits.RESEND_RING_BYTES,
+        stuck_s: float = _STUCK_S,
         clock: Clock = SYSTEM_CLOCK,
         on_welcome: Callable[[], object] = lambda: None,
+        on_other: Callable[[Response], object] = lambda response: None,
+        objection: Callable[[Welcome], TelemetryError | None] | None = None,
     ) -> None:
+        """Prepare the session.
+
+        A batch that a full ring holds for `stuck_s` without acknowledgement is given up. `on_other` gets messages
+        that are no part of this protocol. With `objection`, the session first asks each aggregator for its run,
+        and is refused by the error that `objection` returns. It asks again after a silence. So another run at the
+        same address never learns of this producer.
+        """
         self.link = link
         self.outbox = outbox
         self.ring = ResendRing(ring_bytes)
@@ -91,12 +147,23 @@ class ProducerSession:
         """Reason why this aggregator will never accept this producer."""
         self.run_over = False
         """True if the aggregator drains: the producer sends its backlog and then the end."""
+        self.state: State | None = None
+        """State of the run by the last message that tells it."""
+        self.drain_s: float | None = None
+        """Time in seconds that the drain still lasts, by the last message; None if there is none."""
+        self.trip_ns: int | None = None
+        """Shortest time between a hello and its answer."""
         self.heard_ns = clock.monotonic_ns()
         """Time of the last message from the aggregator."""
         self._hello = hello
         self._endpoint = endpoint
         self._clock = clock
+        self._stuck_ns = int(stuck_s * _SECOND_NS)
         self._on_welcome = on_welcome
+        self._on_other = on_other
+        self._objection = objection
+        self._is_asking = objection is not None
+        self._has_left = False
         self._epoch = ""
         self._unsent: deque[Packed] = deque()
         """Last packed batches that the pipe has not accepted yet."""
@@ -124,10 +191,12 @@ class ProducerSession:
             self.heard_ns = self._clock.monotonic_ns()
             self._take(response)
         now_ns = self._clock.monotonic_ns()
+        if self._objection is not None and self.welcome is not None and self._unheard_ns > _LEFT_NS:
+            self._leave()
         if self.welcome is None:
             if now_ns >= self._hello_due_ns:
                 self._hello_due_ns = now_ns + _ASK_AGAIN_NS
-                self.link.send_control(replace(self._hello, id=_HELLO, mono_ns=now_ns))
+                self.greet()
             return
         if now_ns >= self._ping_due_ns:
             self._ping_due_ns = now_ns + _PING_NS
@@ -135,6 +204,12 @@ class ProducerSession:
         if self._end is not None and self.ended is None and now_ns >= self._end_due_ns:
             self._end_due_ns = now_ns + _ASK_AGAIN_NS
             self.link.send_control(self._end)
+
+    def greet(self) -> None:
+        """Send hello. A later one, which has not waited for a connection, tells the clock better."""
+        now_ns = self._clock.monotonic_ns()
+        hello = Hello(id=_ASK) if self._is_asking else replace(self._hello, id=_HELLO)
+        self.link.send_control(replace(hello, mono_ns=now_ns))
 
     def flush(self) -> bool:
         """Send one batch. Return True if a full batch is waiting and may follow at once.
@@ -204,30 +279,56 @@ class ProducerSession:
         elif isinstance(response, Pong):
             self._check_epoch(response.epoch)
             self.run_over = response.state not in ("INITIALIZE", "LIVE")
+            self.state, self.drain_s = response.state, response.drain_s
         elif isinstance(response, Welcome):
             self._take_welcome(response)
         elif isinstance(response, Resend):
             self._answer_resend(response.first, response.last)
         elif isinstance(response, Ended):
             self.ended = response
-        elif isinstance(response, Error) and response.id == _HELLO:
+        elif isinstance(response, Error) and response.id in {_HELLO, _ASK}:
             kind = NoRoomError if response.code == "no_room" else ProtocolError
             self.refused = kind(f"{self._endpoint} refused this producer: {response.message}")
+        else:
+            self._on_other(response)
 
     def _take_welcome(self, welcome: Welcome) -> None:
         try:
             check_welcome(welcome, self._endpoint)
+            if welcome.id == _ASK:
+                self._introduce(welcome)
+                return
             self.link.connect_events(seen_from(welcome.events, self._endpoint))
         except (EndpointError, KeysError, ProtocolError) as error:
             self.refused = error
             return
         self.outbox.wall_offset_ns = self._wall_offset_ns(welcome)
-        restarted = self._epoch not in ("", welcome.epoch)
+        restarted = self._has_left or self._epoch not in ("", welcome.epoch)
+        self._has_left = False
         self._epoch = welcome.epoch
         self.welcome = self.run = welcome
+        self.state = welcome.state
+        if welcome.echo_ns:
+            trip_ns = self._clock.monotonic_ns() - welcome.echo_ns
+            self.trip_ns = trip_ns if self.trip_ns is None else min(self.trip_ns, trip_ns)
         if restarted:
             self._start_over()
         self._on_welcome()
+
+    def _introduce(self, welcome: Welcome) -> None:
+        """Send hello to an aggregator that has named its run, unless there is an objection to this run."""
+        if not self._is_asking or self._objection is None:
+            return
+        self.refused = self._objection(welcome)
+        if self.refused is None:
+            self._is_asking = False
+            self.greet()
+
+    def _leave(self) -> None:
+        """Leave a silent aggregator. What its socket holds would go to any run that takes its address."""
+        self.link.disconnect_events()
+        self.welcome = None
+        self._is_asking = self._has_left = True
 
     def _wall_offset_ns(self, welcome: Welcome) -> int:
         """Return the difference between the wall clocks, or 0 if the way of the messages may explain it."""
@@ -241,6 +342,7 @@ class ProducerSession:
         """Send hello again if another process answers at the same address. It must know this producer first."""
         if self.welcome is not None and epoch != self._epoch:
             self.welcome = None
+            self._is_asking = self._objection is not None
             self._hello_due_ns = 0
 
     def _start_over(self) -> None:
@@ -305,7 +407,7 @@ class ProducerSession:
         One batch must not hold back all later ones.
         """
         stuck_ns = self._clock.monotonic_ns() - self._moved_ns
-        if self.ring.full and not self.silent and stuck_ns > _STUCK_NS:
+        if self.ring.full and not self.silent and stuck_ns > self._stuck_ns:
             self.ring.give_up_oldest()
 
     def _answer_resend(self, first: int, last: int) -> None:

@@ -9,6 +9,7 @@ from telemetry.daemon.recovery.rebuild import Fold, Step
 from telemetry.errors import RunDirectoryError
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import CHECKPOINT, JournalReader
+from telemetry.store.outbox import DiskOutbox
 from telemetry.store.records import RecordLog
 from telemetry.wire.codec import Malformed, decode_checkpoint
 from telemetry.wire.events import StreamRecord
@@ -82,14 +83,19 @@ class Backfill:
 
 
 def first_segment(
-    reader: JournalReader, history: HistoryWriter | None, records: RecordLog, back: int | None = None
+    reader: JournalReader,
+    history: HistoryWriter | None,
+    records: RecordLog,
+    back: int | None = None,
+    outbox: DiskOutbox | None = None,
 ) -> int | None:
     """Return the newest segment whose checkpoint precedes all that the files lack.
 
     Return None for the oldest segment.
 
     A file that failed is ignored. With `back`, return at most that many segments before the newest, whatever is
-    lost. Raises RunDirectoryError if no checkpoint can be read.
+    lost. A checkpoint lacks the records of the interval in which it was made, so that interval must be in the
+    outbox of a leaf. Raises RunDirectoryError if no checkpoint can be read.
     """
     newest = reader.last_checkpoint()
     oldest = next(reader.frames()).segment
@@ -98,8 +104,10 @@ def first_segment(
         run = _run_at(reader, number)
         if run is None:
             continue
-        if (records.failed or run.records <= records.next_seq) and (
-            history is None or history.failed or run.rolls <= history.rolls
+        if (
+            (records.failed or run.records <= records.next_seq)
+            and (history is None or history.failed or run.rolls <= history.rolls)
+            and (outbox is None or outbox.closing or run.rolls < outbox.rolls)
         ):
             return number
     return None if last == oldest else last

@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.daemon.exact_percentiles import CUT, journal_gap
+from telemetry.daemon.exact_percentiles import CUT, JournalValues
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.errors import RunDirectoryError
 from telemetry.formatting import number_of
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.merge.numbers import plain
-from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader
+from telemetry.store.journal import JournalReader
 from telemetry.store.run_directory import RunDirectory
-from telemetry.wire.codec import decode_batch
 from telemetry.wire.snapshot import SeriesStat
 
 _VALUES_A_ROLL: Final = 1 << 31  # a table counts at most twice as many between two rolls
@@ -153,18 +152,15 @@ class _Search:
             aggregator = _at_the_end(label, directory)
             keys = (aggregator.series.key(index) for index in range(len(aggregator.series)))
             own = np.array([self._index.get(series_id(key), -1) for key in keys], dtype=np.intp)
-            reader = JournalReader(directory.journal)
-            for frame in reader.frames(unread={CHECKPOINT}):
-                if frame.kind != BATCH:
-                    continue
-                index, value = aggregator.series_values(decode_batch(bytes(frame.data)))
+            journal = JournalValues(aggregator, directory.journal)
+            for index, value in journal.read():
                 if not index.size:
                     continue
                 merged = own[index]
                 known = merged >= 0
                 yield (merged, value) if known.all() else (merged[known], value[known])
-            if reason := journal_gap(reader, 0):
-                raise _Gap(f"{label}: {reason}")
+            if journal.gap:
+                raise _Gap(f"{label}: {journal.gap}")
 
 
 def _at_the_end(label: str, directory: RunDirectory) -> Aggregator:

@@ -197,7 +197,10 @@ def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Ref
         return Refinement(exact=False, reason=CUT)
     over = threading.Event()
     torn_bytes = fold.reader.tail_bytes
-    refiner = Refiner(fold.numbers.aggregator, directory.journal, math.inf, over.set, torn_bytes)
+    valueless = fold.numbers.run.valueless_segments
+    refiner = Refiner(
+        fold.numbers.aggregator, directory.journal, math.inf, over.set, torn_bytes, valueless=valueless
+    )
     while not over.wait(_LOOK_EVERY_S):
         on_progress("computing exact percentiles", math.nan)
     assert refiner.outcome is not None

@@ -27,9 +27,12 @@ from telemetry.daemon.numbers import LATEST_NS
 from telemetry.daemon.recovery.backfill import Backfill, first_segment
 from telemetry.daemon.recovery.losses import file_losses, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.run_opening import OpenedRun, log_to, open_history, open_journal
+from telemetry.daemon.run_opening import OpenedRun, log_to, open_history, open_journal, open_refill
+from telemetry.daemon.upstream.refill import Refill
 from telemetry.errors import RunDirectoryError
+from telemetry.formatting import number_of
 from telemetry.store.final_snapshot import find_final
+from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import Manifest, RunDirectory
@@ -41,6 +44,7 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 _LOG = logging.getLogger("telemetry.daemon")
 _SNAPSHOTS_UNTOLD: Final = 10_000  # since the last interval: 100 a second through the longest exact pass and drain
 _READ_BACK: Final = 1  # segments before the newest: a keeper waits 30 s for a restart
+_READ_BACK_LEAF: Final = 4  # for an outbox that was full for a while: what is older counts as missing at the root
 # also counts the time that the machine slept
 _BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -111,18 +115,26 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
     history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
     history_bytes = bytes_in(directory.history)
     reader = JournalReader(directory.journal)
+    refill = open_refill(config, directory)
     try:
-        fold = Fold(reader, first_segment(reader, history, records, _READ_BACK))
+        fold = Fold(reader, _first_segment(reader, history, records, refill))
     except RunDirectoryError as error:
         raise RunDirectoryError(
             f"can't resume the run: {error.message}", hint=error.hint or f"its files are in {directory.path}"
         ) from error
     filler = Backfill(history, records)
+    if refill is not None:
+        refill.begin(fold)
     for entry in fold.entries():
-        filler.take(fold.apply(entry), fold)
+        step = fold.apply(entry)
+        filler.take(step, fold)
+        if refill is not None:
+            refill.take(step, fold)
     filler.end(fold)
+    if refill is not None:
+        refill.end(fold)
     clock = going_on(SYSTEM_CLOCK, fold)
-    warnings = [carriable(said) for said in _losses(fold, filler)]
+    warnings = [carriable(said) for said in _losses(fold, filler, refill)]
     numbers = fold.numbers
     _LOG.info("the run continues with %d events", numbers.aggregator.applied)
     numbers.run = _beyond_the_journal(numbers.run, filler)
@@ -150,7 +162,17 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
         last_ns=now_ns,
         died_ns=fold.now_ns,
         before=before,
+        refill=refill,
     )
+
+
+def _first_segment(
+    reader: JournalReader, history: HistoryWriter | None, records: RecordLog, refill: Refill | None
+) -> int | None:
+    """Return the segment at whose head the fold begins, as `first_segment`."""
+    if refill is None:
+        return first_segment(reader, history, records, _READ_BACK)
+    return first_segment(reader, history, records, _READ_BACK_LEAF, refill.writer.outbox)
 
 
 def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> EarlierCost:
@@ -187,7 +209,7 @@ def _beyond_the_journal(run: RunState, filler: Backfill) -> RunState:
     )
 
 
-def _losses(fold: Fold, filler: Backfill) -> Iterator[str]:
+def _losses(fold: Fold, filler: Backfill, refill: Refill | None) -> Iterator[str]:
     """Yield warnings about a completely read journal and about the files beside it."""
     if restarted(SYSTEM_CLOCK, fold):
         yield (
@@ -196,6 +218,8 @@ def _losses(fold: Fold, filler: Backfill) -> Iterator[str]:
         )
     yield from journal_losses(fold)
     yield from file_losses(fold, filler)
+    if refill is not None and refill.lost:
+        yield f"{number_of(refill.lost, 'interval')} did not reach the root: the journal no longer holds them"
 
 
 class _ShiftedClock:

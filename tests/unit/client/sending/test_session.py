@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.client import records
 from telemetry.client.sending.session import ProducerSession
-from telemetry.errors import KeysError, NoRoomError, ProtocolError
+from telemetry.errors import EndpointError, KeysError, NoRoomError, ProtocolError
 from telemetry.wire.control import (
     Ack,
     CannotResend,
@@ -572,4 +572,70 @@ def test_resends_are_answered_while_the_end_waits(talk: ProducerSession, desk: A
     link.inbox = [Resend(first=0, last=0)]
     talk.step()
     talk.flush()
+    assert [batch.seq for batch in link.batches] == [0, 0]
+
+
+# --- an aggregator of another run ----------------------------------------------------------------
+
+
+def ask_and_greet(request: Request) -> list[Response]:
+    return [replace(WELCOME, id=request.id)] if isinstance(request, Hello) else []
+
+
+def test_an_aggregator_of_another_run_never_learns_of_this_producer(make: Make, link: Any) -> None:
+    """The session asks for the run first, without the id of the producer."""
+    link.answer = ask_and_greet
+    other = EndpointError("another run")
+    talk = make(objection=lambda welcome: other if welcome.run_id == "r" else None)
+    talk.step()
+    talk.step()
+    assert talk.refused is other
+    assert [hello.producer for hello in of(Hello, link.asked)] == [""]
+    assert talk.welcome is None
+
+
+def test_each_aggregator_is_asked_for_its_run(make: Make, link: Any) -> None:
+    """A restarted one too: another run may have the address now. Then hello follows."""
+    link.answer = ask_and_greet
+    seen: list[str] = []
+    talk = make(objection=lambda welcome: seen.append(welcome.epoch))
+    for _ in range(4):
+        talk.step()
+    assert talk.welcome is not None
+    link.inbox = [Pong(epoch="e2", state="LIVE")]
+    link.answer = lambda request: [replace(found, epoch="e2") for found in ask_and_greet(request)]
+    for _ in range(4):
+        talk.step()
+    assert seen == ["e1", "e2"]
+    assert [hello.producer for hello in of(Hello, link.asked)] == ["", "p1", "", "p1"]
+    assert talk.welcome is not None
+    assert talk.refused is None
+
+
+def test_a_silent_aggregator_is_asked_again_and_gets_the_ring_again(make: Make, link: Any, desk: Any) -> None:
+    """Frames that wait in the socket would go to another run at that address. So the socket is closed meanwhile."""
+    link.answer = ask_and_greet
+    left: list[bool] = []
+    link.disconnect_events = lambda: left.append(True)
+    talk = make(objection=lambda welcome: None)
+    for _ in range(4):
+        talk.step()
+    desk.fill(1)
+    send_all(talk)
+    link.answer = lambda request: []
+    desk.clock.advance(4.0)
+    talk.step()
+    assert not left
+    desk.clock.advance(2.0)
+    talk.step()
+    assert left == [True]
+    assert talk.welcome is None
+    assert not talk.flush()
+    link.answer = ask_and_greet
+    desk.clock.advance(3.0)
+    for _ in range(4):
+        talk.step()
+    send_all(talk)
+    assert [hello.producer for hello in of(Hello, link.asked)][:2] == ["", "p1"]
+    assert of(Hello, link.asked)[-1].producer == "p1"
     assert [batch.seq for batch in link.batches] == [0, 0]

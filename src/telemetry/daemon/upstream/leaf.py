@@ -1,0 +1,240 @@
+"""The leaf's side of a run on several nodes, for the service's thread: it passes each second on to the root."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from telemetry import limits
+from telemetry.aggregator import StreamedRecord
+from telemetry.aggregator.nodes.own_account import LeafFacts
+from telemetry.daemon.components import Parts
+from telemetry.daemon.numbers import Numbers
+from telemetry.daemon.run_status import RunStatus
+from telemetry.daemon.search_channel import SearchChannel
+from telemetry.daemon.upstream.interval import Collector, LeafInterval, joined
+from telemetry.daemon.upstream.search import LeafSearch
+from telemetry.daemon.upstream.uplink import Uplink
+from telemetry.daemon.upstream.writer import OutboxWriter
+from telemetry.formatting import number_of
+from telemetry.wire.control import Hello, Request
+from telemetry.wire.history import Interval
+from telemetry.wire.nodes import NodeAccount
+
+_LOG = logging.getLogger("telemetry.daemon")
+_SECOND_NS: Final = 1_000_000_000
+_FIRST_ANSWER_NS: Final = 5 * _SECOND_NS  # of the root, before the run has a warning
+_AWAY_NS: Final = int(limits.RETURN_S * _SECOND_NS)  # the same for a root that has answered before
+_UNWRITTEN: Final = 60  # intervals that wait for a slow disk; more are joined
+_DISK_S: Final = 10.0  # for the disk, when the books are closed
+_INTERRUPTED_S: Final = 1.0  # for the last account of an interrupted leaf
+ROOT_ENDS: Final = "the root's run is ending"
+_SILENT: Final = "the root at "
+_FULL: Final = "the root is behind: "
+_DISK: Final = "can't write the outbox for the root: "
+
+
+class Leaf:
+    """The part of a leaf that other aggregators don't have. Its thread and its files are its own."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        run_status: RunStatus,
+        collector: Collector,
+        writer: OutboxWriter,
+    ) -> None:
+        upstream, options = parts.options.config.upstream, parts.options
+        self.node = upstream.node or parts.host
+        self._parts = parts
+        self._run_status = run_status
+        self._collector = collector
+        self._writer = writer
+        self.obstacle: Callable[[], str] = lambda: ""
+        """Function that returns why the journal can't give exact percentiles."""
+        self.channel: SearchChannel | None = None
+        """Channel to the leaves below this one."""
+        self.search = LeafSearch(options.run_id, self._send)
+        self._finish_s = upstream.finish_timeout_s
+        self._sealed = writer.outbox.closing
+        """True if the outbox has the last account: the root gets nothing more."""
+        self._unwritten: deque[LeafInterval] = deque()
+        self._began_ns = parts.clock.monotonic_ns()
+        self.uplink = Uplink(
+            upstream.address,
+            Hello(producer=options.run_id, name=options.name, host=parts.host, pid=os.getpid(), node=self.node),
+            writer.outbox,
+            clock=parts.clock,
+            linger_s=upstream.linger_s,
+            on_other=self.search.take,
+        )
+
+    @property
+    def _numbers(self) -> Numbers:
+        return self._parts.numbers
+
+    def start(self) -> None:
+        """Connect to the root. A root that can't be reached yet is no error."""
+        self.uplink.start()
+
+    def _send(self, request: Request) -> None:
+        self.uplink.send(request)
+
+    # --- each second -----------------------------------------------------------------------------
+
+    def streamed(self, records: Sequence[StreamedRecord]) -> None:
+        """Take records of the record stream."""
+        if not self._sealed:
+            self._collector.add(records)
+
+    def rolled(self, interval: Interval, roll: int) -> None:
+        """Send an interval that has just ended, once it is on the disk."""
+        if self._sealed:
+            self._collector.skip(self._numbers)
+        else:
+            self._submit(self._collector.end(self._numbers, interval, roll, self._account(roll)))
+
+    def tick(self, now_ns: int) -> None:
+        """End the run with that of the root, and keep the warnings up to date."""
+        status, uplink, writer = self._run_status, self.uplink, self._writer
+        if uplink.root_ends and not status.ending:
+            status.end(ROOT_ENDS)
+        if uplink.refused:
+            status.take_back(_SILENT)
+            status.warn([self._alone()])
+        else:
+            self._tell_silence(now_ns)
+        if writer.outbox.full and not uplink.refused:
+            added_up = number_of(writer.added_up, "interval")
+            status.warn_anew(_FULL, f"{_FULL}the newest intervals of this node wait as one ({added_up})")
+        else:
+            status.take_back(_FULL)
+        if writer.failed:
+            status.warn_anew(_DISK, f"{_DISK}{writer.failed}")
+        else:
+            status.take_back(_DISK)
+
+    def _tell_silence(self, now_ns: int) -> None:
+        """Warn about a root that has not answered yet, or no longer."""
+        status, uplink, since_ns = self._run_status, self.uplink, self._began_ns
+        if uplink.welcomed:
+            since_ns = uplink.heard_ns
+        if now_ns - since_ns <= (_AWAY_NS if uplink.welcomed else _FIRST_ANSWER_NS) or uplink.over:
+            status.take_back(_SILENT)
+            return
+        since = "no longer answers" if uplink.welcomed else "has not answered yet, check the address"
+        status.warn_anew(_SILENT, f"{_SILENT}{uplink.address} {since}; this node keeps its numbers for it")
+
+    def _submit(self, interval: LeafInterval, done: Callable[[], object] = lambda: None) -> None:
+        if len(self._unwritten) >= _UNWRITTEN:
+            interval = joined(self._unwritten.pop(), interval)
+        self._unwritten.append(interval)
+
+        def write() -> None:
+            try:
+                self._write()
+            finally:
+                done()
+
+        if not self._parts.worker.submit(write):
+            _LOG.warning("the disk is too slow: an interval waits for the outbox")
+
+    def _write(self) -> None:
+        """Write what waits, then let it be sent once the journal is on the disk. On the worker thread."""
+        while self._unwritten:
+            self._writer.take(self._unwritten.popleft())
+        journal = self._parts.journal
+        if journal is not None and not journal.failed:
+            journal.sync()
+        self._writer.release()
+
+    def _account(self, roll: int, *, final: bool = False) -> NodeAccount:
+        status = self._run_status
+        facts = LeafFacts(
+            final=final,
+            interrupted=status.interrupted,
+            unaccounted=status.unaccounted,
+            reason=status.reason,
+            hindrance=self.obstacle()[: limits.TEXT_CHARS],
+            clock_error_ns=self.uplink.clock_error_ns,
+            endpoint=self._parts.hub.address,
+            directory=status.directory,
+            warnings=status.warnings,
+        )
+        return self._parts.aggregator.node_account(roll, facts)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def drain_until_ns(self, own_ns: int) -> int:
+        """Return the deadline for producers and texts: `own_ns`, or an earlier one if the root's run ends."""
+        of_root = self.uplink.drain_until_ns
+        return own_ns if of_root is None or not self.uplink.present else min(own_ns, of_root)
+
+    def close(self) -> None:
+        """Send the last account. Blocks until it is on the disk, for at most ten seconds."""
+        timeout_s = _INTERRUPTED_S if self._run_status.interrupted else self._finish_s
+        if not self._sealed:
+            self._sealed = True
+            account = self._account(max(0, self._numbers.run.rolls - 1), final=True)
+            on_disk = threading.Event()
+            self._submit(self._collector.close(self._numbers, account), on_disk.set)
+            on_disk.wait(_DISK_S)
+        self.search.open(
+            self._parts.aggregator,
+            self._parts.directory.journal,
+            hindrance=self.obstacle(),
+            valueless=self._numbers.run.valueless_segments,
+            channel=self.channel,
+            now_ns=self._parts.clock.monotonic_ns,
+        )
+        self.uplink.finish(timeout_s)
+
+    @property
+    def settled(self) -> bool:
+        """True if the root has confirmed the end, or never will."""
+        return self.uplink.settled
+
+    @property
+    def needed(self) -> bool:
+        """True while the root may ask for values."""
+        return self.uplink.delivered and not self.uplink.over
+
+    def conclude(self) -> None:
+        """Add to the warnings what the root did not get."""
+        uplink, writer = self.uplink, self._writer
+        self._run_status.take_back(_SILENT)
+        self._run_status.take_back(_DISK)
+        if writer.dropped:
+            records = number_of(writer.dropped, "record")
+            self._run_status.warn([f"the root was behind: it did not get {records} of this node"])
+        if uplink.refused:
+            self._run_status.warn([self._alone()])
+        elif unwritten := writer.added_up + len(self._unwritten):
+            why = f"{_DISK}{writer.failed}" if writer.failed else "the disk is too slow"
+            self._warn_incomplete(f"the last {number_of(unwritten, 'interval')} of this node: {why}")
+        elif not uplink.delivered:
+            why = uplink.undelivered or "there was no time left"
+            left = number_of(len(writer.outbox), "batch", "batches")
+            self._warn_incomplete(f"{left} of this node: {why}")
+
+    def _warn_incomplete(self, lack: str) -> None:
+        self._run_status.warn(
+            [
+                f"the root at {self.uplink.address} has not taken {lack}. "
+                f"`telemetry merge {shlex.quote(self._run_status.directory)} …` adds the runs of nodes up"
+            ]
+        )
+
+    def stop(self) -> None:
+        """End the connection and close the files."""
+        self.search.close()
+        self.uplink.stop()
+        self._writer.outbox.close()
+
+    def _alone(self) -> str:
+        return f"this run is not part of the root's run at {self.uplink.address}: {self.uplink.refused}"

@@ -26,6 +26,7 @@ from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.reserve import DescriptorReserve
 from telemetry.client.sending.flusher import Ending, Flusher, FlusherParts
 from telemetry.client.sending.outbox import Outbox
+from telemetry.client.stragglers import Declaration, StepWaits
 from telemetry.client.tally import Tally
 from telemetry.drop_reasons import Reason
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
@@ -34,13 +35,14 @@ from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import Hello
-from telemetry.wire.events import Define
+from telemetry.wire.events import DEFAULT_AXIS, Define
 
 if TYPE_CHECKING:
     from telemetry.config.schema import EmitConfig
 
 ENDPOINT_VARIABLE: Final = "TELEMETRY_ENDPOINT"
 _AFTER_FINISH: Final = "after finish()"
+_QUIET_S: Final = 0.2  # without events after the end of the run: the process is idle
 _RANK_VARIABLES: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 State = Literal["idle", "live", "inherited", "finished"]
@@ -61,9 +63,26 @@ class Process:
         """Number of times that the process has attached to a run. A forked child continues that of its parent."""
         self.finish_hook: Callable[[], object] | None = None
         """Function that the process calls at its exit instead of `finish`. It ends the run."""
+        self.awaits_aggregator = False
+        """True if the aggregator of the environment may start later than this process. Until then, events wait."""
+        self.ends_with_run = False
+        """True if this process outlives the work that it records, as a worker does that waits for its next task.
+
+        If the run ends first, its account is complete, unless it records on.
+        """
+        self.is_at_work: Callable[[], bool] = lambda: False
+        """Predicate for such a process: it is in the middle of something, and may still record."""
+        self.own_name: Callable[[], str] = program_name
+        """Function that returns the name of this process, if `start` gave none."""
         self.before_finish: list[Callable[[], object]] = []
         """Functions that record what they hold back, before this producer ends. They never raise."""
+        self.stragglers: dict[str, Declaration] = {}
+        """Declarations of work and wait, by axis."""
+        self.step_waits: tuple[StepWaits, ...] = ()
+        """Those of them that measure the waits of this process."""
         self._late = Tally()
+        self._late_before = 0
+        """Number of late events when this producer ended."""
         self._late_because = _AFTER_FINISH
         self._reserve = DescriptorReserve()
         self._timed_out = Tally()
@@ -191,7 +210,8 @@ class Process:
                     connect_timeout_s=config.start_timeout_s if give_up else None,
                     on_given_up=lambda error: self._given_up(flusher, error, say=flusher.welcomed or not awaited),
                     on_run_over=self._count_late,
-                    ends_with_run=ends_with_run,
+                    ends_with_run=ends_with_run or self.ends_with_run,
+                    records_on=self._records_on,
                     on_turn=self.kinds.tend,
                 )
             )
@@ -204,7 +224,16 @@ class Process:
             self._hook_exits()
             self._record_to(flusher, blocking)
             self.state = "live"
+            self._declare_stragglers(flusher, config)
             return flusher
+
+    def _declare_stragglers(self, flusher: Flusher, config: EmitConfig) -> None:
+        if config.stragglers and DEFAULT_AXIS not in self.stragglers:
+            waits = StepWaits(DEFAULT_AXIS, config.stragglers)
+            self.stragglers[DEFAULT_AXIS] = waits
+            self.step_waits = (*self.step_waits, waits)
+        for declaration in self.stragglers.values():
+            flusher.outbox.records.extend(declaration.records())
 
     def _connected(self, endpoint: str, producer: str) -> ProducerLink:
         """Return the sockets of a producer. Raise NoRoomError if the process can't open enough file descriptors."""
@@ -248,9 +277,20 @@ class Process:
         with self.lock:
             if self.state in ("live", "inherited"):
                 self.kinds.close()
+                self._late_before = self._late.total
                 late = self._late.hit_many
                 self.recorders.install(lambda rows: late(len(rows) // 3))
                 self.state = "finished"
+
+    def _records_on(self) -> bool:
+        """Check whether events come, or may come, after the end of the run.
+
+        Blocks for a moment. Runs on the flusher's thread.
+        """
+        if not self.ends_with_run:
+            return False
+        time.sleep(_QUIET_S)
+        return self._late.total > self._late_before or self.is_at_work()
 
     def reopen(self) -> None:
         """Allow a new start to attach again after a finish."""
@@ -303,9 +343,9 @@ class Process:
                 return
             self._tried_endpoint = endpoint
             try:
-                if refuses(endpoint):
+                if not self.awaits_aggregator and refuses(endpoint):
                     raise EndpointError(f"no aggregator listens at {endpoint}", hint=f"unset {ENDPOINT_VARIABLE}")
-                self.attach(endpoint, program_name(), load().config.emit, give_up=True)
+                self.attach(endpoint, self.own_name(), load().config.emit, give_up=not self.awaits_aggregator)
             except TelemetryError as error:
                 self._say_why_not(error)
 

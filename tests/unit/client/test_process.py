@@ -222,6 +222,48 @@ def test_an_address_that_never_answers_is_given_up(
     assert process.recorders.buffer == []
 
 
+def test_an_aggregator_that_is_awaited_may_come_later(
+    process: Process, short_dir: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    """A worker may start before the leaf of its node. Until then its events wait, under the name of its own."""
+    monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/c")
+    monkeypatch.setenv("TELEMETRY_EMIT__START_TIMEOUT_S", "0.1")
+    process.awaits_aggregator = True
+    process.own_name = lambda: "Trainer"
+    made = counter(process)
+    made.add(2)
+    assert process.state == "live"
+    with FakeAggregator(short_dir) as aggregator:
+        made.add(3)
+        assert process.finish(10.0).account is not None
+        assert aggregator.values("n") == [2.0, 3.0]
+        [heard] = aggregator.heard.values()
+        assert heard.hello is not None
+        assert heard.hello.name == "Trainer"
+    assert said() == []
+
+
+@pytest.mark.parametrize("records_on", [False, True])
+def test_a_process_that_outlives_its_work_is_complete_unless_it_records_on(
+    process: Process, aggregator: FakeAggregator, wait_until: WaitUntil, records_on: bool
+) -> None:
+    """A worker that waits for its next task has said everything when the run ends. A busy one has not."""
+    process.ends_with_run = True
+    flusher = process.attach(aggregator.endpoint, "job", QUICK)
+    flusher.wait_for_welcome(5.0)
+    made = counter(process)
+    made.add()
+    aggregator.state = "DRAINING"
+    wait_until(lambda: process.state == "finished", what="noticing the end")
+    if records_on:
+        made.add()
+    wait_until(lambda: flusher.await_end(0.01), what="the end")
+    assert aggregator.values("n") == [1.0]
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert heard.end.unfinished is records_on
+
+
 def test_a_start_takes_over_what_attached_by_itself(process: Process, aggregator: FakeAggregator) -> None:
     """Its policy and bounds hold from then on."""
     process.attach(aggregator.endpoint, "job", QUICK)

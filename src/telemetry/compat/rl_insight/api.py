@@ -6,13 +6,14 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from telemetry import limits
 from telemetry.client import Run, module_level, notice, start
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.records import clean
 from telemetry.errors import TelemetryError
+from telemetry.integrations.ray.names import is_on_ray
 from telemetry.integrations.rl_insight.events import (
     COUNTER,
     EVENTS,
@@ -21,7 +22,13 @@ from telemetry.integrations.rl_insight.events import (
     record_targets,
 )
 
+if TYPE_CHECKING:
+    from telemetry.integrations.ray import RayRun
+
 Labels = Mapping[str, Any]
+
+
+_HUB: Final = "rl-insight"
 
 
 @dataclass
@@ -31,7 +38,7 @@ class _Monitor:
     is_on: bool = False
     labels: dict[str, Any] = field(default_factory=dict)
     """Labels of every metric and trace."""
-    run: Run | None = None
+    run: Run | RayRun | None = None
     """The run, if `init` started it."""
 
 
@@ -42,6 +49,9 @@ def init(
     project: str | Labels | None = None, experiment_name: str | None = None, config: Labels | None = None
 ) -> None:
     """Switch the calls of this module on. Join the run of TELEMETRY_ENDPOINT, or start one.
+
+    In a process that is connected to Ray, that is one run for all processes of the Ray job. The first process that
+    calls `init` starts it, and it ends with this process.
 
     `project` and `experiment_name` become labels of all metrics and traces. Of `config` only the namespace is used:
     it becomes a parameter. The older form `init(config)` works, too. A second call has no effect but a warning.
@@ -121,7 +131,7 @@ def process_id() -> str:
     return str(os.getpid())
 
 
-def _begin(name: str | None) -> Run | None:
+def _begin(name: str | None) -> Run | RayRun | None:
     """Start a run and return it. Return None if there is one to join, or if none can be started: then print why."""
     if PROCESS.state in ("live", "inherited"):
         return None
@@ -129,6 +139,10 @@ def _begin(name: str | None) -> Run | None:
         PROCESS.attach_by_itself()  # at once, unlike `start`: the aggregator may be slow or gone
         return None
     try:
+        if is_on_ray():
+            from telemetry.integrations.ray.hub import join_job
+
+            return join_job(_HUB)
         return start(clean(name, limits.NAME_CHARS) if name else None, required=False)
     except TelemetryError as error:
         notice.warn(f"nothing is recorded: {error}")

@@ -24,6 +24,7 @@ mark = _RECORDING.mark
 params = _RECORDING.params
 expect = _RECORDING.expect
 axis = _RECORDING.axis
+stragglers = _RECORDING.stragglers
 log = _RECORDING.log
 log_number = _RECORDING._steps.log_number
 """`Steps.log_number`, for interfaces of other systems. It is no name of the package."""

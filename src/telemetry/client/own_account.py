@@ -43,7 +43,7 @@ def with_acknowledged(report: Report, hello: Hello, dropped: Mapping[str, int], 
     in the numbers of the run. Events without acknowledgement become a warning, because their fate is unknown. A
     report that has numbers of other producers is returned unchanged.
     """
-    if report.source != "last_live" or report.snapshot.producers:
+    if report.source != "last_live" or report.snapshot.producers or report.snapshot.nodes:
         return report
     taken, lost = ending.taken, {reason: count for reason, count in dropped.items() if reason != _UNSENT}
     emitted = taken + sum(lost.values())

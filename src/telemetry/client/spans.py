@@ -62,6 +62,8 @@ class SpanInstruments:
 
     def put(self, name: str, end_ns: int, duration_ns: int, self_ns: int | None = None) -> None:
         """Record a duration, and the self time if it is known."""
+        for waits in self._process.step_waits:
+            waits.span(name, end_ns - duration_ns, end_ns)
         ids = self.row_ids(name)
         if ids is None:
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from math import isfinite, ldexp
 from operator import index
@@ -20,10 +21,10 @@ from telemetry.client import notice
 from telemetry.client.catalog import check_text
 from telemetry.client.process import Process
 from telemetry.client.recorders import checked_ns
+from telemetry.wire import events
 from telemetry.wire.events import Scalars, StepClear, StepEnd
 
-DEFAULT_AXIS: Final = "step"
-"""Axis of programs that count one kind of step only."""
+DEFAULT_AXIS: Final = events.DEFAULT_AXIS
 _LOWEST: Final = -(1 << 63)
 _HIGHEST: Final = (1 << 63) - 1
 _LINES_SAID: Final = 20  # maximum number of messages per process about unusable values
@@ -49,6 +50,8 @@ class Steps:
         if process.state == "idle":
             process.attach_by_itself()
         flusher = process.flusher
+        if process.step_waits:
+            self._begin_step(step, axis)
         if flusher is not None and process.state == "live" and at_ns is None:
             record = self._compiled(values, step, axis)
             if record is not None:
@@ -61,6 +64,8 @@ class Steps:
         to do it: for a new name, a value that is not a number, or a process without a run.
         """
         flusher, names = self._process.flusher, self._names
+        if self._process.step_waits:
+            self._begin_step(step, axis)
         try:
             if flusher is None or self._process.state != "live" or name not in names or axis not in names:
                 return False
@@ -72,7 +77,13 @@ class Steps:
 
     def end(self, step: SupportsIndex, axis: str, at_ns: SupportsIndex | None) -> None:
         """Record that this process has logged all its values for a step of an axis and for earlier steps."""
-        self.put("end_step", lambda: [_ENCODE(StepEnd(self.axis(axis), plain_step(step), moment(at_ns)))])
+
+        def encode() -> list[bytes]:
+            ended = StepEnd(self.axis(axis), plain_step(step), moment(at_ns))
+            waits = [each.end(ended.step) for each in self._process.step_waits if each.axis == ended.axis]
+            return [*(record for record in waits if record is not None), _ENCODE(ended)]
+
+        self.put("end_step", encode)
 
     def clear(self, step: SupportsIndex | None, axis: str) -> None:
         """Record that the values of a step, or of all steps if `step` is None, are to be forgotten."""
@@ -82,6 +93,15 @@ class Steps:
             return [_ENCODE(StepClear(self.axis(axis), plain, _now()))]
 
         self.put("clear_step", encode)
+
+    def _begin_step(self, step: SupportsIndex, axis: str) -> None:
+        """Record work and wait of the step before, if this one is a later one."""
+        for each in self._process.step_waits:
+            if each.axis == axis:
+                with suppress(TypeError, ValueError):  # `log` counts a step that is none
+                    record = each.log(plain_step(step))
+                    if record is not None:
+                        self._process.put_records(lambda found=record: (found,))  # type: ignore[misc]
 
     def put(self, what: str, make: Callable[[], Iterator[bytes] | list[bytes]]) -> None:
         """Queue encoded records. If encoding fails, the records are counted and one message is printed."""

@@ -9,6 +9,7 @@ from fractions import Fraction
 from signal import Signals
 from typing import Final
 
+from telemetry import wording
 from telemetry.formatting import number_of
 from telemetry.gates import units
 from telemetry.gates.evidence import Evidence, Instrument, seconds_of
@@ -22,7 +23,7 @@ from telemetry.gates.value import EVERYTHING, Range, Unknown, Value, exactly, fi
 from telemetry.request_model import rates_of
 from telemetry.wire import requests as words
 from telemetry.wire.report import Rate
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _NORMAL_FROM: Final = 30
 """Number of values from which a mean is assumed to be normally distributed."""
@@ -30,6 +31,7 @@ _Z: Final = 1.96
 """Standard errors on each side of the mean, for `CONFIDENCE`."""
 _WHOLE: Final = "100"
 """The percentile that equals the maximum."""
+_STRAGGLERS: Final = frozenset({"straggler", "straggler.cost"})
 _SAID: Final = frozenset({"emitted", "missing"})
 """Facts that stay lower bounds until every producer has ended."""
 
@@ -228,6 +230,8 @@ def _fact(name: str, evidence: Evidence) -> Value:
     if name == "lost":
         lost, loss = evidence.snapshot.accounting.lost, evidence.loss
         return _at_least(lost, unit, Range(loss.certain, max(loss.most, lost)), None)
+    if name in _STRAGGLERS:
+        return exactly(_straggler(name, evidence), unit)
     command = evidence.snapshot.command
     if name == "command.max_rss" and command is not None and not command.max_rss_bytes:
         if not command.max_rss_bound_bytes:
@@ -239,6 +243,17 @@ def _fact(name: str, evidence: Evidence) -> Value:
     return exactly(value, unit)
 
 
+def _straggler(name: str, evidence: Evidence) -> float:
+    """Return the cost of the rank that costs most, over all axes; 0 if no rank is named."""
+    axes = evidence.stragglers()
+    if axes is None:
+        raise Unknown("slow ranks are known once the run has ended")
+    if not axes:
+        raise Unknown("the run has no steps with work and wait; declare its waits with `telemetry.stragglers`")
+    slow = [one for axis in axes for one in axis.slow]
+    return max((one.cost if name == "straggler" else one.cost_s for one in slow), default=0.0)
+
+
 def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
     account, command = snapshot.accounting, snapshot.command
     if not name.startswith("command."):
@@ -248,6 +263,9 @@ def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
             "applied": account.applied,
             "repaired": account.repaired,
             "producers": snapshot.producer_count,
+            "nodes": snapshot.node_count,
+            "incomplete_nodes": snapshot.missing_nodes
+            + sum(not wording.node_is_well(node, over=snapshot.state in TERMINAL) for node in snapshot.nodes),
             "elapsed": snapshot.elapsed_s,
         }
         return numbers[name]

@@ -11,6 +11,7 @@ from telemetry.drop_reasons import Reason
 from telemetry.formatting import number_of
 from telemetry.gates.value import Range
 from telemetry.wire.events import Kind
+from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import CommandFacts, Completeness, MetricsSnapshot
 
 Labels = tuple[tuple[str, str], ...]
@@ -112,6 +113,9 @@ class Evidence(Protocol):
     def level(self, gauge: Instrument) -> Level | None:
         """Return the level of a gauge, or None if it was never set."""
 
+    def stragglers(self) -> Sequence[Stragglers] | None:
+        """Return the slow ranks of the whole run by axis, or None while it is live."""
+
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
         """Yield the complete windows of this time range that the history covers, oldest first.
 
@@ -142,9 +146,12 @@ def loss_of(snapshot: MetricsSnapshot, *, live: bool = False) -> Loss:
 def heard_s(snapshot: MetricsSnapshot) -> float:
     """Return the time when a producer was last seen, in seconds since the run's start, or 0 if unknown.
 
+    The producers of a node were seen until the end of its newest interval.
+
     A history that ends before this time is cut off.
     """
     heard_ns = max((stat.last_seen_ns for stat in snapshot.producers), default=0)
+    heard_ns = max((heard_ns, *(node.interval_ns for node in snapshot.nodes)))
     return max(heard_ns - snapshot.started_ns, 0) / 1e9 if snapshot.started_ns else 0.0
 
 

@@ -4,7 +4,7 @@ gate     = sum relation sum ["in" "every" number]  |  word_fact ("==" | "!=") wo
 relation = "<" | "<=" | ">" | ">=" | "==" | "!="
 sum      = product {("+" | "-") product}
 product  = factor {("*" | "/") factor}
-factor   = "-" factor | "(" sum ")" | number | "baseline" | fact | function "(" metric ")"
+factor   = "-" factor | "(" sum ")" | number | "baseline" | fact ["(" ")"] | function "(" metric ")"
 number   = digits [unit] ["/s"]
 metric   = name ["{" key "=" value {"," key "=" value} "}"]
 """
@@ -81,6 +81,8 @@ _MEANT: Final = {
 """Words of other tools → words of this language."""
 _PERCENTILE: Final = re.compile(r"p(\d{1,3})(?:\.(\d{1,7}))?", re.ASCII)
 _LIKE_PERCENTILE: Final = re.compile(r"p[\d.]+", re.ASCII)
+_CALLED: Final = frozenset({"straggler", "straggler.cost"})
+"""Facts that may be followed by `()`."""
 _RESERVED: Final = ("in", "every", "baseline")
 
 
@@ -221,7 +223,9 @@ class _Parser:
         if word is None:
             known = "a number, a figure such as `p99(latency)`, or a fact such as `lost`"
             raise self._scan.wrong(f"expected {known}, found {self._scan.found()}")
-        return self._term(word) if self._scan.begins("(") else self._alone(word, baseline=baseline)
+        if not self._scan.begins("("):
+            return self._alone(word, baseline=baseline)
+        return self._fact_called(word) if word.text in _CALLED else self._term(word)
 
     def _number(self) -> Number | None:
         digits = self._scan.number()
@@ -250,6 +254,16 @@ class _Parser:
             odd = "" if self._scan.ended or metric.labels else "; put a name with special characters in quotes"
             raise self._scan.wrong(f"expected `)`, found {self._scan.found()}{odd}")
         return Term(function, metric, Span(word.span.start, close.span.end))
+
+    def _fact_called(self, word: Token) -> Fact:
+        """Return a fact that is written like a function without arguments."""
+        self._scan.symbol("(")
+        close = self._scan.symbol(")")
+        if close is None:
+            raise self._scan.wrong(
+                f"`{word.text}` is about the whole run: expected `)`, found {self._scan.found()}"
+            )
+        return Fact(word.text, Span(word.span.start, close.span.end))
 
     def _function(self, word: Token) -> str:
         if word.text in FUNCTIONS or word.text in THROUGHPUTS:

@@ -15,7 +15,7 @@ from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile
 from telemetry.gates.rank_bounds import CellOrder, Order, SlotOrder, StatOrder, quantile
 from telemetry.history import RangeTotals, RecordedRun, SeriesId, TimeRangeChoice, series_id
 from telemetry.history.intervals.histograms import Histograms
-from telemetry.wire.report import Report
+from telemetry.wire.report import Report, Stragglers
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 _EDGE_S: Final = 0.5
@@ -85,6 +85,9 @@ class RunEvidence:
     def level(self, gauge: Instrument) -> Level | None:
         stat = self._gauges[_id(gauge)]
         return None if stat.value is None else Level(value=stat.value, min=stat.min, max=stat.max)
+
+    def stragglers(self) -> Sequence[Stragglers] | None:
+        return None if self._live else self._run.stragglers
 
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
         found = _windows(self, self._run, step_s, terms, (self.start_s, None))
@@ -160,6 +163,9 @@ class RangeEvidence:
         self.counted = self._part.counted
         self.level = self._part.level
 
+    def stragglers(self) -> Sequence[Stragglers] | None:
+        return self._run.stragglers
+
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
         return _windows(self, self._run, step_s, terms, (self.start_s + _INSET_S, self.end_s - _INSET_S))
 
@@ -203,6 +209,9 @@ class WindowEvidence:
     def level(self, gauge: Instrument) -> Level | None:
         value = self._gauges.get(_id(gauge))
         return None if value is None else Level(value=value)
+
+    def stragglers(self) -> Sequence[Stragglers] | None:
+        raise NotImplementedError("a window has no facts of the run")
 
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
         raise NotImplementedError("a window can't be split into windows")

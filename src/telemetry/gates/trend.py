@@ -13,7 +13,7 @@ from telemetry.gates.units import literal
 from telemetry.wire.gates import GateResult
 
 _GROWING: Final = frozenset({"count", "total", "max", "p100", SUM})
-_GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "producers", "elapsed"})
+_GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "producers", "nodes", "elapsed"})
 """Facts that only grow. `lost` is one: a live run counts only events that can't arrive any more."""
 
 

@@ -25,12 +25,13 @@ from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
 from telemetry.history.spans import span_spreads
 from telemetry.history.steady_range import settled
+from telemetry.history.stragglers import has_work_and_wait, stragglers
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
 from telemetry.memory import uncollected
 from telemetry.span_model import span_times
 from telemetry.store.run_directory import RunDirectory
-from telemetry.wire.report import EarlyRule, Report
+from telemetry.wire.report import EarlyRule, Report, Stragglers
 
 OWN_BYTES: Final = 128 * MIB
 """Largest history read by default: five seconds of work, five hours of a thousand busy series."""
@@ -97,9 +98,18 @@ class RecordedRun:
         points. With a step it also raises RunDirectoryError if there is no history.
         """
         report = self._report(step_s)
-        if self.directory is None or not span_times(report.snapshot):
+        if self.directory is None:
             return report
-        return replace(report, spans=span_spreads(self.directory))
+        if span_times(report.snapshot):
+            report = replace(report, spans=span_spreads(self.directory))
+        return replace(report, stragglers=self.stragglers)
+
+    @cached_property
+    def stragglers(self) -> list[Stragglers]:
+        """Slow ranks of the run, by axis. Empty if its steps have no work and wait, or if it has no record log."""
+        if self.directory is None or not has_work_and_wait(self.result.snapshot):
+            return []
+        return stragglers(self.directory, self.result.snapshot)
 
     def _report(self, step_s: float | None) -> Report:
         if step_s is not None:

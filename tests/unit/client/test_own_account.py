@@ -10,7 +10,7 @@ from telemetry.client.own_account import with_acknowledged, with_own_account
 from telemetry.client.sending.flusher import Ending
 from telemetry.wire.control import Hello
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import Accounting, MetricsSnapshot, ProducerStat
+from telemetry.wire.snapshot import Accounting, MetricsSnapshot, NodeStat, ProducerStat
 
 
 @pytest.mark.parametrize(("source", "missing"), [("last_live", 4), ("journal", 4), ("file", 1), ("pubsub", 1)])
@@ -39,6 +39,13 @@ def test_what_was_acknowledged_is_received_and_the_rest_is_not_known() -> None:
     assert (own.producer, own.name, own.host, own.pid, own.rank, own.received) == ("p", "part", "h", 5, 2, 7)
     assert found.warnings == ["3 events of this program were not acknowledged and may be lost"]
     assert with_acknowledged(report, hello, {}, Ending(None, "gone", sent=7, taken=7)).snapshot.warnings == []
+
+
+def test_a_report_that_has_nodes_is_left_alone() -> None:
+    """It has numbers of other producers, even if none has a row."""
+    snapshot = MetricsSnapshot(run_id="r", name="job", nodes=[NodeStat(node="n1")])
+    report = Report(snapshot=snapshot, source="last_live")
+    assert with_acknowledged(report, Hello(), {}, Ending(None, "gone", sent=10, taken=7)) == report
 
 
 @pytest.mark.parametrize("source", ["file", "journal", "status", "pubsub"])

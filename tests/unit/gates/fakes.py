@@ -10,6 +10,7 @@ from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile
 from telemetry.gates.rank_bounds import quantile
 from telemetry.gates.tree import Metric
 from telemetry.gates.value import Range
+from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
 TTFT = Instrument("series", "ttft", (), "ms")
@@ -65,6 +66,8 @@ class Fake:
             run_id="r", name="job", state="COMPLETE", completeness="complete", elapsed_s=10.0
         )
     )
+    slow: list[Stragglers] | None = None
+    """Slow ranks by axis; None while the run is live."""
     parts: list[Fake] = field(default_factory=list)
     """Its windows."""
 
@@ -90,6 +93,9 @@ class Fake:
     def level(self, gauge: Instrument) -> Level | None:
         level = self.gauges[gauge]
         return None if level.value is None else level
+
+    def stragglers(self) -> Sequence[Stragglers] | None:
+        return self.slow
 
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
         yield from self.parts

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.unit.gates.fakes import ERRORS, REQUESTS, Fake, lossy, series
 
 from telemetry.errors import UsageError
@@ -15,7 +16,16 @@ from telemetry.gates.parser import THROUGHPUTS, parse
 from telemetry.gates.resolve import bindings
 from telemetry.gates.tree import Word
 from telemetry.gates.value import Unknown, Value, exactly
-from telemetry.wire.snapshot import Accounting, CounterStat, Extent, MetricsSnapshot, ProducerStat, SeriesStat
+from telemetry.wire.report import Straggler, Stragglers
+from telemetry.wire.snapshot import (
+    Accounting,
+    CounterStat,
+    Extent,
+    MetricsSnapshot,
+    NodeStat,
+    ProducerStat,
+    SeriesStat,
+)
 
 
 def value(text: str, run: Fake, baseline: Value | None = None) -> Value:
@@ -78,6 +88,34 @@ def test_facts_come_from_the_snapshot() -> None:
     found = {name: value(name, run).value for name in ("emitted", "applied", "missing", "repaired", "producers")}
     assert found == {"emitted": 9, "applied": 7, "missing": 1, "repaired": 4, "producers": 1}
     assert (value("elapsed", run).value, value("elapsed", run).unit.name) == (3.0, "s")
+
+
+def test_nodes_are_counted_and_those_that_lack_events() -> None:
+    """A node that goes on and lacks nothing is well. At the end it has to be complete."""
+    well, live = NodeStat(node="a", leaf="a", completeness="complete", producers=8), NodeStat(node="b", leaf="b")
+    snapshot = MetricsSnapshot(run_id="r", name="n", state="LIVE", nodes=[well, live], missing_nodes=1)
+    facts = ("nodes", "incomplete_nodes", "producers")
+    assert [value(name, Fake(snapshot=snapshot)).value for name in facts] == [3, 1, 8]
+    ended = structs.replace(snapshot, state="COMPLETE")
+    assert [value(name, Fake(snapshot=ended)).value for name in facts] == [3, 2, 8]
+
+
+def test_the_cost_of_the_worst_slow_rank() -> None:
+    """As a share of a step or as a time; 0 if none is slow, unknown during the run and without work and wait."""
+    slow = Straggler(
+        rank=3, name="rank 3", cost_s=0.02, cost=0.1, step_s=0.2, lag_s=0.03, excess=0.15, work_s=0.2,
+        others_s=0.17, first_step=0, last_step=99, steps=100, windows=20, last_in=19, always=True, now=True,
+    )  # fmt: skip
+    worse = structs.replace(slow, cost=0.2, cost_s=0.01)
+    axis = Stragglers(axis="step", ranks=8, steps=100, step_s=0.2, confidence=0.99)
+    both = Fake(slow=[structs.replace(axis, slow=[slow]), structs.replace(axis, slow=[worse])])
+    share, cost = value("straggler()", both), value("straggler.cost()", both)
+    assert (share.value, share.unit.name, cost.value, cost.unit.name) == (0.2, "", 0.02, "s")
+    assert value("straggler", Fake(slow=[axis])).value == 0.0
+    with pytest.raises(Unknown, match="once the run has ended"):
+        value("straggler()", Fake())
+    with pytest.raises(Unknown, match="no steps with work and wait"):
+        value("straggler()", Fake(slow=[]))
 
 
 def test_sums_of_what_does_not_fit() -> None:

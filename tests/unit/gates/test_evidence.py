@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry.gates.evidence import Loss, heard_s, loss_of, seconds_of
-from telemetry.wire.snapshot import Accounting, CommandFacts, Completeness, MetricsSnapshot, ProducerStat
+from telemetry.wire.snapshot import Accounting, CommandFacts, Completeness, MetricsSnapshot, NodeStat, ProducerStat
 
 
 def snapshot(completeness: Completeness, **account: object) -> MetricsSnapshot:
@@ -53,6 +53,12 @@ def test_until_when_producers_were_heard_of() -> None:
     assert heard_s(replace(run, started_ns=2_000_000_000)) == 7.0
     assert heard_s(run) == heard_s(replace(run, started_ns=5, producers=[])) == 0.0
     assert heard_s(replace(run, started_ns=10_000_000_000)) == 0.0
+
+
+def test_until_when_nodes_were_heard_of() -> None:
+    """Their newest interval counts: a leaf answers its root for a while after its producers have ended."""
+    node = NodeStat(node="n1", interval_ns=7_000_000_000, last_seen_ns=20_000_000_000)
+    assert heard_s(replace(snapshot("complete"), nodes=[node], started_ns=2_000_000_000)) == 5.0
 
 
 def test_the_bill_of_a_command() -> None:

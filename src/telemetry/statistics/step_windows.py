@@ -1,0 +1,166 @@
+"""Windows of steps: the work and the wait of each rank, put together so that single slow steps don't count."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+Values = Iterable[tuple[Hashable, float]]
+"""Values by rank."""
+
+STEPS: Final = 5
+"""Smallest number of steps of a window: two of them may be disturbed and don't move its median."""
+SECONDS: Final = 1.0
+"""Smallest length of a window, so that a disturbance of a second is in one window however short the steps are."""
+_MOST_STEPS: Final = 500
+_LOWEST: Final = 32
+"""Number of ranks, those with the shortest waits, of which a window keeps each step."""
+_RANKS: Final = 1 << 16
+"""Largest number of ranks; further ones are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some consecutive steps. Columns are ranks; ranks that came later are missing at the end."""
+
+    number: int
+    """Number of windows before it. Numbers of steps may begin again, as after a restart from a checkpoint."""
+    first_step: int
+    last_step: int
+    steps: int
+    step_s: float
+    """Median duration of a step."""
+    lags: Floats
+    """How much less than the median rank each rank waits: the median over the steps, NaN for an absent rank."""
+    work: Floats
+    """Median work of each rank."""
+    lowest: Floats
+    """For each step, the shortest waits, ascending."""
+    owners: Places
+    """Columns of these ranks."""
+
+    def lags_of(self, columns: int) -> Floats:
+        """Return the lags of that many ranks."""
+        return _wider(self.lags, columns)
+
+    def has(self, column: int) -> bool:
+        """Return whether a rank was there in most of the steps."""
+        return column < len(self.lags) and not np.isnan(self.lags[column])
+
+    def beside_others(self, column: int) -> tuple[float, float, float]:
+        """Return the lag of a rank behind the median of the others, its work, and the median work of the others."""
+        lag = self.lags[column] - _median(np.delete(self.lags, column)[None, :])[0]
+        others = _median(np.delete(self.work, column)[None, :])[0]
+        return float(lag), float(self.work[column]), float(others)
+
+    def last(self, away: Sequence[int]) -> int | None:
+        """Return the last rank without those in `away`. Return None if several are last."""
+        lags = np.where(np.isnan(self.lags), -np.inf, self.lags)
+        lags[[column for column in away if column < len(lags)]] = -np.inf
+        column = int(np.argmax(lags))
+        return column if (lags == lags[column]).sum() == 1 else None
+
+
+def costs(window: Window, column: int, named: Sequence[int]) -> Floats:
+    """Return what a rank costs in each step: how far its wait is below the shortest one of others not `named`."""
+    others = ~np.isin(window.owners, named)
+    first = np.where(others.any(axis=1), others.argmax(axis=1), window.owners.shape[1] - 1)
+    rows = np.arange(window.steps)
+    own = np.where(window.owners == column, window.lowest, np.inf).min(axis=1)
+    found: Floats = np.maximum(window.lowest[rows, first] - own, 0.0)
+    return found
+
+
+class StepTimes:
+    """A collector of steps that makes windows of them."""
+
+    def __init__(self) -> None:
+        self.ranks: list[Hashable] = []
+        """Ranks by column."""
+        self._columns: dict[Hashable, int] = {}
+        self._steps: list[int] = []
+        self._work: list[Floats] = []
+        self._wait: list[Floats] = []
+        self._elapsed_s = 0.0
+        self._windows = 0
+
+    def add(self, step: int, work: Values, wait: Values) -> bool:
+        """Add a step. Return False if fewer than two ranks have work and wait in it."""
+        waits, works = self._row(wait), self._row(work)
+        waits = _wider(waits, len(works)) + 0.0 * works  # NaN where the work is unknown
+        if np.isfinite(waits).sum() < 2:
+            return False
+        self._steps.append(step)
+        self._work.append(works)
+        self._wait.append(waits)
+        self._elapsed_s += float(_median((waits + works)[None, :])[0])
+        return True
+
+    def window(self) -> Window | None:
+        """Return the window that ends with the newest step, if it is long enough."""
+        count = len(self._steps)
+        if count < STEPS or (self._elapsed_s < SECONDS and count < _MOST_STEPS):
+            return None
+        columns = len(self.ranks)
+        wait = np.array([_wider(row, columns) for row in self._wait])
+        work = np.array([_wider(row, columns) for row in self._work])
+        lags = _median(wait)[:, None] - wait
+        there = np.isfinite(wait).sum(axis=0) * 2 > count
+        shown = np.where(np.isnan(wait), np.inf, wait)
+        kept = min(_LOWEST, columns)
+        owners = np.argpartition(shown, kept - 1, axis=1)[:, :kept]
+        owners = np.take_along_axis(
+            owners, np.argsort(np.take_along_axis(shown, owners, axis=1), axis=1, kind="stable"), axis=1
+        )
+        found = Window(
+            number=self._windows,
+            first_step=self._steps[0],
+            last_step=self._steps[-1],
+            steps=count,
+            step_s=float(np.median(_median(wait + work))),
+            lags=np.where(there, _median(lags.T), np.nan),
+            work=np.where(there, _median(work.T), np.nan),
+            lowest=np.take_along_axis(shown, owners, axis=1),
+            owners=owners,
+        )
+        self._steps, self._work, self._wait, self._elapsed_s = [], [], [], 0.0
+        self._windows += 1
+        return found
+
+    def _row(self, values: Values) -> Floats:
+        pairs = list(values)
+        try:
+            places = [self._columns[rank] for rank, _ in pairs]
+        except KeyError:
+            for rank, _ in pairs:
+                if rank not in self._columns and len(self.ranks) < _RANKS:
+                    self._columns[rank] = len(self.ranks)
+                    self.ranks.append(rank)
+            pairs = [pair for pair in pairs if pair[0] in self._columns]
+            places = [self._columns[rank] for rank, _ in pairs]
+        row = np.full(len(self.ranks), np.nan)
+        row[places] = [value for _, value in pairs]
+        row[np.isinf(row)] = np.nan
+        return row
+
+
+def _wider(row: Floats, columns: int) -> Floats:
+    if len(row) >= columns:
+        return row[:columns]
+    return np.concatenate([row, np.full(columns - len(row), np.nan)])
+
+
+def _median(rows: Floats) -> Floats:
+    """Return the median of each row, without NaN; NaN for a row without values."""
+    if not np.isnan(rows).any():
+        return np.asarray(np.median(rows, axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmedian(rows, axis=1))

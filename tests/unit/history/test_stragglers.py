@@ -1,0 +1,146 @@
+"""Slow ranks of a run, from its record log, in figures and in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from telemetry.history import stragglers as module
+from telemetry.history.stragglers import (
+    StragglerWatch,
+    has_work_and_wait,
+    heat,
+    scale,
+    sentence,
+    sentences,
+    stragglers,
+)
+from telemetry.store.records import FILE_NAME, RecordLog
+from telemetry.store.run_directory import RunDirectory
+from telemetry.testing.slow_ranks import SimulatedRanks
+from telemetry.wire.events import ClosedStep, Mark, Streamed, StreamRecord
+from telemetry.wire.report import LagMap, Stragglers
+from telemetry.wire.snapshot import AxisStat, MetricsSnapshot, ProducerStat
+from telemetry.wire.stragglers import WAIT, WORK
+from telemetry.wire.version import PROTOCOL
+
+SNAPSHOT = MetricsSnapshot(
+    run_id="r1", name="job", state="COMPLETE", axes=[AxisStat(name="step", values={WORK: 0.3, WAIT: 0.1})]
+)
+
+
+def found(job: SimulatedRanks, steps: int = 120, **of: int) -> Stragglers:
+    watch = StragglerWatch()
+    for step in job.steps(steps):
+        watch.add(step.closed(), {})
+    [one] = watch.found(SNAPSHOT, **of)
+    return one
+
+
+def test_the_record_log_has_all_that_is_needed(tmp_path: Path) -> None:
+    """Corrections and other records change nothing."""
+    run = RunDirectory.create(tmp_path, "job", "r1", 10**18)
+    steps = [step.closed() for step in SimulatedRanks(ranks=16, slow={3: 1.3}).steps(60)]
+    records: list[Streamed] = [
+        Mark("begin"),
+        *steps,
+        replace(steps[0], revision=1),
+        ClosedStep("eval", 1, {"loss": 1.0}),
+    ]
+    log = RecordLog(run.records)
+    log.append([StreamRecord(PROTOCOL, "r1", seq, "p", 10**18, one) for seq, one in enumerate(records)])
+    log.close()
+    [of_step] = stragglers(run, SNAPSHOT)
+    assert (of_step.axis, of_step.ranks, of_step.steps) == ("step", 16, 60)
+    [slow] = of_step.slow
+    assert (slow.rank, slow.name, slow.always, slow.now) == (3, "rank 3", True, True)
+    assert slow.cost == pytest.approx(slow.cost_s / slow.step_s)
+    assert slow.work_s > slow.others_s
+
+
+def test_a_large_log_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report takes no minutes; without a log there is nothing."""
+    run = RunDirectory.create(tmp_path, "job", "r1", 10**18)
+    assert stragglers(run, SNAPSHOT) == []
+    log = RecordLog(run.records)
+    log.append([StreamRecord(PROTOCOL, "r1", 0, "p", 10**18, Mark("begin"))])
+    log.close()
+    monkeypatch.setattr(module, "_MOST_BYTES", (run.records / FILE_NAME).stat().st_size - 1)
+    monkeypatch.setattr(RecordLog, "readable", lambda self: pytest.fail("it is read"))
+    assert stragglers(run, SNAPSHOT) == []
+
+
+def test_a_declared_pair_is_found_by_the_parameters() -> None:
+    """Its values are in the unit that its name ends in."""
+    params = {"stragglers.train.work": "compute_ms", "stragglers.train.wait": "sync_ms"}
+    watch = StragglerWatch()
+    for step in SimulatedRanks(ranks=16, slow={3: 1.3}).steps(60):
+        in_ms = [[(rank, 1e3 * value) for rank, value in pairs] for pairs in (step.work, step.wait)]
+        ranks = {"loss": step.work, "compute_ms": in_ms[0], "sync_ms": in_ms[1]}
+        watch.add(ClosedStep("train", step.number, {}, ranks=ranks), params)
+        assert not watch.add(ClosedStep("eval", step.number, {}, ranks={"loss": step.work}), params)
+    [of_train] = watch.found(SNAPSHOT)
+    assert 0.25 < of_train.step_s < 0.5
+    assert [slow.rank for slow in of_train.slow] == [3]
+    assert has_work_and_wait(SNAPSHOT)
+    stat = AxisStat(name="train", values={"sync_ms": 1.0})
+    assert has_work_and_wait(replace(SNAPSHOT, axes=[stat], params=params))
+    assert not has_work_and_wait(replace(SNAPSHOT, axes=[stat]))
+
+
+def test_a_producer_without_a_rank_has_its_name() -> None:
+    """Or its id, if the run does not know it."""
+    stats = [ProducerStat(producer="p1", name="loader", host="h", pid=7), ProducerStat(producer="p2", name="x")]
+    snapshot = replace(SNAPSHOT, producers=stats)
+    for key, name in (("p1", "loader"), ("p9", "p9")):
+        watch = StragglerWatch()
+        for step in SimulatedRanks(ranks=4, slow={2: 1.4}).steps(120):
+            work, wait = (
+                [(key if rank == 2 else rank, value) for rank, value in pairs] for pairs in (step.work, step.wait)
+            )
+            watch.add(ClosedStep("step", step.number, {}, ranks={WORK: work, WAIT: wait}), {})
+        [one] = watch.found(snapshot)
+        assert [slow.name for slow in one.slow] == [name]
+        assert one.map.ranks == ["rank 0", "rank 1", "rank 3", name]
+
+
+def test_the_sentence_says_who_and_how_much() -> None:
+    """And since when, and how surely."""
+    one = found(SimulatedRanks(ranks=16, slow={3: 1.3}))
+    [slow] = one.slow
+    slow = replace(slow, cost_s=0.387, cost=0.061, excess=0.098, windows=20, last_in=19)
+    said = "rank 3 costs 387 ms a step, 6.1 %: it works 9.8 % longer than the others, "
+    assert sentence(slow, one) == f"{said}from the first steps on, last in 19 of 20 windows"
+    since = replace(slow, always=False, first_step=1_200, last_step=1_500)
+    assert "others, since step 1,200, last" in sentence(since, one)
+    past = replace(since, now=False)
+    assert sentence(past, one).startswith("rank 3 cost 387 ms a step")
+    assert "from step 1,200 to 1,500" in sentence(past, one)
+    assert "up to step 1,500" in sentence(replace(past, always=True), one)
+    assert len(sentences(one)) == 1
+
+
+def test_without_a_slow_rank_the_sentence_says_what_was_judged() -> None:
+    """Silence could also mean that nothing was measured."""
+    one = found(SimulatedRanks(ranks=16))
+    assert sentences(one) == ["no rank slows the others on axis step: 120 steps of 16 ranks, 99 % confidence"]
+
+
+def test_many_ranks_and_steps_are_put_together() -> None:
+    """A row shows the rank that lags most, so that a single slow one is seen."""
+    one = found(SimulatedRanks(ranks=100, slow={37: 1.5}), rows=10, columns=8)
+    assert one.map.ranks[0] == "ranks 0 to 9"
+    assert (len(one.map.lags), {len(row) for row in one.map.lags}) == (10, {8})
+    assert (one.map.steps[0], one.map.last_step) == (0, 119)
+    means = [sum(lag or 0.0 for lag in row) / len(row) for row in one.map.lags]
+    assert max(range(10), key=means.__getitem__) == 3
+    assert means[3] > 0.2
+
+
+def test_shades_go_from_the_median_to_the_largest_lag() -> None:
+    """Noise stays pale: the darkest is 5 % of a step at least."""
+    assert scale(LagMap(lags=[[0.01, None], [-0.5, 0.02]])) == 0.05
+    assert scale(LagMap(lags=[[0.4, None]])) == 0.4
+    assert [heat(lag, 0.4) for lag in (-0.1, 0.0, 0.1, 0.4, 0.9)] == [0.0, 0.0, 0.25, 1.0, 1.0]

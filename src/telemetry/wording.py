@@ -21,6 +21,7 @@ from telemetry.wire.snapshot import (
     CounterStat,
     GaugeStat,
     MetricsSnapshot,
+    NodeStat,
     ProducerStat,
     SeriesStat,
 )
@@ -73,6 +74,8 @@ REASON_WORDS: Final[dict[str, str]] = {
 """Reasons for the loss of an event or a frame, short enough for 80 columns."""
 HANGING_S: Final = 5.0
 """Duration from which a call into a tracker's library is reported: most take milliseconds."""
+_OWING_SHOWN: Final = 4
+"""Largest number of producers of a node that are named in a line."""
 _HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
     "starting": ("starting", "calm"),
     "writing": ("writing", "good"),
@@ -113,6 +116,95 @@ def producer(stat: ProducerStat) -> str:
     rank = f" rank {stat.rank}" if stat.rank is not None else ""
     where = f" ({stat.host}:{stat.pid})" if stat.host and stat.pid else ""
     return printable(f"{stat.name or stat.producer}{rank}{where}")
+
+
+def names(snapshot: MetricsSnapshot) -> dict[str, str]:
+    """Return names of producers by id, and of nodes by the id of their leaf and by their own name."""
+    known = {stat.producer: producer(stat) for stat in snapshot.producers}
+    for stat in snapshot.nodes:
+        known[stat.leaf or stat.node] = known[stat.node] = printable(f"node {stat.node}")
+    return known
+
+
+def not_ended(snapshot: MetricsSnapshot) -> list[str]:
+    """Return the ids of producers that the run waits for, or waited for, without nodes."""
+    nodes = {stat.node for stat in snapshot.nodes} | {""}
+    return [key for key in snapshot.pending.producers if key not in nodes]
+
+
+def incomplete_nodes(snapshot: MetricsSnapshot) -> list[str]:
+    """Return the names of nodes that are not complete at the end of a run."""
+    nodes = [printable(stat.node) for stat in snapshot.nodes if not node_is_well(stat, over=True)]
+    unnamed = snapshot.missing_nodes
+    return nodes + ([f"{number_of(unnamed, 'node')} that never connected"] if unnamed else [])
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+
+def node_is_well(stat: NodeStat, *, over: bool) -> bool:
+    """Return whether all events of a node are counted, so far or at the end. `over`: the run has ended."""
+    lacks = stat.account.lost or stat.missing_batches or stat.unrepairable
+    if stat.completeness == "complete":
+        return not lacks
+    return not (over or lacks) and stat.status == "live" and bool(stat.leaf) and stat.completeness == "incomplete"
+
+
+def node_status(stat: NodeStat, *, over: bool) -> str:
+    """Return the status of a node: `live`, `late`, `lost`, `ended`, `not connected`, `not ended`."""
+    if not stat.leaf:
+        return "not connected"
+    return "not ended" if over and stat.status == "live" else stat.status
+
+
+def node_result(stat: NodeStat, *, over: bool) -> str:
+    """Return the completeness of a node: `complete`, `complete so far`, `lossy`, `incomplete`, `interrupted`."""
+    if stat.completeness != "complete" and node_is_well(stat, over=over):
+        return "complete so far"
+    return stat.completeness
+
+
+def node_troubles(stat: NodeStat, snapshot: MetricsSnapshot, *, over: bool) -> Iterator[str]:
+    """Yield why a node is not complete, worst first, then the warnings of its leaf. Empty if all is well."""
+    if not node_is_well(stat, over=over):
+        yield from _node_lacks(stat, snapshot, over=over)
+    yield from (f"warning: {printable(warning)}" for warning in stat.warnings)
+
+
+def _node_lacks(stat: NodeStat, snapshot: MetricsSnapshot, *, over: bool) -> Iterator[str]:
+    if not stat.leaf:
+        yield f"it {'never connected' if over else 'has not connected yet'}"
+        return
+    # A node that goes on has one reason, that it has not ended, which says too little.
+    reason = stat.reason if over or stat.status == "ended" or stat.completeness != "incomplete" else ""
+    if reason:
+        yield printable(reason)
+    if stat.status in ("late", "lost") and not over and stat.last_seen_ns:
+        yield f"silent for {_seconds(max(0, snapshot.time_ns - stat.last_seen_ns) / 1e9)}"
+    if stat.owing and (over or stat.status in ("lost", "ended")):
+        shown = ", ".join(printable(name) for name in stat.owing[:_OWING_SHOWN])
+        yield f"never ended there: {shown}{', …' if len(stat.owing) > _OWING_SHOWN else ''}"
+    if not reason:
+        if stat.account.missing:
+            yield f"{number_of(stat.account.missing, 'event')} missing"
+        if stat.missing_batches:
+            yield f"{batches(stat.missing_batches)} of its leaf missing"
+        if stat.unrepairable:
+            yield f"{batches(stat.unrepairable)} of its leaf permanently lost"
+    dropped = {**stat.account.dropped_by_producer, **stat.account.dropped}
+    if dropped:
+        yield f"dropped there: {counted(dropped)}"
+
+
+def nodes(snapshot: MetricsSnapshot, *, over: bool) -> str:
+    """Return the number of nodes and producers: `4 nodes, 3 complete, 32 producers`; empty without nodes."""
+    number = snapshot.node_count
+    if not number:
+        return ""
+    fine = sum(node_is_well(stat, over=over) for stat in snapshot.nodes)
+    share = "all" if fine == number > 1 else formatting.count(fine)
+    complete = "complete" if over else "complete so far"
+    return f"{number_of(number, 'node')}, {share} {complete}, {number_of(snapshot.producer_count, 'producer')}"
 
 
 def batches(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The tutorials and the README run as they stand there, and show what comes."""
+"""The tutorials, the README and some other pages run as they stand there, and show what comes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import ROOT, missing, run_page, shape
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "docs" / "QUICK_START.md", *TUTORIALS]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "QUICK_START.md", ROOT / "docs" / "NODES.md", *TUTORIALS]
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, str]] = {
     "feed": "receive what another program publishes, as part of a run",
     "ls": "list live and finished runs",
     "status": "show the state of a run",
+    "nodes": "show the nodes of a run on several machines",
     "top": "watch a run in the terminal or a browser, live or finished",
     "tail": "print snapshots or records as JSON lines, live",
     "stop": "end a run and wait for its result",

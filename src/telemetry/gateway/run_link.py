@@ -94,7 +94,7 @@ class RunLink:
             answer = await self.ask(GetStatus())
         except Problem:
             return None
-        if not isinstance(answer, Status) or answer.snapshot.folded is not None:
+        if not isinstance(answer, Status) or answer.snapshot.folded is not None or answer.snapshot.node_count:
             return None
         own = self._flusher.outbox.producer
         others = (stat for stat in answer.snapshot.producers if stat.producer != own)

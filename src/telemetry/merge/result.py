@@ -17,9 +17,11 @@ from telemetry.wire.snapshot import (
     Accounting,
     Completeness,
     CounterStat,
+    FoldedProducers,
     GaugeStat,
     MarkStat,
     MetricsSnapshot,
+    NodeStat,
     Pending,
     ProducerStat,
     Progress,
@@ -69,6 +71,9 @@ def merged_snapshot(
         pending=producers.pending(),
         accounting=_sum(Accounting, [one.accounting for one in snapshots]),
         producers=producers.stats(),
+        folded=_folded(snapshots),
+        nodes=_nodes(inputs),
+        missing_nodes=sum(one.missing_nodes for one in snapshots),
         progress=_progress(snapshots),
         counters=counters,
         gauges=_gauges(inputs),
@@ -156,10 +161,34 @@ class _Producers:
         )
 
 
-def _free(producer: str, label: str, taken: set[str]) -> str:
-    while producer in taken:
-        producer = f"{producer} ({label})"
-    return producer
+def _folded(snapshots: Sequence[MetricsSnapshot]) -> FoldedProducers | None:
+    folded = [one.folded for one in snapshots if one.folded is not None]
+    return _sum(FoldedProducers, folded) if folded else None
+
+
+def _nodes(inputs: Sequence[Input]) -> list[NodeStat]:
+    """Return the nodes of all runs. A node with the name of an earlier one gets the label of its run."""
+    found: list[NodeStat] = []
+    taken: set[str] = set()
+    for one in inputs:
+        own = [
+            replace(
+                stat,
+                node=_free(stat.node, one.label, taken),
+                interval_ns=_moved(stat.interval_ns, one.shift_ns),
+                last_seen_ns=_moved(stat.last_seen_ns, one.shift_ns),
+            )
+            for stat in one.snapshot.nodes
+        ]
+        taken.update(stat.node for stat in own)
+        found += own
+    return found
+
+
+def _free(name: str, label: str, taken: set[str]) -> str:
+    while name in taken:
+        name = f"{name} ({label})"
+    return name
 
 
 def _moved(time_ns: int, shift_ns: int) -> int:

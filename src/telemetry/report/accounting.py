@@ -37,15 +37,15 @@ def losses(snapshot: MetricsSnapshot) -> Section:
 
 
 def producers(report: Report) -> Section:
-    """Return one line if all producers are complete, else a table of the others."""
-    everyone, account = report.snapshot.producers, report.snapshot.accounting
+    """Return one line if all producers are complete, else a table of the others. Those of nodes are left out."""
+    everyone, total = report.snapshot.producers, report.snapshot.direct_producers
     troubled = [stat for stat in everyone if stat.completeness != "complete" or stat.missing]
     if not everyone:
-        return Section("Producers", ["none"])
-    total = report.snapshot.producer_count
+        return Section("Producers", [] if report.snapshot.nodes else ["none"])
     fine = formatting.count(total - len(troubled))
     if not troubled:
-        repaired = f", {wording.batches(account.repaired)} repaired" if account.repaired else ""
+        repairs = report.snapshot.accounting.repaired - sum(node.account.repaired for node in report.snapshot.nodes)
+        repaired = f", {wording.batches(repairs)} repaired" if repairs else ""
         return Section("Producers", [f"{fine}, all complete{repaired}"])
     heads = [
         Column("producer"),
@@ -56,7 +56,7 @@ def producers(report: Report) -> Section:
         Column("applied", 1),
         Column("missing", 1),
     ]
-    rows = [_producer_row(stat, over=_is_over(report)) for stat in troubled]
+    rows = [_producer_row(stat, over=is_over(report)) for stat in troubled]
     notes = [f"{fine} more, all complete"] if len(troubled) < total else []
     for stat in troubled[:PRODUCERS_SHOWN]:
         said = list(_producer_notes(stat, report, alone=total == 1))
@@ -64,7 +64,7 @@ def producers(report: Report) -> Section:
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
 
 
-def _is_over(report: Report) -> bool:
+def is_over(report: Report) -> bool:
     """Return whether the run is over, as far as is known."""
     return report.source != "status" or report.final
 
@@ -102,7 +102,7 @@ def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Itera
 
 def _whereabouts(stat: ProducerStat, report: Report) -> str:
     """Return the last sign of life of a producer that has not ended; empty if it is well."""
-    over = _is_over(report)
+    over = is_over(report)
     if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
         return ""
     if stat.unfinished:

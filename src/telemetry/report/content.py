@@ -16,12 +16,14 @@ from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines, tally
+from telemetry.report.nodes import nodes
 from telemetry.report.over_time import busiest, courses, each_over_time
 from telemetry.report.requests import late, requests
 from telemetry.report.series import counters, gauges, series
 from telemetry.report.sources import sources_sections
 from telemetry.report.spans import spans
 from telemetry.report.steps import steps
+from telemetry.report.stragglers import stragglers
 from telemetry.report.table import Column, Section, Table, cut
 from telemetry.wire.report import SOURCE_WORDS, Report, TimeRange
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
@@ -29,6 +31,7 @@ from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 _MARKS_SHOWN: Final = 20
 _PARAM_COLUMNS: Final = 56
 """The columns of a value: with its name it fits into 80."""
+_UNNAMED: Final = "an expected node"
 _PARTS: Final = {
     "given": ("only", "no such time range"),
     "trim_warmup": ("without the warm-up,", "no end of the warm-up"),
@@ -53,6 +56,7 @@ def content(report: Report, over_time: Literal["courses", "busiest", "each"] = "
     summary = {"courses": courses, "busiest": busiest}
     sections = [
         losses(snapshot),
+        nodes(report),
         producers(report),
         backends(report),
         *sources_sections(report),
@@ -60,6 +64,7 @@ def content(report: Report, over_time: Literal["courses", "busiest", "each"] = "
         gate_lines(report.gates),
         *requests(report),
         *steps(report),
+        stragglers(report),
         spans(report),
         series(report),
         counters(snapshot),
@@ -92,9 +97,13 @@ def facts(report: Report) -> Iterator[str]:
     if report.source_reason or not report.final:
         reason = f": {report.source_reason}" if report.source_reason else ""
         yield printable(f"from {SOURCE_WORDS[report.source]}{reason}")
-    silent = _named(snapshot, snapshot.pending.producers) if report.final else []
+    silent = _named(snapshot, wording.not_ended(snapshot)) if report.final else []
     if silent:
         yield f"never ended: {', '.join(silent)}"
+    lacking = wording.incomplete_nodes(snapshot) if report.final else []
+    if lacking:
+        more = ", …" if len(lacking) > PRODUCERS_SHOWN else ""
+        yield f"nodes that are not complete: {', '.join(lacking[:PRODUCERS_SHOWN])}{more}"
     unfinished = [stat.producer for stat in snapshot.producers if stat.unfinished] if report.final else []
     if unfinished:
         yield f"still recording when the run ended: {', '.join(_named(snapshot, unfinished))}"
@@ -117,11 +126,9 @@ def gates_words(report: Report) -> str:
 
 
 def _named(snapshot: MetricsSnapshot, producers: Sequence[str]) -> list[str]:
-    """Name producers by name, host and pid; unknown ones by their id."""
-    known = {stat.producer: stat for stat in snapshot.producers}
-    shown = [
-        wording.producer(known[key]) if key in known else printable(key) for key in producers[:PRODUCERS_SHOWN]
-    ]
+    """Name producers by name, host and pid, and leaves by their node; unknown ones by their id."""
+    known = wording.names(snapshot)
+    shown = [known.get(key) or printable(key) or _UNNAMED for key in producers[:PRODUCERS_SHOWN]]
     return [*shown, "…"] if len(producers) > PRODUCERS_SHOWN else shown
 
 

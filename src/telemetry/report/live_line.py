@@ -9,8 +9,8 @@ from telemetry.formatting import count, duration_s, number_of, printable, quanti
 from telemetry.request_model import RequestCounts, request_counts, without_requests
 from telemetry.span_model import without_spans
 from telemetry.wire import requests as words
-from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
-from telemetry.wording import backend, instrument
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress, SeriesStat
+from telemetry.wording import backend, instrument, node_is_well
 
 _SHOWN: Final = 2
 """Largest number of series, of kinds of requests, and of axes in a line."""
@@ -24,9 +24,10 @@ def describe(snapshot: MetricsSnapshot) -> str:
     An example is `12 s LIVE 1.2 M events 98.2 k/s lost 0 · requests 40 % eta 18 s · latency p50 1.2 ms p99 3.4 ms`.
     """
     account = snapshot.accounting
+    nodes = _nodes(snapshot)
     parts = [
         f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {number_of(account.applied, 'event')} "
-        f"{rate(snapshot.cost.events_per_s)} lost {count(account.lost)}"
+        f"{rate(snapshot.cost.events_per_s)} lost {count(account.lost)}{nodes}"
     ]
     parts += [_requests(kind) for kind in request_counts(snapshot)[:_SHOWN]]
     parts += [printable(f"{axis.name} step {count(axis.newest)}") for axis in snapshot.axes[:_SHOWN]]
@@ -34,6 +35,15 @@ def describe(snapshot: MetricsSnapshot) -> str:
     parts += [_series(stat) for stat in _busy(_newest(_telling(snapshot), snapshot))]
     parts += _troubled(snapshot)
     return " · ".join(parts)
+
+
+def _nodes(snapshot: MetricsSnapshot) -> str:
+    """Return the number of nodes, such as ` 4 nodes` or ` 3/4 nodes complete`; empty without nodes."""
+    total = snapshot.node_count
+    fine = sum(node_is_well(stat, over=snapshot.state in TERMINAL) for stat in snapshot.nodes)
+    if not total:
+        return ""
+    return f" {number_of(total, 'node')}" if fine == total else f" {fine:,}/{number_of(total, 'node')} complete"
 
 
 def _troubled(snapshot: MetricsSnapshot) -> Iterator[str]:

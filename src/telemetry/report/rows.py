@@ -42,8 +42,8 @@ class Row(NamedTuple):
     kind: str
     """Kind of the thing that the figure describes.
 
-    One of `run`, `series`, `counter`, `gauge`, `axis`, `progress`, `producer`, `loss`, `backend`, `source`, `gate`,
-    `command`, `cost`.
+    One of `run`, `series`, `counter`, `gauge`, `axis`, `progress`, `node`, `producer`, `loss`, `backend`, `source`,
+    `gate`, `command`, `cost`.
     """
     name: str
     labels: Mapping[str, str]
@@ -139,6 +139,12 @@ def _point(of: _Of, point: SeriesPoint) -> Iterator[Row]:
 
 
 def _accounts(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    for node in snapshot.nodes:
+        of = _Of("node", node.node, {"leaf": node.leaf, "host": node.host, "status": node.status})
+        yield of.row("complete", int(node.completeness == "complete"))
+        yield of.row("producers", node.producers)
+        yield from _account(of, node.account)
+        yield of.row("lost", node.account.lost)
     for stat in snapshot.producers:
         rank = {} if stat.rank is None else {"rank": str(stat.rank)}
         labels = {"producer": stat.producer, "host": stat.host, "pid": str(stat.pid), **rank}

@@ -19,7 +19,7 @@ from telemetry.config.schema import TuiConfig
 from telemetry.errors import TelemetryError
 from telemetry.tui import export, keys, view_changes
 from telemetry.tui.feed.news import Feed
-from telemetry.tui.model import overview
+from telemetry.tui.model import nodes, overview
 from telemetry.tui.model.export import export_json
 from telemetry.tui.model.scene import SeriesId
 from telemetry.tui.screens.choose import ChooseScreen
@@ -88,6 +88,12 @@ class Cockpit(Viewer):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self.is_live(action) if action in keys.BY_ID else super().check_action(action, parameters)
 
+    @property
+    def _can_open(self) -> bool:
+        """True unless the cursor is on a producer: a node can be opened, a producer can't."""
+        screen = self.cockpit_screen
+        return not isinstance(screen, ProducersScreen) or nodes.node_at(self.scene, screen.cursor) is not None
+
     def is_live(self, action: str) -> bool:
         rule = self._LIVE.get(action)
         return rule is None or rule(self)
@@ -97,7 +103,7 @@ class Cockpit(Viewer):
         **dict.fromkeys(("pan_left", "pan_right"), lambda self: self.view.zoom > 0),
         **dict.fromkeys(("now", "scrub_forward"), lambda self: self._past is not None),
         **dict.fromkeys(("scrub_back", "export", "freeze"), lambda self: self.scene.snapshot is not None),
-        "open": lambda self: not isinstance(self.focused, ValuesTable),
+        "open": lambda self: not isinstance(self.focused, ValuesTable) and self._can_open,
         "tab_4": lambda self: "requests" in self.tabs,
         "tab_5": lambda self: "steps" in self.tabs,
         "group": lambda self: bool(overview.label_keys(self.scene)),
@@ -128,16 +134,26 @@ class Cockpit(Viewer):
 
     def action_open(self) -> None:
         screen = self.cockpit_screen
-        if isinstance(screen, TablesScreen):
+        if isinstance(screen, TablesScreen | ProducersScreen):
             screen.open()
 
     def on_grid_view_opened(self, event: GridView.Opened) -> None:
+        if isinstance(self.cockpit_screen, ProducersScreen):
+            self._open_node(event.key)
+            return
         series = overview.series_of(self.scene, event.key)
         if series is not None and self._series is None:
             self._opened[self.current_mode] = series
             self._views[self.current_mode] = replace(self.view, zoom=0, pan=0)
             self._follow(series)
             self.push_screen(SeriesScreen())
+
+    def _open_node(self, key: str) -> None:
+        """Show or hide the producers of a node. Only the root's answer brings them."""
+        stat = nodes.node_at(self.scene, key)
+        if stat is not None:
+            self.see(view_changes.open_node(self.view, nodes.identity(stat)))
+            self._ask_for_members()
 
     def _leave_series(self) -> None:
         del self._opened[self.current_mode]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
-from telemetry.tui.feed.news import News, Note, Trends
+from telemetry.tui.feed.news import MembersOf, News, Note, Trends
 from telemetry.tui.model.scene import TREND_POINTS
 
 _NOTES: Final = 20
@@ -23,7 +23,8 @@ class Inbox:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._lock = Lock()
-        self._newest: dict[type[News], News] = {}
+        self._newest: dict[tuple[type[News], str], News] = {}
+        """The newest news by kind; producers of nodes also by node."""
         self._trends: deque[News] = deque(maxlen=TREND_POINTS)
         self._notes: deque[News] = deque(maxlen=_NOTES)
         self._awake = False
@@ -35,7 +36,7 @@ class Inbox:
             elif isinstance(news, Note):
                 self._notes.append(news)
             else:
-                self._newest[type(news)] = news
+                self._newest[type(news), news.node if isinstance(news, MembersOf) else ""] = news
             woken, self._awake = self._awake, True
         if not woken:
             self._wake()

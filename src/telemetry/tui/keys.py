@@ -22,6 +22,7 @@ Place = Literal["overview", "series", "producers", "log", "requests", "steps"]
 PLACES: Final[tuple[Place, ...]] = ("overview", "series", "producers", "log", "requests", "steps")
 _SORTED: Final[tuple[Place, ...]] = ("overview", "producers")
 _OPENED: Final[tuple[Place, ...]] = ("overview", "requests")
+_OPENABLE: Final[tuple[Place, ...]] = (*_OPENED, "producers")
 _TIMES: Final[tuple[Place, ...]] = ("overview", "series", "requests")
 
 
@@ -40,7 +41,7 @@ class Key:
 
 
 TABLE: Final = (
-    Key("open", "enter", "open", "open the series", _OPENED),
+    Key("open", "enter", "open", "open the series or the node", _OPENABLE),
     Key("back", "escape", "back", "one step back"),
     Key("filter", "slash", "filter", "filter by words", (*_SORTED, "requests", "steps")),
     Key("sort", "s", "sort", "sort by the next column", _SORTED),

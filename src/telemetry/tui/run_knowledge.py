@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import Final
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.tui.feed.news import News, NewSnapshot, Output, RangeFiguresOf, TimelineOf, Trends, Trouble
+from telemetry.tui.feed.news import (
+    MembersOf,
+    News,
+    NewSnapshot,
+    Output,
+    RangeFiguresOf,
+    StragglersOf,
+    TimelineOf,
+    Trends,
+    Trouble,
+)
 from telemetry.tui.model.scene import TREND_POINTS, Scene, SeriesId
 from telemetry.tui.rates import TotalRates, closed_steps, output_tokens
 from telemetry.tui.step_curves import StepCurves
@@ -51,8 +61,12 @@ class RunKnowledge:
             self._scene = replace(scene, trouble=news.words)
         elif isinstance(news, Trends):
             self._scene = replace(scene, trends=_extended(scene.trends, news.points))
+        elif isinstance(news, StragglersOf):
+            self._scene = replace(scene, stragglers=news.found)
         elif isinstance(news, Output):
             self._scene = replace(scene, output=news.lines)
+        elif isinstance(news, MembersOf):
+            self._scene = replace(scene, members={**scene.members, news.node: news.members})
         elif isinstance(news, TimelineOf):
             self._timeline = news
         elif isinstance(news, RangeFiguresOf) and self._past:

@@ -52,6 +52,11 @@ def pin(view: View, series: SeriesId) -> View:
     return replace(view, pinned=view.pinned ^ {series})
 
 
+def open_node(view: View, node: str) -> View:
+    """Show the producers of a node, or hide them."""
+    return replace(view, opened_nodes=view.opened_nodes ^ {node})
+
+
 def zoom(view: View, step: int) -> View:
     """Zoom in or out by one step. The right edge of the plot keeps its time."""
     to = min(max(view.zoom + step, 0), ZOOM_MOST)

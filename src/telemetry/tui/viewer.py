@@ -87,6 +87,8 @@ class Viewer(OrderedKeys):
         """Scene when the screen was frozen. `_held_timeline` has the history of the series open at that time."""
         self._held_timeline: tuple[SeriesId, Timeline] | None = None
         self._figures_chosen = False
+        self._asked_for: dict[str, int] = {}
+        """Number of producers of each node, by leaf, when the feed was last asked to list them."""
         self._framed_ns = 0
         self.failures: list[str] = []
         """Drawing errors: one line per kind."""
@@ -142,12 +144,22 @@ class Viewer(OrderedKeys):
                 self._known.learn(news)
         if self._known.ended and not self._figures_chosen:
             self._show_whole_run()
+        self._ask_for_members()
         self.draw()
 
     def _show_whole_run(self) -> None:
         """Show figures of the whole run: the most useful ones after its end."""
         self._figures_chosen = True
         self._views = {tab: replace(view, figures="run") for tab, view in self._views.items()}
+
+    def _ask_for_members(self) -> None:
+        """Ask for the producers of an opened node, and again when their number has changed."""
+        opened = self._views["producers"].opened_nodes
+        snapshot = self._known.scene(self._clock.monotonic_ns()).snapshot
+        for stat in snapshot.nodes if opened and snapshot is not None else ():
+            if stat.leaf in opened and self._asked_for.get(stat.leaf) != stat.producers:
+                self._asked_for[stat.leaf] = stat.producers
+                self._feed.list_members(stat.leaf)
 
     def _watch(self) -> None:
         if self.scene.silence_s:

@@ -15,9 +15,11 @@ from telemetry.wire.snapshot import (
     Accounting,
     CounterStat,
     Extent,
+    FoldedProducers,
     GaugeStat,
     MarkStat,
     MetricsSnapshot,
+    NodeStat,
     Pending,
     ProducerStat,
     Progress,
@@ -202,3 +204,26 @@ def test_extents_of_counters_join_in_the_clock_of_the_merged_run(two: Any) -> No
     assert aligned.counters[0].extent == Extent(
         first_ns=WALL_NS + 3 - 10 * SECOND, last_done_ns=WALL_NS + 6, end_ns=WALL_NS + 7
     )
+
+
+def test_nodes_of_one_name_stay_two(two: Any) -> None:
+    """The later one gets the label of its run, and its times move with the run."""
+    node = NodeStat(node="n1", leaf="l1", producers=8, interval_ns=WALL_NS, last_seen_ns=WALL_NS)
+    found = two(
+        {"nodes": [node]},
+        {"nodes": [replace(node, leaf="l2", interval_ns=0)], "missing_nodes": 1},
+        align_starts=True,
+    )
+    assert [(stat.node, stat.leaf) for stat in found.nodes] == [("n1", "l1"), ("n1 (b)", "l2")]
+    assert [(stat.interval_ns, stat.last_seen_ns) for stat in found.nodes] == [
+        (WALL_NS, WALL_NS),
+        (0, WALL_NS - 10 * SECOND),
+    ]
+    assert (found.node_count, found.producer_count) == (3, 18)
+
+
+def test_producers_without_a_row_are_added(two: Any) -> None:
+    """Else the totals would not be the sum of their parts."""
+    folded = FoldedProducers(producers=3, events=40, repaired=1)
+    found = two({"folded": folded}, {"folded": FoldedProducers(producers=1, events=2, duplicates=5)})
+    assert found.folded == FoldedProducers(producers=4, events=42, repaired=1, duplicates=5)

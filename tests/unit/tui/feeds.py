@@ -225,6 +225,7 @@ class FakeFeed:
         self._tell: Tell = lambda news: None
         self.followed: list[SeriesId | None] = []
         self.looked_at: list[tuple[int, float]] = []
+        self.listed: list[str] = []
         self.stops = 0
         self.closed = False
 
@@ -246,6 +247,9 @@ class FakeFeed:
         self.looked_at.append((end_ns, seconds))
         if self._answers:
             self._tell(RangeFiguresOf(self._run.moment(end_ns, seconds)))
+
+    def list_members(self, node: str) -> None:
+        self.listed.append(node)
 
     def stop_run(self) -> None:
         self.stops += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Thread
 
-from telemetry.tui.feed.news import Note, Output, Trends, Trouble
+from telemetry.tui.feed.news import MembersOf, Note, Output, Trends, Trouble
 from telemetry.tui.inbox import Inbox
 from telemetry.tui.model.scene import TREND_POINTS
 
@@ -17,6 +17,14 @@ def test_of_each_kind_the_newest_is_kept() -> None:
         inbox.tell(Output((str(number),)))
     assert inbox.take() == [Trouble("99"), Output(("99",))]
     assert inbox.take() == []
+
+
+def test_answers_about_several_nodes_are_all_kept() -> None:
+    """Of each node the newest."""
+    inbox = Inbox(lambda: None)
+    for node in ("a", "b", "a"):
+        inbox.tell(MembersOf(node, ()))
+    assert inbox.take() == [MembersOf("a", ()), MembersOf("b", ())]
 
 
 def test_trends_and_notes_are_all_kept_within_a_bound() -> None:

@@ -6,9 +6,19 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.tui import feeds, loads
 
-from telemetry.tui.feed.news import NewSnapshot, Note, Output, RangeFiguresOf, TimelineOf, Trends, Trouble
+from telemetry.tui.feed.news import (
+    MembersOf,
+    NewSnapshot,
+    Note,
+    Output,
+    RangeFiguresOf,
+    TimelineOf,
+    Trends,
+    Trouble,
+)
 from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, Scene
 from telemetry.tui.run_knowledge import RunKnowledge
+from telemetry.wire.control import MemberFacts
 
 S = feeds.SECOND_NS
 SERIES = ("queue_wait", ())
@@ -28,6 +38,14 @@ def test_news_become_the_scene() -> None:
     assert known.scene(S) == Scene(snapshot=snapshot, trouble="gone", output=("a", "b"))
     known.learn(Trouble(""))
     assert known.scene(S).trouble == ""
+
+
+def test_producers_of_several_nodes_are_kept() -> None:
+    """A newer answer about a node replaces the older one."""
+    known, member = RunKnowledge(0), MemberFacts(producer="p", rank=3)
+    for news in (MembersOf("a", ()), MembersOf("b", ()), MembersOf("a", (member,))):
+        known.learn(news)
+    assert known.scene(S).members == {"a": (member,), "b": ()}
 
 
 def test_tokens_are_watched_from_snapshot_to_snapshot() -> None:

@@ -115,3 +115,10 @@ def test_a_time_range_of_the_past_grows_and_shrinks() -> None:
         longer = view_changes.time_range(longer, -1)
     assert longer == PastRange(0, 3_600.0)
     assert view_changes.time_range(PastRange(0, 20.0), -1).seconds == 30.0
+
+
+def test_a_node_is_opened_and_closed() -> None:
+    """Each on its own."""
+    view = view_changes.open_node(view_changes.open_node(View(), "a"), "b")
+    assert view.opened_nodes == {"a", "b"}
+    assert view_changes.open_node(view, "a").opened_nodes == {"b"}

@@ -149,7 +149,7 @@ class FlightRecorder:
         if snapshot.accounting.received != self._received:
             self._received = snapshot.accounting.received
             self._changed_ns = now_ns
-        elif all(producer.status == "ended" for producer in snapshot.producers):
+        elif _statuses(snapshot) <= {"ended"}:
             self._changed_ns = 0
         elif self._changed_ns and now_ns - self._changed_ns >= seconds * 1e9:
             reason = f"no new event for {seconds:g} s"
@@ -206,3 +206,8 @@ def _free_path(folder: Path, stem: str) -> Path:
         path = folder / f"{stem}-{number}.json"
         number += 1
     return path
+
+
+def _statuses(snapshot: MetricsSnapshot) -> set[str]:
+    """Return the statuses of all producers and nodes."""
+    return {stat.status for stat in snapshot.producers} | {stat.status for stat in snapshot.nodes}

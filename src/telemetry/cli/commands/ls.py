@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from telemetry.store.live_runs import LiveRun
     from telemetry.store.run_directory import RunDirectory
 
-_PING_TIMEOUT_S = 0.5
+_ANSWER_TIMEOUT_S = 0.5
 DEAD = "DEAD"
 """State of a run whose aggregator died without writing a result."""
 RESTARTING = "RESTARTING"
@@ -43,6 +43,8 @@ class Listed(Struct, kw_only=True, frozen=True):
     endpoint: str | None = None
     dir: str
     started_ns: int = 0
+    nodes: int = 0
+    """Number of nodes of a run on several machines."""
     recoverable: bool = False
     """True if `telemetry recover` can make a result from the files."""
 
@@ -84,10 +86,12 @@ def listed(root: Path, *, only_live: bool = False) -> list[Listed]:
 
 
 def _live(found: LiveRun) -> Listed:
+    state, nodes = _state_now(found)
     return Listed(
         name=found.name,
         run_id=found.run_id,
-        state=_state_now(found),
+        state=state,
+        nodes=nodes,
         pid=found.pid,
         endpoint=found.endpoint,
         dir=found.dir,
@@ -95,20 +99,16 @@ def _live(found: LiveRun) -> Listed:
     )
 
 
-def _state_now(found: LiveRun) -> str:
-    """Ask the aggregator for its state.
+def _state_now(found: LiveRun) -> tuple[str, int]:
+    """Ask the aggregator for its state and the number of its nodes.
 
-    Return the announced state if it does not answer within `_PING_TIMEOUT_S`.
+    Return the announced state if it does not answer within `_ANSWER_TIMEOUT_S`.
     """
-    from telemetry.transport import ControlClient
-    from telemetry.wire.control import Ping, Pong
-
     try:
-        with ControlClient(found.endpoint) as client:
-            answer = client.request(Ping(), _PING_TIMEOUT_S)
+        snapshot = find_run.ask(found.endpoint, _ANSWER_TIMEOUT_S)
     except TelemetryError:
-        return found.state
-    return answer.state if isinstance(answer, Pong) else found.state
+        return found.state, 0
+    return snapshot.state, len(snapshot.nodes)
 
 
 def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
@@ -149,6 +149,7 @@ def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
         completeness=head.completeness,
         dir=str(directory.path),
         started_ns=head.started_ns,
+        nodes=len(head.nodes),
     )
 
 
@@ -192,11 +193,13 @@ def _print_table(found: list[Listed]) -> None:
     from telemetry.formatting import NOTHING, printable, timestamp
     from telemetry.report.table import Column, Table, fit, layout
 
+    with_nodes = any(item.nodes for item in found)
     heads = [
         Column("name"),
         Column("run", right=False),
         Column("state", right=False),
         Column("result", 1, right=False),
+        *([Column("nodes", 2)] if with_nodes else []),
         Column("started", 2, right=False),
         Column("pid", 3),
         Column("directory", 4, right=False),
@@ -207,6 +210,7 @@ def _print_table(found: list[Listed]) -> None:
             item.run_id,
             item.state,
             item.completeness or NOTHING,
+            *([str(item.nodes or NOTHING)] if with_nodes else []),
             timestamp(item.started_ns) if item.started_ns else NOTHING,
             str(item.pid or NOTHING),
             printable(_from_here(item.dir)),

@@ -6,13 +6,15 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.cli import console
+from telemetry.cli.beside_run.ray import RayRoot
 from telemetry.cli.commands import serve
 from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.wrapped.command import Job
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from telemetry.cli.beside_run.gates import RunGates
     from telemetry.config.schema import Config
     from telemetry.supervise.aggregator import AggregatorKeeper
+
+
+_LEAVES_S: Final = 3.0  # for a leaf whose root has its result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="give the command our interface in place of this library, which need not be installed: wandb",
     )
     parser.add_argument(
+        "--stragglers",
+        default=None,
+        metavar="SPAN[,SPAN…]",
+        help="find ranks that slow the others: names or patterns of the spans in which the command's processes "
+        "wait for each other, such as 'all_reduce,nccl.*' (default: the setting emit.stragglers)",
+    )
+    parser.add_argument(
         "--flight-recorder",
         default=None,
         metavar="TIME",
@@ -95,6 +107,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[HOST:]PORT",
         help="serve the run over HTTP, as `telemetry gateway` does; the command finds the address in "
         "TELEMETRY_GATEWAY_URL",
+    )
+    parser.add_argument(
+        "--ray",
+        action="store_true",
+        help="put a leaf on each node of the Ray cluster that the command, a driver, connects to, and record in "
+        "its workers",
     )
     parser.add_argument(
         "--worker-grace",
@@ -118,25 +136,32 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command to run", hint="telemetry run --name NAME -- CMD …")
-    name = args.name or name_of(command[0])
-    serve.check_name(name)
+    name = _checked_name(args, command)
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
-    config = load(flags).config
+    config = serve.with_checked_node(args, load(flags).config)
     run_gates = _run_gates(args, config, name)
     with (
         open_stage(tui=args.tui) as stage,
         serve.writers(args, config, stage.say) as writers,
         _companions(args, config, stage) as companions,
+        RayRoot(wanted=args.ray) as ray_root,
     ):
         captures = _captures(args, stage)
         flight = _flight_recorder(args, config, stage)
-        aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
+        aggregator = spawn(
+            name, flags | ray_root.flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s
+        )
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         hurried = False
         with Subscription(aggregator.snapshots) as snapshots:
             companions.begin(aggregator.endpoint)
             writers.begin(aggregator.endpoint, aggregator.directory)
-            variables = {"TELEMETRY_ENDPOINT": aggregator.endpoint, **companions.variables}
+            variables = {
+                "TELEMETRY_ENDPOINT": aggregator.endpoint,
+                **companions.variables,
+                **_waits(args, config),
+                **ray_root.variables(aggregator.endpoint, name),
+            }
             variables |= captures.environment(aggregator.directory) if captures is not None else {}
             job = Job(command, variables, stage.launch)
             if job.started:
@@ -145,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
                 if run_gates is not None:
                     run_gates.begin(aggregator.directory, stage.say, job.end)
                 flight.begin(aggregator.directory)
-                job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, flight=flight, quiet=args.quiet))
+                job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, flight=flight, args=args))
                 stage.over()
                 hurried = _await_workers(keeper, config, job, companions, stage, quiet=args.quiet)
             companions.end()
@@ -163,8 +188,17 @@ def run(args: argparse.Namespace) -> int:
         report = run_gates.concluded(report)
     flight.conclude(report, job.ended_ns, ended_by_gate=run_gates is not None and run_gates.ended_by is not None)
     _say_result(report, quiet=args.quiet)
+    _await_leaf(keeper, None if hurried else config, quiet=args.quiet)
     failed = companions.failed or writers.failed or (captures is not None and captures.failed)
     return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
+
+
+def _waits(args: argparse.Namespace, config: Config) -> dict[str, str]:
+    """Return the variable that tells the command's processes which spans are waits."""
+    from telemetry.config.load import env_name
+
+    waits = args.stragglers or ",".join(config.emit.stragglers)
+    return {env_name("emit.stragglers"): waits} if waits else {}
 
 
 def _await_workers(
@@ -195,9 +229,29 @@ def _result(snapshots: Subscription, keeper: AggregatorKeeper, config: Config) -
 
     patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
     patience_s += config.tokens.budget_s if config.tokens.tokenizer else 0.0
+    patience_s += config.upstream.finish_timeout_s if config.upstream.address else 0.0
     return await_report(
         snapshots, keeper, patience_s, recovery_s=limits.RECOVERY_S, patience_after_restart_s=patience_s
     )
+
+
+def _await_leaf(keeper: AggregatorKeeper, config: Config | None, *, quiet: bool) -> None:
+    """Wait until the root needs this leaf no more. A signal ends the wait. Without `config`, don't wait.
+
+    A cluster manager may kill whatever is left of a job when its commands have ended.
+    """
+    if config is None or not config.upstream.address:
+        return
+    linger_s = config.upstream.linger_s
+    with suppress(KeyboardInterrupt), serve.interruptible():
+        if keeper.await_end(_LEAVES_S):
+            return
+        if not quiet:
+            console.say(
+                "the root may ask this node for exact percentiles: waiting until its run ends, for at most "
+                f"{linger_s:g} s; press Ctrl-C to stop waiting"
+            )
+        keeper.await_end(linger_s + _LEAVES_S)
 
 
 def _say_result(report: Report, *, quiet: bool) -> None:
@@ -292,6 +346,13 @@ def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]],
     return say
 
 
+def _checked_name(args: argparse.Namespace, command: list[str]) -> str:
+    """Return the name of the run. Raises UsageError."""
+    name: str = args.name or name_of(command[0])
+    serve.check_name(name)
+    return name
+
+
 def name_of(program: str) -> str:
     """Make a valid run name from the name of a program."""
     name = "".join(char if char.isprintable() else "?" for char in Path(program).name)
@@ -310,7 +371,7 @@ class _Watch:
         captures: Captures | None = None,
         *,
         flight: FlightRecorder,
-        quiet: bool,
+        args: argparse.Namespace,
     ) -> None:
         self._run_gates = run_gates
         self._captures = captures
@@ -318,8 +379,10 @@ class _Watch:
         self._snapshots = snapshots
         self._keeper = keeper
         self._stage = stage
-        self._quiet = quiet
+        self._quiet = args.quiet
         self._over = False
+        self._is_ended_by_command = args.ray
+        """True if the command ends the run itself, shortly before its own end."""
 
     def __call__(self) -> None:
         if self._captures is not None:
@@ -335,9 +398,11 @@ class _Watch:
         if snapshot.state in TERMINAL:
             self._over = True
             self._keeper.release()
-            self._stage.say(
-                "the run was stopped but the command continues; events recorded from now on are not in the result"
-            )
+            if not self._is_ended_by_command:
+                self._stage.say(
+                    "the run was stopped but the command continues; events recorded from now on are not in the "
+                    "result"
+                )
 
 
 def _ask(keeper: AggregatorKeeper, request: Request, stage: Stage) -> None:

@@ -92,7 +92,7 @@ def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
     if to := backends.line(report):
         yield f"backends: {to}"
     for section in said.sections:
-        if section.title in ("Losses", "Producers", "Progress", "Warnings"):
+        if section.title in ("Losses", "Nodes", "Producers", "Progress", "Warnings"):
             yield ""
             yield section.title
             yield from render_section(section, console.width(sys.stdout))

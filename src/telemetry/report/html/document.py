@@ -19,6 +19,8 @@ from telemetry.report.html.requests import requests_section
 from telemetry.report.html.sections import block, table
 from telemetry.report.html.series import series_data
 from telemetry.report.html.steps import steps_section
+from telemetry.report.html.stragglers import stragglers_section
+from telemetry.report.nodes import nodes, not_well
 from telemetry.report.requests import late
 from telemetry.report.sources import sources_sections
 from telemetry.report.spans import spans
@@ -84,11 +86,13 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
     command, series = content.command(snapshot.command), measured.series(report, requests=True)
     requests, drawn = requests_section(report)
     steps, steps_body = steps_section(report)
+    slow, heat_map = stragglers_section(report)
     bodies = {
         "command": _command(command),
         "gates": _gates(report.gates),
         "requests": drawn,
         "steps": steps_body,
+        "stragglers": heat_map,
         "backends": backends_body(report),
         "series": _series(report, series),
     }
@@ -98,6 +102,7 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
         ("gates", gate_lines(report.gates)),
         ("requests", requests),
         ("steps", steps),
+        ("stragglers", slow),
         ("spans", spans(report)),
         ("series", series),
         ("counters", measured.counters(snapshot)),
@@ -105,6 +110,7 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
         ("progress", content.progress(snapshot)),
         ("marks", content.marks(snapshot)),
         ("losses", accounting.losses(snapshot)),
+        ("nodes", nodes(report)),
         ("producers", accounting.producers(report)),
         ("backends", backends(report)),
         *sources,
@@ -119,6 +125,8 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
 
 def _links(report: Report, sections: list[tuple[str, Section, str]]) -> str:
     """Return links to each section, with counts of possible problems."""
+    ill = len(not_well(report)) + report.snapshot.missing_nodes
+    named = sum(len(found.slow) for found in report.stragglers)
     worst = [gate.outcome for gate in report.gates if gate.outcome != "pass"]
     numbers = {
         "gates": (
@@ -130,7 +138,9 @@ def _links(report: Report, sections: list[tuple[str, Section, str]]) -> str:
             "warn",
         ),
         "requests": (" went out late" if any(late(report)) else "", "warn"),
+        "stragglers": (f" {formatting.count(named)}" if named else "", "warn"),
         "losses": ("", "warn"),
+        "nodes": (f" {formatting.count(ill)} not complete" if ill else "", "warn"),
         "backends": backends_link(report),
     }
     links = []

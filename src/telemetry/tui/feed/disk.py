@@ -9,11 +9,14 @@ from telemetry.errors import RunDirectoryError
 from telemetry.history.interval_source import DiskIntervals
 from telemetry.store.run_directory import RunDirectory
 from telemetry.tui.feed.history_thread import HistoryThread
-from telemetry.tui.feed.local_files import remedy_of, result_of
+from telemetry.tui.feed.local_files import members_of, remedy_of, result_of
+from telemetry.tui.feed.member_requests import MemberRequests
 from telemetry.tui.feed.news import NewSnapshot, Note, Tell
 from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
+from telemetry.tui.feed.stragglers_thread import DiskRecords, StragglersThread
 from telemetry.tui.model.scene import SeriesId
+from telemetry.wire.control import MemberFacts
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -24,9 +27,12 @@ class DiskFeed:
         """Read the result. Raises RunDirectoryError with a remedy if there is no readable result."""
         self._directory = directory
         self._result = _result(directory, fallback_dirs)
+        self._fallback_dirs = fallback_dirs
         self._output = OutputTail(directory.path)
         self._outlet = NewsChannel()
+        self._members = MemberRequests(self._outlet.tell, self._read_members)
         self._history_thread = HistoryThread(self._outlet.tell, lambda _: DiskIntervals(directory.history))
+        self._stragglers = StragglersThread(self._outlet.tell, lambda _: DiskRecords(directory))
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
@@ -36,6 +42,8 @@ class DiskFeed:
             tell(output)
         self._history_thread.saw(self._result)
         self._history_thread.start()
+        self._stragglers.saw(self._result)
+        self._stragglers.start()
 
     def follow(self, series: SeriesId | None) -> None:
         self._history_thread.follow(series)
@@ -43,12 +51,22 @@ class DiskFeed:
     def look_at(self, end_ns: int, seconds: float) -> None:
         self._history_thread.look_at(end_ns, seconds)
 
+    def list_members(self, node: str) -> None:
+        self._members.ask(node)
+
+    def _read_members(self, node: str) -> list[MemberFacts]:
+        found = members_of(self._result, node, self._fallback_dirs)
+        if found is None:
+            raise RunDirectoryError("the root keeps no list of producers, and the leaf's own result is not here")
+        return found
+
     def stop_run(self) -> None:
         self._outlet.tell(Note("the run has already ended"))
 
     def close(self) -> None:
         self._outlet.close()
         self._history_thread.close()
+        self._stragglers.close()
         self._output.close()
 
 

@@ -11,14 +11,17 @@ from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.history.interval_source import ControlIntervals, DiskIntervals, IntervalSource
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import ControlClient
+from telemetry.transport.members import ask_members
 from telemetry.tui.feed.history_thread import HistoryThread
-from telemetry.tui.feed.local_files import directory_of, remedy_of, result_of
+from telemetry.tui.feed.local_files import directory_of, members_of, remedy_of, result_of
+from telemetry.tui.feed.member_requests import MemberRequests
 from telemetry.tui.feed.news import Note, Tell
 from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
 from telemetry.tui.feed.snapshot_thread import SnapshotThread
+from telemetry.tui.feed.stragglers_thread import ControlRecords, DiskRecords, Records, StragglersThread
 from telemetry.tui.model.scene import SeriesId
-from telemetry.wire.control import Stop
+from telemetry.wire.control import MemberFacts, Stop
 from telemetry.wire.snapshot import MetricsSnapshot
 
 STOP_REASON: Final = "stopped from the viewer"
@@ -57,11 +60,14 @@ class LiveFeed:
         self._outlet = NewsChannel()
         tell = self._outlet.tell
         self._history_thread = HistoryThread(tell, self._open_past)
+        self._stragglers = StragglersThread(tell, self._open_records)
+        self._members = MemberRequests(tell, self._read_members)
         self._listener = SnapshotThread(endpoint, tell, self._saw, self._result, self._remedy)
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
         self._history_thread.start()
+        self._stragglers.start()
         self._listener.start()
 
     def follow(self, series: SeriesId | None) -> None:
@@ -69,6 +75,9 @@ class LiveFeed:
 
     def look_at(self, end_ns: int, seconds: float) -> None:
         self._history_thread.look_at(end_ns, seconds)
+
+    def list_members(self, node: str) -> None:
+        self._members.ask(node)
 
     def stop_run(self) -> None:
         """Stop the run. Does nothing while an earlier request is in progress."""
@@ -80,8 +89,19 @@ class LiveFeed:
         self._outlet.close()
         self._listener.close()
         self._history_thread.close()
+        self._stragglers.close()
         if self._output is not None:
             self._output.close()
+
+    def _read_members(self, node: str) -> list[MemberFacts]:
+        """Ask the aggregator; once it is gone, read the result of the leaf."""
+        try:
+            return ask_members(self._endpoint, node)
+        except TelemetryError:
+            found = members_of(self._result(), node, self._fallback_dirs)
+            if found is None:
+                raise
+            return found
 
     def _ask_to_stop(self) -> None:
         try:
@@ -98,6 +118,10 @@ class LiveFeed:
         """Open the history. Called on the history thread, after the first snapshot."""
         return DiskIntervals(self._directory.history) if self._directory else ControlIntervals(self._endpoint)
 
+    def _open_records(self, snapshot: MetricsSnapshot) -> Records:
+        """Open the records. Called on the thread that looks for slow ranks, after the first snapshot."""
+        return DiskRecords(self._directory) if self._directory else ControlRecords(self._endpoint)
+
     # --- on the snapshot thread ------------------------------------------------------------------
 
     def _saw(self, snapshot: MetricsSnapshot) -> None:
@@ -108,6 +132,7 @@ class LiveFeed:
                 self._output = OutputTail(self._directory.path)
                 self._output.start(self._outlet.tell)
         self._history_thread.saw(snapshot)
+        self._stragglers.saw(snapshot)
 
     def _left(self) -> RunDirectory | None:
         """Return the run's directory. Before the first snapshot, it is the one given by the caller."""

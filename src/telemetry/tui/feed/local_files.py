@@ -10,7 +10,9 @@ from telemetry.errors import RunDirectoryError
 from telemetry.history.backends import with_backends
 from telemetry.store.dead_run import is_dead, remains
 from telemetry.store.final_snapshot import find_final
+from telemetry.store.members import members_on_disk
 from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.control import MemberFacts
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 
@@ -36,6 +38,15 @@ def result_of(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> MetricsSn
     final = find_final(run, fallback_dirs)
     snapshot = final.read() if final is not None else None
     return with_backends(snapshot, run) if snapshot is not None and snapshot.state in TERMINAL else None
+
+
+def members_of(
+    snapshot: MetricsSnapshot | None, leaf: str, fallback_dirs: Sequence[str] = ()
+) -> list[MemberFacts] | None:
+    """Return the producers of a node from the result of its leaf; None if that is not on this machine."""
+    nodes = snapshot.nodes if snapshot is not None else []
+    node = next((stat for stat in nodes if leaf and stat.leaf == leaf), None)
+    return members_on_disk(node, fallback_dirs) if node is not None else None
 
 
 def remedy_of(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> str:

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.model.scene import RangeFigures, SeriesId
+from telemetry.wire.control import MemberFacts
+from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -50,6 +52,21 @@ class RangeFiguresOf:
 
 
 @dataclass(frozen=True, slots=True)
+class MembersOf:
+    """The answer to `list_members`."""
+
+    node: str
+    members: tuple[MemberFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StragglersOf:
+    """Slow ranks by axis, of all steps so far."""
+
+    found: tuple[Stragglers, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """The last lines of the wrapped command's output."""
 
@@ -64,7 +81,7 @@ class Note:
     bad: bool = False
 
 
-News = NewSnapshot | Trouble | Trends | TimelineOf | RangeFiguresOf | Output | Note
+News = NewSnapshot | Trouble | Trends | TimelineOf | RangeFiguresOf | MembersOf | StragglersOf | Output | Note
 Tell = Callable[[News], None]
 """A function that receives news. Called from the feed's threads."""
 
@@ -79,6 +96,9 @@ class Feed(Protocol):
 
     def look_at(self, end_ns: int, seconds: float) -> None:
         """Send the figures of all series in the given seconds before this wall-clock moment."""
+
+    def list_members(self, node: str) -> None:
+        """Send the producers of a node, given by the run id of its leaf."""
 
     def stop_run(self) -> None:
         """End the run, or the job it belongs to."""

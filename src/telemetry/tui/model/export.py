@@ -11,6 +11,7 @@ import msgspec
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.model import series_plots
+from telemetry.tui.model.nodes import stat_of_row
 from telemetry.tui.model.overview import others_shown
 from telemetry.tui.model.producers import producers
 from telemetry.tui.model.request_flow import Flow
@@ -149,8 +150,10 @@ def _points(view: View, timeline: Timeline) -> list[Json]:
 
 
 def _producers(scene: Scene, view: View) -> list[Any]:
+    """Return the nodes and producers of the table. A producer of a node has only what is known of it."""
     stats = {stat.producer: stat for stat in scene.snapshot.producers} if scene.snapshot else {}
-    return [msgspec.to_builtins(stats[row.key]) for row in producers(scene, view).rows]
+    rows = (stats.get(row.key) or stat_of_row(scene, row.key) for row in producers(scene, view).rows)
+    return [msgspec.to_builtins(stat) for stat in rows if stat is not None]
 
 
 def _requests(flow: Flow, parts: Sequence[RequestSeries], scene: Scene, view: View) -> Json:

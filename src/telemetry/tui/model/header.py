@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted
 from telemetry.tui.model.progress import progress
 from telemetry.tui.model.scene import Scene, Units, View
 from telemetry.tui.model.visible_series import moment_words
-from telemetry.wire.snapshot import TERMINAL, Completeness, MetricsSnapshot, ProducerStat
+from telemetry.wire.snapshot import TERMINAL, Completeness, MetricsSnapshot
 
 _BADGES: Final[dict[str, tuple[str, Tone]]] = {
     "INITIALIZE": ("WAITING", "accent"),
@@ -35,6 +36,8 @@ _NAMED: Final = 4
 """Producers named in a line; further ones are counted."""
 _LEAST_NAME: Final = 12
 """Columns always kept for the run's name."""
+_NOT_REPORTING: Final = ("ended", "not connected", "late", "lost")
+_SUSPECT: Final = ("late", "not connected")
 _BEHIND: Final = 0.05
 """Share of late ticks above which an aggregator counts as overloaded."""
 
@@ -85,19 +88,27 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
 
 
 def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
-    """Return the number of reporting producers and a tone, such as `3/4 producers reporting, 1 late`."""
-    by_status: dict[str, int] = {}
-    for stat in snapshot.producers:
-        by_status[stat.status] = by_status.get(stat.status, 0) + 1
-    total = snapshot.producer_count
-    ended = by_status["ended"] = by_status.get("ended", 0) + total - len(snapshot.producers)
-    if not total:
-        return "no producers yet", "dim"
-    if ended == total:
-        return f"{number_of(total, 'producer')}, {'all ' if total > 1 else ''}ended", "plain"
-    parts = [f"{by_status.get('live', 0):,}/{number_of(total, 'producer')} reporting"]
-    parts += [f"{by_status[status]:,} {status}" for status in ("ended", "late", "lost") if by_status.get(status)]
-    tone: Tone = "bad" if by_status.get("lost") else "warn" if by_status.get("late") else "plain"
+    """Return the number of reporting producers and a tone, such as `3/4 producers reporting, 1 late`.
+
+    With nodes, it is the number of reporting nodes, and the number of all producers.
+    """
+    if snapshot.node_count:
+        by_status = Counter(wording.node_status(stat, over=False) for stat in snapshot.nodes)
+        by_status["not connected"] += snapshot.missing_nodes
+        words, tone = _reporting(by_status, "node")
+        return f"{words}, {number_of(snapshot.producer_count, 'producer')}", tone
+    by_status = Counter(stat.status for stat in snapshot.producers)
+    by_status["ended"] += snapshot.direct_producers - len(snapshot.producers)
+    return _reporting(by_status, "producer") if by_status.total() else ("no producers yet", "dim")
+
+
+def _reporting(by_status: Counter[str], what: str) -> tuple[str, Tone]:
+    total = by_status.total()
+    if by_status["ended"] == total:
+        return f"{number_of(total, what)}, {'all ' if total > 1 else ''}ended", "plain"
+    parts = [f"{by_status['live']:,}/{number_of(total, what)} reporting"]
+    parts += [f"{by_status[status]:,} {status}" for status in _NOT_REPORTING if by_status[status]]
+    tone: Tone = "bad" if by_status["lost"] else "warn" if any(by_status[one] for one in _SUSPECT) else "plain"
     return ", ".join(parts), tone
 
 
@@ -161,8 +172,10 @@ def _course(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     over = snapshot.state in TERMINAL
     yield verdict(snapshot)
     if over:
-        if snapshot.completeness == "incomplete" and snapshot.pending.producers:
-            yield Piece(f"never ended: {_named(snapshot, snapshot.pending.producers)}", "warn", 1)
+        if snapshot.completeness == "incomplete" and (silent := wording.not_ended(snapshot)):
+            yield Piece(f"never ended: {_named(snapshot, silent)}", "warn", 1)
+        if lacking := wording.incomplete_nodes(snapshot):
+            yield Piece(f"nodes not complete: {_first_of(lacking)}", "warn", 1)
         if unfinished := [stat.producer for stat in snapshot.producers if stat.unfinished]:
             yield Piece(f"still recording at the end: {_named(snapshot, unfinished)}", "warn", 1)
         yield Piece(printable(snapshot.reason), _reason_tone(snapshot), 2)
@@ -207,7 +220,10 @@ def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
 
 def _named(snapshot: MetricsSnapshot, keys: Sequence[str]) -> str:
     """Return the first few of some producers by name."""
-    known: dict[str, ProducerStat] = {stat.producer: stat for stat in snapshot.producers}
-    names = [wording.producer(known[key]) if key in known else printable(key) for key in keys[:_NAMED]]
-    more = [f"{len(keys) - _NAMED:,} more"] if len(keys) > _NAMED else []
-    return ", ".join(names + more)
+    known = wording.names(snapshot)
+    return _first_of([known.get(key) or printable(key) or "an expected node" for key in keys])
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *more])

@@ -73,6 +73,16 @@ def seconds(duration_s: float) -> str:
     return f"{max(0.0, duration_s):.0f} s" if duration_s < _LONG_S else formatting.duration_s(duration_s)
 
 
+def seen(last_seen_ns: int, now_ns: int, *, over: bool) -> str:
+    """Return how long ago something was last seen, in whole seconds; the time of day if it is over."""
+    if not last_seen_ns:
+        return "never"
+    if over:
+        return formatting.clock_time(last_seen_ns)[:8]
+    silent_s = max(0, now_ns - last_seen_ns) / 1e9
+    return "now" if silent_s < 1 else seconds(silent_s)
+
+
 def change(now: float | None, before: float | None) -> float | None:
     """Return the relative difference; None if a value is missing or the earlier one is 0."""
     return None if now is None or not before else now / before - 1

@@ -18,6 +18,7 @@ from telemetry.tui.model.backends import backends_line
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.outcomes import summed
+from telemetry.tui.model.producer_names import short_names
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.spans import spans_line
 from telemetry.tui.model.visible_series import (
@@ -110,7 +111,7 @@ def marks(scene: Scene) -> tuple[Line, ...]:
     """Return marks, oldest first: time of day, text, and the producer if there are several."""
     if scene.snapshot is None:
         return ()
-    names = {stat.producer: wording.producer(stat) for stat in scene.snapshot.producers}
+    names = {**short_names(scene), **wording.names(scene.snapshot)}
     lines = []
     for mark in scene.snapshot.marks:
         line = [

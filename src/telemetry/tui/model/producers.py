@@ -1,4 +1,4 @@
-"""The table of producers, with notes on producers that differ from the others."""
+"""The table of nodes and producers, with notes on producers that differ from the others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.header import reporting
 from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.nodes import SORTERS, node_rows
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.visible_series import in_order, matches
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, ProducerStat, ProducerStatus
@@ -40,7 +41,7 @@ class Notes:
 
 
 def producers(scene: Scene, view: View) -> Grid:
-    """Return the table of producers, in the chosen order or by rank.
+    """Return the table of producers, in the chosen order or by rank. Nodes come first.
 
     Producers without a rank follow in order of arrival.
     """
@@ -53,9 +54,9 @@ def producers(scene: Scene, view: View) -> Grid:
         stats.sort(key=lambda stat: (stat.rank is None, stat.rank or 0))
     else:
         stats = in_order(stats, sorter, descending=view.descending)
-    columns = _columns(snapshot)
+    columns = _columns(scene)
     odd = notes(snapshot)
-    rows = []
+    rows = list(node_rows(scene, view, columns))
     for stat in stats:
         cells = _cells(stat, snapshot, odd, view)
         name, *figures = (cells[column.key] for column in columns)
@@ -65,8 +66,14 @@ def producers(scene: Scene, view: View) -> Grid:
         tuple(rows),
         sorted_by=view.sort if sorter else "",
         descending=view.descending,
-        empty=f"no producer matches '{printable(view.filter)}'" if snapshot.producers else "no producers yet",
+        empty=_empty(snapshot, view),
     )
+
+
+def _empty(snapshot: MetricsSnapshot, view: View) -> str:
+    if snapshot.nodes:
+        return f"no node and no producer matches '{printable(view.filter)}'"
+    return f"no producer matches '{printable(view.filter)}'" if snapshot.producers else "no producers yet"
 
 
 def total(scene: Scene, view: View, width: int) -> Line:
@@ -77,6 +84,7 @@ def total(scene: Scene, view: View, width: int) -> Line:
     words, tone = reporting(snapshot)
     account = snapshot.accounting
     rate = sum(stat.events_per_s for stat in snapshot.producers)
+    rate += sum(stat.events_per_s for stat in snapshot.nodes)
     pieces = [
         Piece(words, tone),
         Piece(f"{numbers.rate(rate, '', view.units)}", keep=2),
@@ -92,8 +100,8 @@ def total(scene: Scene, view: View, width: int) -> Line:
 
 def sort_keys(scene: Scene) -> tuple[str, ...]:
     """Return the sort keys, from left to right. "" stands for the order of ranks."""
-    columns = _columns(scene.snapshot) if scene.snapshot else ()
-    return ("", *(column.key for column in columns if column.key in _SORTERS))
+    columns = _columns(scene)
+    return ("", *(column.key for column in columns if column.key in _SORTERS or column.key in SORTERS))
 
 
 def notes(snapshot: MetricsSnapshot) -> Notes:
@@ -131,10 +139,16 @@ def lost(stat: ProducerStat) -> int:
     return sum(stat.dropped.values()) + sum(stat.dropped_by_producer.values()) + stat.missing
 
 
-def _columns(snapshot: MetricsSnapshot) -> tuple[Column, ...]:
-    ranked = any(stat.rank is not None for stat in snapshot.producers)
+def _columns(scene: Scene) -> tuple[Column, ...]:
+    snapshot = scene.snapshot
+    if snapshot is None:
+        return ()
+    ranked = any(stat.rank is not None for stat in snapshot.producers) or any(
+        member.rank is not None for members in scene.members.values() for member in members
+    )
     return (
-        Column("name", "producer", right=False),
+        Column("name", "node, producer" if snapshot.nodes else "producer", right=False),
+        *([Column("producers", "producers", keep=4)] if snapshot.nodes else []),
         *([Column("rank", "rank")] if ranked else []),
         Column("host", "host:pid", right=False, keep=5),
         Column("status", "status", right=False, keep=1),
@@ -172,9 +186,12 @@ def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View
     said, grave = _note(stat, snapshot, odd)
     slow: Tone = "warn" if stat.producer == odd.slowest else "plain"
     silent = stat.status in ("late", "lost")
-    not_ended = snapshot.state in TERMINAL and stat.status == "live"
+    over = snapshot.state in TERMINAL
+    not_ended = over and stat.status == "live"
+    seen = numbers.seen(stat.last_seen_ns, snapshot.time_ns, over=over or stat.status == "ended")
     return {
         "name": Cell(printable(stat.name or stat.producer)),
+        "producers": Cell(""),
         "rank": Cell(NOTHING if stat.rank is None else str(stat.rank)),
         "host": Cell(printable(f"{stat.host}:{stat.pid}") if stat.host else NOTHING, "dim"),
         "status": Cell("not ended", "bad") if not_ended else Cell(stat.status, _STATUS_TONES[stat.status]),
@@ -183,19 +200,9 @@ def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View
         "lost": Cell(formatting.count(gone), "dim" if not gone else "warn" if gone == stat.missing else "bad"),
         "repaired": Cell(formatting.count(stat.repaired), "plain" if stat.repaired else "dim"),
         "lag": Cell(formatting.duration_s(stat.lag_s), "warn" if stat.producer in odd.lagging else "plain"),
-        "seen": Cell(_seen(stat, snapshot), "warn" if silent else "plain"),
+        "seen": Cell(seen, "warn" if silent else "plain"),
         "note": Cell(said, "bad" if grave else "warn" if said else "plain"),
     }
-
-
-def _seen(stat: ProducerStat, snapshot: MetricsSnapshot) -> str:
-    """Return the seconds since a producer was last seen, as whole seconds to avoid flicker."""
-    if not stat.last_seen_ns:
-        return "never"
-    silent_s = max(0, snapshot.time_ns - stat.last_seen_ns) / 1e9
-    if stat.status == "ended" or snapshot.state in TERMINAL:
-        return formatting.clock_time(stat.last_seen_ns)[:8]
-    return "now" if silent_s < 1 else numbers.seconds(silent_s)
 
 
 def _note(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> tuple[str, bool]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from telemetry.history.intervals.figures import Figures
+from telemetry.wire.control import MemberFacts
+from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
@@ -48,9 +50,13 @@ class Scene:
     """Closed steps per second by axis since watching began, over at most the window."""
     courses: Courses = field(default_factory=dict)
     """Values since watching began, at most one point per second and at most TREND_POINTS."""
+    stragglers: tuple[Stragglers, ...] = ()
+    """Slow ranks by axis."""
     baseline: MetricsSnapshot | None = None
     moment: RangeFigures | None = None
     """Time range in the past that the viewer has chosen; None is now."""
+    members: Mapping[str, tuple[MemberFacts, ...]] = field(default_factory=dict)
+    """Producers of the nodes that were opened, by run id of the leaf."""
     output: tuple[str, ...] = ()
     """Last lines of the wrapped command's output, including escape sequences."""
 
@@ -73,6 +79,8 @@ class View:
     units: Units = "readable"
     compare: bool = False
     """True if Δ columns against the baseline are shown."""
+    opened_nodes: frozenset[str] = frozenset()
+    """Nodes whose producers are shown, by run id of the leaf."""
     zoom: int = 0
     """Zoom of plots over time: each step halves the shown time range."""
     pan: int = 0

@@ -13,11 +13,12 @@ from telemetry.tui.model import numbers
 from telemetry.tui.model.backends import backends
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.producer_names import short_names
 from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.sparkline import course
 from telemetry.tui.model.visible_series import WHOLE_RUN, matches
-from telemetry.wire.snapshot import AxisStat, MetricsSnapshot, ProducerStat
+from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 
 _TABS_COLUMNS: Final = 44
 """Columns that the tabs take from the caption."""
@@ -114,7 +115,7 @@ def _caption(snapshot: MetricsSnapshot, stat: AxisStat | None, view: View, width
 
 
 def _axes(snapshot: MetricsSnapshot, scene: Scene, view: View) -> Grid:
-    known = {stat.producer: stat for stat in snapshot.producers}
+    known = short_names(scene)
     lines = []
     for stat in snapshot.axes:
         cells = _cells(stat, known, steps_per_s(stat, scene, view), view)
@@ -123,7 +124,7 @@ def _axes(snapshot: MetricsSnapshot, scene: Scene, view: View) -> Grid:
     return Grid(_AXES, tuple(lines), empty="no steps yet" if scene.live else "the run has no steps")
 
 
-def _cells(stat: AxisStat, known: Mapping[str, ProducerStat], per_s: float | None, view: View) -> dict[str, Cell]:
+def _cells(stat: AxisStat, known: Mapping[str, str], per_s: float | None, view: View) -> dict[str, Cell]:
     """Return the cells by the key of their column."""
     behind = stat.open > _USUAL_OPEN
     rate = numbers.rate(per_s, "", view.units).removesuffix("/s")
@@ -140,21 +141,14 @@ def _cells(stat: AxisStat, known: Mapping[str, ProducerStat], per_s: float | Non
     }
 
 
-def _waiting(stat: AxisStat, known: Mapping[str, ProducerStat]) -> str:
+def _waiting(stat: AxisStat, known: Mapping[str, str]) -> str:
     """Return the producers that have not ended the oldest open step, such as `step 17: worker-3`."""
     if stat.oldest_open is None or not stat.waiting_for:
         return NOTHING
-    names = [_short(known.get(each), each) for each in stat.waiting_for[:_NAMED]]
+    names = [known.get(each) or each for each in stat.waiting_for[:_NAMED]]
     more = len(stat.waiting_for) - _NAMED
     said = f"{', '.join(names)}{f' and {more:,} more' if more > 0 else ''}"
     return printable(f"step {stat.oldest_open:,}: {said}")
-
-
-def _short(stat: ProducerStat | None, producer: str) -> str:
-    """Return a short name without host and process: the tab of producers has those."""
-    if stat is None:
-        return producer
-    return f"rank {stat.rank}" if stat.rank is not None else stat.name or producer
 
 
 # --- values ----------------------------------------------------------------------------------------

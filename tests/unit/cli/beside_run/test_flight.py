@@ -28,6 +28,7 @@ from telemetry.wire.snapshot import (
     CommandFacts,
     MarkStat,
     MetricsSnapshot,
+    NodeStat,
     ProducerStat,
     ProducerStatus,
 )
@@ -153,6 +154,15 @@ def test_producers_that_have_ended_do_not_stall(beside: Flight) -> None:
         beside.look(1, "ended")
     beside.conclude()
     assert beside.reasons == []
+
+
+@pytest.mark.parametrize(("status", "reasons"), [("live", ["no new event for 2 s"]), ("ended", [])])
+def test_a_node_that_goes_on_can_stall(beside: Flight, status: ProducerStatus, reasons: list[str]) -> None:
+    """Its producers are those of the run, even if none sends to the run directly."""
+    for _ in range(6):
+        beside.look(1, "ended", nodes=[NodeStat(node="n1", status=status)])
+    beside.conclude()
+    assert beside.reasons == reasons
 
 
 def test_a_run_has_at_most_ten_recordings(beside: Flight) -> None:

@@ -83,6 +83,10 @@ def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
         "2",
         "--token-budget",
         "9",
+        "--upstream",
+        "ipc:///root",
+        "--node",
+        "a",
     ]
     assert main(["run", *given, "--quiet", "true"]) == 0
     name, flags, _ = aggregator.asked  # type: ignore[attr-defined]
@@ -97,6 +101,9 @@ def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
         "tokens.tokenizer": "t.json",
         "tokens.workers": 2,
         "tokens.budget_s": 9.0,
+        "upstream.address": "ipc:///root",
+        "upstream.node": "a",
+        "run.nodes": None,
     }
 
 

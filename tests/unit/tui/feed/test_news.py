@@ -15,7 +15,7 @@ from telemetry.tui.feed.news import Feed, Trends
 def test_every_feed_can_be_asked_everything(kind: type[Feed]) -> None:
     """With the same words, so that a viewer need not know which one it has."""
     asked = {name: method for name, method in inspect.getmembers(Feed, inspect.isfunction) if name[0] != "_"}
-    assert set(asked) == {"start", "follow", "look_at", "stop_run", "close"}
+    assert set(asked) == {"start", "follow", "look_at", "list_members", "stop_run", "close"}
     for name, method in asked.items():
         assert list(inspect.signature(getattr(kind, name)).parameters) == list(inspect.signature(method).parameters)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.unit.report.test_stragglers import report
 from tests.unit.tui import feeds, trainings
 from tests.unit.tui.cockpits import cockpit, lacks, live, press, shows, text
 
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import NewSnapshot
+from telemetry.tui.feed.news import NewSnapshot, StragglersOf
 from telemetry.tui.screens.steps import TABLES
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -140,3 +141,23 @@ async def test_the_overview_says_how_backends_are() -> None:
         assert "learning rate halved" in text(app).splitlines()[-2]
         feed.tell(NewSnapshot(feeds.ended(trainings.well(trainings.training().last)), 0))
         await shows(pilot, "backends  tensorboard ✓ 1,625 · wandb ✓ 945 · otlp ✓ 810")
+
+
+async def test_slow_ranks_are_above_the_values() -> None:
+    """The sentence, and the map as far as there is room; on the selected axis only."""
+    found = replace(report().stragglers[0], axis="train")
+    for size in ((80, 24), (160, 48)):
+        feed = trainings.live()
+        app = trainings.watched(cockpit(feed, title="spirals"))
+        async with app.run_test(size=size) as pilot:
+            await press(pilot, "5")
+            await shows(pilot, "values of train")
+            await lacks(pilot, "rank 3 costs")
+            feed.tell(StragglersOf((found,)))
+            await shows(pilot, "rank 3 costs", "█", "tensorboard")
+            if size[0] > 80:
+                await shows(pilot, "longer than the median rank", "learning_rate")
+            await press(pilot, "down")
+            await shows(pilot, "values of rollout")
+            await lacks(pilot, "rank 3 costs")
+        assert app.failures == []

@@ -1,0 +1,81 @@
+"""Slow ranks on a page: a line for each, and a heat map of rank and step."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from telemetry import formatting
+from telemetry.formatting import printable
+from telemetry.history.stragglers import heat, scale
+from telemetry.report.html.sections import content
+from telemetry.report.stragglers import stragglers
+from telemetry.report.table import Section
+from telemetry.wire.report import LagMap, Report, Stragglers
+
+_WIDTH: Final = 1_000
+_NAMES: Final = 130
+"""Width of the names of the rows."""
+_TALLEST: Final = 18
+_ROWS_HEIGHT: Final = 640
+"""Largest height of all rows."""
+_FOOT: Final = 22
+_NAMED_FROM: Final = 11
+"""Height of a row from which each has its name; of lower ones every third."""
+_CHARS: Final = 18
+
+
+def stragglers_section(report: Report) -> tuple[Section, str]:
+    """Return the section and its HTML; empty for a run without work and wait."""
+    section = stragglers(report)
+    maps = "".join(_map(found) for found in report.stragglers if found.map.lags and found.map.steps)
+    return section, f"{content(Section(section.title, section.lines))}{maps}" if maps else ""
+
+
+def _map(found: Stragglers) -> str:
+    lags = found.map
+    columns, rows = len(lags.steps), len(lags.lags)
+    width, height = (_WIDTH - _NAMES) / columns, min(_TALLEST, _ROWS_HEIGHT / rows)
+    most = scale(lags)
+    cells = "".join(
+        _cell(lags, row, column, (_NAMES + column * width, row * height, width, height), most)
+        for row in range(rows)
+        for column in range(columns)
+    )
+    every = 1 if height >= _NAMED_FROM else 3
+    names = "".join(
+        f'<text x="{_NAMES - 8}" y="{(row + 0.5) * height:.1f}" class="heat-row">{escape(_short(name))}</text>'
+        for row, name in enumerate(lags.ranks)
+        if row % every == 0
+    )
+    bottom = rows * height
+    axis = printable(found.axis)
+    ends = (
+        f'<text x="{_NAMES}" y="{bottom + 16:.1f}">{escape(axis)} {lags.steps[0]:,}</text>'
+        f'<text x="{_WIDTH}" y="{bottom + 16:.1f}" class="heat-row">{lags.last_step:,}</text>'
+    )
+    strongest = formatting.percent(most)
+    title = f"how much longer each rank works than the median rank, by {axis}; strongest colour: {strongest}"
+    frame = f'<rect x="{_NAMES}" y="0" width="{_WIDTH - _NAMES}" height="{bottom:.1f}" class="heat-frame"/>'
+    return (
+        f"<h3>{escape(title)} of a step</h3>"
+        f'<div class="scroll"><svg class="heat" viewBox="0 0 {_WIDTH} {bottom + _FOOT:.1f}" role="img" '
+        f'aria-label="{escape(title)}">{frame}{cells}{names}{ends}</svg></div>'
+    )
+
+
+def _cell(lags: LagMap, row: int, column: int, place: tuple[float, float, float, float], most: float) -> str:
+    lag = lags.lags[row][column]
+    x, y, width, height = (f"{each:.1f}" for each in place)
+    box = f'x="{x}" y="{y}" width="{width}" height="{height}"'
+    if lag is None:
+        return f'<rect {box} class="heat-absent"/>'
+    shade = heat(lag, most)
+    if shade < 0.05:
+        return ""
+    said = f"{lags.ranks[row]}, from {lags.steps[column]:,}: {formatting.percent(lag)}"
+    return f'<rect {box} class="heat-late" fill-opacity="{shade:.2f}"><title>{escape(said)}</title></rect>'
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _CHARS else f"{name[: _CHARS - 1]}…"

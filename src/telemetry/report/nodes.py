@@ -1,0 +1,96 @@
+"""The section of a report about the nodes of a run on several machines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.report.accounting import is_over
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import NodeStat
+
+NODES_SHOWN: Final = 20
+"""Largest number of nodes that are listed although all their events are counted."""
+_COLUMNS: Final = [
+    Column("node"),
+    Column("status", 2, right=False),
+    Column("result", right=False),
+    Column("producers", 3),
+    Column("events", 1),
+    Column("lost", 1),
+    Column("missing", 4),
+    Column("host", 5, right=False),
+]
+_RATE: Final = Column("events/s", 6)
+
+
+def nodes(report: Report) -> Section:
+    """Return a table of the nodes. If there are many, list only those with something to say."""
+    everyone, missing = report.snapshot.nodes, report.snapshot.missing_nodes
+    if not report.snapshot.node_count:
+        return Section("Nodes")
+    over = is_over(report)
+    shown = troubled_first(report)
+    if len(everyone) > NODES_SHOWN:
+        shown = [stat for stat in shown if _speaks(stat, over=over)]
+    lines = [wording.nodes(report.snapshot, over=over)]
+    if len(everyone) > len(shown) > 0:
+        lines.append("only nodes with something to say are listed")
+    if missing:
+        connected = "never connected" if over else f"{'has' if missing == 1 else 'have'} not connected yet"
+        lines.append(f"{number_of(missing, 'expected node')} {connected}")
+    return Section("Nodes", lines, table=table(report, shown), notes=notes(report, shown), rows_shown=NODES_SHOWN)
+
+
+def not_well(report: Report) -> list[NodeStat]:
+    """Return the nodes whose events are not all counted."""
+    over = is_over(report)
+    return [stat for stat in report.snapshot.nodes if not wording.node_is_well(stat, over=over)]
+
+
+def troubled_first(report: Report) -> list[NodeStat]:
+    """Return all nodes in the order of names: first those that are not complete, then those with a warning."""
+    over = is_over(report)
+
+    def rank(stat: NodeStat) -> int:
+        return 0 if not wording.node_is_well(stat, over=over) else 1 if stat.warnings else 2
+
+    return sorted(report.snapshot.nodes, key=rank)
+
+
+def table(report: Report, shown: list[NodeStat]) -> Table:
+    """Return the table of these nodes, with their rates while the run goes on."""
+    over = is_over(report)
+    columns = _COLUMNS if over else [*_COLUMNS, _RATE]
+    return Table(columns, [_row(stat, over=over) for stat in shown])
+
+
+def notes(report: Report, shown: list[NodeStat], most: int = NODES_SHOWN) -> list[str]:
+    """Return a line for each of these nodes that has something to say."""
+    over, lines = is_over(report), []
+    for stat in shown[:most]:
+        said = list(wording.node_troubles(stat, report.snapshot, over=over))
+        lines += [f"{printable(stat.node)}: {' · '.join(said)}"] if said else []
+    return lines
+
+
+def _speaks(stat: NodeStat, *, over: bool) -> bool:
+    return bool(stat.warnings) or not wording.node_is_well(stat, over=over)
+
+
+def _row(stat: NodeStat, *, over: bool) -> list[str]:
+    account = stat.account
+    below = f" on {formatting.count(stat.nodes)} nodes" if stat.nodes else ""
+    cells = [
+        printable(stat.node),
+        wording.node_status(stat, over=over),
+        wording.node_result(stat, over=over),
+        f"{formatting.count(stat.producers)}{below}",
+        formatting.count(account.applied),
+        formatting.count(account.lost),
+        formatting.count(account.missing),
+        printable(stat.host) or NOTHING,
+    ]
+    return cells if over else [*cells, formatting.rate(stat.events_per_s)]

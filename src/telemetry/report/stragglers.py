@@ -1,0 +1,22 @@
+"""The section of a report about slow ranks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from telemetry.history.stragglers import sentences
+from telemetry.report.table import Section
+from telemetry.wire.report import Report
+
+TITLE: Final = "Stragglers"
+
+
+def stragglers(report: Report) -> Section:
+    """Return a line for each slow rank, or the line that none is named; empty without steps of work and wait."""
+    lines = [line for found in report.stragglers for line in sentences(found)]
+    notes = (
+        ["cost is the time by which a step would end sooner, had the rank worked like the slowest rank not named"]
+        if any(found.slow for found in report.stragglers)
+        else []
+    )
+    return Section(TITLE, lines, notes=notes)

@@ -1,0 +1,92 @@
+"""Slow ranks on the screen of steps: a line for each, and a heat map of rank and step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from telemetry import formatting
+from telemetry.formatting import columns, printable
+from telemetry.history.stragglers import heat, scale, sentences
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.model.lines import elided, wrapped
+from telemetry.tui.model.scene import Scene
+from telemetry.wire.report import LagMap, Stragglers
+
+_NAMED: Final = 3
+"""Number of slow ranks with a line of their own."""
+_SHADES: Final = " ░▒▓█"
+_WIDEST_NAME: Final = 16
+_OTHERS: Final = 18
+"""Lines of the screen that are left to the tables."""
+_SHARE: Final = 3
+"""Of further lines, the map takes one in this many."""
+_MOST_ROWS: Final = 16
+_LEAST_ROWS: Final = 2
+_RANKS: Final = re.compile(r"ranks? (\d+)(?: to (\d+))?")
+
+
+def stragglers(scene: Scene, axis: str | None, width: int, height: int) -> tuple[Line, ...]:
+    """Return the lines above the values of an axis; empty without work and wait.
+
+    `width` and `height` are those of the screen.
+    """
+    found = next((each for each in scene.stragglers if each.axis == axis), None)
+    if found is None or not found.map.lags or not found.map.steps:
+        return ()
+    rows = min(max((height - _OTHERS) // _SHARE, _LEAST_ROWS), _MOST_ROWS)
+    return (*_verdict(found, width), *_map(found, width, rows))
+
+
+def _verdict(found: Stragglers, width: int) -> Iterator[Line]:
+    said = sentences(found)
+    for words in said[:_NAMED]:
+        yield from wrapped(words, "warn" if found.slow else "dim", width)
+    if len(said) > _NAMED:
+        yield (Cell(f"and {len(said) - _NAMED} more slow ranks", "warn"),)
+
+
+def _map(found: Stragglers, width: int, most_rows: int) -> Iterator[Line]:
+    lags = found.map
+    rows = list(_parts(len(lags.lags), most_rows))
+    names = [_name(lags.ranks[part.start], lags.ranks[part.stop - 1]) for part in rows]
+    room = min(max(map(columns, names)), _WIDEST_NAME, width // 2)
+    cells = max(width - room - 1, 1)
+    most = scale(lags)
+    for part, name in zip(rows, names, strict=True):
+        shades = "".join(_shade(lags, part, step * len(lags.steps) // cells, most) for step in range(cells))
+        label = elided(name, room)
+        yield Cell(f"{' ' * (room - columns(label))}{label} ", "dim"), Cell(shades, "bad")
+    yield _foot(found, room, cells, most)
+
+
+def _foot(found: Stragglers, room: int, cells: int, most: float) -> Line:
+    """Return the line below the map: its first and last step, and what the shades mean."""
+    first, last = f"{printable(found.axis)} {found.map.steps[0]:,}", f"{found.map.last_step:,}"
+    scale_words = f"█ works {formatting.percent(most)} of a step longer than the median rank"
+    free = cells - columns(first) - columns(last)
+    if free < 1:
+        return (Cell(f"{' ' * (room + 1)}{elided(first, cells)}", "dim"),)
+    middle = scale_words if columns(scale_words) + 4 <= free else ""
+    left = (free - columns(middle)) // 2
+    line = f"{' ' * (room + 1)}{first}{' ' * left}{middle}{' ' * (free - left - columns(middle))}{last}"
+    return (Cell(line, "dim"),)
+
+
+def _shade(lags: LagMap, rows: range, column: int, most: float) -> str:
+    known = [lag for row in rows if (lag := lags.lags[row][column]) is not None]
+    return _SHADES[min(int(heat(max(known), most) * len(_SHADES)), len(_SHADES) - 1)] if known else "·"
+
+
+def _name(first: str, last: str) -> str:
+    begin, end = _RANKS.fullmatch(first), _RANKS.fullmatch(last)
+    if begin is None or end is None:
+        return first if first == last else f"{first} …"
+    low, high = begin[1], end[2] or end[1]
+    return f"rank {low}" if low == high else f"ranks {low}–{high}"
+
+
+def _parts(count: int, most: int) -> Sequence[range]:
+    parts = min(count, most)
+    return [range(part * count // parts, (part + 1) * count // parts) for part in range(parts)]

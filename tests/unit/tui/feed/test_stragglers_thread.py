@@ -1,0 +1,146 @@
+"""Slow ranks from the records of a run, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from telemetry.errors import RunDirectoryError
+from telemetry.store.records import FILE_NAME, RecordLog
+from telemetry.testing.slow_ranks import SimulatedRanks
+from telemetry.tui.feed import stragglers_thread as module
+from telemetry.tui.feed.news import Note, StragglersOf
+from telemetry.tui.feed.stragglers_thread import DiskRecords, StragglersThread
+from telemetry.wire.events import StreamRecord
+from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
+from telemetry.wire.stragglers import WAIT, WORK
+from telemetry.wire.version import PROTOCOL
+
+WAIT_S = 30.0
+STEPS = list(SimulatedRanks(ranks=16, slow={3: 1.4}).steps(200))
+LIVE = MetricsSnapshot(
+    run_id="r", name="n", state="LIVE", axes=[AxisStat(name="step", values={WORK: 1.0, WAIT: 1.0})]
+)
+Until = Callable[..., Any]
+
+
+class Log:
+    """The record log of a run, to which steps are added."""
+
+    def __init__(self, run: Any) -> None:
+        self._log = RecordLog(run.records)
+        self._count = 0
+
+    def add(self, count: int) -> None:
+        steps = [step.closed() for step in STEPS[self._count : self._count + count]]
+        numbered = enumerate(steps, self._count)
+        self._log.append([StreamRecord(PROTOCOL, "r", seq, "", 10**18, step) for seq, step in numbered])
+        self._count += count
+
+
+@pytest.fixture
+def log(run: Any) -> Log:
+    return Log(run)
+
+
+@pytest.fixture
+def thread(run: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[StragglersThread]:
+    """Of the records of `run`, which it looks at often."""
+    monkeypatch.setattr(module, "_PERIOD_S", 0.02)
+    monkeypatch.setattr(module, "_RETRY_S", 0.03)
+    made = StragglersThread(told, lambda _: DiskRecords(run))
+    made.start()
+    yield made
+    made.close()
+    made.close()
+    assert not made._thread.is_alive()
+
+
+def test_the_verdict_is_told_when_windows_have_ended(
+    thread: StragglersThread, log: Log, told: Any, wait_until: Until
+) -> None:
+    """At first of all steps so far, then again as they come."""
+    log.add(60)
+    thread.saw(LIVE)
+    wait_until(lambda: told.of(StragglersOf), WAIT_S)
+    [first] = told.of(StragglersOf)[0].found
+    assert (first.steps, [slow.rank for slow in first.slow]) == (60, [3])
+    log.add(60)
+
+    def is_told() -> bool:
+        thread.saw(LIVE)
+        return bool(told.of(StragglersOf)[-1].found[0].steps == 120)
+
+    wait_until(is_told, WAIT_S)
+
+
+def test_a_run_without_work_and_wait_is_not_read(run: Any, told: Any) -> None:
+    """Its log may be large."""
+    thread = StragglersThread(told, lambda _: pytest.fail("it is opened"))
+    thread.start()
+    thread.saw(replace(LIVE, axes=[AxisStat(name="step", values={"loss": 1.0})]))
+    thread.close()
+    assert told.of(Note) == []
+
+
+def test_a_result_is_read_once(thread: StragglersThread, log: Log, told: Any, wait_until: Until) -> None:
+    """Then the thread has ended."""
+    log.add(60)
+    thread.saw(replace(LIVE, state="COMPLETE"))
+    wait_until(lambda: not thread._thread.is_alive(), WAIT_S)
+    assert len(told.of(StragglersOf)) == 1
+
+
+def test_a_damaged_record_costs_itself_only(
+    run: Any, thread: StragglersThread, log: Log, told: Any, wait_until: Until
+) -> None:
+    """The others are read."""
+    log.add(80)
+    path = run.records / FILE_NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[11] = lines[11].replace(b'"step":10,', b'"step":99,')
+    path.write_bytes(b"".join(lines))
+    thread.saw(replace(LIVE, state="COMPLETE"))
+    wait_until(lambda: told.of(StragglersOf), WAIT_S)
+    assert told.of(StragglersOf)[0].found[0].steps == 79
+
+
+def test_records_that_can_not_be_read_are_tried_again(
+    run: Any, log: Log, told: Any, wait_until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The aggregator may be away for a while."""
+    monkeypatch.setattr(module, "_RETRY_S", 0.02)
+    failures = iter([RunDirectoryError("away"), RunDirectoryError("away")])
+
+    def opened(_: MetricsSnapshot) -> DiskRecords:
+        for error in failures:
+            raise error
+        return DiskRecords(run)
+
+    log.add(60)
+    thread = StragglersThread(told, opened)
+    thread.start()
+
+    def is_told() -> bool:
+        thread.saw(LIVE)
+        return bool(told.of(StragglersOf))
+
+    wait_until(is_told, WAIT_S)
+    thread.close()
+
+
+def test_an_error_is_told(told: Any, wait_until: Until) -> None:
+    """A verdict that no longer changes would look like the truth."""
+
+    def fails(_: MetricsSnapshot) -> DiskRecords:
+        raise ValueError("surprise")
+
+    thread = StragglersThread(told, fails)
+    thread.start()
+    thread.saw(LIVE)
+    wait_until(lambda: told.of(Note), WAIT_S)
+    assert "looking for slow ranks stopped" in told.of(Note)[0].words
+    thread.close()

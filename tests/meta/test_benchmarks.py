@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+_SLOW = ("report", "writers", "gateway", "stragglers", "nodes.fan_in")
 
 
 @pytest.mark.parametrize(
     "module",
     [
         *("wire_rows", "choices", "statistics", "history"),
-        *(pytest.param(module, marks=pytest.mark.slow) for module in ("report", "writers", "gateway")),
+        *(pytest.param(module, marks=pytest.mark.slow) for module in _SLOW),
     ],
 )
 def test_a_benchmark_of_choices_runs(module: str) -> None:

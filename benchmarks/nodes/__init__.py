@@ -1,0 +1,1 @@
+"""Figures of runs on several nodes, and faults at random moments."""

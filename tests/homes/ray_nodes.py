@@ -48,6 +48,18 @@ class Recorder:
             done.add()
         return os.getpid()
 
+    def record_until(self, end: str) -> int:
+        """Record until a file exists. Return the number of values."""
+        latency, done = telemetry.series("latency", "ms"), telemetry.counter("done")
+        made = 0
+        while not os.path.exists(end):
+            for _ in range(20):
+                latency.record(made)
+                done.add()
+                made += 1
+            time.sleep(0.02)
+        return made
+
     def go_on(self, until: str) -> None:
         """Record one value, then work until a file exists."""
         telemetry.counter("done").add()

@@ -28,6 +28,7 @@ def verdict(steps: list[SimulatedStep]) -> dict[int, Slow]:
     return {int(str(one.rank)): one for one in detector.verdict()}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(JOBS, st.permutations(range(RANKS)))
 def test_permuting_ranks_changes_names_only(job: tuple[int, dict[int, float]], order: list[int]) -> None:
@@ -53,6 +54,7 @@ def test_permuting_ranks_changes_names_only(job: tuple[int, dict[int, float]], o
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(JOBS, st.floats(1.0, 1_000.0))
 def test_scaling_time_scales_the_cost(job: tuple[int, dict[int, float]], scale: float) -> None:

@@ -52,6 +52,7 @@ def test_importing_is_light(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_requests_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a tracking window; without an endpoint nothing is kept."""
     monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)

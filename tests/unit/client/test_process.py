@@ -243,6 +243,7 @@ def test_an_aggregator_that_is_awaited_may_come_later(
     assert said() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records_on", [False, True])
 def test_a_process_that_outlives_its_work_is_complete_unless_it_records_on(
     process: Process, aggregator: FakeAggregator, wait_until: WaitUntil, records_on: bool

@@ -226,6 +226,7 @@ STREAMS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(STREAMS, st.randoms(use_true_random=False), st.booleans())
 def test_no_value_of_interleaved_names_is_lost(

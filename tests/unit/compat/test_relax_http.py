@@ -258,6 +258,7 @@ def test_a_service_that_is_busy_gets_everything_later(service: RelaxService, eve
     assert kept == sorted(kept)
 
 
+@pytest.mark.slow
 def test_retry_after_is_honoured(service: RelaxService, eventually: Eventually) -> None:
     """The service is not asked again before that time."""
     client = MetricsClient(service.url)

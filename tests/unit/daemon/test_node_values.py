@@ -267,6 +267,7 @@ def test_lost_messages_are_sent_again(make_run: Callable[..., Run], wait_until: 
     assert len(lost) > 6
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_lost_confirmations_count_no_value_twice(
     make_run: Callable[..., Run], wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch

@@ -251,6 +251,7 @@ def test_without_expected_nodes_the_grace_decides(make_service: Any, connect: An
     assert service.run_status.reason == "all producers have been gone for 0.05 s"
 
 
+@pytest.mark.slow
 def test_a_drain_waits_for_a_leaf_that_died(make_service: Any, connect: Any) -> None:
     """Somebody restarts it, unlike a producer: until the deadline it may come back and end."""
     service = make_service({"run.drain_timeout_s": 2.0})

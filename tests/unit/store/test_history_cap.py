@@ -126,6 +126,7 @@ def test_a_run_that_goes_on_keeps_the_cap(tmp_path: Path) -> None:
     assert total(HistoryReader(tmp_path).intervals()) == whole(6_000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_what_can_not_be_thinned_any_more_goes(tmp_path: Path) -> None:
     """The beginning of a run that no cap holds; that is said."""
@@ -155,6 +156,7 @@ def test_a_damaged_segment_is_not_thinned(tmp_path: Path) -> None:
     assert list(reader.torn) == [oldest.path]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_readers_meet_no_gap_while_segments_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment that is replaced between the listing and the opening is looked for once more."""

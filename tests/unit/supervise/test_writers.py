@@ -258,6 +258,7 @@ def test_whoever_is_waited_for_is_told(nearby: Nearby, monkeypatch: pytest.Monke
     assert {(stat.name, stat.queued) for stat in told[-1]} == {("waits", 1)}
 
 
+@pytest.mark.slow
 def test_who_can_t_wait_ends_them_all_the_same(nearby: Nearby) -> None:
     """An interruption passes, and no process stays behind."""
 

@@ -105,6 +105,7 @@ def test_several_series_of_a_leaf_may_be_one_of_the_root() -> None:
         assert search.values() == {0: order_statistics(everything)}
 
 
+@pytest.mark.slow
 def test_a_leaf_keeps_more_ranges_than_the_root() -> None:
     """Because several of its series are one of the root. None gets the values of another one."""
     spans_asked = KEPT_SPANS + 1_000
@@ -137,6 +138,7 @@ def test_both_ways_take_several_messages(monkeypatch: pytest.MonkeyPatch) -> Non
         assert search.values() == {series: order_statistics(of_all(leaves, series)) for series in range(3)}
 
 
+@pytest.mark.slow
 def test_frames_stay_below_their_bound() -> None:
     """A search for 5,000 series and a leaf whose values are all wanted: no message is above SEARCH_PART_BYTES."""
     table = SeriesTable(PERCENTILES, 10)

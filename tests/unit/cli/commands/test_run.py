@@ -69,8 +69,10 @@ def test_the_command_is_watched_and_its_end_ends_the_run(
     assert "run directory: " in said.err
 
 
-def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
+@pytest.mark.slow
+def test_flags_reach_the_aggregator(aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch) -> None:
     """As settings; those not given are left alone."""
+    monkeypatch.setenv("TELEMETRY_UPSTREAM__LINGER_S", "0")  # the fake stays, as a leaf does whose root goes on
     given = [
         "--dir",
         "there",

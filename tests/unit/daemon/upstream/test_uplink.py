@@ -111,6 +111,7 @@ def test_it_leaves_after_a_while_even_if_the_root_goes_on(
     assert uplink.delivered
 
 
+@pytest.mark.slow
 def test_a_root_that_never_answers_is_given_up(short_dir: Path, outbox: DiskOutbox, connect: Connect) -> None:
     """After the time to finish, with the reason."""
     fill(outbox, 1)

@@ -17,7 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.homes.ray_nodes import (
+import telemetry
+import telemetry.integrations.ray
+from telemetry.integrations.ray import RayRun
+from telemetry.wire.report import Report
+
+# packages in the environment of Ray have a `tests` of their own, which hides ours
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "homes"))
+from ray_nodes import (
     RayNodes,
     Recorder,
     counter_of,
@@ -30,11 +37,6 @@ from tests.homes.ray_nodes import (
     stat_of,
     until,
 )
-
-import telemetry
-import telemetry.integrations.ray
-from telemetry.integrations.ray import RayRun
-from telemetry.wire.report import Report
 
 
 class Job:

@@ -197,9 +197,9 @@ def stat_of(report: Report, node_id: str) -> NodeStat:
 
 
 def line_of(driver: subprocess.Popen[str]) -> dict[str, Any]:
-    """Return the next line that a driver writes."""
+    """Return the next line of JSON that a driver writes. Ray may write other lines between."""
     assert driver.stdout is not None
-    line = driver.stdout.readline()
+    line = next((line for line in driver.stdout if line.startswith("{")), "")
     assert line, "the driver ended early"
     found: dict[str, Any] = json.loads(line)
     return found

@@ -175,6 +175,17 @@ def member(producer: str, **facts: Any) -> Member:
     return Member(producer, **facts)
 
 
+def answer(link: ProducerLink, request: Request) -> Response:
+    """Send a request and return its answer. Fail after the deadline."""
+    assert link.send_control(request)
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        for response in link.receive_control(0.1):
+            if response.id == request.id:
+                return response
+    raise AssertionError(f"no answer to {request}")
+
+
 class ConnectedLeaf:
     """A hand-made leaf with the sockets of a producer."""
 
@@ -193,13 +204,7 @@ class ConnectedLeaf:
 
     def ask(self, request: Request) -> Response:
         """The answer to a request."""
-        assert self.link.send_control(request)
-        deadline = time.monotonic() + DEADLINE_S
-        while time.monotonic() < deadline:
-            for response in self.link.receive_control(0.1):
-                if response.id == request.id:
-                    return response
-        raise AssertionError(f"no answer to {request}")
+        return answer(self.link, request)
 
     def make(self, *records: EventRecord | NodeRecord) -> bytearray:
         """The next batch, not sent."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.hand_made_leaf import ConnectedLeaf, member, relay
+from tests.hand_made_leaf import ConnectedLeaf, answer, member, relay
 
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import (
@@ -46,13 +46,7 @@ class Root:
         self.leaves: list[ConnectedLeaf] = []
 
     def ask(self, request: Request) -> Response:
-        assert self.link.send_control(request)
-        deadline = time.monotonic() + DEADLINE_S
-        while time.monotonic() < deadline:
-            for response in self.link.receive_control(0.1):
-                if response.id == request.id:
-                    return response
-        raise AssertionError(f"no answer to {request}")
+        return answer(self.link, request)
 
     def expect(self, *nodes: str, count: int = 0) -> None:
         assert isinstance(self.ask(ExpectNodes(id=1, nodes=list(nodes), count=count)), Noted)

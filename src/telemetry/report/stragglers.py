@@ -15,7 +15,7 @@ def stragglers(report: Report) -> Section:
     """Return a line for each slow rank, or the line that none is named; empty without steps of work and wait."""
     lines = [line for found in report.stragglers for line in sentences(found)]
     notes = (
-        ["cost is the time by which a step would end sooner, had the rank worked like the slowest rank not named"]
+        ["cost: how much sooner a step would end if this rank worked like the slowest of the others"]
         if any(found.slow for found in report.stragglers)
         else []
     )

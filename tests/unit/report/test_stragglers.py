@@ -30,7 +30,7 @@ def test_a_line_for_each_slow_rank() -> None:
     """With its cost, and what cost means."""
     section = stragglers(report())
     assert section.lines[0].startswith("rank 3 costs ")
-    assert section.notes[0].startswith("cost is the time")
+    assert section.notes[0].startswith("cost: how much sooner a step would end")
 
 
 def test_without_a_slow_rank_there_is_one_line() -> None:

@@ -108,7 +108,7 @@ class RayNodes:
         """Return sockets, private files and aggregators of runs."""
         runtime = self.folder / "telemetry"
         files = [str(path) for path in runtime.iterdir()] if runtime.exists() else []
-        return files + [" ".join(process.cmdline()) for process in self.aggregators()]
+        return files + [f"aggregator with pid {process.pid}" for process in self.aggregators()]
 
     def aggregators(self) -> list[psutil.Process]:
         """Return the aggregators of this cluster: they have its folder in their environment."""

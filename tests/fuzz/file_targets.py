@@ -21,7 +21,7 @@ from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.wire_targets import check_refusal
 from zmq.utils import z85
 
-from telemetry import formatting, limits, request_model, wording
+from telemetry import formatting, limits, wording
 from telemetry.config import load
 from telemetry.config.load import FIELDS, env_name
 from telemetry.drop_reasons import FRAME_REASONS
@@ -36,6 +36,7 @@ from telemetry.history import requests as recorded_requests
 from telemetry.merge import odd_sources
 from telemetry.report import FORMATS, content, render, requests, table, text
 from telemetry.report.sources import sources_sections
+from telemetry.request_model import counts, figures, merging
 from telemetry.store import (
     final_snapshot,
     framing,
@@ -621,7 +622,7 @@ TARGETS: Final = (
             final_snapshot.final_json(valid.requests_snapshot()),
             *valid.golden("report/snapshot.json"),
         ],
-        covers=(content, requests, request_model, recorded_requests, wording, formatting, text, table),
+        covers=(content, requests, counts, figures, merging, recorded_requests, wording, formatting, text, table),
         base_bytes=8 * MIB,
         bytes_each=2_000,
         share=0.02,

@@ -17,13 +17,14 @@ from tests.fuzz.memory_files import MemoryPath, folder
 from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.text_forms import GateText
 
-from telemetry import limits
+from telemetry import limits, slo
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.formatting import columns
 from telemetry.gates import (
     check,
     evaluate,
     explain,
+    functions,
     lexer,
     parser,
     resolve,
@@ -44,6 +45,7 @@ from telemetry.store.intervals import levels
 from telemetry.wire import codec
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.gates import GateResult
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, CommandFacts, CounterStat
 
@@ -70,6 +72,15 @@ _GATES: Final = (
     "throughput(q.latency) > 100/s",
     "throughput.loadgen(q.latency{window=w}) >= baseline * 0.95",
     "throughput.overall(q.latency) == 2",
+    "goodput(q) >= 20/s",
+    "attainment(q.ttft{window=w}) >= 99% in every 1s",
+    "share(latency < 200ms) >= 99%",
+    "share(size{route=/a} >= 5k)/2 < 1 in every 2s",
+    "last(loss) < 0.1",
+    "best(train/loss) <= baseline",
+    "max(reward{axis=train}) - first(reward) > 2",
+    "steps(train) >= 1000",
+    "p99(ttft) < 200ms",
 )
 
 
@@ -113,7 +124,22 @@ def run_gate(data: bytes) -> int:
     if gate.every is not None:
         assert parser.every_s(gate.every) >= 1
     for term in gate.terms:
-        assert term.function in {*parser.FUNCTIONS, *parser.THROUGHPUTS} or 0 < float(term.percentile) <= 100
+        assert term.function in {*functions.FUNCTIONS, *functions.RATES} or 0 < float(term.percentile) <= 100
+    return 1
+
+
+def run_slo(data: bytes) -> int:
+    """Limits that are read are written as they would be read again."""
+    try:
+        by_kind = slo.parse_by_kind(_text(data))
+    except UsageError as error:
+        refused(error)
+        return 1
+    assert slo.parse_by_kind(slo.by_kind_to_text(by_kind)) == by_kind
+    for found in by_kind.values():
+        assert found == slo.parse(slo.to_text(found))
+        assert all(0 <= limit <= 86_400 * 10**9 for limit in found.values())
+        assert "e+" not in slo.describe(found)
     return 1
 
 
@@ -160,7 +186,12 @@ def _run(*, lossy: bool) -> RecordedRun:
     if not lossy:
         whole = Accounting(emitted=90, received=90, applied=90)
         snapshot = replace(snapshot, completeness="complete", accounting=whole)
-    return RecordedRun(Report(snapshot=snapshot, source="file"), directory)
+    curves = [
+        StepCurve(axis=axis.name, name=name, count=2, first=1.0, last=value, min=value, max=2.0)
+        for axis in snapshot.axes
+        for name, value in axis.values.items()
+    ]
+    return RecordedRun(Report(snapshot=snapshot, source="file", curves=curves), directory)
 
 
 _NOISE: Final = {("mean", "size", ()): 0.05, ("mean", "latency", (("route", "/a"),)): 0.1, ("lost", "", ()): 0.2}
@@ -252,6 +283,28 @@ TARGETS: Final = (
         head=b"p99(latency) ",
         base_bytes=256 * KIB,
         bytes_each=400,
+    ),
+    Target(
+        name="slo",
+        run=run_slo,
+        form=GateText(),
+        seeds=lambda: [
+            b"ttft:200 tpot:50ms",
+            b"chat=ttft:.2s,gap:30us e2el:1min",
+            b"tps:20 llm=latency:0,corrected:7ns",
+        ],
+        covers=(
+            slo.parse_by_kind,
+            slo.parse,
+            slo._words,
+            slo._pairs,
+            slo._limit,
+            slo.by_kind_to_text,
+            slo.describe,
+        ),
+        share=0.2,
+        head=b"ttft:200 ",
+        base_bytes=256 * KIB,
     ),
     Target(
         name="gate_check",

@@ -14,13 +14,14 @@ from tests.fuzz import (
     leaf_targets,
     numbers_targets,
     peer_targets,
+    request_log_targets,
     wire_targets,
 )
 from tests.fuzz.target import Target
 
 _MODULES: Final = (
     *(wire_targets, file_targets, numbers_targets, control_targets, calibration_targets, feed_targets),
-    *(gate_targets, backend_targets, peer_targets, leaf_targets),
+    *(gate_targets, backend_targets, peer_targets, leaf_targets, request_log_targets),
 )
 
 TARGETS: Final[dict[str, Target]] = {target.name: target for module in _MODULES for target in module.TARGETS}

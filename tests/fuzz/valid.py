@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.testing.builders import MONO_NS, WALL_NS, frame
-from telemetry.wire import codec, control, events, history, journal, snapshot
+from telemetry.wire import codec, control, events, history, journal, request_log, snapshot
 from telemetry.wire.search import Found, FoundValues
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -49,6 +49,33 @@ RECORDS: tuple[events.EventRecord, ...] = (
     events.StepEnd("job", 4, MONO_NS),
     events.StepClear("job", 3, MONO_NS),
 )
+REQUEST_RECORDS: tuple[request_log.RequestRecord, ...] = (
+    request_log.EndedRequests(
+        "llm",
+        LABELS,
+        [
+            request_log.RequestEntry(
+                *(
+                    7,
+                    MONO_NS,
+                    MONO_NS + 900,
+                    "completed",
+                    "stop",
+                    MONO_NS - 5,
+                    MONO_NS + 300,
+                    2,
+                    [250, 350],
+                    [3, None],
+                ),
+                *(4, 12, 8, "2", {"ttft": 500}),
+            ),
+            request_log.RequestEntry(8, MONO_NS, MONO_NS + 5, "failed", "http_503"),
+        ],
+        3,
+        MONO_NS,
+    ),
+    request_log.RequestTokens("q", 8, "output_tokens", 9.5, MONO_NS),
+)
 DEFINES = RECORDS[:4]
 BACKEND = snapshot.BackendStat(
     name="runs", kind="wandb", state="retrying", dropped={"too_large": 1}, no_place={"span": 2}, last_error="503"
@@ -80,7 +107,7 @@ def frames() -> tuple[bytes, ...]:
         loose,
         frame("p", 2, 20, records=RECORDS[4:], rows=[], dropped={"buffer_full": 4}),
         frame("q", 2, 3, records=[RECORDS[8]], rows=[(9, TIMES[0], 1.0), *ROWS[:2]], anchor=(0, 0)),
-        frame("q", 3, 6, records=[RECORDS[10], RECORDS[12], RECORDS[13]]),
+        frame("q", 3, 6, records=[RECORDS[10], RECORDS[12], RECORDS[13], *REQUEST_RECORDS]),
         frame("p", 3, 39, rows=[(0, TIMES[1], float(value)) for value in range(40)]),
     ]
     return tuple(map(bytes, made))
@@ -106,7 +133,7 @@ def requests() -> list[control.Request]:
         control.Hello(id=2),
         control.Ping(id=2, producer="p", mono_ns=MONO_NS),
         control.End(id=3, producer="p", batches=4, emitted=79, dropped={"buffer_full": 4}),
-        control.End(id=3, producer="q", batches=4, emitted=9),
+        control.End(id=3, producer="q", batches=4, emitted=11),
         control.CannotResend(producer="p", first=1, last=2),
         control.Barrier(id=4, producer="p", batches=2),
         control.GetStatus(id=5),
@@ -290,4 +317,4 @@ def stream_records() -> list[events.StreamRecord]:
 
 
 def record_bytes() -> list[bytes]:
-    return [msgpack.encode(record) for record in RECORDS]
+    return [msgpack.encode(record) for record in (*RECORDS, *REQUEST_RECORDS)]

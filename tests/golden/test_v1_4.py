@@ -19,7 +19,7 @@ from tests.golden import test_v1_0 as v1_0
 from tests.golden import test_v1_2 as v1_2
 from tests.golden import test_v1_3 as v1_3
 
-from telemetry.wire import codec, control, events, nodes, search, snapshot
+from telemetry.wire import codec, control, events, nodes, request_log, search, snapshot
 
 HERE = Path(__file__).parent / "v1.4"
 VERSION = (1, 4)
@@ -29,7 +29,7 @@ MONO_NS, WALL_NS, LABELS = v1_0.MONO_NS, v1_0.WALL_NS, v1_0.LABELS
 def batch(
     seq: int,
     first: int,
-    records: Sequence[events.EventRecord | nodes.NodeRecord],
+    records: Sequence[events.BaseRecord],
     rows: list[float],
     **changes: Any,
 ) -> bytes:
@@ -49,8 +49,10 @@ def batch(
 
 DEFINE = v1_3.DEFINE
 AXIS = events.Axis("train", "mean", {"*/tokens": "sum", "lr": "last"}, MONO_NS, "reported", ["wait_s"])
+TEXT = events.Uncounted("a b", "llm.output_tokens", MONO_NS, LABELS, "llm.tpot", 5, 1, 7, 3, True, "p1")
+EXTENDED: dict[type, events.EventRecord] = {events.Axis: AXIS, events.Uncounted: TEXT}
 EVERY_RECORD: list[events.EventRecord] = [
-    *(AXIS if isinstance(record, events.Axis) else record for record in v1_3.EVERY_RECORD),
+    *(EXTENDED.get(type(record), record) for record in v1_3.EVERY_RECORD),
     events.StepClear("train", 4, MONO_NS),
 ]
 ACCOUNT = snapshot.Accounting(emitted=5, received=4, applied=4, missing=1)
@@ -131,6 +133,36 @@ EVERY_NODE_RECORD: list[nodes.NodeRecord] = [
         number=4,
     ),
 ]
+EVERY_REQUEST_RECORD: list[request_log.RequestRecord] = [
+    request_log.EndedRequests(
+        "llm",
+        LABELS,
+        [
+            request_log.RequestEntry(
+                7,
+                MONO_NS,
+                MONO_NS + 900,
+                "completed",
+                "stop",
+                MONO_NS - 5,
+                MONO_NS + 300,
+                2,
+                [250, -1],
+                [3, None],
+                4,
+                12,
+                8.5,
+                "2",
+                {"ttft": 500},
+            ),
+            request_log.RequestEntry(8, MONO_NS, MONO_NS + 5, "failed", "http_503"),
+            request_log.RequestEntry(9, MONO_NS, MONO_NS + 5, "expired"),
+        ],
+        3,
+        MONO_NS,
+    ),
+    request_log.RequestTokens("p1", 8, "output_tokens", 9, MONO_NS),
+]
 BACKEND = replace(v1_2.BACKEND, refused=[2, 3])
 NODE = snapshot.NodeStat(
     node="gpu-1",
@@ -151,7 +183,14 @@ NODE = snapshot.NodeStat(
     directory="/runs/a",
     warnings=["a warning"],
 )
-SNAPSHOT = replace(v1_3.SNAPSHOT, protocol=VERSION, backends=[BACKEND], nodes=[NODE], missing_nodes=1)
+SNAPSHOT = replace(
+    v1_3.SNAPSHOT,
+    protocol=VERSION,
+    backends=[BACKEND],
+    nodes=[NODE],
+    missing_nodes=1,
+    request_log=snapshot.RequestLogStat(kept=5, left_out=2, cap_bytes=1 << 28),
+)
 STREAM_RECORD = replace(v1_3.STREAM_RECORD, version=VERSION)
 STREAM_STEP = replace(
     v1_3.STREAM_STEP,
@@ -224,6 +263,7 @@ BATCHES: dict[str, bytes] = {
     "batch_rows": batch(1, 14, [DEFINE], v1_0.ROWS, dropped={"buffer_full": 2}),
     "batch_records": batch(0, 0, EVERY_RECORD, []),
     "batch_nodes": batch(2, 30, EVERY_NODE_RECORD, []),
+    "batch_requests": batch(3, 35, EVERY_REQUEST_RECORD, []),
     "batch_minimal": batch(
         0,
         0,
@@ -259,6 +299,7 @@ def test_every_message_type_has_a_sample() -> None:
     """A new record tag, request or response can't be released without bytes."""
     assert {type(record) for record in EVERY_RECORD} == set(typing.get_args(events.EventRecord))
     assert tuple(type(record) for record in EVERY_NODE_RECORD) == nodes.NODE_RECORDS
+    assert tuple(type(record) for record in EVERY_REQUEST_RECORD) == request_log.REQUEST_RECORDS
     assert {type(message) for message in REQUESTS.values()} == set(typing.get_args(control.Request))
     assert {type(message) for message in RESPONSES.values()} == set(typing.get_args(control.Response))
 
@@ -302,13 +343,14 @@ def test_golden_batch_of_rows_decodes() -> None:
     assert [field for row in struct.iter_unpack(">xdxQxd", body) for field in row] == v1_0.ROWS
 
 
-@pytest.mark.parametrize("name", ["batch_records", "batch_minimal", "batch_nodes"])
+@pytest.mark.parametrize("name", ["batch_records", "batch_minimal", "batch_nodes", "batch_requests"])
 def test_golden_batches_of_records_decode(name: str) -> None:
     """Every record type of 1.4 is still read, and a batch as a small producer makes it."""
     decoded = codec.decode_batch(golden(name))
     expected = {
         "batch_records": EVERY_RECORD,
         "batch_nodes": EVERY_NODE_RECORD,
+        "batch_requests": EVERY_REQUEST_RECORD,
         "batch_minimal": [events.Sample("latency", 1.5, 0, "ms"), events.Count("requests")],
     }
     assert [codec.decode_record(raw) for raw in decoded.records] == expected[name]

@@ -33,6 +33,9 @@ class AggregatorConfig:
     record_cap_bytes: Annotated[int, Meta(ge=0)] = limits.RECORDS_CAP_BYTES
     """Maximum size of the record log."""
 
+    request_log_cap_bytes: Annotated[int, Meta(ge=0)] = limits.REQUEST_LOG_CAP_BYTES
+    """Maximum size of the request log."""
+
     leaf: bool = False
     """True if the sums of each interval are sent to another aggregator, the root."""
 

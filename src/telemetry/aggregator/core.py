@@ -32,6 +32,7 @@ from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
 from telemetry.aggregator.registry import Bounds, Registry
+from telemetry.aggregator.request_log import RequestLogIntake
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents, with_extents
@@ -42,9 +43,10 @@ from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.drop_reasons import Count, Reason, merge_reasons
 from telemetry.wire.control import End, Ended, ExpectNodes, Hello, MemberFacts, SeriesKey, StepState
-from telemetry.wire.events import EventBatch
+from telemetry.wire.events import EventBatch, Params, Scalar
 from telemetry.wire.history import Interval
 from telemetry.wire.nodes import Member, NodeAccount, StepPart
+from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, NodeStat
 
@@ -80,9 +82,10 @@ class Aggregator:
         "expected_nodes": PART,
         "_members": PART,
         "_new_members": PART,
+        "_requests": PART,
     }
     ADDED: ClassVar[tuple[str, ...]] = (
-        *("_clock", "_incoming", "_leaf_sums", "expected_nodes", "_members", "_new_members"),
+        *("_clock", "_incoming", "_leaf_sums", "expected_nodes", "_members", "_new_members", "_requests"),
     )
     DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier", "record_room", "_leaf", "_root")
 
@@ -127,6 +130,7 @@ class Aggregator:
         }
         self.record_room = RecordBudget(config.record_cap_bytes)
         """Budget of the record log. The run state stores its use, next to the number of records."""
+        self._requests = RequestLogIntake(config.request_log_cap_bytes)
         reader = RecordReader(
             self._registry,
             self._notes,
@@ -135,6 +139,7 @@ class Aggregator:
             self._steps,
             clock=self._clock,
             room=self.record_room,
+            requests=self._requests,
             nodes=NodeReader(
                 self._incoming,
                 self._steps,
@@ -195,6 +200,10 @@ class Aggregator:
         """Add nodes that the run can't be complete without."""
         self.expected_nodes.expect(note)
 
+    def set_params(self, values: Mapping[str, Scalar]) -> None:
+        """Set params of the run that no producer sends. Only before the first checkpoint, which has them."""
+        self._notes.add_params(Params(values=dict(values)))
+
     def ping(self, producer: str, now_ns: int) -> None:
         """Register a sign of life. Ignores unknown producers."""
         if (known := self._book.get(producer)) is not None:
@@ -247,6 +256,10 @@ class Aggregator:
         for key in {batch.producer: None for batch in batches}:
             self._settle_steps(self._book[key])
         return streamed + self._said()
+
+    def take_logged(self) -> list[LoggedRecords]:
+        """Return what the request log gets of all batches since the last call. Call it after each `apply`."""
+        return self._requests.take()
 
     def end(self, end: End, now_ns: int) -> list[StreamedRecord]:
         """Apply the end of a producer, and return the steps that waited for it, for the stream.
@@ -480,6 +493,7 @@ class Aggregator:
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             texts=self.uncounted,
             axes=self._steps.stats(),
+            requests=self._requests.stat(),
             window_s=self._config.window_rolls,
         )
         return build_snapshot(facts, parts, now_ns, wall_ns)

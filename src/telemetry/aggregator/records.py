@@ -1,7 +1,7 @@
 """Reader of records, one by one.
 
-Definitions bind ids, self-describing events become rows, and scalars become steps. All other records go to the
-stream.
+Definitions bind ids, self-describing events become rows, scalars become steps, and ended requests go to the request
+log. All other records go to the stream.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.registry import Bounds, Registry
+from telemetry.aggregator.request_log import RequestLogIntake
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
@@ -39,7 +40,6 @@ from telemetry.wire.events import (
     Counted,
     Define,
     EventBatch,
-    EventRecord,
     Expect,
     Gauge,
     Kind,
@@ -55,7 +55,8 @@ from telemetry.wire.events import (
     Uncounted,
 )
 from telemetry.wire.masking import mask_secrets
-from telemetry.wire.nodes import NODE_RECORDS, NodeRecord, Relay, StepPart
+from telemetry.wire.nodes import NODE_RECORDS, BatchRecord, Relay, StepPart
+from telemetry.wire.request_log import REQUEST_RECORDS, RequestRecord
 
 _DEFINE: Final = "define"
 
@@ -118,12 +119,14 @@ class RecordReader:
         *,
         clock: RunClock,
         room: RecordBudget,
+        requests: RequestLogIntake,
         nodes: NodeReader,
     ) -> None:
         self._clock = clock
         self._nodes = nodes
         self._registry = registry
         self._room = room
+        self._requests = requests
         self._notes = notes
         self._texts = texts
         self._extents = extents
@@ -173,11 +176,15 @@ class RecordReader:
             if isinstance(record, Sample | Count | Gauge):
                 self._collect(record, at_ns)
                 continue
+            if isinstance(record, REQUEST_RECORDS):
+                self._log_request(producer, record, raw)
+                continue
             at_ns = min(max(0, at_ns + self._clock.shift_ns), LATEST_NS)  # a wall clock time from here on
             if isinstance(record, StepClear):
                 self._clear_step(producer, record, at_ns, batch.seq)
             elif (kept := self._for_stream(producer, record, at_ns, since)) is not None:
                 streamed.append(self._streamed(producer.key, at_ns, kept))
+        self._requests.end_batch(producer.key, anchor[1] - anchor[0], self._clock.shift_ns)
         producer.heard_event(newest_ns, now_ns)
         producer.account.ledger.apply(len(streamed))
         if producer.node is not None and producer.newly_bound:
@@ -192,9 +199,7 @@ class RecordReader:
             self._noted[type(record)](producer, at_ns, record)
         return StreamedRecord(producer, at_ns, record)
 
-    def _of_leaf(
-        self, leaf: Producer, record: EventRecord | NodeRecord, shift_ns: int, since: int
-    ) -> list[StreamedRecord]:
+    def _of_leaf(self, leaf: Producer, record: BatchRecord, shift_ns: int, since: int) -> list[StreamedRecord]:
         """Read a record of a leaf, which has records of its own only. No other producer may send them."""
         node = leaf.node
         if node is None or not isinstance(record, NODE_RECORDS):
@@ -229,7 +234,8 @@ class RecordReader:
         if isinstance(record, Scalars | StepEnd):
             self._step(producer, record, at_ns, since)
         elif isinstance(record, Uncounted):
-            self._queue(producer, replace(record, time_ns=at_ns))
+            owner = "" if record.number is None else producer.key
+            self._queue(producer, replace(record, time_ns=at_ns, producer=owner))
         elif isinstance(record, Bins | Table) and not fits_together(record):
             producer.account.ledger.drop(Reason.MALFORMED_RECORD)
         elif not self._room.take(producer.key, record):
@@ -288,6 +294,13 @@ class RecordReader:
             producer.account.ledger.apply(1)
             return
         producer.account.ledger.drop(Reason.TEXTS_FULL)
+
+    def _log_request(self, producer: Producer, record: RequestRecord, raw: Raw) -> None:
+        """Pass a record to the request log. A request that has no room there is not a lost event."""
+        if self._requests.read(producer.key, record, raw):
+            producer.account.ledger.apply(1)
+            return
+        producer.account.ledger.drop(Reason.MALFORMED_RECORD)
 
     def _define(self, producer: Producer, define: Define) -> None:
         """Bind the id of a definition. A repeated definition has no effect.

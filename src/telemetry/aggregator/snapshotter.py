@@ -29,6 +29,7 @@ from telemetry.wire.snapshot import (
     Pending,
     ProducerStat,
     Progress,
+    RequestLogStat,
     SelfCost,
     SeriesStat,
     State,
@@ -84,6 +85,7 @@ class SnapshotParts:
     bad_frames: dict[str, int]
     texts: TextQueue
     axes: list[AxisStat]
+    requests: RequestLogStat | None = None
     window_s: float
 
 
@@ -127,6 +129,7 @@ def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: 
         folded=parts.folded,
         nodes=parts.nodes.stats,
         missing_nodes=parts.nodes.missing,
+        request_log=parts.requests,
     )
 
 

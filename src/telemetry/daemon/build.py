@@ -184,6 +184,7 @@ def assemble(
         journal=opening.journal,
         history=opening.history,
         records=opening.records,
+        requests=opening.requests,
         worker=worker,
         process_watch=ProcessWatch(),
         signals=signals,

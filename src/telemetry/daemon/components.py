@@ -16,6 +16,7 @@ from telemetry.daemon.worker_thread import Worker
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
 from telemetry.store.records import RecordLog
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.hub import Hub
 
@@ -34,6 +35,7 @@ class Parts:
     journal: JournalWriter | None
     history: HistoryWriter | None
     records: RecordLog
+    requests: RequestLogWriter
     worker: Worker
     process_watch: ProcessWatch
     signals: SignalPipe | None

@@ -154,6 +154,7 @@ class LiveFeed:
     def _publish(self) -> None:
         """Publish the stream records that producer messages or the passing of time have produced."""
         self._stream.publish(self._log.take_streamed())
+        self._parts.requests.append(*self._log.take_logged())
 
     def obstacle(self) -> str:
         run = self._parts.numbers.run

@@ -1,7 +1,7 @@
 """The numbers of a run: its aggregator and its run state. Only entries of the journal change them.
 
-A change may produce stream records, which wait here until they are published. The live run and the fold of its
-journal use the same code, so that they give bit-identical numbers.
+A change may produce stream records, and frames of the request log, which wait here until they are taken. The live
+run and the fold of its journal use the same code, so that they give bit-identical numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
+from telemetry.wire.request_log import LoggedRecords
 
 LATEST_NS: Final = (1 << 63) - 1  # fits in a signed 64 bit integer, and no clock reaches it
 
@@ -34,6 +35,7 @@ class Numbers:
         self.frames, self.frame_bytes = run.frames, run.frame_bytes
         """Number of applied batches, and their size in bytes as messages."""
         self._untaken: list[StreamedRecord] = []
+        self._unlogged: list[LoggedRecords] = []
 
     @staticmethod
     def restore(checkpoint: Buffer) -> Numbers:
@@ -99,10 +101,18 @@ class Numbers:
     def apply(self, batches: Sequence[EventBatch], now_ns: int) -> None:
         """Apply the admitted batches of one turn."""
         self._stream(self.aggregator.apply(batches, now_ns, self.wall_ns(now_ns)))
+        if logged := self.aggregator.take_logged():
+            self._unlogged += logged
+            self.run = replace(self.run, requests=self.run.requests + len(logged))
 
     def take_streamed(self) -> list[StreamedRecord]:
         """Return the stream records since the last call. They have the last numbers below `run.records`."""
         taken, self._untaken = self._untaken, []
+        return taken
+
+    def take_logged(self) -> list[LoggedRecords]:
+        """Return frames of the request log since the last call. They have the last numbers below `run.requests`."""
+        taken, self._unlogged = self._unlogged, []
         return taken
 
     def _stream(self, streamed: Sequence[StreamedRecord]) -> None:

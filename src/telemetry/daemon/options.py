@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from telemetry.config.schema import Config
+from telemetry.wire.events import Scalar
 
 
 @dataclass(frozen=True)
@@ -24,3 +26,5 @@ class DaemonOptions:
     command_line: tuple[str, ...] = ()
     resume: Path | None = None
     """Directory of a run to resume. It determines the name, id and addresses."""
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+    """Parameters of a new run. They are in its first checkpoint, so a resumed run has them from its journal."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -22,13 +23,18 @@ from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.service import Service
 from telemetry.daemon.signal_pipe import SignalPipe
 from telemetry.errors import RunDirectoryError
+from telemetry.store.final_snapshot import find_final
 from telemetry.store.journal import JournalReader
 from telemetry.store.records import RecordLog
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.endpoints import plan
 from telemetry.wire.codec import carriable
 from telemetry.wire.journal import Ending
 from telemetry.wire.snapshot import MetricsSnapshot
+
+_PATIENCE_S: Final = 10.0
+"""Longest wait for an aggregator that has written its result and is about to end."""
 
 
 def run_replay(
@@ -49,7 +55,8 @@ def build_replay(
 
     Raises RunDirectoryError if the run is alive or has no readable journal, TelemetryError as `build`.
     """
-    if original.locked():
+    patience_s = _PATIENCE_S if find_final(original) is not None else 0.0
+    if not original.await_release(patience_s):
         raise RunDirectoryError(f"the run in {original.path} is still going", hint="wait until it has ended")
     _refuse_replays(original)
     fold = Fold(JournalReader(original.journal))
@@ -68,6 +75,7 @@ def build_replay(
             journal=None,
             history=open_history(options.config, directory),
             records=RecordLog(directory.records),
+            requests=RequestLogWriter(directory.requests),
         )
         parts = assemble(options, hub, opening, signals)
         own = replace(run, run_id=options.run_id, name=options.name, snapshot_seq=0, ending=None)
@@ -82,6 +90,7 @@ def build_replay(
             run_status=run_status,
             stream=RecordStream(options.run_id, opening.records, hub),
             history=opening.history,
+            requests=opening.requests,
             cost=cost,
         )
         service = Service(

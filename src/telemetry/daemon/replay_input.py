@@ -16,6 +16,7 @@ from telemetry.daemon.recovery.rebuild import Fold, Step
 from telemetry.daemon.run_status import RunStatus
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import BATCH
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.journal import Ending
 
@@ -39,6 +40,7 @@ class Playback:
         run_status: RunStatus,
         stream: RecordStream,
         history: HistoryWriter | None,
+        requests: RequestLogWriter,
         cost: CostMeter,
     ) -> None:
         """Prepare the playback. `ending` is the known end of the run; None: read it from the journal.
@@ -53,6 +55,7 @@ class Playback:
         self._run_status = run_status
         self._stream = stream
         self._history = history
+        self._requests = requests
         self._cost = cost
         self._entries = fold.entries()
         self._next = next(self._entries, None)
@@ -151,6 +154,7 @@ class Playback:
         if step.interval is not None and self._history is not None:
             self._history.append(step.interval, self._fold.numbers.aggregator.keys(), step.roll)
         self._stream.publish(step.streamed)
+        self._requests.append(step.logged, step.first_logged)
         if isinstance(step.note, Ending):
             self._end_as(step.note)
 

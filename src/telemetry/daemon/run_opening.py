@@ -23,6 +23,7 @@ from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
 from telemetry.store.outbox import DiskOutbox
 from telemetry.store.records import RecordLog
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.store.run_directory import RunDirectory, RunLock, manifest_for
 from telemetry.transport.hub import Hub
 from telemetry.wire.journal import RunState
@@ -39,6 +40,7 @@ class OpenedRun:
     journal: JournalWriter | None
     history: HistoryWriter | None
     records: RecordLog
+    requests: RequestLogWriter
     last_ns: int = 0
     """Newest stamp in the journal."""
     died_ns: int | None = None
@@ -66,6 +68,7 @@ def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
         rolled_mono_ns=now_ns,
     )
     numbers = Numbers(Aggregator(_aggregator_config(config)), run)
+    numbers.aggregator.set_params(options.params)
     with ExitStack() as undo:
         undo.callback(lock.release)
         opening = OpenedRun(
@@ -76,6 +79,7 @@ def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
             journal=open_journal(config, directory, numbers, now_ns) if config.journal.enabled else None,
             history=open_history(config, directory),
             records=RecordLog(directory.records),
+            requests=RequestLogWriter(directory.requests),
             last_ns=now_ns,
             refill=open_refill(config, directory),
         )
@@ -155,5 +159,6 @@ def _aggregator_config(config: Config) -> AggregatorConfig:
         series_cap=config.limits.series,
         step_grace_s=run.step_grace_s,
         record_cap_bytes=config.records.cap_bytes,
+        request_log_cap_bytes=config.run.request_log_cap,
         leaf=bool(config.upstream.address),
     )

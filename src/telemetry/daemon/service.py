@@ -132,7 +132,12 @@ class Service:
         if newest is not None and newest.state in TERMINAL:
             return newest
         parts = self.parts
-        files = {"journal": parts.journal, "history": parts.history, "record log": parts.records}
+        files = {
+            "journal": parts.journal,
+            "history": parts.history,
+            "record log": parts.records,
+            "request log": parts.requests,
+        }
         self.run_status.warn(
             f"can't write the {name}: {file.failed}" for name, file in files.items() if file and file.failed
         )

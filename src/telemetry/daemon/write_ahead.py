@@ -18,6 +18,7 @@ from telemetry.wire.codec import encode_note
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled
+from telemetry.wire.request_log import LoggedRecords
 
 _HELLOS_TAKEN: Final = 16  # different ones per producer: a process changes at most its name
 _LEAF_HELLOS_TAKEN: Final = 65_536  # the same for a leaf, which keeps its id when it is restarted: 10 MB
@@ -81,6 +82,11 @@ class WriteAheadLog:
     def take_streamed(self) -> list[StreamedRecord]:
         """Return the stream records since the last call, from all changes made here."""
         return self._numbers.take_streamed()
+
+    def take_logged(self) -> tuple[list[LoggedRecords], int]:
+        """Return frames of the request log since the last call, and the number of the first."""
+        logged = self._numbers.take_logged()
+        return logged, self._numbers.run.requests - len(logged)
 
     def hello(self, hello: Hello) -> str:
         """Introduce a producer. Return why it is refused; empty if it is accepted."""

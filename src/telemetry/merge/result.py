@@ -25,11 +25,14 @@ from telemetry.wire.snapshot import (
     Pending,
     ProducerStat,
     Progress,
+    RequestLogStat,
     SelfCost,
     SeriesStat,
 )
 
 _WORSE: Final[tuple[Completeness, ...]] = ("complete", "lossy", "incomplete", "interrupted")
+_OWN_PARAMS: Final = ("slo.", "telemetry.")
+"""Beginnings of the names of params that telemetry sends itself: limits of requests, and the chosen headline."""
 _ADDED: Final = "percentiles of merged runs are computed from histograms"
 _ROUNDED: Final = "the sum of some counters does not fit in an integer"
 
@@ -84,6 +87,7 @@ def merged_snapshot(
         overflow=_added_up(one.overflow for one in snapshots),
         warnings=[*warnings, *_warnings(inputs)],
         directory=directory,
+        request_log=_request_log(snapshots),
     )
 
 
@@ -164,6 +168,11 @@ class _Producers:
 def _folded(snapshots: Sequence[MetricsSnapshot]) -> FoldedProducers | None:
     folded = [one.folded for one in snapshots if one.folded is not None]
     return _sum(FoldedProducers, folded) if folded else None
+
+
+def _request_log(snapshots: Sequence[MetricsSnapshot]) -> RequestLogStat | None:
+    logs = [one.request_log for one in snapshots if one.request_log is not None]
+    return _sum(RequestLogStat, logs, highest=("cap_bytes",)) if logs else None
 
 
 def _nodes(inputs: Sequence[Input]) -> list[NodeStat]:
@@ -251,12 +260,16 @@ def _progress(snapshots: Sequence[MetricsSnapshot]) -> list[Progress]:
 
 
 def _params(inputs: Sequence[Input]) -> dict[str, Scalar]:
-    """Return each param once if all runs agree, else once for each run."""
+    """Return each param once if all runs agree, else once for each run.
+
+    A run without a param disagrees, unless telemetry itself sends the param: such a run lacks what it describes.
+    """
     params: dict[str, Scalar] = {}
     for name in dict.fromkeys(name for one in inputs for name in one.snapshot.params):
         known = [(one.label, one.snapshot.params[name]) for one in inputs if name in one.snapshot.params]
         values = [(type(value), value) for _, value in known]
-        if len(known) == len(inputs) and all(value == values[0] for value in values):
+        is_shared = len(known) == len(inputs) or name.startswith(_OWN_PARAMS)
+        if is_shared and all(value == values[0] for value in values):
             params[name] = known[0][1]
         else:
             params.update((f"{name} ({label})", value) for label, value in known)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from telemetry.errors import RunDirectoryError
 from telemetry.merge.history import OnProgress, add_histories
 from telemetry.merge.odd_sources import sources_of
+from telemetry.merge.request_logs import join_request_logs
 from telemetry.merge.result import merged_snapshot
 from telemetry.merge.series import merged_series, percentiles_of
 from telemetry.merge.sources import Input, name_of
@@ -82,6 +83,7 @@ def merge(
         if not added.written:
             lacking = ", ".join(one.label for one in inputs if not one.directory.history.is_dir())
             warnings.append(f"no history was written: {lacking} has none")
+        warnings += join_request_logs(inputs, built)
         snapshot = merged_snapshot(
             inputs, series, run_id=run_id, name=name, directory=carriable(str(path)), warnings=warnings
         )

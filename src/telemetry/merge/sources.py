@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,7 +18,6 @@ SeriesId = tuple[str, tuple[tuple[str, str], ...]]
 """Name and sorted labels."""
 
 _PATIENCE_S: Final = 10.0
-_AGAIN_S: Final = 0.02
 _OVERFLOW: Final = "overflow"
 """Name of the instrument for values beyond the limits, of any kind and unit."""
 
@@ -74,7 +72,7 @@ def gather(found: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_start
 
 
 def _input(directory: RunDirectory, snapshot: MetricsSnapshot) -> Input:
-    if snapshot.state not in TERMINAL or not _let_go(directory):
+    if snapshot.state not in TERMINAL or not directory.await_release(_PATIENCE_S):
         raise RunDirectoryError(
             f"{directory.path} is still going", hint="wait for its end, or stop it with `telemetry stop`"
         )
@@ -83,19 +81,6 @@ def _input(directory: RunDirectory, snapshot: MetricsSnapshot) -> Input:
         return Input(directory=directory, snapshot=snapshot, sources=tuple(sources))
     host = _host(directory, snapshot)
     return Input(directory=directory, snapshot=snapshot, sources=(_source(directory, snapshot, host),), host=host)
-
-
-def _let_go(directory: RunDirectory) -> bool:
-    """Check that no aggregator has the run.
-
-    After its result, an aggregator still answers briefly before it ends.
-    """
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while directory.locked():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(_AGAIN_S)
-    return True
 
 
 def _host(directory: RunDirectory, snapshot: MetricsSnapshot) -> str:

@@ -23,7 +23,7 @@ from telemetry.wire.version import SCHEMA
 
 FOLDER: Final = "calibrations"
 
-Of = Literal["series", "counter", "command"]
+Of = Literal["series", "counter", "command", "requests", "steps"]
 """Kind of thing that a figure of a run describes."""
 
 
@@ -34,10 +34,11 @@ class MetricNoise(Struct, frozen=True, kw_only=True):
     statistic: str
     """Name of the figure.
 
-    `p50`, `p99.9`, …, `mean`, `rate` of a series; `value`, `rate` of a counter; `wall`, `cpu` of the command.
+    `p50`, `p99.9`, …, `mean`, `rate` of a series; `value`, `rate` of a counter; `wall`, `cpu` of the command;
+    `goodput`, `attainment` of requests; `last`, `best` of values of steps, `steps` of an axis.
     """
     name: str = ""
-    """Name of the series or counter; empty for the command."""
+    """Name of the series, counter, kind of request, value or axis; empty for the command."""
     labels: dict[str, str] = {}
     unit: str = ""
     values: list[float] = []

@@ -131,6 +131,19 @@ class NodeHead(msgspec.Struct):
     """A node in a list of runs, which only counts nodes."""
 
 
+class AccountHead(msgspec.Struct):
+    """The number of events in a list of runs."""
+
+    applied: Natural = 0
+
+
+class CommandHead(msgspec.Struct):
+    """The end of the command in a list of runs."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+
+
 class FinalHead(msgspec.Struct):
     """The fields of a result that a list of runs shows."""
 
@@ -139,6 +152,9 @@ class FinalHead(msgspec.Struct):
     state: State
     completeness: Completeness
     started_ns: Natural = 0
+    elapsed_s: float = 0.0
+    accounting: AccountHead = msgspec.field(default_factory=AccountHead)
+    command: CommandHead | None = None
     nodes: list[NodeHead] = []
 
 

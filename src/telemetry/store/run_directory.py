@@ -1,6 +1,7 @@
 """Run directories: `<root>/<name>-<UTC time>-<run id>/`, a `latest` link beside them, and finding a run.
 
-manifest.json  final_snapshot.json  history.hlog  daemon.log  output.log  journal/  history/  records/  upstream/
+manifest.json  final_snapshot.json  history.hlog  daemon.log  output.log
+journal/  history/  records/  requests/  upstream/
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import platform
 import re
 import socket
+import time
 import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
@@ -52,6 +54,7 @@ MANIFEST: Final = "manifest.json"
 FINAL: Final = "final_snapshot.json"
 JOURNAL: Final = "journal"
 
+_AGAIN_S: Final = 0.02
 _SLUG_CHARS: Final = 80  # with time and id still far below the 255 bytes of a file name
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
 _RUN_NAME: Final = re.compile(r"(?P<slug>.+)-(?P<time>\d{8}T\d{6}Z)-(?P<run_id>[A-Za-z0-9_]{1,64})")
@@ -179,6 +182,10 @@ class RunDirectory:
         return self.path / "records"
 
     @property
+    def requests(self) -> Path:
+        return self.path / "requests"
+
+    @property
     def upstream(self) -> Path:
         return self.path / "upstream"
 
@@ -207,6 +214,18 @@ class RunDirectory:
             return False
         except OSError:
             return True
+
+    def await_release(self, timeout_s: float) -> bool:
+        """Return whether no process has locked the directory, at the latest after a timeout. Blocks.
+
+        An aggregator that has written its result still answers for a moment before it ends.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while self.locked():
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(_AGAIN_S)
+        return True
 
     def _owner_lives(self) -> bool:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.testing.builders import batch, frame, loose_rows, with_raw_rows
+from telemetry.testing.builders import batch, ended, frame, loose_rows, with_raw_rows
 from telemetry.testing.clock import FakeClock
 
-__all__ = ["FakeClock", "batch", "frame", "loose_rows", "with_raw_rows"]
+__all__ = ["FakeClock", "batch", "ended", "frame", "loose_rows", "with_raw_rows"]

@@ -22,8 +22,8 @@ from telemetry.wire.codec import (
     encode_snapshot,
     record_tag,
 )
-from telemetry.wire.events import Define, EventBatch, EventRecord
-from telemetry.wire.nodes import NodeRecord
+from telemetry.wire.events import Define, EventBatch
+from telemetry.wire.nodes import BatchRecord
 from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot, State
 
@@ -42,7 +42,7 @@ class Heard:
         self.end: msg.End | None = None
 
     @property
-    def records(self) -> list[EventRecord | NodeRecord]:
+    def records(self) -> list[BatchRecord]:
         """The records of all batches, without definitions."""
         found = [decode_record(raw) for batch in self.batches for raw in batch.records]
         return [record for record in found if not isinstance(record, Define)]

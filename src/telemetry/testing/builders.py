@@ -9,7 +9,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry.wire.codec import decode_batch, encode_batch
-from telemetry.wire.events import EventBatch, EventRecord, OutgoingBatch
+from telemetry.wire.events import BaseRecord, EventBatch, OutgoingBatch
+from telemetry.wire.request_log import EndedRequests, RequestEntry
 from telemetry.wire.rows import read
 from telemetry.wire.version import PROTOCOL
 
@@ -26,7 +27,7 @@ def frame(
     first: int = 0,
     *,
     rows: Iterable[Row] = (),
-    records: Sequence[EventRecord] = (),
+    records: Sequence[BaseRecord] = (),
     dropped: Mapping[str, int] | None = None,
     anchor: tuple[int, int] = (MONO_NS, WALL_NS),
 ) -> bytearray:
@@ -45,12 +46,30 @@ def batch(
     first: int = 0,
     *,
     rows: Iterable[Row] = (),
-    records: Sequence[EventRecord] = (),
+    records: Sequence[BaseRecord] = (),
     dropped: Mapping[str, int] | None = None,
     anchor: tuple[int, int] = (MONO_NS, WALL_NS),
 ) -> EventBatch:
     """Build a decoded batch. Arguments as in `frame`."""
     return decode_batch(frame(producer, seq, first, rows=rows, records=records, dropped=dropped, anchor=anchor))
+
+
+def ended(
+    numbers: Iterable[int], *, chunks: int = 0, kind: str = "llm", labels: Mapping[str, str] | None = None
+) -> EndedRequests:
+    """Build a record of completed requests, one a millisecond, each with this many chunks of one token."""
+    entries = [
+        RequestEntry(
+            number,
+            issued_ns=MONO_NS + number * 1_000_000,
+            ended_ns=MONO_NS + number * 1_000_000 + 10_000_000,
+            first_ns=MONO_NS + number * 1_000_000 + 2_000_000,
+            gaps_ns=[50_000] * chunks,
+            output_tokens=1 + chunks,
+        )
+        for number in numbers
+    ]
+    return EndedRequests(kind, dict(labels or {}), entries)
 
 
 def loose_rows(numbers: Sequence[object]) -> Raw:

@@ -19,10 +19,11 @@ from telemetry.drop_reasons import Reason
 from telemetry.wire import frames
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.control import Request, Response
-from telemetry.wire.events import EventBatch, EventRecord, OutgoingBatch, RawBatch, StreamRecord
+from telemetry.wire.events import EventBatch, OutgoingBatch, RawBatch, StreamRecord
 from telemetry.wire.history import Interval, fits_together
 from telemetry.wire.journal import Checkpoint, Note
-from telemetry.wire.nodes import RECORD_DECODER, NodeRecord
+from telemetry.wire.nodes import RECORD_DECODER, BatchRecord
+from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import SCHEMA, Version, may_talk
 
@@ -82,6 +83,7 @@ _RESPONSE: Final[msgspec.msgpack.Decoder[Response]] = msgspec.msgpack.Decoder(Re
 _INTERVAL: Final = msgspec.msgpack.Decoder(Interval)
 _NOTE: Final[msgspec.msgpack.Decoder[Note]] = msgspec.msgpack.Decoder(Note)
 _CHECKPOINT: Final = msgspec.msgpack.Decoder(Checkpoint)
+_LOGGED: Final = msgspec.msgpack.Decoder(LoggedRecords)
 _CONTROL_HEAD: Final = msgspec.msgpack.Decoder(ControlHead)
 _ID_HEAD: Final = msgspec.msgpack.Decoder(_IdHead)
 _TYPE_HEAD: Final = msgspec.msgpack.Decoder(_TypeHead)
@@ -163,7 +165,7 @@ def _with_rows(batch: RawBatch, rows: wire_rows.RowArray | None = None) -> Event
     )
 
 
-def decode_record(raw: Raw | bytes) -> EventRecord | NodeRecord:
+def decode_record(raw: Raw | bytes) -> BatchRecord:
     """Decode one record of a batch."""
     try:
         return RECORD_DECODER.decode(raw)
@@ -278,6 +280,19 @@ def decode_note(data: _Bytes) -> Note:
         return _NOTE.decode(data)
     except BAD_INPUT as error:
         raise _unreadable(error, control_head(data).version) from None
+
+
+def encode_logged(logged: LoggedRecords) -> bytes:
+    """Encode the content of a frame of the request log."""
+    return _ENCODER.encode(logged)
+
+
+def decode_logged(data: _Bytes) -> LoggedRecords:
+    """Decode the content of a frame of the request log; its records stay raw."""
+    try:
+        return _LOGGED.decode(data)
+    except BAD_INPUT as error:
+        raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:

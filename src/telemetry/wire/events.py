@@ -281,6 +281,14 @@ class Uncounted(BaseRecord, tag="uncounted", frozen=True):
     """Series in ns that gets `span_ns` for each token after the first `skipped`; empty for no series."""
     span_ns: Natural = 0
     skipped: Natural = 0
+    number: Natural | None = None
+    """Number of the request in its process that the text belongs to, as in the request log; null: not logged."""
+    tpot_limit_ns: Natural | None = None
+    """Limit for the time per token, which can be judged once the tokens are known; null: no limit."""
+    otherwise_good: bool = False
+    """True if the request meets all its other limits."""
+    producer: Annotated[str, Meta(max_length=limits.PRODUCER_ID_CHARS)] = ""
+    """Id of the producer, which the aggregator fills in."""
 
 
 class Counted(BaseRecord, tag="counted", frozen=True):
@@ -368,7 +376,7 @@ class OutgoingBatch(Struct, array_like=True, frozen=True, gc=False):
     first: int
     anchor: tuple[int, int]
     dropped: dict[str, int]
-    records: Sequence[EventRecord | Raw]
+    records: Sequence[BaseRecord | Raw]
     rows: list[float]
 
 

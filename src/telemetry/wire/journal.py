@@ -80,6 +80,8 @@ class RunState(Struct, kw_only=True, frozen=True):
     warnings: list[str] = []
     unaccounted: bool = False
     """True if an aggregator ended after its journal failed: events it received in between may be in no account."""
+    requests: Natural = 0
+    """Number of frames of the request log so far; equals the number of the next one."""
     record_bytes: Natural = 0
     """Upper bound of the bytes that records of the stream take in the record log."""
     frames: Natural = 0

@@ -24,6 +24,7 @@ from telemetry.wire.events import (
     Step,
     Text,
 )
+from telemetry.wire.request_log import RequestRecord
 from telemetry.wire.snapshot import Accounting, Completeness
 
 # --- columns of an interval ----------------------------------------------------------------------
@@ -204,6 +205,6 @@ NodeRecord = NodeInterval | NodeAccount | Member | Relay | StepPart
 NODE_RECORDS: Final = (NodeInterval, NodeAccount, Member, Relay, StepPart)
 """Record types that only a leaf sends. They are events of the leaf, but none of the run."""
 
-RECORD_DECODER: Final[msgspec.msgpack.Decoder[EventRecord | NodeRecord]] = msgspec.msgpack.Decoder(
-    EventRecord | NodeRecord
-)
+BatchRecord = EventRecord | NodeRecord | RequestRecord
+"""Every record that a batch may have."""
+RECORD_DECODER: Final[msgspec.msgpack.Decoder[BatchRecord]] = msgspec.msgpack.Decoder(BatchRecord)

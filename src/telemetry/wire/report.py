@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from telemetry.errors import UsageError
 from telemetry.wire.gates import GateResult
+from telemetry.wire.pictures import Pictures, StepCurve
 from telemetry.wire.snapshot import (
     TERMINAL,
     Completeness,
@@ -176,6 +177,36 @@ class RequestFigures(Struct, frozen=True, kw_only=True):
     """Completed requests by finish reason."""
     rates: Rates = Rates()
     """Rates of the whole run; unknown for a time range of it."""
+    input_tokens_per_s: float | None = None
+    """This and all following rates are those of completed requests, from their first issue to their last end."""
+    output_tokens_per_s: float | None = None
+    total_tokens_per_s: float | None = None
+    """Input and output tokens per second."""
+    peak_output_tokens_per_s: float | None = None
+    """Output tokens of the best whole second; null: unknown."""
+    offered_per_s: float | None = None
+    """Issued requests per second, from the first issue to the last one; null: unknown."""
+    concurrency_mean: float | None = None
+    """Mean number of requests in flight, from the first issue to the last end; null: unknown."""
+    concurrency_peak: int | float | None = None
+    """Largest number of requests in flight at one time."""
+    concurrency_peak_exact: bool = False
+    """True if the peak is exact, by the request log. Else it is the largest number at the end of a time step."""
+    tokens_per_chunk: float | None = None
+    """Mean number of output tokens in a chunk, the first one included; null: unknown."""
+    slo: str = ""
+    """Limits for a request, such as `ttft:200ms tpot:50ms`; empty without limits, or if they are unknown."""
+    good: int | float | None = None
+    """Number of completed requests within all their limits; null: the requests have no limits."""
+    met: dict[str, int | float] = {}
+    """Number of completed requests within one limit, by its key."""
+    goodput_per_s: float | None = None
+    """Good requests per second."""
+    attainment: float | None = None
+    """Share of the completed, failed and expired requests that are good; null without limits."""
+    attainment_low: float | None = None
+    """Lower bound of the attainment, with a confidence of 95 % (Wilson)."""
+    attainment_high: float | None = None
     early_stopping: dict[str, dict[str, EarlyStop]] = {}
     """Bounds by measurement, such as `latency` or `ttft`, then by percentile from 50 on."""
     confidence: float = 0.99
@@ -282,6 +313,10 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     step_s: float = 0.0
     """Step of `over_time` in seconds."""
     over_time: list[SeriesOverTime] = []
+    curves: list[StepCurve] = []
+    """Values of steps over the run, if the record log was read."""
+    pictures: Pictures | None = None
+    """Figures for pictures, if they were asked for."""
     findings: list[str] = []
     """Notes for readers of the numbers, in plain words, besides the snapshot's warnings."""
     gates: list[GateResult] = []

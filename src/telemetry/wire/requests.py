@@ -6,6 +6,7 @@ with these names reports requests; producers in other languages need nothing els
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from telemetry.wire.events import Kind
@@ -15,6 +16,7 @@ WINDOW: Final = "window"
 REASON: Final = "reason"
 FINISH: Final = "finish"
 TURN: Final = "turn"
+SLO: Final = "slo"
 
 ISSUED: Final = "issued"
 COMPLETED: Final = "completed"
@@ -26,6 +28,10 @@ AFTER_END: Final = "after_end"
 """Counter of calls for a request that had ended, and of unknown request keys."""
 OUT_OF_ORDER: Final = "out_of_order"
 """Counter of durations that were left out because their end lies before their beginning."""
+GOOD: Final = "good"
+"""Counter of completed requests that met all their limits. It exists, at 0, if there are limits."""
+MET: Final = "met"
+"""Counter of completed requests that met one limit; label SLO, the key of the limit."""
 
 LATENCY: Final = "latency"
 """Time from issued to complete. This and all following series hold completed requests only."""
@@ -34,7 +40,8 @@ CORRECTED: Final = "latency_corrected"
 QUEUE_DELAY: Final = "queue_delay"
 """Time from planned to issued."""
 TTFT: Final = "ttft"
-CHUNK_GAP: Final = "chunk_gap"
+ITL: Final = "itl"
+"""Time from one chunk to the next, once for each chunk, whatever number of tokens it has."""
 TPOT: Final = "tpot"
 INPUT_TOKENS: Final = "input_tokens"
 OUTPUT_TOKENS: Final = "output_tokens"
@@ -53,11 +60,13 @@ INSTRUMENTS: Final[dict[str, tuple[Kind, str]]] = {
     EXPIRED: ("counter", "requests"),
     AFTER_END: ("counter", "requests"),
     OUT_OF_ORDER: ("counter", "values"),
+    GOOD: ("counter", "requests"),
+    MET: ("counter", "requests"),
     LATENCY: ("series", "ns"),
     CORRECTED: ("series", "ns"),
     QUEUE_DELAY: ("series", "ns"),
     TTFT: ("series", "ns"),
-    CHUNK_GAP: ("series", "ns"),
+    ITL: ("series", "ns"),
     TPOT: ("series", "ns"),
     INPUT_TOKENS: ("series", "tokens"),
     OUTPUT_TOKENS: ("series", "tokens"),
@@ -68,10 +77,29 @@ INSTRUMENTS: Final[dict[str, tuple[Kind, str]]] = {
     CONVERSATION_TURNS: ("series", "count"),
 }
 """Kind and unit of each instrument."""
-LABEL_OF: Final[dict[str, str]] = {COMPLETED: FINISH, FAILED: REASON, TURN_LATENCY: TURN, TURN_TTFT: TURN}
+LABEL_OF: Final[dict[str, str]] = {
+    COMPLETED: FINISH,
+    FAILED: REASON,
+    MET: SLO,
+    TURN_LATENCY: TURN,
+    TURN_TTFT: TURN,
+}
 """Label that distinguishes instruments of the same word, besides the labels of the kind."""
 WITHIN: Final = frozenset({LATENCY, OUTPUT_TOKENS})
 """Words defined within LATENCY, so that the time range of rates excludes stragglers."""
+_CANONICAL: Final = {"chunk_gap": ITL}
+"""Words of earlier versions. Their directories and programs still have them."""
+
+
+def canonical(word: str) -> str:
+    """Return the present word for a word of an earlier version. Any other word is returned unchanged."""
+    return _CANONICAL.get(word, word)
+
+
+def limits_param(kind: str, labels: Mapping[str, str]) -> str:
+    """Return the name of the parameter that holds the limits of a kind of request, such as `slo.chat`."""
+    own = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+    return f"{SLO}.{kind}{{{own}}}" if own else f"{SLO}.{kind}"
 
 
 def name_of(kind: str, word: str) -> str:

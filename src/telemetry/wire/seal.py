@@ -51,6 +51,9 @@ def lost_its_end(rest: bytes) -> bool:
 
 def check_seal(data: bytes) -> bool:
     """Return whether the object has a checksum. Raises BrokenSeal if the checksum is wrong."""
+    # A line as `sealed` writes it; the search below takes three times as long.
+    if data[-19:-11] == b',"crc":"' and data[-11:] == b'%08x"}\n' % crc32(memoryview(data)[:-19]):
+        return True
     found = _SEALED.search(data, max(0, len(data) - _SEAL_BYTES))
     if found is None:
         return False

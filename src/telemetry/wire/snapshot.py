@@ -341,6 +341,17 @@ class SelfCost(Struct, kw_only=True, frozen=True):
     pages: int = 0
 
 
+class RequestLogStat(Struct, kw_only=True, frozen=True):
+    """The size of the request log."""
+
+    kept: int = 0
+    """Number of requests in the log."""
+    left_out: int = 0
+    """Number of requests that ended and are not in the log."""
+    cap_bytes: int = 0
+    """Cap of the log's size, once a request did not fit; 0 before. The log then has the first requests."""
+
+
 class CommandFacts(Struct, kw_only=True, frozen=True):
     """The command that `telemetry run` wrapped."""
 
@@ -402,6 +413,8 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     """Nodes of a run on several machines, in order of their names. `accounting` includes their producers."""
     missing_nodes: int = 0
     """Number of expected nodes that have not connected and have no name, so that `nodes` does not list them."""
+    request_log: RequestLogStat | None = None
+    """Null if no request was logged or left out."""
 
     @property
     def direct_producers(self) -> int:

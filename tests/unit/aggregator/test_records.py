@@ -23,6 +23,7 @@ from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget, line_bytes
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.request_log import RequestLogIntake
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents
@@ -78,7 +79,11 @@ STREAMED: list[EventRecord] = [
 class _Bench:
     """A reader with one producer."""
 
-    def __init__(self, record_cap_bytes: int = limits.RECORDS_CAP_BYTES) -> None:
+    def __init__(
+        self,
+        record_cap_bytes: int = limits.RECORDS_CAP_BYTES,
+        request_log_cap_bytes: int = limits.REQUEST_LOG_CAP_BYTES,
+    ) -> None:
         self.notes = Notes()
         self.added: list[str] = []
         self.registry = Registry(dict.fromkeys(("counter", "gauge", "series"), self._add), 100, self.notes.warn)
@@ -95,8 +100,13 @@ class _Bench:
         nodes = NodeReader(
             *(intervals, self.steps, Members(), None), clock=clock, room=self.room, words=book.reasons
         )
+        self.requests = RequestLogIntake(request_log_cap_bytes)
         self.reader = RecordReader(
-            *(self.registry, self.notes, self.texts, extents, self.steps), clock=clock, room=self.room, nodes=nodes
+            *(self.registry, self.notes, self.texts, extents, self.steps),
+            clock=clock,
+            room=self.room,
+            requests=self.requests,
+            nodes=nodes,
         )
         producer = book.meet("p", 0)
         assert producer is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from telemetry.daemon.lifetime import let_go
 from telemetry.daemon.replay import build_replay
 from telemetry.errors import RunDirectoryError
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.wire import control as msg
 from telemetry.wire.events import Count
+from telemetry.wire.snapshot import MetricsSnapshot
 
 
 @pytest.fixture
@@ -50,6 +53,21 @@ def test_it_is_a_run_of_its_own(ended: Any, make_options: Any, connect: Any) -> 
         assert not service.parts.directory.journal.exists()
         assert service.parts.directory.read_manifest().replay_of == str(ended.path)
     finally:
+        service.parts.worker.close(20.0)
+        let_go(service)
+
+
+def test_an_aggregator_that_has_its_result_is_waited_for(ended: Any, make_options: Any) -> None:
+    """It still holds the run for a moment after its command: `telemetry run …; telemetry replay latest`."""
+    write_final(MetricsSnapshot(run_id="r1", name="job", state="COMPLETE"), [ended.final])
+    lock = ended.lock()
+    timer = threading.Timer(0.2, lock.release)
+    timer.start()
+    service = build_replay(make_options(run_id="r2"), ended, math.inf, None)
+    try:
+        assert service.parts.directory.read_manifest().replay_of == str(ended.path)
+    finally:
+        timer.join()
         service.parts.worker.close(20.0)
         let_go(service)
 

@@ -19,6 +19,7 @@ from telemetry.daemon.replay_input import ClosedIngress, Playback
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.store.journal import JournalReader, JournalWriter
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.control import CannotResend, End, Hello
 from telemetry.wire.events import ClosedStep, Count, EventRecord, Mark, Scalars
@@ -79,6 +80,7 @@ class Stage:
             run_status=self.run_status,
             stream=self.stream,  # type: ignore[arg-type]
             history=None,
+            requests=RequestLogWriter(self.folder / "requests"),
             cost=self.cost,
         )
 

@@ -151,6 +151,18 @@ def test_params_that_differ_are_listed_by_run(two: Any) -> None:
     assert found.params == {"size": 1, "seed (a)": 1, "seed (b)": True, "own (a)": "x"}
 
 
+def test_limits_of_requests_that_only_some_runs_have_are_kept(two: Any) -> None:
+    """Runs without such requests don't contradict; runs with other limits do. The same for the chosen headline."""
+    one = {"slo.chat": "ttft:1s", "slo.llm": "ttft:1s", "telemetry.headline": "loss"}
+    found = two({"params": one}, {"params": {"slo.llm": "ttft:2s"}})
+    assert found.params == {
+        "slo.chat": "ttft:1s",
+        "slo.llm (a)": "ttft:1s",
+        "slo.llm (b)": "ttft:2s",
+        "telemetry.headline": "loss",
+    }
+
+
 def test_producers_of_one_id_stay_two(two: Any) -> None:
     """Who chose an id for itself has it in every run: the later one's gets its run's label, also in marks."""
     fields = {

@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import Raw
 from tests.unit.merge.conftest import MakeRun
 
 from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.history.request_log import read
 from telemetry.merge import Merged, MergeTarget, gather, merge
 from telemetry.merge import run as module
 from telemetry.store.final_snapshot import read_final
 from telemetry.store.history import HistoryReader
 from telemetry.store.merge_sources import read_sources
+from telemetry.store.request_log import FILE_NAME, RequestLogWriter
 from telemetry.store.run_directory import MergedRun, RunDirectory, list_runs, resolve
+from telemetry.testing import ended
+from telemetry.wire.request_log import LoggedRecords
+from telemetry.wire.snapshot import RequestLogStat
 
 
 @pytest.fixture
@@ -101,3 +108,39 @@ def test_who_has_no_history_is_named(make_run: MakeRun, root: Path) -> None:
     assert merged.snapshot.warnings[0] == "no history was written: b has none"
     assert not merged.directory.history.exists()
     assert merged.snapshot.series[0].count == 1
+
+
+def log_requests(run: RunDirectory, numbers: range) -> None:
+    log = RequestLogWriter(run.requests)
+    records = [Raw(msgspec.msgpack.encode(ended(numbers)))]
+    log.append([LoggedRecords(f"p-{run.run_id}", 1_000, 7, records)], 0)
+    log.close()
+
+
+def test_requests_of_all_runs_are_in_one_log(make_run: MakeRun, root: Path) -> None:
+    """With their producers, moved as their runs are; counts are added. A run without a log adds none."""
+    stats = {"a": RequestLogStat(kept=2, left_out=1, cap_bytes=99), "b": RequestLogStat(kept=3), "c": None}
+    runs = [
+        make_run(name, {0: [1.0]}, start_s=5.0 * at, request_log=stat)
+        for at, (name, stat) in enumerate(stats.items())
+    ]
+    log_requests(runs[0][0], range(2))
+    log_requests(runs[1][0], range(3))
+    merged = merge(gather(runs, align_starts=True), MergeTarget(root=root))
+    found = [(one.producer, one.entry.number, one.offset_ns) for one in read(merged.directory)]
+    moved_ns = 1_000 - 5 * 10**9
+    assert found == [("p-a", 0, 1_000), ("p-a", 1, 1_000), *(("p-b", number, moved_ns) for number in range(3))]
+    assert merged.snapshot.request_log == RequestLogStat(kept=5, left_out=1, cap_bytes=99)
+
+
+def test_a_damaged_log_of_a_run_is_told(make_run: MakeRun, root: Path) -> None:
+    """The requests before the damage are there."""
+    runs = [make_run("a", {0: [1.0]}), make_run("b", {0: [1.0]})]
+    log_requests(runs[0][0], range(2))
+    log_requests(runs[1][0], range(3))
+    path = runs[0][0].requests / FILE_NAME
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    merged = merge(gather(runs), MergeTarget(root=root))
+    assert [one.producer for one in read(merged.directory)] == ["p-b"] * 3
+    (said,) = [line for line in merged.snapshot.warnings if "request log" in line]
+    assert said.endswith(": a part of its request log can't be read and is left out")

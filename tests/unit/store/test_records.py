@@ -12,9 +12,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from telemetry.errors import RunDirectoryError
-from telemetry.store.records import DamagedRecord, RecordLog
+from telemetry.store.records import FILE_NAME, DamagedRecord, RecordLog
 from telemetry.wire import events
 from telemetry.wire.events import Mark, Streamed, StreamRecord
 from telemetry.wire.version import PROTOCOL
@@ -239,3 +240,34 @@ def test_a_changed_record_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(DamagedRecord, match=r"can't read .*records\.jsonl: line 3: its content does not match"):
         RecordLog(tmp_path).read(1, 1)
     assert RecordLog(tmp_path).read(2, 1)[0].record == events.Mark("old")
+
+
+class MarkLine(Struct, tag_field="type", tag="mark"):
+    """Some fields of a mark."""
+
+    seq: int
+    text: str
+
+
+def test_records_of_one_type(tmp_path: Path) -> None:
+    """Only the wanted fields of the wanted type are read; damaged lines and one that is being written are not."""
+    log = RecordLog(tmp_path)
+    assert list(log.of_type(MarkLine)) == []
+    kinds = [Mark("a"), *EVERY_KIND, events.Span("s", 1, 2, labels={"type": "mark"}), Mark("b"), Mark("c")]
+    log.append([record(seq, what) for seq, what in enumerate(kinds)])
+    log.close()
+    path = tmp_path / FILE_NAME
+    with path.open("ab") as file:
+        file.write(path.read_bytes().splitlines()[-1])
+    path.write_bytes(path.read_bytes().replace(b'"text":"b"', b'"text":"B"'))
+    found = [(line.seq, line.text) for line in log.of_type(MarkLine)]
+    assert found == [(0, "a"), (1, "a line\nwith a break"), (len(kinds) - 1, "c")]
+
+
+def test_the_header_of_records_of_one_type(tmp_path: Path) -> None:
+    """A log of a newer version can't be read."""
+    filled(tmp_path, 1).close()
+    path = tmp_path / FILE_NAME
+    path.write_bytes(re.sub(rb'"schema_version":\d+', b'"schema_version":99', path.read_bytes(), count=1))
+    with pytest.raises(RunDirectoryError):
+        list(RecordLog(tmp_path).of_type(MarkLine))

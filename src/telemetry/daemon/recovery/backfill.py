@@ -1,6 +1,6 @@
 """Backfill, from the journal, of files that a dead aggregator left incomplete.
 
-It restores the last intervals of the history and the last records.
+It restores the last intervals of the history, the last records, and the end of the request log.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import CHECKPOINT, JournalReader
 from telemetry.store.outbox import DiskOutbox
 from telemetry.store.records import RecordLog
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.wire.codec import Malformed, decode_checkpoint
 from telemetry.wire.events import StreamRecord
 from telemetry.wire.history import Interval
@@ -25,11 +26,16 @@ class Backfill:
     without gaps: records after lost ones move up. A file that failed stays as it is.
     """
 
-    def __init__(self, history: HistoryWriter | None, records: RecordLog) -> None:
+    def __init__(
+        self, history: HistoryWriter | None, records: RecordLog, requests: RequestLogWriter | None = None
+    ) -> None:
         self.history = history
         self.records = records
+        self.requests = requests
         self.lost_seconds = 0
         self.lost_records = 0
+        self.lost_logged = 0
+        """Number of frames of the request log that are neither in it nor in the journal."""
         self._moved_up = 0
         """Difference between a record's number in the journal and its lower number in the log."""
         self._numbered = 0
@@ -44,6 +50,9 @@ class Backfill:
         elif run.records != self._numbered:  # after a restart, which continues the log's numbers, or after damage
             self._moved_up = 0
         self._numbered = run.records
+        if self.requests is not None and not self.requests.failed and step.logged:
+            self.lost_logged += max(0, step.first_logged - self.requests.next_number)
+            self.requests.append(step.logged, step.first_logged)
 
     def end(self, fold: Fold) -> None:
         """Count what is still missing at the end of the journal as lost."""
@@ -52,6 +61,8 @@ class Backfill:
             self.lost_seconds += max(0, run.rolls - self.history.rolls)
         if not self.records.failed:
             self.lost_records += max(0, run.records - self._moved_up - self.records.next_seq)
+        if self.requests is not None and not self.requests.failed:
+            self.lost_logged += max(0, run.requests - self.requests.next_number)
 
     def unjournaled_records(self, fold: Fold) -> int:
         """Return the number of records in the log that are missing from a completely read journal."""
@@ -88,6 +99,8 @@ def first_segment(
     records: RecordLog,
     back: int | None = None,
     outbox: DiskOutbox | None = None,
+    *,
+    requests: RequestLogWriter | None = None,
 ) -> int | None:
     """Return the newest segment whose checkpoint precedes all that the files lack.
 
@@ -107,6 +120,7 @@ def first_segment(
         if (
             (records.failed or run.records <= records.next_seq)
             and (history is None or history.failed or run.rolls <= history.rolls)
+            and (requests is None or requests.failed or run.requests <= requests.next_number)
             and (outbox is None or outbox.closing or run.rolls < outbox.rolls)
         ):
             return number

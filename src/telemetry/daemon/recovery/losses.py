@@ -30,8 +30,9 @@ def journal_losses(fold: Fold) -> Iterator[str]:
 
 
 def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
-    """Yield warnings about the history and the record log. Call it after `filler.end`."""
-    for name, file in {"history": filler.history, "record log": filler.records}.items():
+    """Yield warnings about the history, the record log and the request log. Call it after `filler.end`."""
+    files = {"history": filler.history, "record log": filler.records, "request log": filler.requests}
+    for name, file in files.items():
         if file is not None and file.failed:
             yield f"can't write the {name}: {file.failed}"
     if filler.history is not None:
@@ -40,6 +41,9 @@ def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
         yield f"{_are(filler.lost_seconds, 'second', 'of the history')} lost"
     if filler.lost_records:
         yield f"{_are(filler.lost_records, 'record', 'of the stream')} lost"
+    if filler.lost_logged:
+        lost = "batch of the request log is", "batches of the request log are"
+        yield f"{number_of(filler.lost_logged, *lost)} lost"
     if ahead := filler.unjournaled_records(fold):
         records = number_of(ahead, "record")
         yield (

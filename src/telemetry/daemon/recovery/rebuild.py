@@ -23,6 +23,7 @@ from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalFrame, Journ
 from telemetry.wire.codec import Malformed, decode_note
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import Closed, Ending, Note, Rolled
+from telemetry.wire.request_log import LoggedRecords
 
 
 class Entry(NamedTuple):
@@ -50,6 +51,9 @@ class Step:
     streamed: tuple[StreamedRecord, ...] = ()
     """Records of the stream. The first one has the number `first_record`."""
     first_record: int = 0
+    logged: tuple[LoggedRecords, ...] = ()
+    """Frames of the request log. The first one has the number `first_logged`."""
+    first_logged: int = 0
 
 
 _NOTHING = Step()
@@ -166,9 +170,10 @@ class Fold:
         return self._step(note=rolled, interval=self.numbers.roll(rolled, now_ns), roll=number)
 
     def _step(self, note: Note | None = None, interval: Interval | None = None, roll: int = 0) -> Step:
-        """Return a step with the stream records that it produced."""
-        streamed = tuple(self.numbers.take_streamed())
-        return Step(note, interval, roll, streamed, self.numbers.run.records - len(streamed))
+        """Return a step with the stream records and the frames of the request log that it produced."""
+        streamed, logged = tuple(self.numbers.take_streamed()), tuple(self.numbers.take_logged())
+        run = self.numbers.run
+        return Step(note, interval, roll, streamed, run.records - len(streamed), logged, run.requests - len(logged))
 
     def _restore(self, entry: Entry) -> None:
         """Restore a checkpoint after lost data. Without loss, the numbers already match the checkpoint."""

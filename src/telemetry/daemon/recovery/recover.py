@@ -33,6 +33,7 @@ from telemetry.store.intervals.levels import damaged_bytes
 from telemetry.store.journal import JournalReader, append_notes
 from telemetry.store.live_runs import forget
 from telemetry.store.records import RecordLog
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.transport.endpoints import runtime_directory
 from telemetry.wire.codec import carriable, encode_note
@@ -109,18 +110,19 @@ def _fold(
 ) -> tuple[Fold, list[str]]:
     """Return the numbers at the end of the journal, with closed books, and warnings about losses.
 
-    Completes the history and the record log.
+    Completes the history, the record log and the request log.
     """
     history = open_history(config, directory, resume=True) if _had_history(manifest) else None
     records = RecordLog(directory.records, resume=True)
+    requests = RequestLogWriter(directory.requests, resume=True)
     reader = JournalReader(directory.journal)
     try:
-        fold = Fold(reader, first_segment(reader, history, records))
+        fold = Fold(reader, first_segment(reader, history, records, requests=requests))
     except RunDirectoryError as error:
         raise RunDirectoryError(
             f"can't recover the run: {error.message}", hint=error.hint or "only its history may be left"
         ) from error
-    filler = Backfill(history, records)
+    filler = Backfill(history, records, requests)
     total, done = max(1, _journal_bytes(directory)), 0
     for entry in fold.entries():
         filler.take(fold.apply(entry), fold)
@@ -133,6 +135,7 @@ def _fold(
     if history is not None:
         history.close()
     records.close()
+    requests.close()
     return fold, [*_power(fold), *journal_losses(fold), *file_losses(fold, filler), *_damage(directory)]
 
 

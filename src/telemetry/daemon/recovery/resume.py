@@ -35,6 +35,7 @@ from telemetry.store.final_snapshot import find_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalReader
 from telemetry.store.records import RecordLog
+from telemetry.store.request_log import RequestLogWriter
 from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.transport.endpoints import Endpoints
 from telemetry.wire.codec import carriable
@@ -113,16 +114,17 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
     directory = claimed.directory
     log_to(directory.log)
     history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
+    requests = RequestLogWriter(directory.requests, resume=True)
     history_bytes = bytes_in(directory.history)
     reader = JournalReader(directory.journal)
     refill = open_refill(config, directory)
     try:
-        fold = Fold(reader, _first_segment(reader, history, records, refill))
+        fold = Fold(reader, _first_segment(reader, history, records, requests, refill))
     except RunDirectoryError as error:
         raise RunDirectoryError(
             f"can't resume the run: {error.message}", hint=error.hint or f"its files are in {directory.path}"
         ) from error
-    filler = Backfill(history, records)
+    filler = Backfill(history, records, requests)
     if refill is not None:
         refill.begin(fold)
     for entry in fold.entries():
@@ -131,6 +133,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
         if refill is not None:
             refill.take(step, fold)
     filler.end(fold)
+    requests.cut(fold.numbers.run.requests)
     if refill is not None:
         refill.end(fold)
     clock = going_on(SYSTEM_CLOCK, fold)
@@ -159,6 +162,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
         journal=open_journal(config, directory, numbers, now_ns),
         history=history,
         records=records,
+        requests=requests,
         last_ns=now_ns,
         died_ns=fold.now_ns,
         before=before,
@@ -167,12 +171,15 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
 
 
 def _first_segment(
-    reader: JournalReader, history: HistoryWriter | None, records: RecordLog, refill: Refill | None
+    reader: JournalReader,
+    history: HistoryWriter | None,
+    records: RecordLog,
+    requests: RequestLogWriter,
+    refill: Refill | None,
 ) -> int | None:
     """Return the segment at whose head the fold begins, as `first_segment`."""
-    if refill is None:
-        return first_segment(reader, history, records, _READ_BACK)
-    return first_segment(reader, history, records, _READ_BACK_LEAF, refill.writer.outbox)
+    back, outbox = (_READ_BACK, None) if refill is None else (_READ_BACK_LEAF, refill.writer.outbox)
+    return first_segment(reader, history, records, back, outbox, requests=requests)
 
 
 def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> EarlierCost:

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, Literal
 
-from telemetry import limits
+from telemetry import limits, slo
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.components import Parts
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.tokens.pool import Answer, TokenCounter
 from telemetry.daemon.write_ahead import WriteAheadLog
+from telemetry.wire import requests as words
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.control import TOKEN_COUNTER, End, Hello
-from telemetry.wire.events import Counted, EventRecord, OutgoingBatch, Sample, Uncounted
+from telemetry.wire.events import Count, Counted, EventRecord, OutgoingBatch, Sample, Uncounted
+from telemetry.wire.request_log import RequestTokens
 from telemetry.wire.version import PROTOCOL
 
 _LOG = logging.getLogger("telemetry.daemon")
@@ -30,6 +33,11 @@ OWN_PRODUCER: Final = TOKEN_COUNTER
 """Id of the internal producer, which exists once there is a text."""
 _NAME: Final = "token counter"
 _WALL_TIMES: Final = (0, 0)  # the anchor for times that are already wall clock times, as those of pending texts
+_LOGGED: Final[dict[str, Literal["input_tokens", "output_tokens"]]] = {
+    words.INPUT_TOKENS: "input_tokens",
+    words.OUTPUT_TOKENS: "output_tokens",
+}
+"""Words of the request log by those of instruments."""
 _NO_TOKENIZER: Final = (
     "tokens are not counted: a producer sent texts, but no tokenizer is set. Use `--tokenizer "
     "PATH`, or tokens.tokenizer in the configuration"
@@ -158,9 +166,11 @@ class TokenResults:
         """Record an answer as one batch, which is one turn of the journal."""
         texts = [(self._asked.pop(number), tokens) for number, tokens in answer]
         failed = sum(tokens is None for _, tokens in texts)
-        records: list[EventRecord] = [Counted(texts=[number for number, _ in answer], failed=failed)]
+        records: list[EventRecord | RequestTokens] = [
+            Counted(texts=[number for number, _ in answer], failed=failed)
+        ]
         for text, tokens in texts:
-            records += values_of(text, tokens)
+            records += [*values_of(text, tokens), *tokens_of(text, tokens)]
         known = self._aggregator.producer(OWN_PRODUCER)
         batch = OutgoingBatch(
             version=PROTOCOL,
@@ -175,6 +185,16 @@ class TokenResults:
         self._ingest.take([bytes(encode_batch(batch))])
 
 
+def tokens_of(text: Uncounted, tokens: int | None) -> list[RequestTokens]:
+    """Return the records of a text for the request log. An unknown count, or a request not logged, gives none."""
+    word = _LOGGED.get(text.tokens.rpartition(".")[2])
+    if tokens is None or text.number is None or word is None:
+        return []
+    return [
+        RequestTokens(producer=text.producer, number=text.number, word=word, tokens=tokens, time_ns=text.time_ns)
+    ]
+
+
 def values_of(text: Uncounted, tokens: int | None) -> list[EventRecord]:
     """Return the records of a text with that many tokens. None: the count is unknown, so the result is empty."""
     if tokens is None:
@@ -187,4 +207,17 @@ def values_of(text: Uncounted, tokens: int | None) -> list[EventRecord]:
         values.append(
             Sample(name=text.per_token, value=per_token_ns, time_ns=text.time_ns, unit="ns", labels=text.labels)
         )
+    if text.tpot_limit_ns is not None and slo.is_tpot_met(text.tpot_limit_ns, text.span_ns, text.skipped, tokens):
+        values += _good(text)
     return values
+
+
+def _good(text: Uncounted) -> Iterator[Count]:
+    """Yield increments for a request that meets its limit for the time per token."""
+    kind = text.tokens.rpartition(".")[0]
+    counts = [(words.MET, {**text.labels, words.SLO: slo.TPOT})]
+    if text.otherwise_good:
+        counts.append((words.GOOD, text.labels))
+    for word, labels in counts:
+        unit = words.INSTRUMENTS[word][1]
+        yield Count(name=words.name_of(kind, word), time_ns=text.time_ns, unit=unit, labels=labels)

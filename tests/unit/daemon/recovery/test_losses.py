@@ -69,12 +69,19 @@ def test_one_is_singular(journal: Path) -> None:
         file.write(b"".join(frame([b"x"], 3 * SECOND_NS, BATCH))[:1])
     assert said(journal)[0] == "the journal ended with 1 incomplete byte, which is skipped"
     filler: Any = SimpleNamespace(
-        history=None, records=None, lost_seconds=1, lost_records=1, unjournaled_records=lambda fold: 1
+        history=None,
+        records=None,
+        requests=None,
+        lost_seconds=1,
+        lost_records=1,
+        lost_logged=1,
+        unjournaled_records=lambda fold: 1,
     )
     none: Any = None
     assert list(file_losses(none, filler)) == [
         "1 second of the history is lost",
         "1 record of the stream is lost",
+        "1 batch of the request log is lost",
         "the journal lost 1 record that the record log has; records that were sent again appear in it twice",
     ]
     one: Any = SimpleNamespace(
@@ -93,15 +100,19 @@ def test_files_that_lack_something() -> None:
     filler: Any = SimpleNamespace(
         history=SimpleNamespace(failed="full", notices=["it passed its cap"]),
         records=SimpleNamespace(failed=""),
+        requests=SimpleNamespace(failed="full too"),
         lost_seconds=1_000,
         lost_records=2,
+        lost_logged=3,
         unjournaled_records=lambda fold: 3,
     )
     fold: Any = None
     assert list(file_losses(fold, filler)) == [
         "can't write the history: full",
+        "can't write the request log: full too",
         "it passed its cap",
         "1,000 seconds of the history are lost",
         "2 records of the stream are lost",
+        "3 batches of the request log are lost",
         "the journal lost 3 records that the record log has; records that were sent again appear in it twice",
     ]

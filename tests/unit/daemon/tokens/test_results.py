@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tokenizers import Tokenizer
 
 from telemetry import limits
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.service import Service
-from telemetry.daemon.tokens.results import OWN_PRODUCER, values_of
+from telemetry.daemon.tokens.results import OWN_PRODUCER, tokens_of, values_of
+from telemetry.history.request_log import read
 from telemetry.store.journal import BATCH, JournalFrame, JournalReader
-from telemetry.testing.builders import frame
+from telemetry.testing.builders import ended, frame
 from telemetry.wire.codec import decode_batch, decode_record
 from telemetry.wire.events import Count, Counted, Sample, Uncounted
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
@@ -117,6 +119,49 @@ def test_values_have_the_time_of_their_text(counting: MakeService, connect: Any)
         if isinstance(record, Sample)
     )
     assert found.time_ns == at_ns + 5
+
+
+def test_the_request_log_gets_the_tokens_of_its_requests(counting: MakeService, connect: Any) -> None:
+    """By the number of the request, for its input and its output; a text of no request has none."""
+    service = counting()
+    peer = connect(service)
+    made = ended(range(2))
+    unknown = replace(made, entries=[replace(entry, output_tokens=None) for entry in made.entries])
+    question = Uncounted(text="a b c", tokens="llm.input_tokens", number=0)
+    texts = [question, text("a b", number=0), text("a", number=1), text("a b c d")]
+    peer.send_frame(frame("p", records=[unknown, *texts]))
+    peer.applied(5)
+    counted(service, peer)
+    service.feed.close()
+    found = [(one.producer, one.entry.number, one.entry) for one in read(service.parts.directory)]
+    expected = [len(encoding) for encoding in service_encodings(service, ["a b c", "a b", "a"])]
+    assert [(producer, number) for producer, number, _ in found] == [("p", 0), ("p", 1)]
+    assert [(entry.input_tokens, entry.output_tokens) for *_, entry in found] == [
+        (expected[0], expected[1]),
+        (None, expected[2]),
+    ]
+
+
+def service_encodings(service: Service, texts: list[str]) -> Any:
+    """The tokens of texts, by the library itself."""
+    path = service.parts.options.config.tokens.tokenizer
+    return Tokenizer.from_file(path).encode_batch(texts, add_special_tokens=False)
+
+
+def test_an_answer_of_the_most_texts_fits_in_a_batch() -> None:
+    """Each text gives its tokens, the time for each, two increments of goodput, and a line of the request log."""
+    given = text("a", per_token="llm.tpot", span_ns=5, number=7, producer="p", tpot_limit_ns=9, otherwise_good=True)
+    records = [*values_of(given, 3), *tokens_of(given, 3)]
+    assert len({type(record) for record in records}) == 3
+    assert 1 + limits.TOKEN_BATCH_TEXTS * len(records) <= limits.BATCH_RECORDS
+
+
+@pytest.mark.parametrize(("tokens", "is_met"), [(0, True), (2, True), (3, False), (4, True), (None, False)])
+def test_counted_tokens_are_judged_by_the_rule_of_limits(tokens: int | None, is_met: bool) -> None:
+    """A text of no more tokens than its first piece has no time per token, which is good, however late its end."""
+    given = text("a", span_ns=20, skipped=2, tpot_limit_ns=10, otherwise_good=True)
+    names = [record.name for record in values_of(given, tokens) if isinstance(record, Count)]
+    assert names == (["llm.met", "llm.good"] if is_met else [])
 
 
 def test_a_run_without_texts_has_no_producer_of_ours(counting: MakeService, connect: Any) -> None:

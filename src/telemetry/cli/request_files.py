@@ -1,0 +1,40 @@
+"""Files with the requests of a run, one row for each: `telemetry export RUN --requests FILE`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from telemetry import formatting
+from telemetry.cli import console
+from telemetry.errors import RunDirectoryError
+from telemetry.formatting import number_of
+from telemetry.store.request_log import FILE_NAME
+from telemetry.store.run_directory import RunDirectory
+
+
+def write_request_files(directory: RunDirectory, files: Sequence[str]) -> None:
+    """Write all requests of a run to each file, and say what the files lack.
+
+    Raises RunDirectoryError if the run has no request log, UsageError for an unknown suffix.
+    """
+    from telemetry.history.request_log import RequestLog, facts
+    from telemetry.report.request_rows import write_requests
+
+    known = facts(directory)
+    if known is None:
+        raise RunDirectoryError(
+            "the run has no request log",
+            hint="the log has requests that a program reports with run.requests(…), unless emit.request_log is off",
+        )
+    log, count = RequestLog(directory), 0
+    for file in files:
+        count = write_requests(log, Path(file))
+        console.say(f"{number_of(count, 'request')} in {file}")
+    missing = ""
+    if count < known.kept:
+        path = directory.requests / FILE_NAME
+        logged = f"{number_of(known.kept, 'request')} {'was' if known.kept == 1 else 'were'} logged"
+        missing = f"{logged} and {formatting.count(known.kept - count)} of them are missing from {path}"
+    for lack in filter(None, (known.reason, log.damage or missing)):
+        console.say(lack)

@@ -77,6 +77,14 @@ class RunConfig(_Section, kw_only=True, frozen=True):
             description="How long a step waits for other producers after the first one ended it, in whole seconds.",
         ),
     ] = limits.STEP_GRACE_S
+    request_log_cap: Annotated[
+        int,
+        Meta(
+            ge=64 * limits.KIB,
+            description="Size of the request log, in bytes; when it is full, later requests are left out and "
+            "counted.",
+        ),
+    ] = limits.REQUEST_LOG_CAP_BYTES
     nodes: Annotated[
         str,
         Meta(
@@ -122,6 +130,13 @@ class EmitConfig(_Section, kw_only=True, frozen=True):
             "show slow ranks.",
         ),
     ] = ()
+    request_log: Annotated[
+        bool,
+        Meta(
+            description="Whether the run directory gets an entry for each request, with the time of each chunk of "
+            "its answer."
+        ),
+    ] = True
     block_timeout_s: Annotated[
         float,
         Meta(
@@ -134,6 +149,9 @@ class EmitConfig(_Section, kw_only=True, frozen=True):
     finish_timeout_s: Annotated[
         float, Meta(gt=0, le=DAY_S, description="Longest wait for the final result in `finish`, in seconds.")
     ] = limits.FINISH_TIMEOUT_S
+    quiet: Annotated[
+        bool, Meta(description="Print no summary when a program that started its own run has ended it.")
+    ] = False
 
 
 class JournalConfig(_Section, kw_only=True, frozen=True):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from telemetry import formatting, wording
+from telemetry import formatting, limits, wording
 from telemetry.formatting import number_of, printable
 from telemetry.request_model import RequestCounts, request_counts
+from telemetry.statistics.proportions import wilson
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
@@ -66,6 +67,12 @@ def of_requests(report: Report) -> Iterator[str]:
         if report.final and report.time_range is None:
             yield from _unended(one)
             yield from _uncounted(one)
+
+
+def unended(report: Report) -> Iterator[str]:
+    """Yield findings about requests that have no latency, for the busiest kinds."""
+    for one in sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:_KINDS]:
+        yield from _unended(one)
 
 
 def late_words(of: RequestCounts) -> str:
@@ -131,8 +138,17 @@ def _name(of: RequestCounts) -> str:
     return f"{wording.instrument(of.kind, of.labels)}{window}"
 
 
+def _attainment_bounds(of: RequestCounts) -> tuple[float | None, float | None]:
+    """Return the bounds of the attainment; unknown without limits, and for numbers that a file can't mean."""
+    good, ended = of.good, of.ended
+    if good is None or not 0 <= good <= ended or not 0 < ended <= limits.EVENT_NUMBERS:
+        return None, None
+    return wilson(good, ended)
+
+
 def _figures(of: RequestCounts, stops: Stops, part: bool, rule: EarlyRule) -> RequestFigures:
     bounds = {word: stops(of.series[word]) for word in BOUNDED if word in of.series}
+    low, high = _attainment_bounds(of)
     return RequestFigures(
         kind=of.kind,
         labels=dict(of.labels),
@@ -146,6 +162,19 @@ def _figures(of: RequestCounts, stops: Stops, part: bool, rule: EarlyRule) -> Re
         out_of_order=of.out_of_order,
         finishes=dict(of.finishes),
         rates=of.rates,
+        input_tokens_per_s=of.input_tokens_per_s,
+        output_tokens_per_s=of.output_tokens_per_s,
+        total_tokens_per_s=of.total_tokens_per_s,
+        offered_per_s=None if part else of.offered_per_s,
+        concurrency_mean=of.concurrency_mean,
+        tokens_per_chunk=of.tokens_per_chunk,
+        slo=of.slo,
+        good=of.good,
+        met=dict(of.met),
+        goodput_per_s=of.goodput_per_s,
+        attainment=of.attainment,
+        attainment_low=low,
+        attainment_high=high,
         early_stopping={word: found for word, found in bounds.items() if found},
         confidence=rule.confidence,
         tolerance=rule.tolerance,

@@ -13,7 +13,7 @@ import pytest
 from telemetry.client import module_level, start
 from telemetry.client import run as run_module
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
-from telemetry.errors import InstrumentError
+from telemetry.errors import InstrumentError, UsageError
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import (
     Artifact,
@@ -21,6 +21,7 @@ from telemetry.wire.events import (
     Bins,
     EventRecord,
     Note,
+    Params,
     Scalars,
     Span,
     StepClear,
@@ -126,6 +127,17 @@ def test_a_span_is_a_block_or_a_decorator(aggregator: FakeAggregator) -> None:
     assert isinstance(called, Span)
     assert before <= block.start_ns <= inside <= block.end_ns <= called.start_ns <= called.end_ns <= after
     assert (called.name, called.track, called.labels) == ("call", "cpu", {"rank": "1"})
+
+
+def test_a_headline_is_a_parameter(aggregator: FakeAggregator) -> None:
+    """The last choice counts; a name that can't be one raises, so the choice before it stays."""
+    with start("job") as run:
+        run.headline("loss")
+        with pytest.raises(UsageError, match="unknown function"):
+            run.headline("loss", "median(latency)")
+        run.headline("loss", "p99(latency)")
+    chosen = [record.values for record in heard(aggregator) if isinstance(record, Params)]
+    assert chosen == [{"telemetry.headline": '["loss"]'}, {"telemetry.headline": '["loss", "p99(latency)"]'}]
 
 
 def test_only_a_declaration_raises(aggregator: FakeAggregator, said: Callable[[], list[str]]) -> None:

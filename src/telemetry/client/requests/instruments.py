@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from math import isfinite, ldexp
 from operator import index
-from typing import Any, Final, Generic, Protocol, SupportsFloat, SupportsIndex, TypeVar
+from typing import Any, Final, SupportsFloat, SupportsIndex
 
 from telemetry import limits
 from telemetry.client import notice, records
-from telemetry.client.catalog import NO_ID, Catalog
-from telemetry.client.recorders import Recorders, Rows, checked_ns
+from telemetry.client.catalog import NO_ID
+from telemetry.client.recorders import Rows, checked_ns
+from telemetry.client.requests.judging import KindLimits, Later, OwnLimits
+from telemetry.client.requests.shared import Host, Shared
 from telemetry.client.tally import Tally
+from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 from telemetry.wire.events import Uncounted
 
-R = TypeVar("R")
-"""A request in flight. Its class comes later: it holds a `Family`."""
 OTHER: Final = "other"
 FAR_NS: Final = 86_400 * 10**9
 """A day in ns. Larger distances between sending and due time are errors."""
@@ -39,40 +39,13 @@ _LEFT_OUT: Final = (
 )
 
 
-class Host(Protocol):
-    """Interface of the process, as requests use it."""
-
-    catalog: Catalog
-    recorders: Recorders
-    unencodable: Tally
-    endpoint: str
-
-    @property
-    def state(self) -> str:
-        """State of the process. `idle` means that no events are recorded."""
-        ...
-
-    def put_record(self, make: Callable[[], bytes]) -> None: ...
-
-
-@dataclass(frozen=True)
-class Shared(Generic[R]):
-    """State shared by all families of a kind of request."""
-
-    open: dict[R, R] = field(default_factory=dict)
-    """Requests in flight, in order of issue. The thread that pops a request is the only one that ends it."""
-    by_key: dict[Hashable, R] = field(default_factory=dict)
-    """Requests in flight that have a key."""
-    values: dict[str, set[str]] = field(default_factory=dict)
-    """Known values of each label that only some instruments have."""
-    said: set[str] = field(default_factory=set)
-    """Subjects of the warnings printed so far. Each warning is printed once."""
-
-
 class Family:
     """Instruments shared by requests of one window. Thread-safe. Its methods do not raise for invalid values."""
 
-    __slots__ = ("_host", "_said_before", "_values", "by_key", "claim", "ids", "kind", "labels", "open", "put")
+    __slots__ = (
+        *("_host", "_said_before", "_values", "by_key", "claim", "ids", "kind", "labels", "limits"),
+        *("log", "open", "put"),
+    )
 
     def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: Shared[Any]) -> None:
         self.kind = kind
@@ -89,6 +62,33 @@ class Family:
         self.labels = labels
         self._values = shared.values
         self._said_before = shared.said
+        self.log = shared.log
+        self.limits: KindLimits | None = None
+        """Limits of requests. None: requests are not judged."""
+
+    def judge(self, limits_by_key: Mapping[str, int]) -> None:
+        """Judge requests by these limits from now on."""
+        self.limits = KindLimits(limits_by_key)
+        if words.ISSUED in self.ids:
+            self._make_good(limits_by_key)
+
+    def _make_good(self, keys: Iterable[str]) -> None:
+        """Make the counters of good requests, so that zero good requests are reported as 0."""
+        self.ids[words.GOOD]
+        for key in keys:
+            self.ids[words.MET, key]
+
+    def own_limits(self, text: str) -> OwnLimits | None:
+        """Return the limits of a single request. For invalid ones, count them and return None."""
+        judged = self.limits or KindLimits({})
+        try:
+            found = judged.own(text)
+        except UsageError as error:
+            self._host.recorders.refused.hit()
+            self.say_once("slo", f"the limits of a request of {self.kind!r} are ignored: {error}")
+            return None
+        self._make_good(found.own)
+        return found
 
     def moment(self, at_ns: SupportsIndex) -> int:
         """Return `at_ns` if it is a valid time. Otherwise count it and return the time now."""
@@ -238,11 +238,22 @@ class Family:
             known.add(value)
         return self.ids[word, value]
 
-    def count_later(self, word: str, text: str, at: int, first: int | None = None, skipped: int = 0) -> None:
+    def count_later(
+        self,
+        word: str,
+        text: str,
+        at: int,
+        number: int | None,
+        *,
+        first: int | None = None,
+        skipped: int = 0,
+        later: Later | None = None,
+    ) -> None:
         """Send text to the aggregator's workers, which count its tokens.
 
-        With `first`, they also record the time per token after it, unless `first` is after the end `at`. Text that
-        can't be sent is counted, and one message is printed.
+        With `first`, they also record the time per token after it, unless `first` is after the end `at`, and judge
+        it by the limit in `later`. `number` is that of the request in the request log. Text that can't be sent is
+        counted, and one message is printed.
         """
         span_ns = -1 if first is None else at - first
         self.ids[word]  # the worker knows only the name of the series, so define the series here
@@ -259,6 +270,9 @@ class Family:
                 per_token=words.name_of(self.kind, words.TPOT) if span_ns >= 0 else "",
                 span_ns=max(0, span_ns),
                 skipped=skipped,
+                number=number,
+                tpot_limit_ns=None if later is None else later.tpot_limit_ns,
+                otherwise_good=later is not None and later.otherwise_good,
             )
             try:
                 return records.uncounted(record)
@@ -284,6 +298,8 @@ class Family:
         if key == words.ISSUED:
             for outcome in _AT_ZERO:
                 self.ids[outcome]
+            if self.limits is not None:
+                self._make_good(self.limits.by_key)
         return made
 
     def _put_known(self, rows: Rows) -> None:

@@ -15,8 +15,10 @@ from typing import Any, Final, SupportsFloat, cast
 from telemetry import limits
 from telemetry.client.recorders import discard
 from telemetry.client.requests.conversations import Conversation, Conversations
-from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, Host, Shared, with_ids
-from telemetry.client.requests.request import Request, Turn
+from telemetry.client.requests.ended import EndedLog
+from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, with_ids
+from telemetry.client.requests.request import Extras, Request
+from telemetry.client.requests.shared import Host, Shared
 from telemetry.client.requests.stopping import Condition, PercentileStatus, StatusQuery, condition, judge, parse
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
@@ -34,16 +36,21 @@ class Requests:
         name: str,
         labels: Mapping[str, str],
         asker: StatusQuery,
+        log: EndedLog,
     ) -> None:
         self.name = name
         self.labels = labels
         self.expire_s: float | None = None
         self.stop_when = ""
+        self.slo = ""
+        """Limits that the program set, as text."""
+        self.limits: dict[str, int] = {}
+        """Limits for a request, in nanoseconds by key."""
         self._asker = asker
         self._enough: set[str] = set()
         """Tracking windows in which `enough` is True. They need no further check."""
         self._host = host
-        self._shared: Shared[Request] = Shared()
+        self._shared: Shared[Request] = Shared(log=log)
         self._open, self._by_key = self._shared.open, self._shared.by_key
         self._conversations = Conversations()
         self._family = self._outside = Family(host, name, dict(labels), self._shared)
@@ -73,13 +80,15 @@ class Requests:
         input_text: str | None = None,
         conversation: Hashable = None,
         turn: int | None = None,
+        slo: str | None = None,
         at_ns: int | None = None,
     ) -> Request:
         """Issue a request that is sent now, or was sent at `at_ns`.
 
         `planned` is its due time. Both times are monotonic ns. `find` returns the request by `key` while it is in
         flight. If another request in flight has the key, that request keeps it. In a `conversation`, a request
-        without `turn` gets the next number, from 1. An invalid value is counted and left out. Raises TypeError,
+        without `turn` gets the next number, from 1. `slo` has limits that this request has instead of those of its
+        kind, key by key, such as "ttft:1s". An invalid value is counted and left out. Raises TypeError,
         before any change, for a key or conversation that can't be hashed. Without a run, the request is not kept.
         """
         if self._host.state == "idle":
@@ -96,11 +105,11 @@ class Requests:
             given = input_tokens if type(input_tokens) is int else family.amount(input_tokens, "`input_tokens`")
         if given is None and input_text is not None:
             given = family.text(input_text, "`input_text`")
-        place = None
-        if conversation is not None or turn is not None:
+        extras = None
+        if conversation is not None or turn is not None or slo is not None:
             hash(key)  # raises before a turn is counted
-            place = self._turn(conversation, family, at, turn)
-        request = Request(family, at, due, key, given, place, told)
+            extras = self._extras(conversation, family, at, turn, slo)
+        request = Request(family, at, due, key, given, extras, told)
         if key is not None and self._by_key.setdefault(key, request) is not request:
             request._key = None
         rows = (family.ids[words.ISSUED], at, 1.0)
@@ -125,14 +134,19 @@ class Requests:
         if ended is not None:
             self._record(ended, _now() if at_ns is None else ended.family.moment(at_ns))
 
-    def _turn(self, conversation: Hashable, family: Family, at: int, turn: int | None) -> Turn:
+    def _extras(self, conversation: Hashable, family: Family, at: int, turn: int | None, slo: str | None) -> Extras:
         number = None if turn is None else family.whole(turn, "a `turn`")
-        if conversation is None:
-            return Turn(None, _turn_label(number))
-        talk, number, gone = self._conversations.turn(conversation, family, at, number)
-        if gone is not None:
-            self._record(gone, at)
-        return Turn(talk, _turn_label(number))
+        talk = None
+        if conversation is not None:
+            talk, number, gone = self._conversations.turn(conversation, family, at, number)
+            if gone is not None:
+                self._record(gone, at)
+        own = None
+        if slo is not None:
+            if family.limits is None:
+                self._judge_all({})
+            own = family.own_limits(slo)
+        return Extras(talk, _turn_label(number), own)
 
     def _record(self, ended: Conversation, at: int) -> None:
         rows = ended.rows(at)
@@ -192,10 +206,22 @@ class Requests:
 
     # --- for the process -------------------------------------------------------------------------
 
+    def judge(self, limits_of_all: dict[str, int]) -> None:
+        """Judge requests by these limits from now on. Without any, they are judged only if they have their own."""
+        self.limits = limits_of_all
+        if limits_of_all:
+            self._judge_all(limits_of_all)
+
+    def _judge_all(self, limits_of_all: Mapping[str, int]) -> None:
+        for family in {self._outside, self._family}:
+            family.judge(limits_of_all)
+
     def enter(self, window: str) -> None:
         """Assign requests issued from now on to this tracking window. Empty: to no window."""
         if window:
             self._family = Family(self._host, self.name, {**self.labels, words.WINDOW: window}, self._shared)
+            if self._outside.limits is not None:
+                self._family.judge(self._outside.limits.by_key)
         else:
             self._family = self._outside
 
@@ -211,10 +237,10 @@ class Requests:
         now_ns = _now()
         self._append([number for ended in self._conversations.end_all() for number in ended.rows(now_ns)])
 
-    def tend(self, now_ns: int) -> int:
+    def tend(self, now_ns: int, *, logged: bool = False) -> int:
         """End expired requests and idle conversations, oldest first, and return the number of events recorded.
 
-        Handles a bounded number of them. Never blocks.
+        With `logged`, the requests go to the request log. Handles a bounded number of them. Never blocks.
         """
         if self.expire_s is None or now_ns < self._look_at_ns:
             return 0
@@ -225,7 +251,7 @@ class Requests:
         rows: list[float] = []
         for request in oldest:
             if now_ns - request._told_ns >= age_ns:
-                rows += request.expire(now_ns) or ()
+                rows += request.expire(now_ns, logged=logged) or ()
         for idle in self._conversations.end_idle(now_ns - age_ns):
             rows += idle.rows(now_ns)
         self._append(rows)
@@ -263,7 +289,7 @@ class RefusedKind(Requests):
     """
 
     def __init__(self, host: Host, asker: StatusQuery) -> None:
-        super().__init__(host, OTHER, {}, asker)
+        super().__init__(host, OTHER, {}, asker, EndedLog())
 
     def issue(self, **given: Any) -> Request:
         """Count a dropped event and return a request whose calls are ignored."""

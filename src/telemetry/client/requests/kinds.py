@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from weakref import WeakSet
 
-from telemetry import limits
+from telemetry import limits, slo
 from telemetry.client import notice, records
 from telemetry.client.catalog import check_text, checked_labels
-from telemetry.client.requests.instruments import Host
+from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.kind import RefusedKind, Requests
+from telemetry.client.requests.shared import Host
 from telemetry.client.requests.stopping import StatusQuery, parse
-from telemetry.errors import InstrumentError
+from telemetry.errors import InstrumentError, UsageError
 from telemetry.wire import requests as words
 
 T = TypeVar("T")
 
-_OURS: Final = (words.WINDOW, words.REASON, words.FINISH, words.TURN)
+_OURS: Final = (words.WINDOW, words.REASON, words.FINISH, words.TURN, words.SLO)
 _LONGEST_EXPIRY_S: Final = 1e9
 
 
@@ -36,24 +39,33 @@ class Kinds:
         """Tracking windows that were made but never entered."""
         self._lock = threading.Lock()
         self._asker = StatusQuery(lambda: host.endpoint)
+        self.log = EndedLog()
         self._refused: RefusedKind | None = None
         """Replacement for the kinds beyond the limit."""
         self._tended = 0
         """Index of the kind with which the next `tend` starts."""
+        self._is_closed = False
+        """True after the end of a run. Later events are not in its result, so no request expires."""
 
     def requests(
-        self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
+        self,
+        name: str,
+        labels: Mapping[str, object],
+        expire_s: float | None = None,
+        stop_when: str = "",
+        slo_text: str | Sequence[str] = "",
     ) -> Requests:
         """Return the kind of this name and these labels.
 
         Beyond `limits.REQUEST_KINDS`, return a kind that drops its requests.
 
-        Raises InstrumentError, and UsageError for `stop_when`.
+        Raises InstrumentError, and UsageError for `stop_when` and `slo_text`.
         """
         checked = _checked_labels(name, labels)
         age_s = None if expire_s is None else _checked_age(name, expire_s)
         if stop_when:
             parse(stop_when)
+        own_slo = slo.to_text(slo.parse(slo_text)) if slo_text else ""
         found = self._kinds.get((name, tuple(checked.items())))
         if found is None:
             if len(self._kinds) >= limits.REQUEST_KINDS:
@@ -63,14 +75,28 @@ class Kinds:
             found.expire_s = _settled(name, "expire_s", found.expire_s, age_s)
         if stop_when:
             found.stop_when = _settled(name, "stop_when", found.stop_when, stop_when)
+        if own_slo and own_slo != found.slo:
+            found.slo = _settled(name, "slo", found.slo, own_slo)
+            self._limit(found)
         return found
+
+    def _limit(self, kind: Requests) -> None:
+        """Set the limits of a kind: those of the program, replaced key by key by those of the environment."""
+        of_program = slo.parse(kind.slo) if kind.slo else {}
+        kind.judge(slo.combined(of_program, slo.for_kind(_limits_of_environment(), kind.name)))
+        if self._host.state == "live":
+            for record in _declared(kind):
+                self._host.put_record(lambda record=record: record)  # type: ignore[misc]
 
     def _make(self, name: str, labels: Mapping[str, str]) -> Requests:
         self._host.catalog.reserve({words.name_of(name, word): made for word, made in words.INSTRUMENTS.items()})
         with self._lock:
-            made = Requests(self._host, name, labels, self._asker)
+            made = Requests(self._host, name, labels, self._asker, self.log)
             made.enter(self.window)
-            return self._kinds.setdefault((name, tuple(labels.items())), made)
+            known = self._kinds.setdefault((name, tuple(labels.items())), made)
+        if known is made:
+            self._limit(made)
+        return known
 
     def _without_room(self, name: str) -> Requests:
         """Return the kind that drops requests.
@@ -120,7 +146,9 @@ class Kinds:
 
     def forget(self) -> None:
         """Drop open requests, conversations and figures: they belong to another run or process."""
+        self._is_closed = False
         self._asker.forget()
+        self.log.forget()
         for kind in list(self._kinds.values()):
             kind.forget()
 
@@ -129,24 +157,43 @@ class Kinds:
         self._unentered = WeakSet()
         self.forget()
 
+    def declarations(self) -> list[bytes]:
+        """Return the limits of all kinds as records for a new producer."""
+        return [record for kind in list(self._kinds.values()) for record in _declared(kind)]
+
     def close(self) -> None:
-        """Report windows never entered, and record the results of open conversations. Never blocks."""
+        """Report windows never entered, and record the results of open conversations and ended requests.
+
+        No request expires from now on: it stays in flight. Never blocks.
+        """
+        self._is_closed = True
         with self._lock:
             unentered = list(self._unentered)
         for window in unentered:
             window.say_unentered()
         for kind in list(self._kinds.values()):
             kind.close()
+        self.log.close()
 
     def tend(self) -> None:
         """End expired requests and conversations of all kinds.
 
-        The work per call is bounded over all kinds; the next call continues with the next kind. Never blocks.
+        The work per call is bounded over all kinds; the next call continues with the next kind. Requests that have
+        ended go to the request log. Never blocks.
         """
+        self._expire()
+        self.log.flush()
+
+    def _expire(self) -> None:
+        logged = self.log.wanted
+        if (
+            self._is_closed
+        ):  # read after `wanted`, so that a turn which `close` interrupts logs each request that it counts
+            return
         kinds = list(self._kinds.values())
         now_ns, left, first = time.monotonic_ns(), limits.EXPIRED_A_TURN, self._tended
         for number in range(first, first + len(kinds)):
-            left -= kinds[number % len(kinds)].tend(now_ns)
+            left -= kinds[number % len(kinds)].tend(now_ns, logged=logged)
             if left <= 0:
                 self._tended = (number + 1) % len(kinds)
                 return
@@ -210,6 +257,28 @@ def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
             f"{name!r} has {len(labels)} labels; the limit for requests is {limits.LABEL_COUNT - 2}"
         )
     return checked_labels(name, labels)
+
+
+def _declared(kind: Requests) -> Iterator[bytes]:
+    """Yield the parameter that holds the limits of a kind."""
+    if kind.limits:
+        name = words.limits_param(kind.name, kind.labels)
+        yield from records.params({name: slo.to_text(kind.limits)}, time.monotonic_ns())
+
+
+@lru_cache(maxsize=1)
+def _limits_of(text: str) -> dict[str, dict[str, int]]:
+    """Return limits of the environment by kind. Print one message for invalid ones, which are ignored."""
+    try:
+        return slo.parse_by_kind(text)
+    except UsageError as error:
+        notice.warn(f"{slo.GOODPUT_VARIABLE} is ignored: {error}")
+        return {}
+
+
+def _limits_of_environment() -> dict[str, dict[str, int]]:
+    text = os.environ.get(slo.GOODPUT_VARIABLE, "").strip()
+    return _limits_of(text) if text else {}
 
 
 def _checked_age(name: str, expire_s: float) -> float:

@@ -16,33 +16,34 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.client.requests.conversations import Conversation
+from telemetry.client.requests.ended import HEAD, PLACES, UNKNOWN_TOKENS
 from telemetry.client.requests.instruments import Family
+from telemetry.client.requests.judging import OwnLimits, judge, largest_gap
 from telemetry.wire import requests as words
+from telemetry.wire.request_log import Outcome
 
 _now: Final = time.monotonic_ns
 
-_HEAD: Final = 3
-"""Number of values at the head of `times`.
-
-They are the tokens of the first output, the tokens beyond one per held chunk, and the time before the first held
-chunk.
-"""
-_FULL: Final = _HEAD + limits.CHUNKS_HELD
+_FULL: Final = HEAD + limits.CHUNKS_HELD
 _UNKNOWN: Final = -(1 << 62)
 """Marker for unknown tokens in the sum of tokens beyond one per chunk.
 
 Tokens of other chunks, each below 1 << 32, can't raise the sum near 0.
 """
 _ENDED_NS: Final = 0
+_MANY: Final = 1 << 32
+_NO_LIMITS: Final[dict[str, int]] = {}
 _ONE: Final = 1
 """Default number of tokens. An argument that is this object needs no check; any other value is checked."""
 
 
-class Turn(NamedTuple):
-    """The conversation and turn label of a request."""
+class Extras(NamedTuple):
+    """Properties that most requests don't have."""
 
     conversation: Conversation | None
-    label: str
+    turn: str
+    """Label of the turn; empty without one."""
+    limits: OwnLimits | None
 
 
 class Request(Struct, eq=False, gc=False):
@@ -65,12 +66,14 @@ class Request(Struct, eq=False, gc=False):
     _key: Hashable
     _input: int | float | str | None
     """Number of input tokens, or the input text."""
-    _turn: Turn | None
+    _extras: Extras | None
     _told_ns: int
     """Time of the `issue` call. May be long after `_issued_ns`. The age for expiry counts from here."""
     _first_ns: int | None = None
     _times: array[int] | None = None
     """Buffered times of chunks, after a head. None after a first output of one token, until the next chunk."""
+    _tokens: array[int] | None = None
+    """For each buffered chunk that has not one token: its index times PLACES, plus its tokens."""
 
     def first(self, tokens: int | None = 1, at_ns: int | None = None) -> int:
         """Record the first output and its tokens.
@@ -81,8 +84,7 @@ class Request(Struct, eq=False, gc=False):
         if self._first_ns is not None:
             return self._chunk(tokens, at)
         if tokens is not _ONE:
-            known = (1, _UNKNOWN) if tokens is None else (self._family.tokens(tokens), 0)
-            self._times = array("q", (*known, at))
+            self._times = array("q", (self._known(tokens), _UNKNOWN if tokens is None else 0, 0, 0, at))
         self._first_ns = at
         return at
 
@@ -96,7 +98,7 @@ class Request(Struct, eq=False, gc=False):
         if times is None or len(times) >= _FULL:
             return self._chunk(tokens, at)
         if tokens is not _ONE:
-            times[1] = self._beyond_one(times[1], tokens)
+            self._keep(times, tokens if type(tokens) is int and 0 <= tokens < _MANY else self._known(tokens))
         times.append(at)
         return at
 
@@ -135,6 +137,8 @@ class Request(Struct, eq=False, gc=False):
             return at
         failed, took = family.labelled(words.FAILED, reason or "error"), float(at - self._issued_ns)
         rows = family.in_order([failed, at, 1.0, family.ids[words.FAILED_LATENCY], at, took], at)
+        if family.log.wanted:
+            self._log("failed", reason or "error", at, None, family.log.number())
         family.put(rows)
         self._let_go(at)
         return at
@@ -160,37 +164,51 @@ class Request(Struct, eq=False, gc=False):
 
     # --- for this package ------------------------------------------------------------------------
 
-    def expire(self, now_ns: int) -> tuple[float, int, float] | None:
-        """End a request without outcome and return its row. Return None if another thread has just ended it."""
+    def expire(self, now_ns: int, *, logged: bool) -> tuple[float, int, float] | None:
+        """End a request without outcome and return its row. Return None if another thread has just ended it.
+
+        With `logged`, it goes to the request log.
+        """
         family = self._family
         if family.claim(self, None) is None:
             return None
-        self._turn = None
+        if logged:
+            self._log("expired", "", now_ns, None, family.log.number())
+        self._extras = None
         self._let_go(now_ns)
         return family.ids[words.EXPIRED], now_ns, 1.0
 
     def give_up(self) -> None:
         """Expire the request now: its outcome will never be reported."""
-        row = self.expire(_now())
+        row = self.expire(_now(), logged=self._family.log.wanted)
         if row is not None:
             self._family.put(row)
 
     def _let_go(self, at: int) -> None:
         """Release all references after the claim. Later calls see an ended request, and the key is free."""
         self._first_ns = _ENDED_NS
-        self._times = None
+        self._times = self._tokens = None
         if self._key is not None:
             self._family.free(self._key)
             self._key = None
-        turn = self._turn
-        if turn is not None:
-            if turn.conversation is not None:
-                turn.conversation.ended(at)
-            self._turn = None
+        extras = self._extras
+        if extras is not None:
+            if extras.conversation is not None:
+                extras.conversation.ended(at)
+            self._extras = None
 
-    def _beyond_one(self, so_far: int, tokens: int | None) -> int:
-        """Add the tokens of a chunk beyond one to the sum so far."""
-        return _UNKNOWN if tokens is None else so_far + self._family.tokens(tokens) - 1
+    def _known(self, tokens: int | None) -> int:
+        """Return a number of tokens, or UNKNOWN_TOKENS."""
+        return UNKNOWN_TOKENS if tokens is None else self._family.tokens(tokens)
+
+    def _keep(self, times: array[int], tokens: int) -> None:
+        """Keep the tokens of the chunk that is appended next."""
+        held = self._tokens
+        if held is None:
+            held = self._tokens = array("q")
+        held.append((len(times) - HEAD) * PLACES + tokens)
+        if tokens == UNKNOWN_TOKENS:
+            times[1] = _UNKNOWN
 
     def _chunk(self, tokens: int | None, at: int) -> int:
         """Handle the cases in which `chunk` can't simply append."""
@@ -199,17 +217,24 @@ class Request(Struct, eq=False, gc=False):
             family.after_end(at)
         elif self._first_ns is None:
             self.first(tokens, at)
-        elif times is None:
-            self._times = array("q", (1, self._beyond_one(0, tokens), self._first_ns, at))
-        elif len(times) < _FULL:
-            times[1] = self._beyond_one(times[1], tokens)
-            times.append(at)
         else:
-            told = self._beyond_one(times[1] + len(times) - _HEAD, tokens)
-            rows = family.in_order(_gap_rows(family.ids[words.CHUNK_GAP], times), at)
-            family.put(rows)
-            self._times = array("q", (times[0], told, times[-1], at))
+            known = 1 if tokens is _ONE else self._known(tokens)
+            if times is None:
+                times = self._times = array("q", (1, 0, 0, 0, self._first_ns))
+            elif len(times) >= _FULL:
+                times = self._times = self._put_gaps(times, at)
+            if known != 1:
+                self._keep(times, known)
+            times.append(at)
         return at
+
+    def _put_gaps(self, times: array[int], at: int) -> array[int]:
+        """Record the gaps between the buffered chunks, and return a buffer without these."""
+        family, told, gap = self._family, _told(times, self._tokens), largest_gap(times)
+        rows = family.in_order(_gap_rows(family.ids[words.ITL], times), at)
+        family.put(rows)
+        self._tokens = None
+        return array("q", (times[0], told, times[2] + len(times) - HEAD, gap, times[-1]))
 
     def _put_completed(
         self, at: int, produced: float | None, finish_reason: str | None, output_text: str | None
@@ -225,8 +250,9 @@ class Request(Struct, eq=False, gc=False):
         if first is not None:
             rows += (ids[words.TTFT], first, float(first - issued))
             if times is not None:
-                rows += _gap_rows(ids[words.CHUNK_GAP], times)
-                begun, told = times[0], times[1] + len(times) - _HEAD
+                rows += _gap_rows(ids[words.ITL], times)
+                begun = 1 if times[0] == UNKNOWN_TOKENS else times[0]
+                told = _told(times, self._tokens)
         if produced is not None:
             output_text = None
         elif first is not None and output_text is None and told > _UNKNOWN // 2:
@@ -235,28 +261,68 @@ class Request(Struct, eq=False, gc=False):
             rows += (ids[words.OUTPUT_TOKENS], at, produced)
             if first is not None and produced > begun:
                 rows += (ids[words.TPOT], at, (at - first) / (produced - begun))
-        self._add_input(rows, at)
+        text = None if output_text is None else family.text(output_text, "`output_text`")
+        number = family.log.number() if family.log.wanted else None
+        later = None
+        if family.limits is not None:
+            later = judge(self, family.limits, rows, at, tokens=produced, counted=text is not None)
+        self._add_input(rows, at, number)
         rows = family.in_order(rows, at)
+        if number is not None:
+            self._log("completed", finish_reason or "", at, produced, number)
         family.put(rows)
-        if output_text is not None and (text := family.text(output_text, "`output_text`")) is not None:
-            family.count_later(words.OUTPUT_TOKENS, text, at, first, begun)
+        if text is not None:
+            family.count_later(words.OUTPUT_TOKENS, text, at, number, first=first, skipped=begun, later=later)
 
-    def _add_input(self, rows: list[float], at: int) -> None:
+    def _log(self, outcome: Outcome, reason: str, at: int, produced: float | None, number: int) -> None:
+        """Add the request to the request log."""
+        extras, turn, own = self._extras, "", _NO_LIMITS
+        if extras is not None:
+            turn, own = extras.turn, own if extras.limits is None else extras.limits.own
+        self._family.log.add(
+            (
+                self._family,
+                number,
+                outcome,
+                reason,
+                self._issued_ns,
+                at,
+                self._planned_ns,
+                self._first_ns,
+                self._times,
+                self._tokens,
+                self._input,
+                produced,
+                turn,
+                own,
+            )
+        )
+
+    def _add_input(self, rows: list[float], at: int, number: int | None) -> None:
         """Add rows for the input and for the turn in a conversation."""
-        family, given, turn = self._family, self._input, self._turn
+        family, given = self._family, self._input
+        turn = "" if self._extras is None else self._extras.turn
         if isinstance(given, str):
-            family.count_later(words.INPUT_TOKENS, given, at)
+            family.count_later(words.INPUT_TOKENS, given, at, number)
         elif given is not None and (tokens := family.amount(given, "`input_tokens`")) is not None:
             rows += (family.ids[words.INPUT_TOKENS], at, tokens)
-        if turn is not None and turn.label:
-            rows += (family.labelled(words.TURN_LATENCY, turn.label), at, float(at - self._issued_ns))
+        if turn:
+            rows += (family.labelled(words.TURN_LATENCY, turn), at, float(at - self._issued_ns))
             if (first := self._first_ns) is not None:
-                rows += (family.labelled(words.TURN_TTFT, turn.label), first, float(first - self._issued_ns))
+                rows += (family.labelled(words.TURN_TTFT, turn), first, float(first - self._issued_ns))
+
+
+def _told(times: array[int], tokens: array[int] | None) -> int:
+    """Return the tokens of all chunks but the first output, or a number below _UNKNOWN / 2 if some are unknown."""
+    chunks = len(times) - HEAD
+    if tokens is None:
+        return times[1] + chunks
+    return times[1] + chunks - len(tokens) + sum(tokens) % PLACES
 
 
 def _gap_rows(gap_id: float, times: array[int]) -> list[float]:
     """Return a row for each held chunk: the time since the previous chunk."""
-    moments = times[_HEAD - 1 :].tolist()
+    moments = times[HEAD - 1 :].tolist()
     came = moments[1:]
     rows: list[float] = [gap_id] * (3 * len(came))
     rows[1::3] = came

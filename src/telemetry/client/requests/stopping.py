@@ -36,7 +36,7 @@ _SERIES: Final = (
     words.CORRECTED,
     words.QUEUE_DELAY,
     words.TTFT,
-    words.CHUNK_GAP,
+    words.ITL,
     words.TPOT,
     words.INPUT_TOKENS,
     words.OUTPUT_TOKENS,
@@ -105,6 +105,7 @@ def condition(
             f"{text} is a share, not a percentile",
             hint=f'write {meant} or "p{meant}"; for a percentile below 1 % write "p{text}"',
         )
+    of = words.canonical(of)
     if of not in _SERIES:
         raise UsageError(f"requests have no series {of!r}", hint=f"use one of {', '.join(_SERIES)}")
     if confidence is not None and not _is_share(confidence):

@@ -26,7 +26,7 @@ def test_instruments_are_made_when_they_are_needed(program: Any) -> None:
 
 def test_each_has_the_kind_and_unit_it_is_known_by(program: Any) -> None:
     """And those that rates are made of are defined within the latency."""
-    llm = program.requests()
+    llm = program.kinds.requests("llm", {}, slo_text="ttft:200")
     made = llm.issue(planned=time.monotonic_ns(), input_tokens=1, conversation="c")
     made.first()
     made.chunk()

@@ -31,8 +31,8 @@ def test_a_streamed_request_comes_to_these_figures(program: Any) -> None:
         ("llm.completed", {"model": "m"}, 2_000, 1.0),
         ("llm.latency", {"model": "m"}, 2_000, 1_000.0),
         ("llm.ttft", {"model": "m"}, 1_400, 400.0),
-        ("llm.chunk_gap", {"model": "m"}, 1_500, 100.0),
-        ("llm.chunk_gap", {"model": "m"}, 1_850, 350.0),
+        ("llm.itl", {"model": "m"}, 1_500, 100.0),
+        ("llm.itl", {"model": "m"}, 1_850, 350.0),
         ("llm.output_tokens", {"model": "m"}, 2_000, 5.0),
         ("llm.tpot", {"model": "m"}, 2_000, 150.0),
     ]
@@ -63,7 +63,7 @@ def test_the_first_output_is_the_first_that_is_told(program: Any) -> None:
     made.chunk(2, at_ns=5)
     made.first(at_ns=8)
     made.complete(at_ns=11)
-    assert (program.values("llm.ttft"), program.values("llm.chunk_gap")) == ([5.0], [3.0])
+    assert (program.values("llm.ttft"), program.values("llm.itl")) == ([5.0], [3.0])
     assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([3.0], [6.0])
 
 
@@ -155,7 +155,7 @@ def test_values_that_are_none_cost_their_neighbours_nothing(program: Any) -> Non
     made.complete(float("nan"), output_text=none, at_ns=odd)
     assert program.recorders.refused.total == 13
     names = [name for name, *_ in program.events]
-    assert names == [f"llm.{word}" for word in ("issued", "completed", "latency", "ttft", *["chunk_gap"] * 4)]
+    assert names == [f"llm.{word}" for word in ("issued", "completed", "latency", "ttft", *["itl"] * 4)]
 
 
 def test_a_request_may_be_given_up(program: Any) -> None:
@@ -226,7 +226,7 @@ def test_output_is_there_whatever_its_tokens_are(program: Any, odd: Any) -> None
     made.chunk(2, at_ns=5)
     assert program.recorders.refused.total == 4
     made.complete(at_ns=9)
-    assert (program.values("llm.ttft"), program.values("llm.chunk_gap")) == ([1.0], [1.0] * 4)
+    assert (program.values("llm.ttft"), program.values("llm.itl")) == ([1.0], [1.0] * 4)
     assert program.values("llm.output_tokens") == [2.0]
 
 
@@ -261,20 +261,20 @@ def test_what_interrupts_a_chunk_changes_nothing(program: Any) -> None:
             call(odd, at_ns=at + 100)
         call(at_ns=at)
     made.complete(at_ns=9)
-    assert (program.values("llm.ttft"), program.values("llm.chunk_gap")) == ([1.0], [1.0, 1.0])
+    assert (program.values("llm.ttft"), program.values("llm.itl")) == ([1.0], [1.0, 1.0])
     assert program.values("llm.output_tokens") == [3.0]
 
 
 def test_a_long_stream_holds_a_bounded_number_of_times(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gaps beyond it are recorded before the outcome; no figure changes."""
-    monkeypatch.setattr(request_module, "_FULL", 3 + 4)
+    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + 4)
     made = program.requests().issue(at_ns=0)
     made.first(2, at_ns=10)
     for number in range(11):
         made.chunk(number, at_ns=20 + number * number)
-    assert 0 < len(program.values("llm.chunk_gap")) < 11
+    assert 0 < len(program.values("llm.itl")) < 11
     made.complete(at_ns=200)
-    assert program.values("llm.chunk_gap") == [10.0, *[float(2 * number + 1) for number in range(10)]]
+    assert program.values("llm.itl") == [10.0, *[float(2 * number + 1) for number in range(10)]]
     assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([57.0], [190 / 55])
 
 
@@ -368,7 +368,7 @@ def test_the_collector_never_looks_at_requests(program: Any) -> None:
     assert not gc.is_tracked(made)
     assert not gc.is_tracked(llm._open)
     made.complete()
-    assert (made._key, made._turn, made._times) == (None, None, None)
+    assert (made._key, made._extras, made._times) == (None, None, None)
 
 
 def test_a_request_stays_in_its_process(program: Any) -> None:
@@ -407,7 +407,7 @@ def test_times_out_of_order_cost_the_figure_between_them_and_no_other(
     made.complete(output_tokens=2, at_ns=complete)
     assert program.values("llm.completed") == [1.0]
     assert program.values("llm.out_of_order") == [left_out]
-    words = ("latency", "ttft", "chunk_gap", "output_tokens", "tpot")
+    words = ("latency", "ttft", "itl", "output_tokens", "tpot")
     assert {word: found for word in words if (found := program.values(f"llm.{word}"))} == kept
 
 
@@ -422,12 +422,12 @@ def test_gaps_out_of_order_are_left_out_of_answers_without_end_too(
     program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gaps that are recorded on the way are looked at like those of the end."""
-    monkeypatch.setattr(request_module, "_FULL", request_module._HEAD + 2)
+    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + 2)
     made = program.requests().issue(at_ns=0)
     for at in (10, 8, 20, 15, 30):
         made.chunk(at_ns=at)
     made.complete(at_ns=40)
-    assert program.values("llm.chunk_gap") == [12.0, 15.0]
+    assert program.values("llm.itl") == [12.0, 15.0]
     assert sum(program.values("llm.out_of_order")) == 2.0
 
 
@@ -458,13 +458,13 @@ def test_where_the_tokens_of_a_piece_are_unknown_so_is_their_sum(
     program: Any, monkeypatch: pytest.MonkeyPatch, pieces: list[int | None], full: int
 ) -> None:
     """All that is known of times is there, also of answers without end, and nothing counts as lost."""
-    monkeypatch.setattr(request_module, "_FULL", request_module._HEAD + full)
+    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + full)
     made = program.requests().issue(at_ns=0)
     for at, tokens in enumerate(pieces, 1):
         made.chunk(tokens, at_ns=at)
     made.complete(at_ns=40)
     assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([], [])
-    assert len(program.values("llm.chunk_gap")) == len(pieces) - 1
+    assert len(program.values("llm.itl")) == len(pieces) - 1
     assert program.recorders.refused.total == 0
 
 

@@ -1,0 +1,195 @@
+"""Requests in flight, the offered load, and the best second of output tokens."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from telemetry.errors import RunDirectoryError
+from telemetry.history import request_log
+from telemetry.limits import MIB
+from telemetry.request_model import request_instruments
+from telemetry.wire import requests as words
+from telemetry.wire.report import Report, RequestFigures
+from telemetry.wire.request_log import RequestEntry
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.history.instrument_ids import SeriesId
+    from telemetry.history.range_totals import RangeTotals
+    from telemetry.store.run_directory import RunDirectory
+
+Labels = tuple[tuple[str, str], ...]
+Place = tuple[str, Labels, str | None]
+"""Kind, labels without the tracking window, and tracking window: empty outside any window, None for the total."""
+
+LOG_BYTES: Final = 32 * MIB
+"""Largest request log that is read for a report: about a second of work."""
+_CHANGES: Final = {words.ISSUED: 1.0, words.COMPLETED: -1.0, words.FAILED: -1.0, words.EXPIRED: -1.0}
+_SECOND: Final = 10**9
+
+
+def with_peaks(report: Report, directory: RunDirectory) -> Report:
+    """Return the report of a whole run with exact peaks and load, as far as its request log has all. Blocks.
+
+    Figures of kinds whose requests are not all in the log, or of a log that can't be read, stay as they are.
+    """
+    if not report.requests:
+        return report
+    try:
+        facts = request_log.facts(directory)
+        if facts is None or facts.left_out or facts.bytes > LOG_BYTES:
+            return report
+        groups = _groups(directory)
+    except (RunDirectoryError, OverflowError):  # times of a file may be as large as 64 bits allow
+        return report
+    return replace(report, requests=[_exact(one, groups) for one in report.requests])
+
+
+@dataclass(slots=True)
+class _Group:
+    """Requests of one place: times on the run's clock."""
+
+    issued: array[int] = field(default_factory=lambda: array("q"))
+    ended: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
+    """Time of each chunk of completed requests, the first output included."""
+    tokens: array[float] = field(default_factory=lambda: array("d"))
+    """Tokens of each chunk."""
+    knows_tokens: bool = True
+
+    def add(self, entry: RequestEntry, offset_ns: int) -> None:
+        self.issued.append(entry.issued_ns + offset_ns)
+        self.ended.append(entry.ended_ns + offset_ns)
+        if entry.outcome != "completed" or not self.knows_tokens:
+            return
+        tokens = _tokens(entry)
+        if tokens is None:
+            self.knows_tokens = False
+            return
+        first_ns = entry.ended_ns if entry.first_ns is None else entry.first_ns
+        self.times.extend(accumulate(entry.gaps_ns, initial=first_ns + offset_ns))
+        self.tokens.extend(tokens)
+
+
+def _groups(directory: RunDirectory) -> dict[Place, _Group]:
+    groups: dict[Place, _Group] = {}
+    labels: dict[str, str] | None = None
+    kind, group = "", _Group()
+    for one in request_log.read(directory):
+        if one.labels is not labels or one.kind != kind:
+            labels, kind = one.labels, one.kind
+            own = tuple(sorted(item for item in labels.items() if item[0] != words.WINDOW))
+            group = groups.setdefault((kind, own, labels.get(words.WINDOW, "")), _Group())
+        group.add(one.entry, one.offset_ns)
+    return groups
+
+
+def _tokens(entry: RequestEntry) -> Sequence[float] | None:
+    """Return the tokens of each chunk; None if they are unknown.
+
+    If those that the program gave do not add up to the output tokens, these are spread evenly over the chunks.
+    """
+    if entry.output_tokens is None or entry.chunks_left_out:
+        return None
+    chunks = 1 + len(entry.gaps_ns)
+    if entry.first_ns is not None and entry.first_tokens is not None and None not in entry.chunk_tokens:
+        told: list[float] = [entry.first_tokens, *(entry.chunk_tokens or [1] * (chunks - 1))]  # type: ignore[list-item]
+        if sum(told) == entry.output_tokens:
+            return told
+    return [entry.output_tokens / chunks] * chunks
+
+
+def _exact(one: RequestFigures, groups: dict[Place, _Group]) -> RequestFigures:
+    labels = tuple(sorted(one.labels.items()))
+    own = [
+        group
+        for (kind, known, window), group in groups.items()
+        if (kind, known) == (one.kind, labels) and one.window in (None, window)
+    ]
+    windows = [_exact(window, groups) for window in one.windows]
+    ended = sum((*one.failed.values(), one.completed, one.expired))
+    if one.in_flight != 0 or sum(len(group.issued) for group in own) != ended or not own:
+        return replace(one, windows=windows)
+    offered_per_s, mean = _load(own)
+    return replace(
+        one,
+        offered_per_s=offered_per_s,
+        concurrency_mean=mean,
+        concurrency_peak=_peak(own),
+        concurrency_peak_exact=True,
+        peak_output_tokens_per_s=_best_second(own),
+        windows=windows,
+    )
+
+
+def _load(groups: Sequence[_Group]) -> tuple[float | None, float | None]:
+    """Return the issued requests per second, and the mean number of requests in flight; None without time."""
+    first = min(min(group.issued) for group in groups)
+    issued_s = (max(max(group.issued) for group in groups) - first) / _SECOND
+    span_s = (max(max(group.ended) for group in groups) - first) / _SECOND
+    number = sum(len(group.issued) for group in groups)
+    busy_s = sum(sum(group.ended) - sum(group.issued) for group in groups) / _SECOND
+    return (number - 1) / issued_s if issued_s > 0 else None, busy_s / span_s if span_s > 0 and busy_s > 0 else None
+
+
+def _peak(groups: Sequence[_Group]) -> int:
+    """Return the largest number of requests that were issued and had not ended.
+
+    A request that ends at the moment at which another one is issued does not overlap with it.
+    """
+    issued = np.sort(np.concatenate([np.frombuffer(group.issued, np.int64) for group in groups]))
+    ended = np.sort(np.concatenate([np.frombuffer(group.ended, np.int64) for group in groups]))
+    in_flight = np.arange(1, issued.size + 1) - np.searchsorted(ended, issued, side="right")
+    return max(int(in_flight.max()), 1)
+
+
+def _best_second(groups: Sequence[_Group]) -> float | None:
+    """Return the most output tokens in a whole second since the first issue; None if tokens are unknown."""
+    times = np.concatenate([np.frombuffer(group.times, np.int64) for group in groups])
+    if not times.size or not all(group.knows_tokens for group in groups):
+        return None
+    tokens = np.concatenate([np.frombuffer(group.tokens, np.float64) for group in groups])
+    begin = min(min(group.issued) for group in groups)
+    _, seconds = np.unique((times - begin) // _SECOND, return_inverse=True)
+    return float(np.bincount(seconds, tokens).max())
+
+
+class InFlight:
+    """The largest number of requests in flight at the end of a time step, from the history."""
+
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        from telemetry.history.instrument_ids import series_id
+
+        self._changes: dict[SeriesId, tuple[Place, float]] = {
+            series_id(one.stat): ((one.kind, one.labels, one.window), _CHANGES[one.word])
+            for one in request_instruments(snapshot)
+            if isinstance(one.stat, CounterStat) and one.word in _CHANGES
+        }
+        self._now: dict[Place, float] = {}
+        self._peaks: dict[Place, float] = {}
+
+    def add(self, window: RangeTotals) -> None:
+        """Add the next window of the history."""
+        for one, increase in window.counters.items() if self._changes else ():
+            if one in self._changes:
+                place, sign = self._changes[one]
+                for each in (place, (place[0], place[1], None)):
+                    self._now[each] = self._now.get(each, 0.0) + sign * increase
+        for each, number in self._now.items():
+            self._peaks[each] = max(self._peaks.get(each, 0.0), number)
+
+    def filled_in(self, requests: Sequence[RequestFigures]) -> list[RequestFigures]:
+        """Return the figures with these peaks, if any requests were in flight at the end of a step."""
+        return list(self._filled_in(requests))
+
+    def _filled_in(self, requests: Sequence[RequestFigures]) -> Iterator[RequestFigures]:
+        for one in requests:
+            peak = self._peaks.get((one.kind, tuple(sorted(one.labels.items())), one.window))
+            yield replace(one, concurrency_peak=peak or None, windows=self.filled_in(one.windows))

@@ -1,0 +1,26 @@
+"""Requests, gathered from the counters and series of a snapshot."""
+
+from telemetry.request_model.counts import (
+    RequestInstrument,
+    issued_kind,
+    rates_of,
+    request_counts,
+    request_instruments,
+    without_requests,
+)
+from telemetry.request_model.figures import RequestCounts
+from telemetry.request_model.merging import Number, joined, shifted, together
+
+__all__ = [
+    "Number",
+    "RequestCounts",
+    "RequestInstrument",
+    "issued_kind",
+    "joined",
+    "rates_of",
+    "request_counts",
+    "request_instruments",
+    "shifted",
+    "together",
+    "without_requests",
+]

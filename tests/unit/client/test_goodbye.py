@@ -1,0 +1,82 @@
+"""The end of a program that started its own run."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from telemetry.client.goodbye import goodbye, say_goodbye
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import Accounting, AxisStat, Completeness, CounterStat, MetricsSnapshot, SeriesStat
+
+
+def report(applied: int = 1_000, lost: int = 0, completeness: Completeness = "complete", **more: Any) -> Report:
+    account = Accounting(emitted=applied + lost, received=applied, applied=applied, missing=lost)
+    facts: dict[str, Any] = {"run_id": "39a8e0e2", "name": "load-test", "state": "COMPLETE", "elapsed_s": 2.5}
+    snapshot = MetricsSnapshot(**{**facts, "completeness": completeness, "accounting": account, **more})
+    return Report(snapshot=snapshot, source="pubsub")
+
+
+LATENCY = SeriesStat(name="latency", unit="ms", count=500, max=7.0, percentiles={"50": 3, "99": 5})
+
+
+def test_figures_and_how_to_open_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its id where the commands look, else by its path."""
+    monkeypatch.chdir(tmp_path)
+    here, below, away = f"{tmp_path}/runs/load", f"{tmp_path}/a b/load", "/elsewhere/load"
+    first, second = goodbye(report(series=[LATENCY], directory=here))
+    assert (
+        first == "load-test complete, 1,000 events in 2.50 s · 200 req/s · p50 3.00 ms · p99 5.00 ms · max 7.00 ms"
+    )
+    assert second == "open it with `telemetry report 39a8e0e2` or `telemetry top 39a8e0e2`"
+    assert "report 'a b/load'`" in goodbye(report(directory=below))[1]
+    assert "report /elsewhere/load`" in goodbye(report(directory=away))[1]
+    assert len(goodbye(report(series=[LATENCY]))) == 1
+
+
+def test_warnings_take_the_place_of_lesser_figures() -> None:
+    """Failures are never left out."""
+    failed = CounterStat(name="errors", value=3, events=3)
+    (line,) = goodbye(report(series=[LATENCY], counters=[failed]))
+    assert line.endswith(" · 200 req/s · p50 3.00 ms · p99 5.00 ms · errors 3")
+
+
+def test_a_result_that_is_not_complete_says_so() -> None:
+    """With the words of the report."""
+    (line,) = goodbye(report(lost=5, completeness="lossy"))
+    assert line == "lossy: load-test, 1,000 of 1,005 events applied, 5 lost"
+    assert goodbye(report(0)) == ["load-test: nothing was recorded"]
+
+
+def test_a_training_run() -> None:
+    """Step and loss. The speed is known by the curves alone, which a program does not read."""
+    (line,) = goodbye(report(axes=[AxisStat(name="step", closed=50, newest=50, values={"loss": 0.312})]))
+    assert line.endswith(" · step 50 · loss 0.312")
+
+
+def test_names_are_safe_to_show() -> None:
+    """They may come from anywhere."""
+    (line,) = goodbye(report(name="\x1b[2J"))
+    assert line.isprintable()
+
+
+def test_only_stderr_and_only_if_there_is_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program without stderr, or one whose reader has gone, ends as always."""
+    say_goodbye(report())
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "telemetry: load-test complete, 1,000 events in 2.50 s\n")
+    for gone in (None, closed()):
+        monkeypatch.setattr(sys, "stderr", gone)
+        say_goodbye(report())
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream

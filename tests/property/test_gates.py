@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.gates.fakes import Sorted
@@ -9,12 +12,27 @@ from tests.unit.gates.fakes import Sorted
 from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.evidence import Loss
-from telemetry.gates.parser import FUNCTIONS, THROUGHPUTS, parse
-from telemetry.gates.rank_bounds import quantile
+from telemetry.gates.functions import FUNCTIONS, OF_STEPS, RATES, SHARE
+from telemetry.gates.parser import parse
+from telemetry.gates.rank_bounds import SlotOrder, quantile, share
 from telemetry.gates.run_facts import FACTS, WORD_FACTS
-from telemetry.gates.tree import Baseline, Fact, Gate, Metric, Negated, Node, Number, Operation, Term, Word
+from telemetry.gates.tree import (
+    Baseline,
+    Condition,
+    Fact,
+    Gate,
+    Metric,
+    Negated,
+    Node,
+    Number,
+    Operation,
+    Term,
+    Word,
+)
 from telemetry.gates.units import LITERALS
+from telemetry.hdr.layout import Layout
 from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.history.intervals.histograms import Histograms
 
 RELATIONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 DIGITS = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,4})?(e-?[0-9])?", fullmatch=True)
@@ -26,8 +44,17 @@ METRICS = st.builds(
     st.dictionaries(NAMES, st.text(max_size=12), max_size=3),
 )
 PERCENTILES = st.sampled_from(["p50", "p99", "p99.9", "p0.1", "p100", "p12.3456789"])
-IN_WINDOWS = st.builds(Term, st.one_of(st.sampled_from(sorted(FUNCTIONS)), PERCENTILES), METRICS)
-TERMS = st.one_of(IN_WINDOWS, st.builds(Term, st.sampled_from(sorted(THROUGHPUTS)), METRICS))
+CONDITIONS = st.builds(Condition, st.sampled_from(["<", "<=", ">", ">="]), NUMBERS)
+IN_WINDOWS = st.one_of(
+    st.builds(Term, st.one_of(st.sampled_from(sorted({*FUNCTIONS} - OF_STEPS - {SHARE})), PERCENTILES), METRICS),
+    st.builds(Term, st.just(SHARE), METRICS, condition=CONDITIONS),
+)
+LOSSES = st.builds(lambda metric: replace(metric, name=f"{metric.name}/loss"), METRICS)
+TERMS = st.one_of(
+    IN_WINDOWS,
+    st.builds(Term, st.sampled_from(sorted(RATES)), METRICS),
+    st.builds(Term, st.sampled_from(sorted(OF_STEPS)), LOSSES),
+)
 FACTS_ONLY = st.builds(Fact, st.sampled_from(sorted(FACTS)))
 SIGNS = st.sampled_from(["+", "-", "*", "/"])
 
@@ -113,3 +140,40 @@ def test_what_was_lost_lies_within_what_is_possible(kept: list[int], gone: list[
     true = everything[rank(parse_percentile(key), len(everything)) - 1]
     assert found.possible.low <= true <= found.possible.high
     assert found.possible.low <= found.value <= found.possible.high
+
+
+@given(
+    st.lists(st.integers(0, 10**7), min_size=1, max_size=200),
+    st.integers(0, 10**7),
+    st.sampled_from(["<", "<=", ">", ">="]),
+    st.sampled_from([1, 2, 3]),
+)
+def test_a_share_holds_the_one_of_the_raw_values(values: list[int], limit: int, relation: str, digits: int) -> None:
+    """From histograms of any resolution. It is a point if the limit is in no slot of several values."""
+    raw = np.array(values)
+    true = int({"<": raw < limit, "<=": raw <= limit, ">": raw > limit, ">=": raw >= limit}[relation].sum())
+    layout = Layout.of(digits)
+    slots, counts = np.unique(layout.slot_of(raw), return_counts=True)
+    histogram = Histograms(
+        digits=np.array([digits]),
+        ticks_per_unit=np.ones(1),
+        seconds=np.ones(1),
+        count=np.array([len(values)]),
+        total=np.array([raw.sum()], float),
+        min=np.array([raw.min()], float),
+        max=np.array([raw.max()], float),
+        ends=np.array([slots.size]),
+        slots=slots,
+        counts=counts,
+    )
+    found = share(SlotOrder(histogram, "bytes"), relation, float(limit))
+    assert found is not None
+    assert found.least <= true <= found.most
+    assert found.samples == len(values)
+    shared = layout.lowest_of(slots) != layout.highest_of(slots)
+    inside = (layout.lowest_of(slots) <= limit) & (limit <= layout.highest_of(slots)) & shared
+    assert found.least == found.most or inside.any()
+    assert (found.slot is None) == (found.least == found.most)
+    exact = share(Sorted(values), relation, float(limit))
+    assert exact is not None
+    assert (exact.least, exact.most, exact.slot) == (true, true, None)

@@ -84,7 +84,7 @@ class Model:
         if moments:
             rows.append(("ttft", moments[0], moments[0] - self.issued))
         for before, moment in pairwise(moments):
-            rows.append(("chunk_gap", moment, moment - before))
+            rows.append(("itl", moment, moment - before))
         pieces = [count for _, count in self.outputs if count is not None]
         if tokens is None and moments and len(pieces) == len(moments):
             tokens = sum(pieces)

@@ -14,6 +14,7 @@ from telemetry.hdr.ranks import parse_percentile
 from telemetry.history.backends import of_backends
 from telemetry.history.bounds import series_bounds
 from telemetry.history.feeds import of_feeds
+from telemetry.history.request_log import why_not_all
 from telemetry.history.requests import of_requests, with_requests
 from telemetry.statistics.confidence import least_count
 from telemetry.wire import requests as words
@@ -66,20 +67,22 @@ def findings(report: Report, covered: Covered | None, passed_over: str = "") -> 
     `covered` is None for a report made without its history; `passed_over` then has the reason, if any.
     """
     return [
-        *_losses(report),
-        *_part(report, covered),
+        *lost(report),
+        *part_of_run(report, whole=covered is None or covered.whole),
         *_history(report, covered, passed_over),
         *of_backends(report),
         *of_feeds(report),
         *of_requests(report),
-        *_too_few(report),
-        *_ticks(report),
+        *request_log(report),
+        *too_few(report),
+        *late_ticks(report),
         *_clock(report),
         *_over_time(report),
     ]
 
 
-def _losses(report: Report) -> Iterator[str]:
+def lost(report: Report) -> Iterator[str]:
+    """Yield findings about events that are not in the numbers."""
     account = report.snapshot.accounting
     if account.lost:
         yield (
@@ -93,11 +96,11 @@ def _losses(report: Report) -> Iterator[str]:
         yield f"{report.completeness}: {report.unknown}"
 
 
-def _part(report: Report, covered: Covered | None) -> Iterator[str]:
+def part_of_run(report: Report, *, whole: bool) -> Iterator[str]:
+    """Yield findings about a time range. `whole`: the figures are those of the whole run."""
     time_range = report.time_range
     if time_range is None:
         return
-    whole = covered is None or covered.whole
     span = (
         f"{formatting.duration_s(time_range.start_s)} to {formatting.duration_s(time_range.end_s)} after its start"
     )
@@ -130,7 +133,14 @@ def _history(report: Report, covered: Covered | None, passed_over: str) -> Itera
         yield f"the history has a gap of {formatting.duration_s(missing_s)}"
 
 
-def _too_few(report: Report) -> Iterator[str]:
+def request_log(report: Report) -> Iterator[str]:
+    """Yield a finding if the request log lacks requests. All of them are in the numbers."""
+    stat = report.snapshot.request_log
+    if stat is not None and (lack := why_not_all(stat)):
+        yield lack
+
+
+def too_few(report: Report) -> Iterator[str]:
     """Yield lines about percentiles without bounds, grouped by missing percentiles, groups with most values first.
 
     Turns of conversations lack different percentiles, and share one line.
@@ -222,7 +232,8 @@ def _claims(key: str) -> bool:
     return not key.startswith("100")
 
 
-def _ticks(report: Report) -> Iterator[str]:
+def late_ticks(report: Report) -> Iterator[str]:
+    """Yield a finding if the aggregator was often late."""
     cost = report.snapshot.cost
     if cost.ticks and cost.ticks_late > _LATE * cost.ticks:
         share, were = formatting.percent(cost.ticks_late / cost.ticks), "was" if cost.ticks_late == 1 else "were"

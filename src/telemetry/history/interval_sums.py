@@ -189,6 +189,22 @@ class Sum:
         count, total, least, most = self._count[rows], self._total[rows], self._min[rows], self._max[rows]
         return Added(rows, self._seconds, count, total, least, most, places, counts)
 
+    def of_rows(self, rows: Integers) -> Added:
+        """Return the sum so far of some rows, ascending, with all their slots."""
+        chosen = np.zeros(len(self._rows), dtype=np.bool_)
+        chosen[rows] = True
+        if self._pages is not None:
+            self._settle()
+            places, counts = self._pages.occupied(np.repeat(chosen, self._rows.span >> PAGE_BITS))
+        else:
+            kept = [(places, counts, chosen[places // self._rows.span]) for places, counts in self._pending]
+            places = np.concatenate([np.zeros(0, np.int64), *(places[own] for places, _, own in kept)])
+            counts = np.concatenate([np.zeros(0, np.int64), *(counts[own] for _, counts, own in kept)])
+            places, counts = added_up(places, counts) if places.size else (places, counts)
+        rows = np.flatnonzero(chosen & (self._count != 0))
+        count, total, least, most = self._count[rows], self._total[rows], self._min[rows], self._max[rows]
+        return Added(rows, self._seconds, count, total, least, most, places, counts)
+
     def _settle(self) -> None:
         if self._pages is None:
             self._pages = _Pages(len(self._rows) * self._rows.span)
@@ -220,16 +236,17 @@ class _Pages:
         # A place may occur twice, so a plain assignment would lose counts.
         np.add.at(self._pool.reshape(-1), own, counts.astype(self._pool.dtype))
 
-    def occupied(self) -> tuple[Integers, Integers]:
-        """Return places, ascending, and their counts."""
-        return self._spread(np.argsort(self._numbers[: self._used]))
+    def occupied(self, chosen: NDArray[np.bool_] | None = None) -> tuple[Integers, Integers]:
+        """Return places, ascending, and their counts. `chosen` limits them to pages by number."""
+        order = self._order()
+        return self._spread(order if chosen is None else order[chosen[self._numbers[order]]])
 
     def around(self, row_pages: int, wanted: Integers) -> tuple[Integers, Integers]:
         """Return places and counts like `occupied`, but merge each page without a wanted rank at its first place.
 
         `wanted` has a line of ranks, from 1, for each row. Each row has `row_pages` pages.
         """
-        order = np.argsort(self._numbers[: self._used])[1:]
+        order = self._order()
         numbers = self._numbers[order]
         # A page holds no more than the whole pool, whose sum fits into its type.
         sums = self._pool[: self._used].sum(axis=1, dtype=self._pool.dtype)
@@ -243,6 +260,11 @@ class _Pages:
         counts = np.append(counts, np.diff(reached)[~spread])
         ascending = np.argsort(places, kind="stable")
         return places[ascending], counts[ascending]
+
+    def _order(self) -> Integers:
+        """Return the pages in use, in the order of their numbers."""
+        order: Integers = np.argsort(self._numbers[1 : self._used]) + 1
+        return order
 
     def _spread(self, order: Integers) -> tuple[Integers, Integers]:
         """Return places and counts of some pages, in this order."""

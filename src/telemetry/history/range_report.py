@@ -71,6 +71,10 @@ class RangeReport:
 
         return self._sum.added(wanted if percentiles else None)
 
+    def values_of(self, rows: Integers) -> Added:
+        """Return the sum of all values of some rows, ascending."""
+        return self._sum.of_rows(rows)
+
 
 def snapshot_of(run: MetricsSnapshot, part: RangeReport, added: Added) -> MetricsSnapshot:
     """Return the run's snapshot with series, counters, gauges and marks of a time range.

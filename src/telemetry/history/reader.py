@@ -99,6 +99,14 @@ class RunHistory:
         if number >= 0:
             yield gathered.window(percentiles)
 
+    def increases(self, end_ns: int) -> dict[SeriesId, float]:
+        """Return the increases of all counters in the intervals before a moment."""
+        found: dict[SeriesId, float] = {}
+        for window in self.windows(float(LEVELS[-1]), 0, end_ns, (), Rows([])):
+            for one, increase in window.counters.items():
+                found[one] = found.get(one, 0.0) + increase
+        return found
+
     def digest(self, series: SeriesId, start_ns: int, end_ns: int) -> Digest:
         """Return all values of a series in the intervals that overlap this time range.
 

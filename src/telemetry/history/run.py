@@ -13,11 +13,13 @@ from telemetry import formatting
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.hdr.ranks import parse_percentile
 from telemetry.history.bounds import is_percentile, series_bounds
+from telemetry.history.concurrency import InFlight, with_peaks
 from telemetry.history.findings import Covered, alone, findings
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added
 from telemetry.history.intervals.digest import Digest
-from telemetry.history.over_time import OverTime, busiest, check_points, check_step, shown, step_for
+from telemetry.history.over_time import STEPS, OverTime, busiest, check_points, check_step, shown, step_for
+from telemetry.history.pictures.collector import PictureCollector, result_pictures
 from telemetry.history.range_report import RangeReport, snapshot_of
 from telemetry.history.range_totals import RangeTotals
 from telemetry.history.reader import FAR_NS, RunHistory
@@ -25,14 +27,17 @@ from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
 from telemetry.history.spans import span_spreads
 from telemetry.history.steady_range import settled
+from telemetry.history.step_curves import curve_findings, curves_of
 from telemetry.history.stragglers import has_work_and_wait, stragglers
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
 from telemetry.memory import uncollected
 from telemetry.span_model import span_times
 from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.pictures import Pictures, StepCurve
 from telemetry.wire.report import EarlyRule, Report, Stragglers
 
+_US: Final = 1_000  # a moment in seconds since the run's start is not exact to the nanosecond
 OWN_BYTES: Final = 128 * MIB
 """Largest history read by default: five seconds of work, five hours of a thousand busy series."""
 
@@ -50,19 +55,21 @@ def open_run(
     return RecordedRun(*find_result(spec, root, fallback_dirs, early_rule))
 
 
-def with_history(report: Report, *, over_time: bool = False) -> Report:
-    """Return a result with everything that its run directory adds: bounds, findings, figures of requests.
+def with_history(report: Report, *, over_time: bool = False, pictures: bool = False) -> Report:
+    """Return a result with everything that its run directory adds: bounds, findings, requests, curves of steps.
 
-    With `over_time` it also has the curves over time. Returns the report itself if there is no directory. Reads the
-    history, blocks.
+    With `over_time` it also has series over time, with `pictures` all figures for pictures. The report of a live
+    run gets the curves only. Returns the report itself if there is no directory. Reads the history, blocks.
     """
-    if not report.directory or not report.final:
+    if not report.directory:
         return report
     try:
         run = RecordedRun(report, RunDirectory.open(Path(report.directory)))
     except RunDirectoryError:
         return report
-    full = run.report()
+    if not report.final:
+        return replace(report, curves=run.curves)
+    full = run.report(pictures=pictures)
     return full if over_time else replace(full, over_time=[], step_s=report.step_s)
 
 
@@ -90,19 +97,34 @@ class RecordedRun:
         """End of the history in seconds since the run's start. Raises RunDirectoryError without a history."""
         return self._past.end_s
 
-    def report(self, step_s: float | None = None) -> Report:
-        """Return the whole run with bounds, findings, spans, and figures over time in steps of `step_s`.
+    def report(self, step_s: float | None = None, *, pictures: bool = False) -> Report:
+        """Return the whole run with bounds, findings, spans, curves, and figures over time in steps of `step_s`.
+
+        With `pictures` it also has figures for pictures. Without a history these are distributions only, in the
+        coarse cells of the result.
 
         Without `step_s` there are about sixty steps, and at most `OWN_BYTES` of history are read; a finding reports
         a larger one. Raises UsageError for a step that is not positive, or so short that a report can't hold the
         points. With a step it also raises RunDirectoryError if there is no history.
         """
-        report = self._report(step_s)
+        report = self._report(step_s, pictures)
+        if pictures and report.pictures is None:
+            report = replace(report, pictures=result_pictures(busiest(report.snapshot.series, STEPS)))
         if self.directory is None:
             return report
+        report = with_peaks(report, self.directory)
         if span_times(report.snapshot):
             report = replace(report, spans=span_spreads(self.directory))
-        return replace(report, stragglers=self.stragglers)
+        notes = curve_findings(self.curves, self.directory, report.snapshot)
+        report = replace(report, findings=[*report.findings, *notes])
+        return replace(report, stragglers=self.stragglers, curves=self.curves)
+
+    @cached_property
+    def curves(self) -> list[StepCurve]:
+        """Values of steps of the whole run. Empty if it has no steps, or if its record log is too large."""
+        if self.directory is None or not self.result.snapshot.axes:
+            return []
+        return curves_of(self.directory, self.result.snapshot)
 
     @cached_property
     def stragglers(self) -> list[Stragglers]:
@@ -111,9 +133,9 @@ class RecordedRun:
             return []
         return stragglers(self.directory, self.result.snapshot)
 
-    def _report(self, step_s: float | None) -> Report:
+    def _report(self, step_s: float | None, pictures: bool) -> Report:
         if step_s is not None:
-            return self._whole(self.result, step_s)
+            return self._whole(self.result, step_s, pictures)
         if not self.has_history:
             return alone(self.result)
         try:
@@ -124,12 +146,12 @@ class RecordedRun:
                     self.result,
                     f"the history is {formatting.size(size)}, and `--every {step_s:.0f}s` reads all of it",
                 )
-            return self._whole(self.result, None)
+            return self._whole(self.result, None, pictures)
         except RunDirectoryError as error:
             return alone(self.result, f"can't read the history: {error.message}")
 
-    def time_range(self, choice: TimeRangeChoice, step_s: float | None = None) -> Report:
-        """Return the report of a time range: its series, counters, gauges and marks come from the history.
+    def time_range(self, choice: TimeRangeChoice, step_s: float | None = None, *, pictures: bool = False) -> Report:
+        """Return the report of a time range. Series, counters, gauges, marks and pictures come from the history.
 
         `Report.time_range` has the exact edges. The rest describes the whole run. A choice that excludes nothing
         has the figures of `report`, and so has one that finds no such time range in the whole run. Raises
@@ -137,12 +159,13 @@ class RecordedRun:
         raises.
         """
         if choice.whole:
-            return self.report(step_s)
+            return self.report(step_s, pictures=pictures)
         found = settled(choice, self._past, self.result.snapshot.series)
         if found.start_s <= 0.0 and found.end_s >= self._past.end_s:
-            return self._whole(replace(self.result, time_range=found), step_s)
+            whole = self._whole(replace(self.result, time_range=found), step_s, pictures)
+            return replace(whole, curves=self.curves)
         start_ns, end_ns = self._past.ns(found.start_s), self._past.ns(found.end_s)
-        gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s)
+        gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s, pictures)
         part = gathered.part
         if not part.windows and gathered.damage:
             raise RunDirectoryError(f"can't read the history: {gathered.damage[0]}")
@@ -155,7 +178,8 @@ class RecordedRun:
         added = part.added()
         snapshot = snapshot_of(self.result.snapshot, part, added)
         own = replace(found, start_s=part.start_s, end_s=part.end_s)
-        return _finished(replace(self.result, snapshot=snapshot, time_range=own), gathered, added, whole=False)
+        report = replace(self.result, snapshot=snapshot, time_range=own, curves=self.curves)
+        return _finished(report, gathered, added, whole=False)
 
     def windows(
         self,
@@ -213,7 +237,9 @@ class RecordedRun:
         keys = dict.fromkeys(key for stat in self.result.snapshot.series for key in stat.percentiles)
         return [key for key in keys if is_percentile(key)]
 
-    def _gathered(self, start_ns: int, end_ns: int, seconds: float, step_s: float | None) -> _Gathered:
+    def _gathered(
+        self, start_ns: int, end_ns: int, seconds: float, step_s: float | None, pictures: bool = False
+    ) -> _Gathered:
         """Gather figures in one pass over the windows of a time range of about this many seconds."""
         past, stats = self._past, self.result.snapshot.series
         if step_s is None:
@@ -223,15 +249,26 @@ class RecordedRun:
             check_step(step_s)
             check_points(seconds / step_s, len(stats), step_s)
         keys = shown(self._percentiles)
-        part, over_time = RangeReport(past.rows), OverTime(stats)
+        part, over_time, in_flight = RangeReport(past.rows), OverTime(stats), InFlight(self.result.snapshot)
+        drawn = PictureCollector(self.result.snapshot, stats) if pictures else None
         with uncollected():
             for window in past.windows(step_s, start_ns, end_ns, keys, past.rows):
                 part.add(window)
                 over_time.add(window)
-        return _Gathered(part, over_time, step_s, past.damage())
+                in_flight.add(window)
+                if drawn is not None:
+                    drawn.add(window)
+            damage = past.damage()
+            pictured = None if drawn is None else self._pictures(drawn, part)
+            return _Gathered(part, over_time, step_s, damage, pictured, in_flight)
 
-    def _whole(self, report: Report, step_s: float | None) -> Report:
-        gathered = self._gathered(0, FAR_NS, self._past.end_s, step_s)
+    def _pictures(self, drawn: PictureCollector, part: RangeReport) -> Pictures:
+        past = self._past
+        before = past.increases(past.ns(drawn.start_s) - _US) if drawn.has_requests and drawn.start_s > 0.0 else {}
+        return drawn.pictures(past.rows, part.values_of, before)
+
+    def _whole(self, report: Report, step_s: float | None, pictures: bool) -> Report:
+        gathered = self._gathered(0, FAR_NS, self._past.end_s, step_s, pictures)
         early = {series_id(stat) for stat in bounded_series(report.snapshot)}
         return _finished(
             report, gathered, gathered.part.added(self._percentiles, early, report.early_rule), whole=True
@@ -244,6 +281,8 @@ class _Gathered(NamedTuple):
     step_s: float
     damage: list[str]
     """Unreadable parts of the history."""
+    pictures: Pictures | None
+    in_flight: InFlight
 
 
 def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool) -> Report:
@@ -254,7 +293,10 @@ def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool)
         bounds=series_bounds(report.snapshot.series, added, part.rows),
         step_s=gathered.step_s,
         over_time=gathered.over_time.series(),
+        pictures=gathered.pictures,
     )
     report = with_requests(report, added, part.rows, part=not whole)
+    if whole:
+        report = replace(report, requests=gathered.in_flight.filled_in(report.requests))
     covered = Covered(part.start_s, part.end_s, part.seconds, int(added.count.sum()), whole)
     return replace(report, findings=[*gathered.damage, *findings(report, covered)])

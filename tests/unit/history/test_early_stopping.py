@@ -100,7 +100,7 @@ def test_the_bound_is_by_confidence_and_tolerance(tmp_path: Path, confidence: fl
     (figures,) = RecordedRun(ruled, run.directory).report().requests
     assert (figures.confidence, figures.tolerance) == (confidence, tolerance)
     assert figures.early_stopping["latency"]["90"].bound == expected
-    text = render(RecordedRun(ruled, run.directory).report())
+    text = render(RecordedRun(ruled, run.directory).report(), full=True)
     said = f"and a tolerance of {tolerance * 100:g}" if tolerance else f"with {confidence * 100:g}"
     assert said in text
 

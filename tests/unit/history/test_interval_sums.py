@@ -146,3 +146,21 @@ def test_what_is_left_together_changes_no_bounds(monkeypatch: pytest.MonkeyPatch
     assert part.counts.sum() == whole.counts.sum()
     assert (np.diff(part.places) > 0).all()
     assert part.histograms(rows).bounds(percentiles) == whole.histograms(rows).bounds(percentiles)
+
+
+@pytest.mark.parametrize("pending", [1 << 20, 0], ids=["sorted", "paged"])
+def test_the_sum_of_some_rows(monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
+    """It is the part of the whole sum for these rows, also the lowest page of the first row."""
+    monkeypatch.setattr(interval_sums, "_PENDING_SLOTS", pending)
+    rows = Rows([key(0), key(1, digits=5), key(2), key(3)])
+    total = Sum(rows)
+    assert total.of_rows(np.array([0, 2])).rows.size == 0
+    for _ in range(3):
+        total.add(columns((0, {3: 2, 9_000: 1}), (1, {100_000: 4}), (2, {0: 1, 255: 2, 256: 3})), 1.0)
+    some = total.of_rows(np.array([0, 2, 3]))
+    assert contents(some, rows) == {0: {3: 6, 9_000: 3}, 2: {0: 3, 255: 6, 256: 9}}
+    assert (some.rows.tolist(), some.count.tolist(), some.seconds) == ([0, 2], [9, 18], 3.0)
+    whole = total.added().some(np.array([True, False, True, True]), rows)
+    for name in ("rows", "count", "total", "min", "max", "places", "counts"):
+        assert (getattr(some, name) == getattr(whole, name)).all()
+    assert total.of_rows(np.array([], np.int64)).places.size == 0

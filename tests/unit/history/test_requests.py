@@ -12,7 +12,17 @@ from tests.unit.test_request_model import SECOND, counter, series, snapshot
 from telemetry.history import TimeRangeChoice
 from telemetry.history.requests import bounded_series, of_requests, with_requests
 from telemetry.wire.report import Report, TimeRange
-from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, OUTPUT_TOKENS, QUEUE_DELAY, TTFT
+from telemetry.wire.requests import (
+    COMPLETED,
+    CORRECTED,
+    FAILED,
+    GOOD,
+    ISSUED,
+    LATENCY,
+    OUTPUT_TOKENS,
+    QUEUE_DELAY,
+    TTFT,
+)
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
 EXTENT = Extent(first_ns=SECOND, last_ns=2 * SECOND, last_done_ns=3 * SECOND, end_ns=5 * SECOND, inside=8)
@@ -136,3 +146,19 @@ def test_one_is_singular() -> None:
     assert list(of_requests(report(counter(ISSUED, 1)))) == [
         "in flight at the end: 1 of 1 request of llm, not included in latency"
     ]
+
+
+@pytest.mark.parametrize(("good", "bounds"), [(5, (0.2366, 0.7634)), (0, (0.0, 0.2775)), (10, (0.7225, 1.0))])
+def test_attainment_has_an_interval(good: int, bounds: tuple[float, float]) -> None:
+    """Failed requests are among those that it is a share of."""
+    counters = [counter(ISSUED, 10), counter(COMPLETED, 9), counter(FAILED, 1, reason="r"), counter(GOOD, good)]
+    (one,) = with_requests(report(*counters)).requests
+    assert one.attainment == good / 10
+    assert (one.attainment_low, one.attainment_high) == pytest.approx(bounds, abs=1e-4)
+
+
+@pytest.mark.parametrize("good", [-1, 11, 10**400])
+def test_counts_that_contradict_each_other_have_no_interval(good: int) -> None:
+    """As a file may have them."""
+    (one,) = with_requests(report(counter(ISSUED, 10), counter(COMPLETED, 10), counter(GOOD, good))).requests
+    assert (one.attainment_low, one.attainment_high) == (None, None)

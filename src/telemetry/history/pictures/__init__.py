@@ -1,0 +1,1 @@
+"""Figures for pictures of a run: over time, and of the spread of values."""

@@ -1,0 +1,326 @@
+"""Curves of the values of steps, from the closed steps of a record log or of a record stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from telemetry import formatting, limits
+from telemetry.errors import RunDirectoryError
+from telemetry.hdr.layout import Floats, Integers
+from telemetry.history.step_points import NewSteps, StepPoints
+from telemetry.limits import GIB
+from telemetry.memory import uncollected
+from telemetry.store.records import FILE_NAME, RecordLog
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.events import ClosedStep, Closing, Spread, StreamRecord
+from telemetry.wire.pictures import StepCurve
+from telemetry.wire.snapshot import MetricsSnapshot
+
+POINTS: Final = 240
+"""Largest number of points of a curve by default; it has half of them or more once it had all."""
+NAMES: Final = 500
+"""Largest number of curves by default."""
+_HELD: Final = limits.STEPS_KEPT + 1
+"""Closed steps of an axis that may still be corrected: a last correction can follow the step that ends the wait."""
+_HELD_VALUES: Final = limits.STEP_VALUES
+_MOST_BYTES: Final = GIB
+"""Size of a record log that a report still reads: four million steps, twenty seconds."""
+_REPORT_POINTS: Final = 24_000
+_LEAST_POINTS: Final = 60
+"""Points of all curves of a report, and of each one at least."""
+_ROOM: Final = 1 << 16
+"""Values of all names that are kept in Python objects before they become points."""
+
+
+class StepValues(NamedTuple):
+    """A closed step with its corrections."""
+
+    axis: str
+    step: int
+    wall_ns: int
+    """Wall clock of its newest value when it was closed."""
+    values: Mapping[str, float | None]
+    """Null: not finite."""
+    spread: Mapping[str, Spread]
+    """Spread of each name that more than one producer reported."""
+
+
+class StepCurves:
+    """A collector of closed steps that keeps a bounded number of points of each value. Not thread-safe.
+
+    Curves are by axis and name, in the order in which they appear. Further names than `names` are only counted.
+    """
+
+    def __init__(self, started_ns: int = 0, points: int = POINTS, names: int = NAMES) -> None:
+        """`started_ns` is the wall clock of the run's start. There are 2 points or more."""
+        self._started_ns = started_ns
+        self._points = points
+        self._most = names
+        self._corrected = _Corrected()
+        self._axes: dict[str, _AxisCurves] = {}
+        self._names = 0
+        self._left_out: set[tuple[str, str]] = set()
+
+    @property
+    def left_out(self) -> int:
+        """Number of names without a curve, up to `limits.STEP_NAMES_KNOWN`."""
+        return len(self._left_out)
+
+    def feed(self, records: Iterable[StreamRecord]) -> bool:
+        """Add the closed steps among these records. Return True if there are any."""
+        fed = False
+        for record in records:
+            step = record.record
+            if isinstance(step, ClosedStep):
+                self._add(record.wall_ns, step)
+                fed = True
+        return fed
+
+    def curves(self) -> list[StepCurve]:
+        """Return the curves of all steps so far."""
+        waiting: dict[str, list[StepValues]] = {}
+        for step in self._corrected.waiting():
+            waiting.setdefault(step.axis, []).append(step)
+        return [
+            curve for axis, curves in self._axes.items() for curve in curves.curves(axis, waiting.get(axis, []))
+        ]
+
+    def _add(self, wall_ns: int, step: ClosedStep | _StepLine) -> None:
+        curves = self._axes.get(step.axis)
+        if curves is None:
+            curves = self._axes[step.axis] = _AxisCurves(self._started_ns, self._points)
+        if not step.values.keys() <= curves.names.keys():
+            self._learn(step, curves)
+        for settled in self._corrected.add(wall_ns, step):
+            self._axes[settled.axis].add(settled)
+
+    def _learn(self, step: ClosedStep | _StepLine, curves: _AxisCurves) -> None:
+        """Make a curve for each new name, while there is room."""
+        for name in step.values:
+            if name in curves.names:
+                continue
+            if self._names < self._most:
+                self._names += 1
+                curves.names[name] = StepPoints(self._points)
+            elif len(self._left_out) < limits.STEP_NAMES_KNOWN:
+                self._left_out.add((step.axis, name))
+
+
+def read(
+    directory: RunDirectory, points: int = POINTS, names: int = NAMES, started_ns: int | None = None
+) -> list[StepCurve]:
+    """Return the curves of a run directory. `started_ns` defaults to the start in its manifest.
+
+    Blocks for the disk: a second for each million values. Raises RunDirectoryError if the log can't be read.
+    """
+    if started_ns is None:
+        started_ns = _start_of(directory)
+    curves = StepCurves(started_ns, points, names)
+    for line in RecordLog(directory.records).of_type(_StepLine):
+        curves._add(line.wall_ns, line)
+    return curves.curves()
+
+
+def curves_of(directory: RunDirectory, snapshot: MetricsSnapshot) -> list[StepCurve]:
+    """Return the curves of a run for its report. Return nothing for a large or unreadable record log.
+
+    The more names the run has, the fewer points each curve has.
+    """
+    names = sum(len(stat.values) for stat in snapshot.axes)
+    points = max(min(POINTS, _REPORT_POINTS // max(min(names, NAMES), 1)), _LEAST_POINTS)
+    try:
+        if _size(directory) > _MOST_BYTES:
+            return []
+        with uncollected():
+            return read(directory, points, started_ns=snapshot.started_ns)
+    except RunDirectoryError:
+        return []
+
+
+def curve_findings(
+    curves: Sequence[StepCurve], directory: RunDirectory, snapshot: MetricsSnapshot
+) -> Iterator[str]:
+    """Yield notes for readers of a report whose curves do not show all values of steps."""
+    names = sum(len(stat.values) for stat in snapshot.axes)
+    if names and not curves and _size(directory) > _MOST_BYTES:
+        yield f"no curves of steps: the record log is {formatting.size(_size(directory))}, too large for a report"
+    elif names > len(curves) >= NAMES:
+        yield f"curves of steps show the first {len(curves):,} of {names:,} names or more"
+
+
+def closed_steps(directory: RunDirectory) -> Iterator[StepValues]:
+    """Yield all closed steps of a run directory in the order in which they were closed, corrections applied.
+
+    Blocks for the disk. Raises RunDirectoryError if the log can't be read.
+    """
+    corrected = _Corrected()
+    for line in RecordLog(directory.records).of_type(_StepLine):
+        yield from corrected.add(line.wall_ns, line)
+    yield from corrected.waiting()
+
+
+# --- implementation --------------------------------------------------------------------------------
+
+
+class _StepLine(Struct, tag_field="type", tag=str(ClosedStep.__struct_config__.tag), gc=False):
+    """The fields of a closed step in the record log that curves need."""
+
+    wall_ns: int
+    axis: str
+    step: int
+    values: dict[str, float | None]
+    spread: dict[str, Spread] = {}
+    closed: Closing = "ended"
+
+
+def _size(directory: RunDirectory) -> int:
+    """Return the size of the record log in bytes; 0 if there is none."""
+    try:
+        return (directory.records / FILE_NAME).stat().st_size
+    except OSError:
+        return 0
+
+
+def _start_of(directory: RunDirectory) -> int:
+    try:
+        return directory.read_manifest().started_ns
+    except RunDirectoryError:
+        return directory.started_ns
+
+
+class _Corrected:
+    """Closed steps that wait until they can't be corrected any more."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[int, StepValues]] = {}
+        self._values = 0
+
+    def add(self, wall_ns: int, step: ClosedStep | _StepLine) -> list[StepValues]:
+        """Add a closed step, a further piece of one, or a correction. Return the steps that are final now."""
+        held = self._held.get(step.axis)
+        if held is None:
+            held = self._held[step.axis] = {}
+        before = held.get(step.step)
+        if before is not None:
+            values = {**before.values, **step.values}
+            spread = {name: one for name, one in before.spread.items() if name not in step.values} | step.spread
+            held[step.step] = StepValues(step.axis, step.step, before.wall_ns, values, spread)
+            self._values += len(values) - len(before.values)
+        elif step.closed == "late":
+            return []  # its step was not seen, or is final since there were too many values
+        else:
+            held[step.step] = StepValues(step.axis, step.step, wall_ns, step.values, step.spread)
+            self._values += len(step.values)
+        settled = []
+        while len(held) > _HELD or (self._values > _HELD_VALUES and len(held) > 1):
+            oldest = held.pop(next(iter(held)))
+            self._values -= len(oldest.values)
+            settled.append(oldest)
+        return settled
+
+    def waiting(self) -> Iterator[StepValues]:
+        """Yield the steps that may still be corrected, axis by axis."""
+        for held in self._held.values():
+            yield from held.values()
+
+
+class _AxisCurves:
+    """The curves of one axis."""
+
+    def __init__(self, started_ns: int, points: int) -> None:
+        self.names: dict[str, StepPoints] = {}
+        self._started_ns = started_ns
+        self._points = points
+        self._rows: list[StepValues] = []
+        self._buffered = 0
+        self._extent = _Extent()
+
+    def add(self, row: StepValues) -> None:
+        """Add a step that does not change any more."""
+        self._rows.append(row)
+        self._buffered += len(row.values)
+        if self._buffered >= _ROOM:
+            self._settle()
+
+    def curves(self, axis: str, waiting: list[StepValues]) -> Iterator[StepCurve]:
+        """Yield the curves with the steps that may still change."""
+        self._settle()
+        names, extent = self.names, self._extent
+        if waiting:
+            names = {name: points.copy() for name, points in names.items()}
+            extent = extent.with_rows(waiting)
+            self._fold(waiting, names)
+        for name, points in names.items():
+            yield points.curve(axis, name, extent.steps_per_s)
+
+    def _settle(self) -> None:
+        if self._rows:
+            self._extent = self._extent.with_rows(self._rows)
+            self._fold(self._rows, self.names)
+            self._rows, self._buffered = [], 0
+
+    def _fold(self, rows: list[StepValues], names: Mapping[str, StepPoints]) -> None:
+        """Add rows to the points of their names, as columns."""
+        steps = np.array([row.step for row in rows], np.int64)
+        times = (np.array([row.wall_ns for row in rows], np.int64) - self._started_ns) / 1e9
+        columns: dict[str, _Column] = {}
+        for place, row in enumerate(rows):
+            for name, value in row.values.items():
+                column = columns.get(name)
+                if column is None:
+                    if name not in names:
+                        continue
+                    column = columns[name] = _Column([], [], [])
+                column.places.append(place)
+                column.values.append(value)
+            for name, spread in row.spread.items():
+                column = columns.get(name)
+                if column is not None:
+                    column.spreads.append((len(column.places) - 1, spread))
+        for name, column in columns.items():
+            own = slice(None) if len(column.places) == len(rows) else np.array(column.places)
+            names[name].add(*column.new_steps(steps[own], times[own]))
+
+
+class _Column(NamedTuple):
+    """The values of one name: the places of their rows, and the spreads by place in the column."""
+
+    places: list[int]
+    values: list[float | None]
+    spreads: list[tuple[int, Spread]]
+
+    def new_steps(self, steps: Integers, times: Floats) -> tuple[NewSteps, int]:
+        """Return the values as arrays, and the largest number of producers that reported one."""
+        values = np.array(self.values, np.float64)
+        if not self.spreads:
+            return NewSteps(steps, times, values, values, values), 1
+        places = [place for place, _ in self.spreads]
+        low, high = values.copy(), values.copy()
+        low[places] = [spread.min for _, spread in self.spreads]
+        high[places] = [spread.max for _, spread in self.spreads]
+        return NewSteps(steps, times, values, low, high), max(spread.count for _, spread in self.spreads)
+
+
+class _Extent(NamedTuple):
+    """The ranges of steps and of their times on one axis."""
+
+    steps: tuple[int, int] | None = None
+    times_ns: tuple[int, int] = (0, 0)
+
+    def with_rows(self, rows: list[StepValues]) -> _Extent:
+        steps, times = [row.step for row in rows], [row.wall_ns for row in rows]
+        if self.steps is not None:
+            steps, times = [*steps, *self.steps], [*times, *self.times_ns]
+        return _Extent((min(steps), max(steps)), (min(times), max(times)))
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Steps per second; null for a single moment."""
+        took_ns = self.times_ns[1] - self.times_ns[0]
+        if self.steps is None or took_ns <= 0:
+            return None
+        return (self.steps[1] - self.steps[0]) * 1e9 / took_ns

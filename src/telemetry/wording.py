@@ -6,6 +6,7 @@ All external text passes through `printable`.
 from __future__ import annotations
 
 import shlex
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
@@ -74,6 +75,17 @@ REASON_WORDS: Final[dict[str, str]] = {
 """Reasons for the loss of an event or a frame, short enough for 80 columns."""
 HANGING_S: Final = 5.0
 """Duration from which a call into a tracker's library is reported: most take milliseconds."""
+_CAUSES: Final[Mapping[str, str]] = {
+    "SIGKILL": "perhaps out of memory",
+    "SIGSEGV": "segmentation fault",
+    "SIGABRT": "aborted",
+    "SIGBUS": "bus error",
+    "SIGFPE": "arithmetic error",
+    "SIGILL": "illegal instruction",
+    "SIGINT": "interrupted",
+    "SIGXCPU": "CPU time limit",
+    "SIGXFSZ": "file size limit",
+}
 _OWING_SHOWN: Final = 4
 """Largest number of producers of a node that are named in a line."""
 _HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
@@ -233,6 +245,18 @@ def ending(command: CommandFacts) -> str:
     if command.signal:
         return printable(f"ended by {command.signal}")
     return "still running" if command.exit_code is None else f"exit code {command.exit_code}"
+
+
+def cause(command: CommandFacts) -> str:
+    """Explain how a command failed in few words: `segmentation fault`, `perhaps out of memory`; empty if unknown.
+
+    A shell reports a program that was killed by a signal as the exit code 128 + the signal's number.
+    """
+    if command.signal:
+        return _CAUSES.get(command.signal, "")
+    code = command.exit_code or 0
+    name = next((found.name for found in signal.Signals if found == code - 128), "")
+    return ", ".join(filter(None, (name, _CAUSES.get(name, ""))))
 
 
 def backend_state(stat: BackendStat, now_ns: int) -> tuple[str, Health]:

@@ -42,6 +42,12 @@ def say(message: str) -> None:
     talk(f"telemetry: {visible(message)}\n")
 
 
+def alarm(message: str) -> None:
+    """Write one message line to stderr, in red on a terminal: it explains an exit code that is not 0."""
+    line = f"telemetry: {visible(message)}"
+    talk(f"\x1b[1;31m{line}\x1b[0m\n" if color(sys.stderr) else f"{line}\n")
+
+
 def visible(text: str) -> str:
     """Escape control and direction characters in text from outside; keep line breaks."""
     from telemetry.formatting import printable

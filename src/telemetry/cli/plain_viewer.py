@@ -9,7 +9,7 @@ from telemetry import limits
 from telemetry.cli import console, find_run
 from telemetry.cli.exit_codes import Exit
 from telemetry.errors import EndpointError, TelemetryError
-from telemetry.report.live_line import describe
+from telemetry.report.live_line import LiveLine, describe
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
 
@@ -40,6 +40,7 @@ class _Watch:
 
     def __init__(self, target: find_run.Target) -> None:
         self._target = target
+        self._line = LiveLine()
         self._heard_s = time.monotonic()
         self._silent_s = _SILENT_S
         self._say_at_s = self._silent_s
@@ -62,7 +63,7 @@ class _Watch:
                 elif snapshot.state in TERMINAL:
                     return Report(snapshot=snapshot, source="pubsub")
                 else:
-                    console.write(describe(snapshot) + "\n")
+                    console.write(self._line.text(snapshot) + "\n")
         finally:
             snapshots.close()
 

@@ -23,6 +23,7 @@ tracking = _RECORDING.tracking
 mark = _RECORDING.mark
 params = _RECORDING.params
 expect = _RECORDING.expect
+headline = _RECORDING.headline
 axis = _RECORDING.axis
 stragglers = _RECORDING.stragglers
 log = _RECORDING.log

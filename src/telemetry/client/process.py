@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from telemetry.client import notice
@@ -130,10 +130,15 @@ class Process:
         self.put_records(lambda: (make(),))
 
     def requests(
-        self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
+        self,
+        name: str,
+        labels: Mapping[str, object],
+        expire_s: float | None = None,
+        stop_when: str = "",
+        slo: str | Sequence[str] = "",
     ) -> Requests:
-        """Return a kind of request. Attach the process as `instrument` does. Raise InstrumentError."""
-        made = self.kinds.requests(name, labels, expire_s, stop_when)
+        """Return a kind of request. Attach the process as `instrument` does. Raise UsageError."""
+        made = self.kinds.requests(name, labels, expire_s, stop_when, slo)
         if self.state == "idle":
             self.attach_by_itself()
         return made
@@ -159,6 +164,7 @@ class Process:
             self._config = config
             blocking = config.policy == "block"
             flusher.outbox.row_bound = None if blocking else config.buffer_events
+            self.kinds.log.begin(flusher.outbox, wanted=config.request_log)
             self._record_to(flusher, blocking)
             return flusher
 
@@ -222,9 +228,11 @@ class Process:
             self._flusher = flusher
             self._late_because = _AFTER_FINISH
             self._hook_exits()
+            self.kinds.log.begin(outbox, wanted=config.request_log)
             self._record_to(flusher, blocking)
             self.state = "live"
             self._declare_stragglers(flusher, config)
+            outbox.records.extend(self.kinds.declarations())
             return flusher
 
     def _declare_stragglers(self, flusher: Flusher, config: EmitConfig) -> None:
@@ -499,11 +507,13 @@ def _same_here(made: Define) -> Instrument:
 
 
 def _pickled_requests(made: Requests) -> tuple[Callable[..., Requests], tuple[object, ...]]:
-    return _same_requests_here, (made.name, made.labels, made.expire_s, made.stop_when)
+    return _same_requests_here, (made.name, made.labels, made.expire_s, made.stop_when, made.slo)
 
 
-def _same_requests_here(name: str, labels: Mapping[str, str], expire_s: float | None, stop_when: str) -> Requests:
-    return PROCESS.requests(name, labels, expire_s, stop_when)
+def _same_requests_here(
+    name: str, labels: Mapping[str, str], expire_s: float | None, stop_when: str, slo: str = ""
+) -> Requests:
+    return PROCESS.requests(name, labels, expire_s, stop_when, slo)
 
 
 for _kind in (Counter, Gauge, Series):

@@ -23,11 +23,12 @@ from telemetry.client.stragglers import declare, declared
 from telemetry.client.timing import Timer
 from telemetry.errors import InstrumentError
 from telemetry.formatting import number_of
+from telemetry.headline_choice import PARAM, encoded
 from telemetry.wire.events import ClosingRule, Reduction
 
 _IMAGE: Final = "image"  # the kind of artifact that backends show
 _SERIES_OPTIONS: Final = ("unit", "digits", "low", "high", "labels")
-_REQUEST_OPTIONS: Final = ("expire_s", "stop_when", "labels")
+_REQUEST_OPTIONS: Final = ("expire_s", "stop_when", "slo", "labels")
 
 
 class Recording:
@@ -109,6 +110,7 @@ class Recording:
         *,
         expire_s: float | None = None,
         stop_when: str = "",
+        slo: str | Sequence[str] = "",
         labels: Mapping[str, object] | None = None,
         **more_labels: object,
     ) -> Requests:
@@ -120,7 +122,8 @@ class Recording:
             request.complete()
 
         A request still open `expire_s` seconds after its issue is ended and counted as expired. `stop_when` is the
-        condition that `Requests.enough` answers, such as "p99 known".
+        condition that `Requests.enough` answers, such as "p99 known". `slo` has limits for a request, such as
+        "ttft:200 tpot:50"; requests within all of them are counted as good.
         """
         chosen = named("requests", name, _REQUEST_OPTIONS, labels, more_labels)
         for key, value in more_labels.items():
@@ -129,7 +132,7 @@ class Recording:
                     f"{name!r}: {key}={value!r} is a condition to stop, but {key!r} is used as a label",
                     hint=f"write stop_when={value!r}",
                 )
-        return self._process.requests(name, chosen, expire_s, stop_when)
+        return self._process.requests(name, chosen, expire_s, stop_when, slo)
 
     def request(self, name: str, /, **issue: Any) -> Request:
         """Issue one request of the kind `name`, with the arguments of `Requests.issue`. Raise InstrumentError for
@@ -194,6 +197,19 @@ class Recording:
         """
         record = records.expect(name, total, time.monotonic_ns() if at_ns is None else at_ns)
         self._process.put_records(lambda: [record])
+
+    def headline(self, *names: str) -> None:
+        """Choose the figures that the live line, the cockpit and the report show first. Raise UsageError for a name
+        that can't be one, and for none or more than seven.
+
+        Example:
+            run.headline("loss", "p99(latency)")
+
+        A name is a value of steps, a counter, a gauge, a series or a kind of request. It may stand in a function:
+        p50 to p99.99, mean, min, max, count, total, rate, first, last, best, failed, goodput, attainment. Without
+        a choice, the figures are guessed from what is recorded. The last call counts.
+        """
+        self.params({PARAM: encoded(names)})
 
     # --- steps -----------------------------------------------------------------------------------
 

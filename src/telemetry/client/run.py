@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.catalog import check_text
+from telemetry.client.goodbye import say_goodbye
 from telemetry.client.own_account import with_acknowledged, with_own_account
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.client.recording import Recording
@@ -52,7 +53,6 @@ class Run(Recording):
             latency = run.series("latency", unit="ms")
             with latency.time():
                 search()
-        print(run.report)
 
     The `with` block calls `finish` at its end, and records an exception that leaves the block as a mark.
     """
@@ -144,13 +144,19 @@ class Run(Recording):
         tell where the numbers come from and why. Backends get the rest of that time, at least one second and at
         most `backends.finish_timeout_s`. A warning names what is not delivered by then, and `telemetry export
         --resume` delivers it later. A second call returns the same report.
+
+        In the process that started the aggregator, it prints two lines on stderr: what was recorded, and how to
+        open it. `emit.quiet` silences them.
         """
         with self._finishing:
             if self._report is None:
                 timeout_s = self._config.finish_timeout_s if timeout is None else timeout
                 self._texts_s = self._texts_s if timeout is None else 0.0
+                is_owner = self.owner
                 report = self._finish(time.monotonic() + timeout_s, timeout_s)
                 self._report = replace(report, early_rule=self._early_rule)
+                if is_owner and not self._config.quiet:
+                    say_goodbye(self._report)
             return self._report
 
     def __enter__(self) -> Self:
@@ -329,6 +335,7 @@ def start(
     finish_timeout_s: float | None = None,
     journal: bool | None = None,
     to: str | Sequence[str] | None = None,
+    quiet: bool | None = None,
 ) -> Run:
     """Start the run of this process, or join the run of TELEMETRY_ENDPOINT, and return it.
 
@@ -344,7 +351,8 @@ def start(
     The other arguments override the settings of the same names. `dir`, `refresh_hz`, `journal` and `to` apply only
     to an aggregator that is started here. `to` names the backends that get the run, each as in `telemetry run
     --to`, such as "tensorboard" or "wandb:project=mine". Each backend runs in its own process. A backend that can't
-    start is reported, and the run continues. An unknown backend raises UsageError.
+    start is reported, and the run continues. An unknown backend raises UsageError. `quiet` leaves out the two lines
+    that the end of the run prints.
 
     Raises EndpointError, after at most `start_timeout_s`, if no aggregator answers. With `required=False` it warns
     instead, and instruments discard their values. Raises UsageError for a wrong argument.
@@ -363,6 +371,7 @@ def start(
         "emit.block_timeout_s": block_timeout_s,
         "emit.start_timeout_s": start_timeout_s,
         "emit.finish_timeout_s": finish_timeout_s,
+        "emit.quiet": quiet,
     }
     with _STARTER.lock:
         if _STARTER.run is not None and not _STARTER.run.finished:

@@ -1,118 +1,136 @@
-"""A log line about a run, for use once per second."""
+"""One line about a run that goes on, in the units of its user.
+
+`1:23  24.1 req/s  p50 31.0 ms  p99 134 ms  0 failed  12 in flight` for a load, `1:23  step 1,200  loss 0.312  4.10
+steps/s` for a training run. Words about the run itself appear only if something is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from telemetry.formatting import count, duration_s, number_of, printable, quantity, rate
-from telemetry.request_model import RequestCounts, request_counts, without_requests
-from telemetry.span_model import without_spans
-from telemetry.wire import requests as words
-from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress, SeriesStat
-from telemetry.wording import backend, instrument, node_is_well
+from telemetry.formatting import columns, count, duration_s, number_of, printable, without_middle
+from telemetry.headlines import Health, compact, headline
+from telemetry.wire.pictures import StepCurve
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress
+from telemetry.wording import backend, node_is_well
 
-_SHOWN: Final = 2
-"""Largest number of series, of kinds of requests, and of axes in a line."""
+_HEADLINES: Final = 2
+"""Largest number of kinds of requests and axes in a line."""
+_GAP: Final = "  "
 _ETA_S: Final = 120.0
 """Seconds from which the remaining time is shown in minutes, like other durations."""
+_SPEED_S: Final = 10.0
+"""Time over which the speed of steps is measured, as for other rates."""
+_LEAST_SPEED_S: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the line that is shown whole or not at all."""
+
+    text: str
+    health: Health = "plain"
+
+
+class LiveLine:
+    """The line of one run. It remembers the last seconds to measure the speed of steps."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()
+        """Pairs of elapsed seconds and newest steps by axis."""
+
+    def text(self, snapshot: MetricsSnapshot) -> str:
+        """Return the whole line."""
+        return _GAP.join(part.text for part in self.parts(snapshot))
+
+    def parts(self, snapshot: MetricsSnapshot) -> list[Part]:
+        """Return the time, what is wrong, then the figures, the most important first.
+
+        Once the run has ended, they are those of the whole run.
+        """
+        goes_on = snapshot.state not in TERMINAL
+        curves = self._speeds(snapshot) if goes_on else []
+        found = headline(snapshot, recent=goes_on, curves=curves)[:_HEADLINES]
+        parts = [Part(_clock(snapshot.elapsed_s)), *_troubles(snapshot)]
+        for one in found:
+            subject = [Part(one.subject)] if len(found) > 1 and one.subject else []
+            parts += [*subject, *(Part(compact(figure, one), figure.health) for figure in one.figures)]
+        if not found:
+            applied = snapshot.accounting.applied
+            parts.append(Part(number_of(applied, "event") if applied else "nothing recorded yet"))
+        return parts + [Part(_progress(item, snapshot.elapsed_s)) for item in snapshot.progress[:1]]
+
+    def _speeds(self, snapshot: MetricsSnapshot) -> list[StepCurve]:
+        """Return the recent speed of each axis, as curves without points."""
+        now_s = snapshot.elapsed_s
+        newest = {axis.name: axis.newest for axis in snapshot.axes if axis.newest is not None}
+        if self._seen and now_s < self._seen[-1][0]:
+            self._seen.clear()
+        self._seen.append((now_s, newest))
+        while len(self._seen) > 1 and self._seen[1][0] <= now_s - _SPEED_S:
+            self._seen.popleft()
+        speeds = []
+        for name, step in newest.items():
+            then_s, before = next((at_s, steps[name]) for at_s, steps in self._seen if name in steps)
+            if now_s - then_s >= _LEAST_SPEED_S:
+                speeds.append(StepCurve(axis=name, name="", steps_per_s=max(0, step - before) / (now_s - then_s)))
+        return speeds
 
 
 def describe(snapshot: MetricsSnapshot) -> str:
-    """Return the line of a snapshot.
-
-    An example is `12 s LIVE 1.2 M events 98.2 k/s lost 0 · requests 40 % eta 18 s · latency p50 1.2 ms p99 3.4 ms`.
-    """
-    account = snapshot.accounting
-    nodes = _nodes(snapshot)
-    parts = [
-        f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {number_of(account.applied, 'event')} "
-        f"{rate(snapshot.cost.events_per_s)} lost {count(account.lost)}{nodes}"
-    ]
-    parts += [_requests(kind) for kind in request_counts(snapshot)[:_SHOWN]]
-    parts += [printable(f"{axis.name} step {count(axis.newest)}") for axis in snapshot.axes[:_SHOWN]]
-    parts += [_progress(item, snapshot.elapsed_s) for item in snapshot.progress[:1]]
-    parts += [_series(stat) for stat in _busy(_newest(_telling(snapshot), snapshot))]
-    parts += _troubled(snapshot)
-    return " · ".join(parts)
+    """Return the line of a single snapshot, without the speed of steps."""
+    return LiveLine().text(snapshot)
 
 
-def _nodes(snapshot: MetricsSnapshot) -> str:
-    """Return the number of nodes, such as ` 4 nodes` or ` 3/4 nodes complete`; empty without nodes."""
+def fitted(parts: Sequence[Part], width: int) -> list[Part]:
+    """Return the parts that fit in `width` columns. The first part is cut if it does not fit alone."""
+    kept: list[Part] = []
+    left = width
+    for part in parts:
+        left -= columns(part.text) + (len(_GAP) if kept else 0)
+        if left < 0:
+            break
+        kept.append(part)
+    return kept or [Part(without_middle(part.text, width), part.health) for part in parts[:1]]
+
+
+def joined(parts: Sequence[Part]) -> str:
+    """Return the parts as text."""
+    return _GAP.join(part.text for part in parts)
+
+
+def _troubles(snapshot: MetricsSnapshot) -> Iterator[Part]:
+    """Yield what is wrong or unusual: lost events, nodes and backends with problems, a run that is ending."""
+    if snapshot.accounting.lost:
+        yield Part(f"{count(snapshot.accounting.lost)} lost", "bad")
     total = snapshot.node_count
     fine = sum(node_is_well(stat, over=snapshot.state in TERMINAL) for stat in snapshot.nodes)
-    if not total:
-        return ""
-    return f" {number_of(total, 'node')}" if fine == total else f" {fine:,}/{number_of(total, 'node')} complete"
-
-
-def _troubled(snapshot: MetricsSnapshot) -> Iterator[str]:
-    """Yield backends with problems: `wandb retrying, 3,200 queued`."""
+    if fine < total:
+        yield Part(f"{fine:,} of {number_of(total, 'node')} complete", "warn")
     for stat in snapshot.backends:
         words = backend(stat, snapshot.time_ns)
         if words.health not in ("good", "calm"):
-            yield printable(f"{stat.name} {words.state}{words.amounts}")
-
-
-def _requests(kind: RequestCounts) -> str:
-    """Return the counts of a kind of request: `chat 2,400 issued 9 in flight 2,343 completed 48 failed`."""
-    expired = f" {count(kind.expired)} expired" if kind.expired else ""
-    return (
-        f"{instrument(kind.kind, kind.labels)} {count(kind.issued)} issued {count(kind.in_flight)} in flight "
-        f"{count(kind.completed)} completed {count(kind.failures)} failed{expired}"
-    )
-
-
-def _telling(snapshot: MetricsSnapshot) -> Iterator[SeriesStat]:
-    """Yield the series worth showing.
-
-    For requests these are their durations, even if other series have more values.
-    """
-    others = {id(stat) for stat in without_spans(without_requests(snapshot.series, snapshot))}
-    for stat in snapshot.series:
-        if id(stat) in others or stat.name.rpartition(".")[2] in (words.TTFT, words.LATENCY):
-            yield stat
-
-
-def _newest(series: Iterable[SeriesStat], snapshot: MetricsSnapshot) -> list[SeriesStat]:
-    """Return series with values. A series split by tracking windows is limited to its newest window."""
-    ages = words.window_ages(snapshot)
-
-    def age(stat: SeriesStat) -> int:
-        return ages[stat.labels.get(words.WINDOW, "")]
-
-    newest: dict[tuple[str, frozenset[tuple[str, str]]], SeriesStat] = {}
-    for stat in series:
-        place = stat.name, frozenset(label for label in stat.labels.items() if label[0] != words.WINDOW)
-        if stat.count and age(stat) >= age(newest.setdefault(place, stat)):
-            newest[place] = stat
-    return list(newest.values())
-
-
-def _busy(series: Sequence[SeriesStat]) -> Iterator[SeriesStat]:
-    """Yield the busiest series, always in the same order if they are about equally busy.
-
-    Each is the first one with at least half as many values in the window as the busiest. Otherwise about equally
-    busy series would alternate.
-    """
-    left = list(series)
-    for _ in range(min(_SHOWN, len(left))):
-        most = max(stat.window.count for stat in left)
-        chosen = next(stat for stat in left if 2 * stat.window.count >= most)
-        left.remove(chosen)
-        yield chosen
+            yield Part(
+                printable(f"{stat.name} {words.state}{words.amounts}"), "bad" if words.health == "bad" else "warn"
+            )
+    if snapshot.state == "DRAINING":
+        yield Part("ending")
 
 
 def _progress(item: Progress, elapsed_s: float) -> str:
+    """Return the share that is done, and the time left at this speed: `40 %, 18 s left`."""
     share = min(1.0, item.done / item.total) if item.total else 1.0
     if not 0 < share < 1:
-        return f"{item.name} {share:.0%}"
+        return f"{share * 100:.0f} %"
     left_s = elapsed_s * (1 - share) / share
-    return f"{item.name} {share:.0%} eta {f'{left_s:.0f} s' if left_s < _ETA_S else duration_s(left_s)}"
+    return f"{share * 100:.0f} %, {f'{left_s:.0f} s' if left_s < _ETA_S else duration_s(left_s)} left"
 
 
-def _series(stat: SeriesStat) -> str:
-    shown = stat.window.percentiles or stat.percentiles
-    figures = " ".join(f"p{key} {quantity(shown[key], stat.unit)}" for key in ("50", "99") if key in shown)
-    labels = "{" + ",".join(f"{key}={value}" for key, value in stat.labels.items()) + "}" if stat.labels else ""
-    return f"{stat.name}{labels} {figures}"
+def _clock(elapsed_s: float) -> str:
+    """Format a time as `1:23` or `1:02:03`."""
+    minutes, seconds = divmod(int(max(0.0, elapsed_s)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

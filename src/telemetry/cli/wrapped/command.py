@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -88,9 +90,9 @@ class Job:
             self.pid = self._launched({**os.environ, **environment}, launch)
         except OSError as error:
             self.exit_code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
-            self._failure = carriable(f"{self.command[0][:_SHOWN_CHARS]}: {error.strerror or error}")
+            self._failure = carriable(f"{self.command[0][:_SHOWN_CHARS]}: {_not_started(self.command[0], error)}")
             self._let_go()
-            console.say(self._failure)
+            console.alarm(self._failure)
             return
         self._own_bytes = _own_peak_bytes()
         for number in self._early:
@@ -177,7 +179,7 @@ class Job:
         self.told_to_end |= number in _ENDING
         if not self.started:
             self._early.append(number)
-        elif number in _OF_THE_TERMINAL and not self._apart and _in_foreground():
+        elif number in _OF_THE_TERMINAL and not self._apart and in_foreground():
             return  # the terminal has sent it to the whole group, including the child
         elif not self._ended:
             self._send(number)
@@ -203,6 +205,22 @@ class Job:
             pass
 
 
+def _not_started(program: str, error: OSError) -> str:
+    """Return why a program can't be started, and what to do."""
+    path = Path(program)
+    if isinstance(error, FileNotFoundError) and os.sep not in program:
+        return "command not found: is it installed, and in a folder of PATH?"
+    if isinstance(error, FileNotFoundError):
+        return "the interpreter that its first line names does not exist" if path.exists() else "no such file"
+    if error.errno == errno.ENOEXEC:
+        return "not a program: its first line names no interpreter, such as #!/usr/bin/env python3"
+    if isinstance(error, PermissionError) and path.is_dir():
+        return "a folder, not a program"
+    if isinstance(error, PermissionError) and path.is_file() and not os.access(path, os.X_OK):
+        return f"not executable: run chmod +x {shlex.quote(program)}, or name its interpreter first"
+    return error.strerror or str(error)
+
+
 def _own_peak_bytes() -> int:
     """Return the peak memory of this process. Without /proc it may be that of its parent."""
     try:
@@ -212,7 +230,7 @@ def _own_peak_bytes() -> int:
     return int(found[1]) * 1024 if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
 
 
-def _in_foreground() -> bool:
+def in_foreground() -> bool:
     """Return whether the terminal's Ctrl-C goes to the process group of this process."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()

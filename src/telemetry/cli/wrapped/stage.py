@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 from telemetry.cli import console
 from telemetry.cli.wrapped.command import Launch
+from telemetry.cli.wrapped.status_line import LiveDisplay, open_display
 from telemetry.errors import UsageError
+from telemetry.report.live_line import Part
 
 
 class Stage(Protocol):
@@ -34,6 +36,9 @@ class Stage(Protocol):
 
     def pass_by(self, text: str) -> None:
         """Print a message that is useful only now. Dropped while the screen is in use."""
+
+    def show(self, parts: Sequence[Part]) -> None:
+        """Show the live line. Dropped while the screen is in use."""
 
     def over(self) -> None:
         """End. The command has ended."""
@@ -68,10 +73,14 @@ def open_stage(*, tui: bool) -> Stage:
 class PlainStage:
     """A stage without a viewer.
 
-    The command inherits the standard streams, and messages appear between its lines.
+    The command inherits the standard streams, and messages appear between its lines. The live line has a row of its
+    own on a terminal.
     """
 
     launch: Final[Launch | None] = None
+
+    def __init__(self) -> None:
+        self._display: LiveDisplay | None = None
 
     def begin(self, directory: str, environment: Mapping[str, str]) -> None:
         pass
@@ -82,8 +91,15 @@ class PlainStage:
     def pass_by(self, text: str) -> None:
         console.talk(text)
 
+    def show(self, parts: Sequence[Part]) -> None:
+        if self._display is None:
+            self._display = open_display(sys.stderr)
+        self._display.show(parts)
+
     def over(self) -> None:
-        pass
+        if self._display is not None:
+            self._display.end()
+            self._display = None
 
     def await_leave(self, *, patient: bool) -> None:
         pass
@@ -94,4 +110,4 @@ class PlainStage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        pass
+        self.over()

@@ -14,9 +14,11 @@ from typing import Any, Final, Self
 from telemetry.cli import console
 from telemetry.cli.wrapped.pseudo_terminal import JobTerminal
 from telemetry.cli.wrapped.relay import Relay
+from telemetry.cli.wrapped.status_line import SpacedLines
 from telemetry.cli.wrapped.terminal import Terminal
 from telemetry.cli.wrapped.viewer import Viewer, viewer_command
 from telemetry.formatting import size
+from telemetry.report.live_line import Part
 from telemetry.store.output_log import OutputLog
 
 _SETTLE_S: Final = 1.0  # for the last output of a command that has ended; its children may never stop writing
@@ -50,6 +52,7 @@ class ViewerStage:
         self._held: deque[str] = deque(maxlen=_HELD)
         # Reentrant: a signal may arrive while the main thread holds it.
         self._lock = threading.RLock()
+        self._lines = SpacedLines(self.pass_by)
         self._alone = threading.Event()
         """Set while there is no viewer."""
         self._alone.set()
@@ -96,6 +99,10 @@ class ViewerStage:
             if self._alone.is_set():
                 self._begin_line()
                 console.talk(text)
+
+    def show(self, parts: Sequence[Part]) -> None:
+        # The relay writes the command's output in pieces, so a row of the terminal can't be updated in between.
+        self._lines.show(parts)
 
     def _begin_line(self) -> None:
         if self._relay is not None and self._relay.breaks_line():

@@ -93,14 +93,35 @@ def test_a_signal_without_a_name() -> None:
     assert job.facts().signal == f"signal {signal.SIGRTMIN + 3}"
 
 
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files in the working directory that can't be started."""
+    monkeypatch.chdir(tmp_path)
+    for name, text, mode in (
+        ("orphan.sh", "#!/no/such/interpreter\n", 0o700),
+        ("plain.txt", "text\n", 0o600),
+        ("bare.py", "print()\n", 0o700),
+    ):
+        Path(name).write_text(text)
+        Path(name).chmod(mode)
+
+
+@pytest.mark.usefixtures("programs")
 @pytest.mark.parametrize(
     ("command", "code", "words"),
-    [("no-such-command", 127, "No such file or directory"), ("/", 126, "Permission denied")],
+    [
+        ("no-such-command", 127, "command not found: is it installed, and in a folder of PATH?"),
+        ("./no-such-file", 127, "no such file"),
+        ("./orphan.sh", 127, "the interpreter that its first line names does not exist"),
+        ("./plain.txt", 126, "not executable: run chmod +x ./plain.txt, or name its interpreter first"),
+        ("./bare.py", 126, "not a program: its first line names no interpreter, such as #!/usr/bin/env python3"),
+        ("/", 126, "a folder, not a program"),
+    ],
 )
 def test_a_command_that_cannot_be_started(
     command: str, code: int, words: str, capsys: pytest.CaptureFixture[str], handlers: dict[int, object]
 ) -> None:
-    """A shell's codes, one line, and no handler stays."""
+    """A shell's codes, one line that says why and what to do, and no handler stays."""
     job = Job([command], {})
     assert (job.started, job.exit_code, job.pid) == (False, code, 0)
     assert job.ending() == f"the command could not be started: {command}: {words}"

@@ -1,0 +1,9 @@
+"""The figures of a run that its user looks at first, for every screen and report. Pure."""
+
+from __future__ import annotations
+
+from telemetry.headlines.build import headline
+from telemetry.headlines.compact import compact
+from telemetry.headlines.model import Figure, Flavour, Headline, Health
+
+__all__ = ["Figure", "Flavour", "Headline", "Health", "compact", "headline"]

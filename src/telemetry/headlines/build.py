@@ -1,0 +1,51 @@
+"""The headlines of a run: those that the user chose, or a guess by what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from telemetry.headline_choice import chosen
+from telemetry.headlines.chosen import chosen_figures
+from telemetry.headlines.loads import Load
+from telemetry.headlines.metrics import metrics_headline
+from telemetry.headlines.model import Flavour, Headline
+from telemetry.headlines.training import Training
+from telemetry.request_model import request_counts
+from telemetry.wire.pictures import StepCurve
+from telemetry.wire.report import RequestFigures
+from telemetry.wire.snapshot import MetricsSnapshot
+
+
+def headline(
+    snapshot: MetricsSnapshot,
+    *,
+    recent: bool,
+    curves: Sequence[StepCurve] = (),
+    requests: Sequence[RequestFigures] = (),
+    seconds: float | None = None,
+) -> list[Headline]:
+    """Return the headlines of a run, the most important first; empty if nothing was recorded.
+
+    `recent`: figures of the last seconds, for a run that goes on. Otherwise those of the whole run. `curves` add
+    first and best values of steps and their speed; `requests` add figures that a snapshot lacks. `seconds` is the
+    length of the time range of its figures, if they do not cover the whole run. A choice of the user is the only
+    headline.
+    """
+    if seconds is not None:
+        snapshot = replace(snapshot, elapsed_s=seconds)
+    axes = [axis for axis in snapshot.axes if axis.closed]
+    trained = [Training(axis, recent=recent, curves=curves) for axis in axes]
+    kinds = sorted((kind for kind in request_counts(snapshot) if kind.issued), key=lambda kind: -kind.issued)
+    loads = [Load(kind, snapshot, recent=recent, figures=requests, seconds=seconds) for kind in kinds]
+    # Steps with values are a training run, even if it sends requests; steps without values only count a loop.
+    trained.sort(key=lambda one: not one.axis.values)
+    training = [one.headline() for one in trained if one.axis.values]
+    loops = [one.headline() for one in trained if not one.axis.values]
+    guess = [*training, *(load.headline() for load in loads), *loops] or metrics_headline(snapshot, recent=recent)
+    choices = chosen(snapshot.params)
+    if not choices:
+        return guess
+    flavour: Flavour = guess[0].flavour if guess else "metrics"
+    return [Headline(flavour, "", chosen_figures(choices, snapshot, trained, loads, recent=recent))]

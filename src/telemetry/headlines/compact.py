@@ -1,0 +1,27 @@
+"""Figures in few words, for a line: `24.1 req/s`, `p99 134 ms`, `loss 0.312`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from telemetry.headlines.model import Figure, Headline
+
+_SHORT: Final = {"requests/s": "req/s", "output tokens/s": "tok/s"}
+_AFTER: Final = frozenset({"failed", "in flight", "steps/s", "values/s", "goodput/s", *_SHORT})
+"""Titles that stand behind their figure: `24.1 req/s`. All others stand before it."""
+
+
+def compact(figure: Figure, of: Headline) -> str:
+    """Return a figure of a headline with its title.
+
+    The median is included if it is the note: `TTFT p50 56.1 ms p99 134 ms`. What the headline is about is left out.
+    """
+    title, text = figure.title.removeprefix(f"{of.subject} "), figure.text
+    if of.flavour == "load" and of.subject:
+        title = title.removeprefix("latency ")
+    if title in _AFTER:
+        return f"{text} {_SHORT.get(title, title)}"
+    if figure.note.startswith("p50 ") and " " in title:
+        name, _, percentile = title.rpartition(" ")
+        title = f"{name} {figure.note} {percentile}"
+    return f"{title} {text}"

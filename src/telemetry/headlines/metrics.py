@@ -1,0 +1,110 @@
+"""Figures of metrics that belong to no request and no steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from telemetry.directions import TROUBLE, words_of
+from telemetry.formatting import count, quantity, rate
+from telemetry.headlines.model import Figure, Headline, largest, per_second, percentile, recent_rate
+from telemetry.request_model import without_requests
+from telemetry.span_model import span_times, without_spans
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.units import TIME_NS
+from telemetry.wording import instrument
+
+_LATENCY: Final = frozenset({"latency", "latencies", "duration", "rtt", "response"})
+_OF_A_KIND: Final = 2
+"""Largest number of counters, and of gauges."""
+
+
+def metrics_headline(snapshot: MetricsSnapshot, *, recent: bool) -> list[Headline]:
+    """Return the headline of the busiest series, or of counters and gauges; empty if there are none."""
+    series = [stat for stat in without_spans(without_requests(snapshot.series, snapshot)) if stat.count]
+    own = without_spans(without_requests(snapshot.counters, snapshot))
+    counters = [stat for stat in own if stat.events or stat.value]  # a time range has no number of events
+    if series:
+        return [_of_series(_busiest(series), counters, snapshot, recent=recent)]
+    gauges = [stat for stat in snapshot.gauges if stat.value is not None]
+    figures = _of_counters(counters, snapshot, recent=recent)[:_OF_A_KIND]
+    figures += [gauge(stat) for stat in gauges[:_OF_A_KIND]]
+    if not figures:
+        spans = span_times(snapshot)
+        return [_of_series(spans[0].durations, [], snapshot, recent=recent)] if spans else []
+    return [Headline("metrics", "", (*figures, *_troubles(counters)))]
+
+
+def gauge(stat: GaugeStat) -> Figure:
+    """Return the newest value of a gauge, with its range as the note."""
+    number = None if stat.value is None else float(stat.value)
+    note = f"{quantity(stat.min, stat.unit)} to {quantity(stat.max, stat.unit)}" if stat.min != stat.max else ""
+    text = quantity(stat.value, stat.unit)
+    return Figure(instrument(stat.name, stat.labels, stat.unit), text, note, value=number, unit=stat.unit)
+
+
+def counter_rate(stat: CounterStat, snapshot: MetricsSnapshot, *, recent: bool) -> Figure:
+    """Return the rate of a counter, with its total as the note. Without time to divide by, return the total."""
+    value = float(stat.value)
+    per_s = recent_rate(stat.rate, value, snapshot) if recent else _per_s(value, snapshot)
+    name, total = instrument(stat.name, stat.labels), quantity(stat.value, stat.unit)
+    if per_s is None:
+        return Figure(name, total, value=float(stat.value), unit=stat.unit)
+    return Figure(name, rate(per_s, stat.unit), f"{total} in total", value=per_s, unit=f"{stat.unit}/s")
+
+
+def series_rate(stat: SeriesStat, snapshot: MetricsSnapshot, title: str, *, recent: bool) -> Figure:
+    """Return the number of values per second of a series, with their number as the note."""
+    per_s = recent_rate(stat.window.rate, stat.count, snapshot) if recent else _per_s(stat.count, snapshot)
+    return per_second(title, per_s, "" if recent else f"{count(stat.count)} in total")
+
+
+def _busiest(series: Sequence[SeriesStat]) -> SeriesStat:
+    """Return the series with the most values; the first one of those that have at least half as many.
+
+    Otherwise about equally busy series would alternate.
+    """
+    most = max(stat.count for stat in series)
+    return next(stat for stat in series if 2 * stat.count >= most)
+
+
+def _of_series(
+    stat: SeriesStat, counters: Sequence[CounterStat], snapshot: MetricsSnapshot, *, recent: bool
+) -> Headline:
+    is_load = stat.unit in TIME_NS and bool(_LATENCY & set(words_of(stat.name)))
+    name = instrument(stat.name, stat.labels, stat.unit)
+    figures = [
+        series_rate(stat, snapshot, "requests/s" if is_load else "values/s", recent=recent),
+        percentile(f"{name} p50", stat, "50", recent=recent),
+        percentile(f"{name} p99", stat, "99", recent=recent),
+        *([] if recent else [largest(f"{name} max", stat)]),
+        *_troubles(counters),
+    ]
+    return Headline("load" if is_load else "metrics", name, tuple(figures))
+
+
+def _of_counters(counters: Sequence[CounterStat], snapshot: MetricsSnapshot, *, recent: bool) -> list[Figure]:
+    return [counter_rate(stat, snapshot, recent=recent) for stat in counters if not _is_trouble(stat)]
+
+
+def _troubles(counters: Sequence[CounterStat]) -> list[Figure]:
+    """Return the counter of errors and the like with the most of them."""
+    found = sorted((stat for stat in counters if _is_trouble(stat)), key=lambda stat: -stat.value)
+    return [
+        Figure(
+            instrument(stat.name, stat.labels),
+            count(stat.value),
+            health="warn" if stat.value else "plain",
+            value=float(stat.value),
+            unit=stat.unit,
+        )
+        for stat in found[:1]
+    ]
+
+
+def _is_trouble(stat: CounterStat) -> bool:
+    return bool(TROUBLE & set(words_of(stat.name)))
+
+
+def _per_s(number: float, snapshot: MetricsSnapshot) -> float | None:
+    return number / snapshot.elapsed_s if snapshot.elapsed_s > 0 else None

@@ -13,6 +13,8 @@ from telemetry.compare.model import (
     Curve,
     MetricResult,
     Noise,
+    Overlay,
+    OverlayLine,
     RunFacts,
     Verdict,
 )
@@ -30,6 +32,8 @@ __all__ = [
     "MetricResult",
     "Noise",
     "Options",
+    "Overlay",
+    "OverlayLine",
     "RunFacts",
     "Verdict",
     "compare",

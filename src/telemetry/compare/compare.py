@@ -7,24 +7,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from telemetry.compare.adjusted import confidences
 from telemetry.compare.evidence import Pairs, evidence
-from telemetry.compare.figures import Figure, needed
-from telemetry.compare.judge import Case, plain_difference, result
+from telemetry.compare.figures import ATTAINMENT, Figure, readings
+from telemetry.compare.judge import Case, left_out, plain_difference, result
 from telemetry.compare.model import VERDICT_WORDS, BoundedFigure, Comparison, MetricResult
 from telemetry.compare.noise import noise_for
 from telemetry.compare.options import Options
+from telemetry.compare.overlays import overlays
 from telemetry.compare.percentile_curves import curves
 from telemetry.compare.samples import Sample, samples
 from telemetry.compare.sides import by_turns, facts
 from telemetry.errors import UsageError
+from telemetry.statistics.proportions import wilson
 from telemetry.statistics.runs import holm
 from telemetry.store.calibrations import Calibration
 from telemetry.wire.report import Report
-from telemetry.wording import instrument
 
 _ORDER: Final = {verdict: place for place, verdict in enumerate(VERDICT_WORDS)}
 _ENOUGH: Final = 2
-_NAMED: Final = 2
 
 
 def compare(
@@ -43,13 +44,14 @@ def compare(
     _check(before, after)
     pairs = by_turns(before, after)
     found = samples(before, after, options)
-    cases = _adjusted([_case(sample, before, after, pairs, options) for sample in found.compared])
+    cases = _adjusted([_case(sample, before, after, pairs, options) for sample in found.compared], pairs, options)
     sizes = len(before), len(after)
     results = []
     for case in cases:
         told = case.evidence.difference if case.evidence else plain_difference(case.sample)
         noise = noise_for(calibration, case.sample.figure, sizes, told, options.confidence)
         results.append(result(replace(case, noise=noise), options))
+    results += [left_out(sample) for sample in found.left_out]
     return Comparison(
         confidence=options.confidence,
         min_effect=options.min_effect,
@@ -59,7 +61,8 @@ def compare(
         after=[facts(report) for report in after],
         metrics=sorted(results, key=_place),
         curves=curves(before, after),
-        notes=list(_notes(before, after, pairs, found.left_out)),
+        overlays=overlays(before, after) if options.overlays else [],
+        notes=list(_notes(before, after, pairs)),
     )
 
 
@@ -109,6 +112,10 @@ def _one_against_many(sample: Sample) -> str:
 
 def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
     """Return the value with its bounds, if the report contains them."""
+    if figure.statistic == ATTAINMENT:
+        count = readings(report, ()).get(figure)
+        low, high = wilson(value * count.count, count.count) if count is not None else (None, None)
+        return BoundedFigure(value=value, low=low, high=high)
     if figure.of == "series" and figure.statistic.startswith("p"):
         for bounds in report.bounds:
             if bounds.name == figure.name and tuple(sorted(bounds.labels.items())) == figure.labels:
@@ -118,11 +125,19 @@ def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
     return BoundedFigure(value=value)
 
 
-def _adjusted(cases: Sequence[Case]) -> list[Case]:
-    """Add adjusted p-values, over all figures that were tested."""
+def _adjusted(cases: Sequence[Case], pairs: Pairs | None, options: Options) -> list[Case]:
+    """Adjust p-values and intervals for all figures that were tested."""
     p_values = [case.evidence.p_value for case in cases if case.evidence is not None]
-    adjusted = iter(holm(p_values))
-    return [case if case.evidence is None else replace(case, p_adjusted=next(adjusted)) for case in cases]
+    adjusted = iter(zip(holm(p_values), confidences(p_values, options.level), strict=True))
+    found = []
+    for case in cases:
+        if case.evidence is not None:
+            p_value, confidence = next(adjusted)
+            wider = evidence(case.sample, pairs, confidence)
+            own = case.evidence if isinstance(wider, str) else wider
+            case = replace(case, p_adjusted=p_value, evidence=own)  # noqa: PLW2901
+        found.append(case)
+    return found
 
 
 def _place(metric: MetricResult) -> tuple[int, float, str, str, list[tuple[str, str]]]:
@@ -137,9 +152,7 @@ def _place(metric: MetricResult) -> tuple[int, float, str, str, list[tuple[str, 
     return _ORDER[metric.verdict], size, metric.name, metric.statistic, sorted(metric.labels.items())
 
 
-def _notes(
-    before: Sequence[Report], after: Sequence[Report], pairs: Pairs | None, left_out: Sequence[Figure]
-) -> Iterator[str]:
+def _notes(before: Sequence[Report], after: Sequence[Report], pairs: Pairs | None) -> Iterator[str]:
     least = min(len(before), len(after))
     if least < _ENOUGH:
         yield (
@@ -154,8 +167,3 @@ def _notes(
                 "all runs of one side are older: the difference may come from changes of the "
                 "machine; alternate the runs of both sides"
             )
-    for statistic in sorted({figure.statistic for figure in left_out}):
-        names = [instrument(one.name, dict(one.labels)) for one in left_out if one.statistic == statistic]
-        series = " and ".join(names) if len(names) <= _NAMED else f"{len(names):,} series"
-        have = "has" if len(names) == 1 else "have"
-        yield f"{series} {have} too few values for {statistic}, which needs {needed(statistic):,} in each run"

@@ -3,11 +3,12 @@
 The first matching rule applies:
 
 1. `--lower-is-better` and `--higher-is-better` patterns, as `telemetry.compare.figure_names` has them.
-2. Time and CPU of the command: lower.
+2. Time and CPU of the command: lower. Goodput and attainment of requests: higher.
 3. A counter or series whose name has a word of trouble (`errors`, `timeouts`, `dropped`, …): lower, its rate too.
 4. Rates: higher; rates of counters of time: neither.
 5. Values in a unit of time or bytes: lower. Values per second (`tokens/s`): higher.
-6. Values whose name has a word of time (`latency`, `delay`, …): lower; a word of speed (`throughput`, …): higher.
+6. Values of steps and series, by the words of their names (`telemetry.directions`): `latency`, `loss`: lower;
+   `throughput`, `accuracy`: higher.
 7. Any other figure is neither: a difference is `changed`.
 
 Rules 5 and 6 exclude totals of counters, because more bytes may mean more work done. Only 1 and 3 apply to them.
@@ -22,21 +23,9 @@ from typing import Final
 
 from telemetry.compare.figure_names import matches
 from telemetry.compare.figures import Figure
-from telemetry.compare.model import Better
+from telemetry.directions import TROUBLE, Better, better_of_name, words_of
 from telemetry.wire.units import BYTES, TIME_NS
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_TROUBLE: Final = frozenset(
-    {
-        *("error", "errors", "failure", "failures", "failed", "fail", "fails", "timeout", "timeouts"),
-        *("retry", "retries", "dropped", "drops", "drop", "lost", "missed", "misses", "rejected", "evictions"),
-        *("exceptions", "aborted", "aborts", "overflows"),
-    }
-)
-_TIME_WORDS: Final = frozenset(
-    {"latency", "latencies", "duration", "delay", "lag", "wait", "ttft", "tpot", "itl", "rtt", "elapsed"}
-)
-_SPEED_WORDS: Final = frozenset({"throughput", "qps", "rps", "tps", "bandwidth", "goodput"})
 _PER_TIME: Final = re.compile(r".*(/|\bper\b) ?(s|sec|second|min|minute|h|hour)")
 
 
@@ -56,8 +45,10 @@ class Directions:
 
 
 def _by_rule(figure: Figure, unit: str) -> Better:
-    words = {word.lower() for word in _WORD.findall(figure.name)}
-    if figure.of == "command" or words & _TROUBLE:
+    if figure.of in ("requests", "steps"):
+        named = "neither" if figure.statistic == "steps" else better_of_name(figure.name)
+        return "higher" if figure.of == "requests" else named
+    if figure.of == "command" or not TROUBLE.isdisjoint(words_of(figure.name)):
         return "lower"
     if figure.statistic == "rate":
         return "neither" if unit in TIME_NS else "higher"
@@ -65,6 +56,4 @@ def _by_rule(figure: Figure, unit: str) -> Better:
         return "neither"
     if unit in TIME_NS or unit in BYTES or unit in ("B", "bytes"):
         return "lower"
-    if _PER_TIME.fullmatch(unit) or words & _SPEED_WORDS:
-        return "higher"
-    return "lower" if words & _TIME_WORDS else "neither"
+    return "higher" if _PER_TIME.fullmatch(unit) else better_of_name(figure.name)

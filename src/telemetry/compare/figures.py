@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from msgspec.structs import replace
+
+from telemetry.directions import better_of_name
 from telemetry.errors import UsageError
 from telemetry.hdr.ranks import parse_percentile
-from telemetry.request_model import request_counts, without_requests
+from telemetry.request_model import RequestCounts, issued_kind, request_counts, without_requests
 from telemetry.statistics.confidence import least_count
 from telemetry.store.calibrations import Of
 from telemetry.wire import requests as words
@@ -17,6 +21,9 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
 
 PERCENTILES: Final = ("50", "90", "99", "99.9")
+ATTAINMENT: Final = "attainment"
+AXIS: Final = "axis"
+"""Label of a value of steps: the name of its axis."""
 _COUNTED: Final = {words.LATENCY: "requests", words.OUTPUT_TOKENS: "tokens"}
 """Figure of requests → the unit of things that its rate counts."""
 
@@ -30,7 +37,11 @@ class Figure:
     labels: tuple[tuple[str, str], ...]
     """Label pairs, sorted."""
     statistic: str
-    """Statistic: `p50`, `p99.9`, …, `mean`, `rate`; `value`, `rate`; `wall`, `cpu`."""
+    """Statistic.
+
+    Of a series `p50`, `p99.9`, …, `mean`, `rate`; of a counter `value`, `rate`; of the command `wall`, `cpu`; of
+    requests `goodput`, `attainment`; of a value of steps `last`, `best`; of an axis `steps`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +63,19 @@ def readings(
     For requests, only latency and output tokens have a rate: the overall rate of reports. With `every_rate`, other
     figures of requests also have a rate over the whole run, as in gates.
     """
-    snapshot = report.snapshot
+    snapshot = _with_present_words(report.snapshot)
     found = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
-    for counter in snapshot.counters:
+    told = snapshot.counters if every_rate else _told(snapshot)
+    for counter in told:
         value = Figure("counter", counter.name, _sorted(counter.labels), "value")
         found[value] = Reading(float(counter.value), counter.unit, counter.events)
-    counters, series = snapshot.counters, snapshot.series
+    counters, series = told, snapshot.series
     if not every_rate:
         counters, series = without_requests(counters, snapshot), without_requests(series, snapshot)
     found |= _plain_rates(counters, series, duration_s(report))
     found |= _request_rates(snapshot)
+    found |= _within_limits(snapshot)
+    found |= _steps(report)
     command = snapshot.command
     if command is not None and report.time_range is None:
         found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
@@ -130,6 +144,69 @@ def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]
                 if stat is not None and value is not None and id(stat) in own:
                     figure = Figure("series", stat.name, _sorted(stat.labels), "rate")
                     yield figure, Reading(value, _COUNTED[word], stat.count)
+
+
+def _within_limits(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Yield goodput and attainment of each kind of request and tracking window with limits."""
+    for whole in request_counts(snapshot):
+        for part in whole.windows or (whole,):
+            if part.good is None:
+                continue
+            labels, ended = _sorted(labels_of(part)), int(part.ended)
+            if part.goodput_per_s is not None:
+                figure = Figure("requests", part.kind, labels, "goodput")
+                yield figure, Reading(part.goodput_per_s, _COUNTED[words.LATENCY], ended)
+            shares = {"": part.attainment} | {key: part.attainment_of(key) for key in part.met}
+            for key, share in shares.items():
+                if share is not None:
+                    name = words.name_of(part.kind, key) if key else part.kind
+                    yield Figure("requests", name, labels, ATTAINMENT), Reading(share, "", ended)
+
+
+def _told(snapshot: MetricsSnapshot) -> list[CounterStat]:
+    """Return the counters, without those of requests within their limits: attainment has their figures."""
+    kinds = _kinds(snapshot)
+    within = {words.name_of(kind, word) for kind in kinds for word in (words.GOOD, words.MET)}
+    return [stat for stat in snapshot.counters if stat.name not in within]
+
+
+def _kinds(snapshot: MetricsSnapshot) -> set[str]:
+    return {issued_kind(stat.name, stat.unit) for stat in snapshot.counters} - {""}
+
+
+def labels_of(part: RequestCounts) -> dict[str, str]:
+    """Return the labels of requests of one tracking window."""
+    return {**part.labels, **({words.WINDOW: part.window} if part.window else {})}
+
+
+def _steps(report: Report) -> Iterator[tuple[Figure, Reading]]:
+    """Yield the number of steps of each axis, and the last and the best value of each name."""
+    known = {(curve.axis, curve.name): curve for curve in report.curves}
+    for axis in report.snapshot.axes:
+        yield Figure("steps", axis.name, (), "steps"), Reading(float(axis.closed), "", axis.closed)
+        for name, newest in axis.values.items():
+            labels, curve = ((AXIS, axis.name),), known.get((axis.name, name))
+            count = 0 if curve is None else curve.count
+            last = math.nan if newest is None else newest
+            yield Figure("steps", name, labels, "last"), Reading(last, "", count)
+            better = better_of_name(name)
+            if curve is not None and better != "neither":
+                best = curve.min if better == "lower" else curve.max
+                yield Figure("steps", name, labels, "best"), Reading(math.nan if best is None else best, "", count)
+
+
+def _with_present_words(snapshot: MetricsSnapshot) -> MetricsSnapshot:
+    """Rename series of requests that have a word of an earlier version, so that old and new runs compare."""
+    kinds = _kinds(snapshot)
+    renamed = {stat.name: _present(stat.name, kinds) for stat in snapshot.series} if kinds else {}
+    if all(old == new for old, new in renamed.items()):
+        return snapshot
+    return replace(snapshot, series=[replace(stat, name=renamed[stat.name]) for stat in snapshot.series])
+
+
+def _present(name: str, kinds: Collection[str]) -> str:
+    kind, _, word = name.rpartition(".")
+    return words.name_of(kind, words.canonical(word)) if kind in kinds else name
 
 
 def _sorted(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:

@@ -1,11 +1,15 @@
 """The rules that turn evidence into a verdict.
 
 They need at least two runs on each side. `m` is the smallest effect that matters. Significant means that the
-p-value, adjusted for all figures of the comparison (Holm), is below 1 - confidence.
+p-value, adjusted for all figures of the comparison (Holm), is below 1 - confidence. The intervals are adjusted in
+the same way: significant differences are those whose interval does not contain 0.
 
 1. The whole interval is within ±m: `same`.
 2. Significant, and the difference is at least m: `worse` or `better`, or `changed` for a figure without direction.
 3. Otherwise: `not_shown`.
+
+A value of steps is also judged between two single runs, without regard to noise: equal values are `same`, values
+that differ by at least m are `changed`, others `not_shown`.
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ from msgspec.structs import replace
 
 from telemetry import formatting
 from telemetry.compare.evidence import Evidence
-from telemetry.compare.model import Better, BoundedFigure, MetricResult, Noise, Verdict
+from telemetry.compare.model import BoundedFigure, MetricResult, Noise, Verdict
 from telemetry.compare.options import Options
 from telemetry.compare.samples import DIFFERENT_UNITS, Sample
+from telemetry.directions import Better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +48,8 @@ def verdict(found: Evidence, p_adjusted: float, better: Better, options: Options
     if max(abs(found.low), abs(found.high)) <= least:
         return "same"
     large = found.difference is None or abs(found.difference) >= least
-    if not (p_adjusted < options.level and large):
+    apart = found.difference is None or not found.low <= 0.0 <= found.high
+    if not (p_adjusted < options.level and apart and large):
         return "not_shown"
     if better == "neither":
         return "changed"
@@ -65,7 +71,7 @@ def result(case: Case, options: Options) -> MetricResult:
         noise=case.noise,
     )
     if found is None:
-        return _untold(plain, case)
+        return _untold(plain, case, options)
     said = verdict(found, case.p_adjusted, case.better, options)
     return replace(
         plain,
@@ -82,26 +88,45 @@ def result(case: Case, options: Options) -> MetricResult:
     )
 
 
+def left_out(sample: Sample) -> MetricResult:
+    """Return the result of a figure that no run has enough values for."""
+    figure = sample.figure
+    return MetricResult(
+        of=figure.of,
+        statistic=figure.statistic,
+        name=figure.name,
+        labels=dict(figure.labels),
+        unit=sample.unit,
+        verdict="left_out",
+        reason=sample.obstacle,
+    )
+
+
 def plain_difference(sample: Sample) -> float | None:
     """Return the relative difference of the means, or None if it is not a finite number."""
     if not (sample.before and sample.after):
         return None
-    before = fmean(sample.before)
-    ratio = fmean(sample.after) / before - 1 if before else math.nan
+    before, after = fmean(sample.before), fmean(sample.after)
+    if before == after:
+        return 0.0
+    ratio = (after - before) / abs(before) if before else math.nan
     return ratio if math.isfinite(ratio) else None
 
 
-def _untold(plain: MetricResult, case: Case) -> MetricResult:
+def _untold(plain: MetricResult, case: Case, options: Options) -> MetricResult:
     """Return a result with numbers, if there are any, but without a verdict."""
     sample = case.sample
     reason = case.obstacle
     if case.noise is not None and case.noise.exceeded is not None:
         beyond = "larger than" if case.noise.exceeded else "within"
         reason += f"; {beyond} the noise of the calibration, ±{formatting.percent(case.noise.limit)}"
+    single = _single_steps(case, options)
+    if single is not None:
+        reason = reason.removeprefix(case.obstacle).removeprefix("; ")
     units_agree = not case.obstacle.startswith(DIFFERENT_UNITS)
     return replace(
         plain,
-        verdict="cannot_tell",
+        verdict=single or "cannot_tell",
         reason=reason,
         before=fmean(sample.before) if sample.before and units_agree else None,
         after=fmean(sample.after) if sample.after and units_agree else None,
@@ -109,6 +134,19 @@ def _untold(plain: MetricResult, case: Case) -> MetricResult:
         before_within=case.within[0] if case.within else None,
         after_within=case.within[1] if case.within else None,
     )
+
+
+def _single_steps(case: Case, options: Options) -> Verdict | None:
+    """Return the verdict on steps of two single runs; None for other figures."""
+    sample = case.sample
+    if case.within is None or sample.figure.of != "steps" or not (sample.before and sample.after):
+        return None
+    if sample.before == sample.after:
+        return "same"
+    difference = plain_difference(sample)
+    small = difference is not None and abs(difference) < options.min_effect
+    noisy = case.noise is not None and case.noise.exceeded is False
+    return "not_shown" if small or noisy else "changed"
 
 
 def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str:

@@ -6,15 +6,17 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from telemetry.directions import Better
 from telemetry.formatting import number_of
 from telemetry.store.calibrations import Of
 from telemetry.wire.version import SCHEMA
 
-Verdict = Literal["worse", "better", "changed", "same", "not_shown", "cannot_tell"]
+Verdict = Literal["worse", "better", "changed", "same", "not_shown", "cannot_tell", "left_out"]
 """Verdicts on a figure.
 
-`changed`: a figure without direction differs. `same`: the difference is shown to be too small to matter.
-`not_shown`: a difference that matters may or may not exist.
+`changed`: a figure without direction differs, or a value of steps between two single runs. `same`: the difference
+is shown to be too small to matter. `not_shown`: a difference that matters may or may not exist. `left_out`: no run
+has enough values for the figure. It does not count for the comparison as a whole.
 """
 
 VERDICT_WORDS: Final[dict[Verdict, str]] = {
@@ -24,13 +26,13 @@ VERDICT_WORDS: Final[dict[Verdict, str]] = {
     "same": "no difference that matters",
     "not_shown": "no difference shown",
     "cannot_tell": "cannot tell",
+    "left_out": "too few values",
 }
 """Verdict → words, in the order of lists."""
 
 ONE_SIDED: Final = ("only the runs before have it", "only the runs after have it")
 """Reasons for figures that no run of the other side has."""
 
-Better = Literal["lower", "higher", "neither"]
 Method = Literal["runs", "pairs", "exact", ""]
 """Source of an interval.
 
@@ -93,10 +95,13 @@ class MetricResult(Struct, frozen=True, kw_only=True):
     """`after / before - 1`; null if that is not a number."""
     low: float | None = None
     high: float | None = None
-    """Interval of the difference at the comparison's confidence, for this figure alone."""
+    """Interval of the difference. The verdict rests on it.
+
+    All intervals of the comparison together hold with its confidence.
+    """
     p_value: float | None = None
     p_adjusted: float | None = None
-    """P-value adjusted (Holm) for all figures of the comparison. The verdict depends on it."""
+    """P-value adjusted (Holm) for all figures of the comparison."""
     method: Method = ""
     before_values: list[float] = []
     after_values: list[float] = []
@@ -117,6 +122,30 @@ class Curve(Struct, frozen=True, kw_only=True):
     after: list[tuple[float, float]] = []
 
 
+class OverlayLine(Struct, frozen=True, kw_only=True):
+    """A run in an overlay."""
+
+    run_id: str
+    after: bool = False
+    """True for a run of the side after."""
+    starts: list[float] = []
+    ends: list[float] = []
+    """Each point covers a range: seconds since the run's start, or steps."""
+    values: list[float | None] = []
+
+
+class Overlay(Struct, frozen=True, kw_only=True):
+    """A figure of several runs over time or steps."""
+
+    of: Of
+    name: str
+    labels: dict[str, str] = {}
+    unit: str = ""
+    statistic: str = ""
+    """`p99`, `rate`; empty for a value of steps."""
+    lines: list[OverlayLine] = []
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
     """A comparison of two sets of runs."""
 
@@ -133,6 +162,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     metrics: list[MetricResult] = []
     """Results: worse first, then better, then the rest."""
     curves: list[Curve] = []
+    overlays: list[Overlay] = []
+    """Runs over time and steps, if they were asked for."""
     notes: list[str] = []
     """Notes for the reader about the whole comparison."""
 
@@ -146,12 +177,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
         The others keep their order in `VERDICT_WORDS`. Without figures, it is `cannot_tell`.
         """
         found = {metric.verdict for metric in self.metrics}
-        order: tuple[Verdict, ...] = ("worse", "cannot_tell", "better", "changed", "not_shown", "same")
+        order: tuple[Verdict, ...] = ("worse", "cannot_tell", "better", "changed", "not_shown", "same", "left_out")
         return next((verdict for verdict in order if verdict in found), "cannot_tell")
 
     def headline(self) -> str:
         """Return one line: the verdict, the number of figures with a notable verdict, and the number of runs."""
-        total, counted = len(self.metrics), self.count(self.verdict)
+        total, counted = len(self.metrics) - self.count("left_out"), self.count(self.verdict)
         told: tuple[Verdict, ...] = ("worse", "better", "changed", "cannot_tell")
         parts = [f"{self.count(verdict)} {VERDICT_WORDS[verdict]}" for verdict in told if self.count(verdict)]
         if not total:

@@ -25,6 +25,8 @@ class Options:
     Each must match a figure of some run. With fewer figures, smaller differences are found.
     """
     percentiles: Sequence[str] = PERCENTILES
+    overlays: bool = False
+    """True to have the runs over time and steps in the result, as far as the reports have them."""
     allow_incomplete: bool = False
     """True to treat incomplete runs, and runs whose command failed, like all others."""
 

@@ -33,7 +33,7 @@ class Sample:
 class Samples:
     compared: list[Sample]
     """Samples, sorted by figure."""
-    left_out: list[Figure]
+    left_out: list[Sample]
     """Figures without enough values in any run."""
 
 
@@ -51,7 +51,7 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
             continue
         found = [run[figure] for side in read.values() for run in side if figure in run]
         if all(reading.value is None for reading in found):
-            left_out.append(figure)
+            left_out.append(_left_out(figure, found))
             continue
         obstacle = _obstacle(figure, read["before"], read["after"])
         if not obstacle and not options.allow_incomplete:
@@ -60,8 +60,8 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
             Sample(
                 figure=figure,
                 unit=found[0].unit,
-                before=_values(figure, read["before"]),
-                after=_values(figure, read["after"]),
+                before=[value for value in _values(figure, read["before"]) if math.isfinite(value)],
+                after=[value for value in _values(figure, read["after"]) if math.isfinite(value)],
                 obstacle=obstacle,
             )
         )
@@ -88,10 +88,16 @@ def _obstacle(
                 f"{figure.statistic} needs {needed(figure.statistic):,}"
             )
         if not all(math.isfinite(value) for value in _values(figure, side)):
-            return f"not a number in some runs {name}"
+            return f"not finite {name}" if len(side) == 1 else f"not finite in some runs {name}"
     return ""
 
 
 def _values(figure: Figure, side: Sequence[dict[Figure, Reading]]) -> list[float]:
     found = [run[figure].value for run in side if figure in run]
     return [value for value in found if value is not None]
+
+
+def _left_out(figure: Figure, found: Sequence[Reading]) -> Sample:
+    most = max(reading.count for reading in found)
+    few = f"needs {needed(figure.statistic):,} in each run, has at most {most:,}"
+    return Sample(figure=figure, unit=found[0].unit, obstacle=few)

@@ -14,11 +14,12 @@ from telemetry.gates.catalog import Catalog
 from telemetry.gates.evaluate import EvaluationContext, evaluate, mismatch, word_of
 from telemetry.gates.evidence import Evidence
 from telemetry.gates.explain import Verdict, interval_words, loss_words, sample_words, value_words
-from telemetry.gates.parser import OVERALL, every_s
+from telemetry.gates.functions import OF_LIMITS, OVERALL
+from telemetry.gates.parser import every_s
 from telemetry.gates.resolve import Binding, bindings, each, elsewhere
 from telemetry.gates.sums import Sum
 from telemetry.gates.tree import Fact, Gate, Relation, Term, Word
-from telemetry.gates.value import Range, Unknown, Value, beside, fits
+from telemetry.gates.value import Range, Unfit, Unknown, Value, beside, fits
 from telemetry.gates.windows import Windows
 from telemetry.wire import requests as words
 from telemetry.wire.gates import GateResult, Outcome
@@ -82,6 +83,8 @@ def _bound(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> Ga
     try:
         scene = _scene(gate, binding, evidence, rules)
         return _judged(gate, scene, rules).result(binding.text, evidence)
+    except Unfit as unfit:
+        return GateResult(expression=binding.text, outcome="fail", reason=str(unfit))
     except (Unknown, RunDirectoryError) as error:
         return _unclear(binding, error)
 
@@ -210,9 +213,16 @@ def _snapped(end: float, to: Range) -> float:
 
 
 def _known_sides(relation: Relation, left: Value, right: Value) -> bool:
-    """Check whether the interval is bounded towards the limit: an upper limit needs an upper bound."""
+    """Check whether the interval is bounded towards the limit: an upper limit needs an upper bound.
+
+    Shares have bounds, but few samples can't show that they are far from the middle. A limit of 0 % or 100 % is
+    about these samples alone.
+    """
     upper = math.isfinite(left.likely.high) and math.isfinite(right.likely.low)
     lower = math.isfinite(left.likely.low) and math.isfinite(right.likely.high)
+    whole = units.converted(1.0, units.PLAIN, left.unit)
+    if left.reach is not None and right.value not in (0.0, whole):
+        upper, lower = upper and right.value >= left.reach.low, lower and right.value <= left.reach.high
     return {"<": upper, "<=": upper, ">": lower, ">=": lower}.get(relation, upper and lower)
 
 
@@ -235,13 +245,20 @@ def _noise(gate: Gate, scene: EvaluationContext, rules: Rules) -> float | None:
         return rules.noise.get((gate.left.name, "", ()))
     if not isinstance(gate.left, Term):
         return None
-    function, item = gate.left.function, scene.bound[gate.left]
+    key = _noise_key(gate.left, scene)
+    return None if key is None else rules.noise.get(key)
+
+
+def _noise_key(term: Term, scene: EvaluationContext) -> NoiseKey | None:
+    function, item = term.function, scene.bound[term]
     if isinstance(item, Sum):
         if len(item.counters) != 1:
             return None
         function, (item,) = "value", item.counters
     elif function == OVERALL:
         function = "rate"
+    elif function in OF_LIMITS:
+        return function, term.metric.name, tuple(label for label in item.labels if label[0] != words.SLO)
     elif function == "rate" and Catalog(scene.evidence.instruments).paced(item):
         item = replace(item, name=words.name_of(item.name.rpartition(".")[0], words.COMPLETED))
-    return rules.noise.get((function, item.name, item.labels))
+    return function, item.name, item.labels

@@ -13,9 +13,11 @@ from telemetry import wording
 from telemetry.formatting import number_of
 from telemetry.gates import units
 from telemetry.gates.evidence import Evidence, Instrument, seconds_of
+from telemetry.gates.functions import GOODPUTS, OF_LIMITS, RATES, THROUGHPUTS
 from telemetry.gates.lexer import wrong
-from telemetry.gates.parser import THROUGHPUTS
+from telemetry.gates.proportions import attainment, goodput, share
 from telemetry.gates.run_facts import FACTS
+from telemetry.gates.step_values import step_value
 from telemetry.gates.sums import Sum
 from telemetry.gates.tree import Baseline, Fact, Metric, Negated, Node, Number, Operation, Term
 from telemetry.gates.units import PLAIN, Unit, converted, unit_of
@@ -104,20 +106,36 @@ def _term(term: Term, scene: EvaluationContext) -> Value:
     instrument, evidence = scene.bound[term], scene.evidence
     if isinstance(instrument, Sum):
         return _of_sum(term, instrument, scene)
-    if term.function in THROUGHPUTS:
-        return _throughput(instrument, THROUGHPUTS[term.function], evidence)
+    if term.function in RATES or term.function in OF_LIMITS:
+        return _of_requests(term, instrument, evidence)
+    if instrument.kind in ("axis", "step"):
+        return step_value(term, instrument, evidence)
     unit = unit_of(instrument.unit)
     if instrument.kind == "counter":
         return _of_counter(term, instrument, unit, evidence)
     if instrument.kind == "gauge":
         return _of_gauge(term, instrument, unit, evidence)
-    if term.percentile and term.percentile != _WHOLE:
-        found = evidence.quantile(instrument, term.percentile)
-        if found is None:
-            raise Unknown(f"{term.metric} has no values")
-        value, possible, likely, samples = found
-        return Value(value=value, unit=unit, possible=possible, likely=likely, samples=samples, estimate=True)
-    return _of_series(term, instrument, unit, evidence)
+    return _of_order(term, instrument, scene) or _of_series(term, instrument, unit, evidence)
+
+
+def _of_requests(term: Term, instrument: Instrument, evidence: Evidence) -> Value:
+    if term.function in THROUGHPUTS:
+        return _throughput(instrument, THROUGHPUTS[term.function], evidence)
+    return (goodput if term.function in GOODPUTS else attainment)(term, instrument, evidence)
+
+
+def _of_order(term: Term, series: Instrument, scene: EvaluationContext) -> Value | None:
+    """Evaluate a share or a percentile, which need the order of the values. Return None for other functions."""
+    if term.condition is not None:
+        return share(term, series, _number(term.condition.limit), scene.evidence, scene.text)
+    if not term.percentile or term.percentile == _WHOLE:
+        return None
+    found = scene.evidence.quantile(series, term.percentile)
+    if found is None:
+        raise Unknown(f"{term.metric} has no values")
+    value, possible, likely, samples = found
+    unit = unit_of(series.unit)
+    return Value(value=value, unit=unit, possible=possible, likely=likely, samples=samples, estimate=True)
 
 
 def _of_series(term: Term, series: Instrument, unit: Unit, evidence: Evidence) -> Value:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from telemetry.drop_reasons import Reason
 from telemetry.formatting import number_of
 from telemetry.gates.value import Range
 from telemetry.wire.events import Kind
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import CommandFacts, Completeness, MetricsSnapshot
 
 Labels = tuple[tuple[str, str], ...]
 """Label pairs, sorted."""
+InstrumentKind = Kind | Literal["step", "axis"]
+"""Kinds of instruments, a value of steps, and an axis of steps."""
+AXIS: Final = "axis"
+"""Label of a value of steps: the name of its axis."""
 
 
 @dataclass(frozen=True)
 class Instrument:
-    kind: Kind
+    kind: InstrumentKind
     name: str
     labels: Labels = ()
     unit: str = ""
@@ -29,6 +34,17 @@ class Instrument:
         """Check whether the instrument has these labels. An empty value matches a missing label."""
         labels = dict(self.labels)
         return all(labels.get(key, "") == value for key, value in wanted)
+
+
+class Share(NamedTuple):
+    """The number of values of a series on one side of a limit."""
+
+    least: int
+    most: int
+    """More than `least` if the limit lies inside a slot of a histogram."""
+    samples: int
+    slot: Range | None = None
+    """Ends of that slot, in the unit of the series."""
 
 
 class Quantile(NamedTuple):
@@ -101,6 +117,12 @@ class Evidence(Protocol):
     def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
         """Return a percentile, or None without values."""
 
+    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+        """Return the number of values that fulfil a condition, or None without values.
+
+        `limit` is in the unit of the series, `relation` is `<`, `<=`, `>` or `>=`.
+        """
+
     def sums(self, series: Instrument) -> SeriesSums:
         """Return totals of a series. All are zero without values, and for a series that the run lacks."""
 
@@ -112,6 +134,12 @@ class Evidence(Protocol):
 
     def level(self, gauge: Instrument) -> Level | None:
         """Return the level of a gauge, or None if it was never set."""
+
+    def curves(self) -> Sequence[StepCurve]:
+        """Return the curves of all values of steps.
+
+        Raises Unknown if they are not available, as for a time range and without a record log.
+        """
 
     def stragglers(self) -> Sequence[Stragglers] | None:
         """Return the slow ranks of the whole run by axis, or None while it is live."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from telemetry.formatting import number_of, percent, printable
 from telemetry.gates.evidence import Evidence, Loss
 from telemetry.gates.tree import Gate, Relation
-from telemetry.gates.units import shown, told_apart
+from telemetry.gates.units import PLAIN, converted, shown, told_apart
 from telemetry.gates.value import CONFIDENCE, Range, Value
 from telemetry.wire.gates import GateResult, Outcome
 
@@ -60,6 +60,7 @@ def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
     reasons = list(dict.fromkeys(loss.reason for loss in losses if loss.most))
     doubt = left if not left.possible.point else right
     where = _between(doubt.possible, left)
+    reasons += [doubt.doubt] if doubt.doubt else []
     if reasons:
         return f"{said}, but {' and '.join(reasons)}: the true value may be {where}"
     return f"{said}, but the true value is only known to be {where}"
@@ -69,7 +70,7 @@ def sample_words(gate: Gate, left: Value, right: Value) -> str:
     """Explain that too few values give no bound on the side of the limit."""
     value, limit = told_apart(left.value, right.value, left.unit)
     thin = left if left.estimate and not (right.estimate and _thinner(right, left)) else right
-    needed = _needed(gate)
+    needed = _needed(gate, left, right)
     many = f": needs {needed:,}" if needed and needed > (thin.samples or 0) else ""
     whose = "" if thin is left else " of the baseline"
     count = thin.samples or 0
@@ -89,16 +90,20 @@ def interval_words(left: Value, right: Value) -> str:
     )
 
 
-def _needed(gate: Gate) -> int:
-    """Return the number of values that bounds all percentiles of a gate on both sides.
+def _needed(gate: Gate, left: Value, right: Value) -> int:
+    """Return the number of values that bounds all percentiles of a gate on both sides, or shows its share.
 
-    Returns 0 for a gate without percentiles, and for a number above `_MOST_NEEDED`.
+    Returns 0 for a gate without percentiles and shares, and for a number above `_MOST_NEEDED`.
     """
     from telemetry.hdr.ranks import parse_percentile
     from telemetry.statistics.confidence import least_count
+    from telemetry.statistics.proportions import least_total
 
     ratios = [parse_percentile(term.percentile) for term in gate.terms if term.percentile]
     counts = [least_count(ratio, CONFIDENCE) or 0 for ratio in ratios if ratio[0] < ratio[1]]
+    if left.reach is not None:
+        whole = converted(1.0, PLAIN, left.unit)
+        counts.append(least_total(right.value / whole, CONFIDENCE) or 0)
     needed = max(counts, default=0)
     return needed if needed <= _MOST_NEEDED else 0
 

@@ -10,7 +10,7 @@ from telemetry.formatting import columns, printable
 
 WORD: Final = re.compile(r"[^\W\d][\w.]*")
 """A function, a fact, a keyword or a unit."""
-BARE_NAME: Final = re.compile(r"\w[\w.:-]*")
+BARE_NAME: Final = re.compile(r"\w[\w.:/-]*")
 """Name of a metric or label key, without quotes."""
 BARE_VALUE: Final = re.compile(r'[^\s,{}"\\]+')
 """Value of a label, without quotes."""

@@ -4,7 +4,8 @@ gate     = sum relation sum ["in" "every" number]  |  word_fact ("==" | "!=") wo
 relation = "<" | "<=" | ">" | ">=" | "==" | "!="
 sum      = product {("+" | "-") product}
 product  = factor {("*" | "/") factor}
-factor   = "-" factor | "(" sum ")" | number | "baseline" | fact ["(" ")"] | function "(" metric ")"
+factor   = "-" factor | "(" sum ")" | number | "baseline" | fact ["(" ")"] | function "(" metric [limit] ")"
+limit    = ("<" | "<=" | ">" | ">=") number
 number   = digits [unit] ["/s"]
 metric   = name ["{" key "=" value {"," key "=" value} "}"]
 """
@@ -18,13 +19,16 @@ from difflib import get_close_matches
 from typing import Final, cast
 
 from telemetry import limits
+from telemetry.directions import better_of_name
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
 from telemetry.gates import units
+from telemetry.gates.functions import BEST, FUNCTIONS, RATES, SHARE, not_in_windows
 from telemetry.gates.lexer import Scanner, Span, Token, wrong
 from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import (
     Baseline,
+    Condition,
     Fact,
     Gate,
     Metric,
@@ -38,32 +42,15 @@ from telemetry.gates.tree import (
     Word,
     nodes,
 )
-from telemetry.wire.requests import OUTPUT_TOKENS
-
-FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "count": ("series", "counter"),
-    "rate": ("series", "counter"),
-    "mean": ("series",),
-    "min": ("series", "gauge"),
-    "max": ("series", "gauge"),
-    "total": ("series",),
-    "value": ("counter", "gauge"),
-    "sum": ("counter",),
-}
-"""Function → kinds of instruments that it accepts. Percentiles of series and throughputs are separate."""
-PERCENTILE_KINDS: Final = ("series",)
-OVERALL: Final = "throughput.overall"
-THROUGHPUTS: Final = {"throughput": "while_issuing", "throughput.loadgen": "loadgen", OVERALL: "overall"}
-"""Function → the definition of a rate, as a name in `Rates`. Only for latencies and output tokens of requests."""
 
 _RELATIONS: Final = ("<=", ">=", "==", "!=", "<", ">")
+_LIMITS: Final = ("<=", ">=", "<", ">")
 _TYPOS: Final = {"=>": ">=", "=<": "<=", "=": "==", "≤": "<=", "≥": ">=", "<>": "!="}
 _MEANT: Final = {
     "avg": "mean",
     "average": "mean",
     "median": "p50",
     "med": "p50",
-    "last": "value",
     "maximum": "max",
     "minimum": "min",
     "percentile": "p99",
@@ -249,11 +236,27 @@ class _Parser:
         function = self._function(word)
         self._scan.symbol("(")
         metric = self._metric()
+        condition = self._condition() if function == SHARE else None
         close = self._scan.symbol(")")
         if close is None:
             odd = "" if self._scan.ended or metric.labels else "; put a name with special characters in quotes"
             raise self._scan.wrong(f"expected `)`, found {self._scan.found()}{odd}")
-        return Term(function, metric, Span(word.span.start, close.span.end))
+        if function == BEST and better_of_name(metric.name) == "neither":
+            instead = f"`max({metric})` or `min({metric})`"
+            said = f"the name does not tell whether a lower or a higher value is better; use {instead}"
+            raise wrong(self._text, metric.span, said)
+        return Term(function, metric, Span(word.span.start, close.span.end), condition)
+
+    def _condition(self) -> Condition:
+        """Return the limit of a share, which each value is compared with."""
+        relation = self._scan.symbol(*_LIMITS)
+        if relation is None:
+            known = "`<`, `<=`, `>` or `>=` and a limit, such as `share(ttft < 200ms)`"
+            raise self._scan.wrong(f"expected {known}, found {self._scan.found()}")
+        limit = self._number()
+        if limit is None:
+            raise self._scan.wrong(f"expected a limit such as `200ms`, found {self._scan.found()}")
+        return Condition(cast(Relation, relation.text), limit)
 
     def _fact_called(self, word: Token) -> Fact:
         """Return a fact that is written like a function without arguments."""
@@ -266,11 +269,11 @@ class _Parser:
         return Fact(word.text, Span(word.span.start, close.span.end))
 
     def _function(self, word: Token) -> str:
-        if word.text in FUNCTIONS or word.text in THROUGHPUTS:
+        if word.text in FUNCTIONS or word.text in RATES:
             return word.text
         if not _LIKE_PERCENTILE.fullmatch(word.text):
-            said = near(word.text, [*FUNCTIONS, *THROUGHPUTS, "p50", "p90", "p99", "p99.9"])
-            said = said or f"; the functions are {', '.join((*FUNCTIONS, *THROUGHPUTS))} and p50, p99, …"
+            said = near(word.text, [*FUNCTIONS, *RATES, "p50", "p90", "p99", "p99.9"])
+            said = said or f"; the functions are {', '.join((*FUNCTIONS, *RATES))} and p50, p99, …"
             raise wrong(self._text, word.span, f"`{word.text}` is not a function{said}")
         found = _PERCENTILE.fullmatch(word.text)
         if found is None:
@@ -339,22 +342,14 @@ class _Parser:
                 if isinstance(node, Fact):
                     said = f"`{node.name}` is only known for the whole run, not for each window"
                     raise wrong(self._text, node.span, said)
-                if isinstance(node, Term) and node.function in THROUGHPUTS:
-                    raise wrong(self._text, node.span, _throughput_in_windows(node, gate.every))
+                if isinstance(node, Term) and (why := not_in_windows(node, gate.every)):
+                    raise wrong(self._text, node.span, why)
 
 
 def every_s(number: Number) -> float:
     """Return the length of a window in seconds."""
     unit, _ = units.literal(number.unit)
     return units.converted(number.value, unit, units.unit_of("s"))
-
-
-def _throughput_in_windows(term: Term, every: Number | None) -> str:
-    """Explain why windows have no throughput, and suggest a replacement."""
-    tokens = term.metric.name.endswith(f".{OUTPUT_TOKENS}")
-    instead = f"`total({term.metric}) / {every}`" if tokens else f"`rate({term.metric})`"
-    why = "counts from the first issue of all requests, so it is only known for the whole run, not for each window"
-    return f"`{term.function}` {why}: remove `in every`, or write {instead}, the completions in each window"
 
 
 def _choice(words: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from telemetry.errors import UsageError
-from telemetry.gates.evidence import Loss, Quantile
+from telemetry.gates.evidence import Loss, Quantile, Share
 from telemetry.gates.value import CONFIDENCE, Range
 from telemetry.hdr.layout import Layout
 from telemetry.hdr.ranks import parse_percentile, rank
@@ -61,6 +61,33 @@ def quantile(order: Order, percentile: str, loss: Loss) -> Quantile | None:
         math.inf if above is None else max(order.at(above).high, value),
     )
     return Quantile(value, possible, likely, count)
+
+
+def share(order: Order, relation: str, limit: float) -> Share | None:
+    """Return the number of values on one side of a limit, or None without values."""
+    count = order.count
+    if not count:
+        return None
+    inside = relation in ("<=", ">")  # values at the limit belong to the lower side
+    least = _ranks_below(order, limit, inside=inside, end=1)
+    most = _ranks_below(order, limit, inside=inside, end=0)
+    slot = order.at(least + 1) if most > least else None
+    if relation.startswith(">"):
+        least, most = count - most, count - least
+    return Share(least, most, count, slot)
+
+
+def _ranks_below(order: Order, limit: float, *, inside: bool, end: int) -> int:
+    """Return the number of ranks whose range begins (`end` 0) or ends (1) below a limit.
+
+    With `inside`, or at it.
+    """
+
+    def beyond(rank: int) -> bool:
+        value = order.at(rank)[end]
+        return not (value <= limit if inside else value < limit)
+
+    return bisect_left(range(1, order.count + 1), True, key=beyond)
 
 
 class SlotOrder:

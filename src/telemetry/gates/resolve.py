@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from telemetry.formatting import printable
 from telemetry.gates.catalog import Catalog, with_labels
 from telemetry.gates.evidence import Instrument, Labels
+from telemetry.gates.functions import FUNCTIONS, OF_LIMITS, PERCENTILE_KINDS, THROUGHPUTS, kinds_of
 from telemetry.gates.lexer import wrong
-from telemetry.gates.parser import FUNCTIONS, PERCENTILE_KINDS, THROUGHPUTS
 from telemetry.gates.sums import SUM, Sum, Summing, summed
 from telemetry.gates.tree import Gate, Metric, Negated, Node, Operation, Term
 from telemetry.gates.value import Unknown
@@ -20,9 +20,22 @@ from telemetry.wire import requests as words
 Bound = Instrument | Sum
 """The instrument or sum that a term of a gate stands for."""
 
-_ARTICLES: Final = {"series": "a series", "counter": "a counter", "gauge": "a gauge"}
+_ARTICLES: Final = {
+    "series": "a series",
+    "counter": "a counter",
+    "gauge": "a gauge",
+    "step": "a value of steps",
+    "axis": "an axis of steps",
+}
+_KINDS: Final = {"step": "value of steps", "axis": "axis of steps"}
 _SHOWN: Final = 3
-_NEAREST: Final = {SUM: "total", "total": SUM, **dict.fromkeys(THROUGHPUTS, "rate")}
+_NEAREST: Final = {
+    SUM: "total",
+    "total": SUM,
+    "last": "value",
+    "value": "last",
+    **dict.fromkeys(THROUGHPUTS, "rate"),
+}
 """Function → the most similar function of other kinds of instruments."""
 
 _OF_NOTHING: Final = frozenset({"count", "rate", "value", *THROUGHPUTS})
@@ -136,7 +149,7 @@ class _Parts(NamedTuple):
         for term in self.names:
             item, metric = self._at(term, key, others)
             if metric != term.metric:
-                full[term] = Term(term.function, metric)
+                full[term] = replace(term, metric=metric)
             if item is not None:
                 bound[term] = item
             else:
@@ -168,7 +181,7 @@ def _summing(gate: Gate, term: Term, name: Metric, others: Sequence[Labels], cat
 def _lonely(gate: Gate, term: Term, metric: Metric) -> Binding:
     """Return a binding for counters that no sum includes: their counts must not be dropped silently."""
     said = f"no match for {metric}; use `sum` for the other terms too, to add them all up"
-    return Binding(bound={}, text=_text(gate, {term: Term(term.function, metric)}), missing=printable(said))
+    return Binding(bound={}, text=_text(gate, {term: replace(term, metric=metric)}), missing=printable(said))
 
 
 def _text(gate: Gate, full: dict[Term, Term]) -> str:
@@ -184,11 +197,13 @@ def _renamed(node: Node, names: dict[Term, Term]) -> Node:
 
 
 def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[Instrument]:
-    kinds = FUNCTIONS.get(term.function, PERCENTILE_KINDS)
+    kinds = kinds_of(term.function)
     named = [*catalog.named(name.name), *(catalog.unseen(name) if term.function in _OF_NOTHING else ())]
     if not named:
-        raise Unknown(printable(_no_such(term, catalog.instruments, kinds)))
+        raise Unknown(printable(_no_such(name.name, catalog.instruments, kinds)))
     fitting = [item for item in named if item.kind in kinds]
+    if any(item.kind != "step" for item in fitting):  # a series or gauge of the same name comes first
+        fitting = [item for item in fitting if item.kind != "step"]
     wanted = " or ".join(_ARTICLES[kind] for kind in kinds)
     is_ = _ARTICLES[named[0].kind]
     if fitting and term.function in THROUGHPUTS:
@@ -204,13 +219,39 @@ def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[
     return found
 
 
+def _within_limits(name: Metric, term: Term, catalog: Catalog) -> list[Instrument]:
+    """Return the counters of requests within their limits, for `goodput` and `attainment`. Raises Unknown."""
+    kind, key = catalog.limited(replace(term, metric=name))
+    if not kind:
+        known = sorted(catalog.kinds)
+        near = get_close_matches(name.name.partition(".")[0], known, n=_SHOWN, cutoff=0.6)
+        has = f"; did you mean {' or '.join(near)}?" if near else f"; the run has {_some(known)}"
+        raise Unknown(printable(f"no kind of request is named {name.name}{has if known else ': the run has none'}"))
+    found = catalog.named(words.name_of(kind, words.MET if key else words.GOOD))
+    if not found:
+        how = f"give them with `telemetry run --goodput` or with `slo=` of run.requests({kind!r})"
+        raise Unknown(printable(f"the requests of {kind} have no limits: {how}"))
+    keyed = [item for item in found if not key or dict(item.labels).get(words.SLO) == key]
+    if not keyed:
+        known = sorted({dict(item.labels).get(words.SLO, "") for item in found})
+        raise Unknown(printable(f"the requests of {kind} have no limit for {key}; they have {_some(known)}"))
+    chosen = [item for item in keyed if item.has(name.labels)]
+    if not chosen:
+        raise Unknown(printable(_no_labels(name, keyed)))
+    return chosen
+
+
 def _by_labels(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> dict[Labels, Instrument]:
     """Return the candidates for a name by their labels, apart from the given ones.
 
     Raises Unknown and UsageError.
     """
     given = _keys([name.labels])
-    items = _candidates(gate, term, name, catalog)
+    if term.function in OF_LIMITS:
+        given.add(words.SLO)
+        items = _within_limits(name, term, catalog)
+    else:
+        items = _candidates(gate, term, name, catalog)
     return {tuple(label for label in catalog.told(item) if label[0] not in given): item for item in items}
 
 
@@ -237,10 +278,10 @@ def _contradict(labels: Sequence[tuple[str, str]]) -> bool:
     return len(set(labels)) > len({key for key, _ in labels})
 
 
-def _no_such(term: Term, instruments: Sequence[Instrument], kinds: Sequence[str]) -> str:
+def _no_such(name: str, instruments: Sequence[Instrument], kinds: Sequence[str]) -> str:
     names = sorted({item.name for item in instruments if item.kind in kinds})
-    near = get_close_matches(term.metric.name, names, n=_SHOWN, cutoff=0.6)
-    said = f"no {' or '.join(kinds)} is named {term.metric.name}"
+    near = get_close_matches(name, names, n=_SHOWN, cutoff=0.6)
+    said = f"no {' or '.join(_KINDS.get(kind, kind) for kind in kinds)} is named {name}"
     if near:
         return f"{said}; did you mean {' or '.join(near)}?"
     if not names:
@@ -255,7 +296,7 @@ def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:
         near = get_close_matches(str(name), there, n=len(there), cutoff=0.0)
     else:
         near = [str(Metric(item.name, item.labels)) for item in fitting]
-    return f"no {fitting[0].kind} matches {name}; the run has {_some(near)}"
+    return f"no {_KINDS.get(fitting[0].kind, fitting[0].kind)} matches {name}; the run has {_some(near)}"
 
 
 def _asked(item: Instrument, keys: Iterable[str]) -> Labels:

@@ -10,11 +10,25 @@ from typing import Final
 
 import numpy as np
 
+from telemetry import limits
 from telemetry.errors import RunDirectoryError
-from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, SeriesSums, heard_s, loss_of
-from telemetry.gates.rank_bounds import CellOrder, Order, SlotOrder, StatOrder, quantile
-from telemetry.history import RangeTotals, RecordedRun, SeriesId, TimeRangeChoice, series_id
+from telemetry.gates.evidence import (
+    AXIS,
+    Evidence,
+    Instrument,
+    Level,
+    Loss,
+    Quantile,
+    SeriesSums,
+    Share,
+    heard_s,
+    loss_of,
+)
+from telemetry.gates.rank_bounds import CellOrder, Order, SlotOrder, StatOrder, quantile, share
+from telemetry.gates.value import Unknown
+from telemetry.history import RangeTotals, RecordedRun, SeriesId, TimeRangeChoice, series_id, step_curves
 from telemetry.history.intervals.histograms import Histograms
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report, Stragglers
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
@@ -24,6 +38,8 @@ _INSET_S: Final = 0.001
 """Margin for rounded edges, shorter than any interval."""
 _ALONE: Final = 8
 """Largest number of series to read one by one; each costs a fraction of reading them all."""
+_FEW: Final = 2
+"""Points of a curve of steps: gates need its extremes and its ends only."""
 _ALL_S: Final = 6e9
 """A window length in seconds that exceeds every run."""
 
@@ -38,13 +54,19 @@ def evidence_of(run: RecordedRun, choice: TimeRangeChoice | None = None) -> Evid
     return RangeEvidence(run, run.time_range(choice), choice)
 
 
-def live_evidence(snapshot: MetricsSnapshot, run: RecordedRun | None = None, begin_s: float = 0.0) -> Evidence:
+def live_evidence(
+    snapshot: MetricsSnapshot,
+    run: RecordedRun | None = None,
+    begin_s: float = 0.0,
+    curves: Sequence[StepCurve] | None = None,
+) -> Evidence:
     """Return the evidence of a live run.
 
-    `run`: a run with the directory of the history, for the windows from `begin_s` on that have ended.
+    `run`: a run with the directory of the history, for the windows from `begin_s` on that have ended. `curves`: the
+    values of its steps so far, if known.
     """
     run = run or RecordedRun(Report(snapshot=snapshot, source="status"), None)
-    return RunEvidence(run, live=True, begin_s=begin_s)
+    return RunEvidence(run, live=True, begin_s=begin_s, curves=curves)
 
 
 class RunEvidence:
@@ -56,8 +78,16 @@ class RunEvidence:
     whole = True
     obstacle = ""
 
-    def __init__(self, run: RecordedRun, *, live: bool = False, begin_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        run: RecordedRun,
+        *,
+        live: bool = False,
+        begin_s: float = 0.0,
+        curves: Sequence[StepCurve] | None = None,
+    ) -> None:
         self._run = run
+        self._curves = curves
         self.start_s = begin_s
         self._live = live
         snapshot = run.result.snapshot
@@ -71,8 +101,10 @@ class RunEvidence:
         self._histograms: dict[SeriesId, Histograms | None] = {}
 
     def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
-        stat = self._series[_id(series)]
-        return quantile(StatOrder(stat, self._base(stat)), percentile, self.loss)
+        return quantile(self._order(series), percentile, self.loss)
+
+    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+        return share(self._order(series), relation, limit)
 
     def sums(self, series: Instrument) -> SeriesSums:
         stat = self._series.get(_id(series))
@@ -85,6 +117,11 @@ class RunEvidence:
     def level(self, gauge: Instrument) -> Level | None:
         stat = self._gauges[_id(gauge)]
         return None if stat.value is None else Level(value=stat.value, min=stat.min, max=stat.max)
+
+    def curves(self) -> Sequence[StepCurve]:
+        if self._curves is None:
+            self._curves = _curves(self._run, live=self._live)
+        return self._curves
 
     def stragglers(self) -> Sequence[Stragglers] | None:
         return None if self._live else self._run.stragglers
@@ -101,6 +138,10 @@ class RunEvidence:
         history = self._history
         counts = {one: figures.count for one, figures in history.series.items()} if history else {}
         return all(counts.get(one, 0) >= stat.count for one, stat in self._series.items())
+
+    def _order(self, series: Instrument) -> Order:
+        stat = self._series[_id(series)]
+        return StatOrder(stat, self._base(stat))
 
     def _base(self, stat: SeriesStat) -> Order:
         """Return the order from the history if it has all values, else from the cells of the display histogram."""
@@ -159,9 +200,13 @@ class RangeEvidence:
         self.seconds = self._part.seconds
         self._part.loss = self.loss = _cut_off(run, choice, self.end_s) or self._part.loss
         self.quantile = self._part.quantile
+        self.share = self._part.share
         self.sums = self._part.sums
         self.counted = self._part.counted
         self.level = self._part.level
+
+    def curves(self) -> Sequence[StepCurve]:
+        raise Unknown("steps are known for the whole run only, not for a time range")
 
     def stragglers(self) -> Sequence[Stragglers] | None:
         return self._run.stragglers
@@ -197,6 +242,10 @@ class WindowEvidence:
             return None
         return quantile(SlotOrder(histogram, series.unit), percentile, self.loss)
 
+    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+        histogram = _histogram(self._window, _id(series))
+        return None if histogram is None else share(SlotOrder(histogram, series.unit), relation, limit)
+
     def sums(self, series: Instrument) -> SeriesSums:
         figures = self._window.series.get(_id(series))
         if figures is None:
@@ -209,6 +258,9 @@ class WindowEvidence:
     def level(self, gauge: Instrument) -> Level | None:
         value = self._gauges.get(_id(gauge))
         return None if value is None else Level(value=value)
+
+    def curves(self) -> Sequence[StepCurve]:
+        raise Unknown("steps are known for the whole run only, not for each window")
 
     def stragglers(self) -> Sequence[Stragglers] | None:
         raise NotImplementedError("a window has no facts of the run")
@@ -231,13 +283,30 @@ def _cut_off(run: RecordedRun, choice: TimeRangeChoice, end_s: float) -> Loss | 
 
 
 def instruments_of(snapshot: MetricsSnapshot) -> list[Instrument]:
-    """Return all instruments of a run, in the order of its result."""
+    """Return all instruments of a run, in the order of its result, then its axes and their values."""
     stats: list[tuple[str, SeriesStat | CounterStat | GaugeStat]] = [
         *(("series", stat) for stat in snapshot.series),
         *(("counter", stat) for stat in snapshot.counters),
         *(("gauge", stat) for stat in snapshot.gauges),
     ]
-    return [Instrument(kind, *series_id(stat), stat.unit) for kind, stat in stats]  # type: ignore[arg-type]
+    found = [Instrument(kind, *series_id(stat), stat.unit) for kind, stat in stats]  # type: ignore[arg-type]
+    found += [Instrument("axis", axis.name) for axis in snapshot.axes]
+    return found + [
+        Instrument("step", name, ((AXIS, axis.name),)) for axis in snapshot.axes for name in axis.values
+    ]
+
+
+def _curves(run: RecordedRun, *, live: bool) -> Sequence[StepCurve]:
+    """Return the curves of a finished run. Raises Unknown if its record log can't be read."""
+    if 0 < len(run.result.curves) < step_curves.NAMES:
+        return run.result.curves
+    if live or run.directory is None:
+        raise Unknown("the values of earlier steps are known once the run has ended")
+    try:
+        started_ns = run.result.snapshot.started_ns
+        return step_curves.read(run.directory, _FEW, limits.STEP_NAMES_KNOWN, started_ns)
+    except RunDirectoryError as error:
+        raise Unknown(f"the values of earlier steps can't be read: {error.message}") from None
 
 
 def _windows(

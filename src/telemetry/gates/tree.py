@@ -46,12 +46,24 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """The condition on each value in `share(ttft < 200ms)`."""
+
+    relation: Relation
+    limit: Number
+
+    def __str__(self) -> str:
+        return f"{self.relation} {self.limit}"
+
+
+@dataclass(frozen=True)
 class Term:
     """A figure of an instrument, such as `p99(ttft)`."""
 
     function: str
     metric: Metric
     span: Span = field(default=Span(), compare=False)
+    condition: Condition | None = None
 
     @property
     def percentile(self) -> str:
@@ -59,7 +71,7 @@ class Term:
         return self.function[1:] if self.function[1:2].isdigit() else ""
 
     def __str__(self) -> str:
-        return f"{self.function}({self.metric})"
+        return f"{self.function}({self.metric}{f' {self.condition}' if self.condition else ''})"
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from telemetry.directions import better_of_name
 from telemetry.gates.evidence import Instrument
+from telemetry.gates.functions import BEST, STEPS
 from telemetry.gates.sums import SUM
 from telemetry.gates.tree import Baseline, Fact, Gate, Negated, Node, Number, Operation, Term, nodes
 from telemetry.gates.units import literal
 from telemetry.wire.gates import GateResult
 
-_GROWING: Final = frozenset({"count", "total", "max", "p100", SUM})
+_GROWING: Final = frozenset({"count", "total", "max", "p100", STEPS, SUM})
 _GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "producers", "nodes", "elapsed"})
 """Facts that only grow. `lost` is one: a live run counts only events that can't arrive any more."""
 
@@ -63,6 +65,8 @@ def _of_operation(node: Operation, instruments: Sequence[Instrument]) -> float:
 def _of_term(term: Term, instruments: Sequence[Instrument]) -> float:
     if term.function == "value":
         return float({item.kind for item in instruments if item.name == term.metric.name} == {"counter"})
+    if term.function == BEST:
+        return -1.0 if better_of_name(term.metric.name) == "lower" else 1.0
     return -1.0 if term.function == "min" else float(term.function in _GROWING)
 
 

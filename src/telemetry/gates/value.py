@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypedDict
 
 from telemetry.gates.units import PLAIN, Unit, converted
@@ -14,6 +14,10 @@ CONFIDENCE: Final = 0.95
 
 class Unknown(Exception):
     """The error for a value that can't be determined; its `str` is the reason in one line."""
+
+
+class Unfit(Unknown):
+    """The error for a value that no limit holds for, such as NaN. The gate fails."""
 
 
 class Range(NamedTuple):
@@ -68,7 +72,14 @@ class Value:
     bare: bool = False
     """True for a number without a unit: it takes the unit of the other operand."""
     estimate: bool = False
-    """True for a percentile: too few samples give no bound."""
+    """True for a percentile or a share: too few samples give no bound."""
+    reach: Range | None = None
+    """For a share: the upper bound if no sample counted, and the lower bound if all did.
+
+    A limit beyond it can't be shown to hold by so few samples, whatever their values.
+    """
+    doubt: str = ""
+    """Reason why `possible` is wider than the value, apart from lost events."""
 
     def negated(self) -> Value:
         return self._with(-self.value, -self.possible, -self.likely)
@@ -111,7 +122,8 @@ class Value:
         if self.bare:
             return self._with(self.value, self.possible, self.likely, unit)
         value = converted(self.value, self.unit, unit)
-        return self._with(value, self.possible.scaled(self.unit, unit), self.likely.scaled(self.unit, unit), unit)
+        made = self._with(value, self.possible.scaled(self.unit, unit), self.likely.scaled(self.unit, unit), unit)
+        return replace(made, reach=self.reach and self.reach.scaled(self.unit, unit))
 
     def _product(self, other: Value, unit: Unit, value: float, possible: Range, likely: Range) -> Value:
         made = Value(value=value, unit=unit, possible=possible, likely=likely, **_both(self, other))
@@ -126,6 +138,7 @@ class Value:
             samples=self.samples,
             bare=self.bare and unit is None,
             estimate=self.estimate,
+            doubt=self.doubt,
         )
 
 
@@ -133,6 +146,7 @@ class _Shared(TypedDict):
     samples: int | None
     bare: bool
     estimate: bool
+    doubt: str
 
 
 def exactly(value: float, unit: Unit = PLAIN, *, samples: int | None = None, bare: bool = False) -> Value:
@@ -160,6 +174,7 @@ def _both(first: Value, second: Value) -> _Shared:
         "samples": min(counts, default=None),
         "bare": first.bare and second.bare,
         "estimate": first.estimate or second.estimate,
+        "doubt": first.doubt or second.doubt,
     }
 
 

@@ -10,6 +10,8 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.check import Rules, check_one
 from telemetry.gates.evidence import Evidence
+from telemetry.gates.functions import ATTAINMENT, BEST, SHARE
+from telemetry.gates.live_steps import LiveSteps
 from telemetry.gates.parser import every_s
 from telemetry.gates.run_evidence import live_evidence
 from telemetry.gates.tree import Fact, Gate, Term, nodes
@@ -20,6 +22,8 @@ from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
+_ESTIMATES: Final = frozenset({"mean", SHARE, ATTAINMENT})
+"""Functions with a confidence interval, besides percentiles."""
 _LAG_S: Final = 2.0
 """Seconds that the history may lag behind."""
 
@@ -46,6 +50,7 @@ class Watch:
         self._told: set[tuple[str, bool]] = set()
         self._sound: set[Gate] = set()
         """Gates that have been evaluated once and need no report before the end."""
+        self._steps = LiveSteps(directory) if directory is not None and any(map(_of_steps, gates)) else None
         self._looked_s: dict[Gate, float] = {}
         """Gate → time up to which its windows have been checked."""
 
@@ -54,9 +59,11 @@ class Watch:
 
         Raises UsageError once for a gate that does not fit the instruments seen so far, and then ignores that gate.
         """
+        curves = self._steps.curves() if self._steps is not None and snapshot.axes else None
+        evidence = live_evidence(snapshot, curves=curves)
         for gate in list(self._gates):
             try:
-                found = list(self._windows(gate, snapshot) if gate.every else self._whole(gate, snapshot))
+                found = list(self._windows(gate, snapshot) if gate.every else self._whole(gate, evidence))
             except UsageError:
                 self._gates.remove(gate)
                 raise
@@ -66,20 +73,20 @@ class Watch:
                     self._told.add(key)
                     yield news
 
-    def _whole(self, gate: Gate, snapshot: MetricsSnapshot) -> Iterator[GateNews]:
-        evidence = live_evidence(snapshot)
+    def _whole(self, gate: Gate, evidence: Evidence) -> Iterator[GateNews]:
         lasting = cannot_recover(gate, evidence.instruments)
-        if not lasting and not _estimated(gate):
+        newest = any(term.function == "last" for term in gate.terms)
+        if not lasting and not newest and not _estimated(gate):
             self._try(gate, evidence)
             return
         for result in check_one(gate, evidence, self._rules if lasting else self._sure):
-            if result.outcome != "fail":
-                self._since.pop(result.expression, None)
+            if result.outcome != "fail" or (newest and result.value is not None):
+                self._since.pop(result.expression, None)  # the newest value may get better, unless it is not finite
             elif lasting and gone_beyond(gate, result):
                 yield GateNews(result, final=True)
             elif not lasting:
-                since = self._since.setdefault(result.expression, snapshot.elapsed_s)
-                yield GateNews(result, final=snapshot.elapsed_s - since >= limits.GATE_ABORT_AFTER_S)
+                since = self._since.setdefault(result.expression, evidence.end_s)
+                yield GateNews(result, final=evidence.end_s - since >= limits.GATE_ABORT_AFTER_S)
 
     def _try(self, gate: Gate, evidence: Evidence) -> None:
         """Evaluate a gate until it has a value, to find usage errors early. Its outcome is reported at the end."""
@@ -107,4 +114,9 @@ class Watch:
 def _estimated(gate: Gate) -> bool:
     """Check whether all measured values are estimates: their interval shows when a failure is no accident."""
     measured = [node for side in (gate.left, gate.right) for node in nodes(side) if isinstance(node, Term | Fact)]
-    return all(isinstance(node, Term) and (node.percentile or node.function == "mean") for node in measured)
+    return all(isinstance(node, Term) and (node.percentile or node.function in _ESTIMATES) for node in measured)
+
+
+def _of_steps(gate: Gate) -> bool:
+    """Check whether a gate may need earlier values of steps."""
+    return any(term.function in ("min", "max", BEST) for term in gate.terms)

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from telemetry.compare import Comparison, Directions, MetricResult, Options, compare
 from telemetry.errors import UsageError
+from telemetry.statistics.proportions import wilson
 from telemetry.store.calibrations import Calibration, MetricNoise
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Bounds, Report, SeriesBounds
-from telemetry.wire.snapshot import CounterStat
+from telemetry.wire.snapshot import AxisStat, CounterStat
 
 Run = Callable[..., Report]
 ByTurns = Callable[..., tuple[list[Report], list[Report]]]
@@ -107,7 +109,7 @@ def test_with_one_run_a_side_nothing_is_claimed(run: Run) -> None:
     bounds = SeriesBounds(name="latency", percentiles={"50": Bounds(low=9.0, high=11.0)})
     before, after = replace(run(10.0), bounds=[bounds]), run(20.0)
     found = compare([before], [after])
-    assert {one.verdict for one in found.metrics} == {"cannot_tell"}
+    assert {one.verdict for one in found.metrics} == {"cannot_tell", "left_out"}
     assert "does not show run-to-run noise" in found.notes[0]
     p50 = metric(found, "p50")
     assert (p50.reason, p50.difference, p50.low, p50.p_value) == ("one run per side", 1.0, None, None)
@@ -148,10 +150,13 @@ def test_one_side_after_the_other_is_said(by_turns: ByTurns, run: Run) -> None:
 
 
 def test_percentiles_nobody_can_compare_are_noted(run: Run, series: Any) -> None:
-    """Once, with the number of values it takes; two are named, more are counted."""
-    for names, said in (("a", "a has"), ("ab", "a and b have"), ("abc", "3 series have")):
-        found = compare(*[[run(series=[series(name, 10.0) for name in names]) for _ in "12"] for _ in "12"])
-        assert found.notes[-1] == f"{said} too few values for p99.9, which needs 3,688 in each run"
+    """Each has a row without numbers, with the number of values it takes. No row counts for the verdict."""
+    found = compare(*[[run(series=[series(name, 10.0) for name in "ab"]) for _ in "12"] for _ in "12"])
+    left = [one for one in found.metrics if one.verdict == "left_out"]
+    assert [(one.name, one.statistic, one.before) for one in left] == [("a", "p99.9", None), ("b", "p99.9", None)]
+    assert {one.reason for one in left} == {"needs 3,688 in each run, has at most 1,000"}
+    assert found.verdict == "same"
+    assert f"all {len(found.metrics) - 2} figures" in found.headline()
 
 
 def test_errors_that_were_not_there_before(run: Run) -> None:
@@ -177,3 +182,83 @@ def test_a_run_is_on_one_side_once(run: Run) -> None:
         compare([one], [run(), one])
     with pytest.raises(UsageError, match="is given twice"):
         compare([one, one], [run()])
+
+
+def steps(run: Run, last: float | None, at: float = 0, best: float = 0.25) -> Report:
+    axis = AxisStat(name="train", closed=7, values={"loss": last})
+    curve = StepCurve(axis="train", name="loss", count=7, min=best)
+    return replace(run(at=at, series=[], counters=[], command=None, axes=[axis]), curves=[curve])
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"), [(0.6, "changed"), (0.5, "same"), (0.505, "not_shown"), (-0.5, "changed")]
+)
+def test_steps_of_two_single_runs_have_changed_or_not(run: Run, last: float, verdict: str) -> None:
+    """Their noise is unknown, so nothing is better or worse."""
+    found = compare([steps(run, 0.5)], [steps(run, last)])
+    assert metric(found, "last", "loss").verdict == verdict
+    assert metric(found, "last", "loss").reason == ""
+    assert (metric(found, "best", "loss").verdict, metric(found, "steps", "train").verdict) == ("same", "same")
+
+
+def test_steps_of_two_single_runs_within_known_noise(run: Run) -> None:
+    """A calibration says what differs anyway."""
+    noise = MetricNoise(
+        of="steps", statistic="last", name="loss", labels={"axis": "train"}, values=[1.0] * 10, cv=0.2, mean=1.0
+    )
+    calibration = Calibration(name="b", metrics=[noise])
+    found = metric(compare([steps(run, 0.5)], [steps(run, 0.6)], None, calibration), "last", "loss")
+    assert found.verdict == "not_shown"
+    assert found.reason.startswith("within the noise of the calibration")
+
+
+def test_steps_of_several_runs_have_verdicts(run: Run) -> None:
+    """A lower loss is better."""
+    before = [steps(run, 0.5 + number / 1000, 2 * number) for number in range(8)]
+    after = [steps(run, 0.4 + number / 1000, 2 * number + 1) for number in range(8)]
+    assert metric(compare(before, after), "last", "loss").verdict == "better"
+    assert metric(compare(after, before), "last", "loss").verdict == "worse"
+
+
+def test_a_loss_that_is_not_finite_is_said(run: Run) -> None:
+    """It has no difference."""
+    found = metric(compare([steps(run, 0.5)], [steps(run, None)]), "last", "loss")
+    assert (found.verdict, found.reason, found.after) == ("cannot_tell", "not finite after", None)
+
+
+def test_the_interval_is_the_one_that_the_verdict_rests_on(by_turns: ByTurns) -> None:
+    """What is different excludes 0, what is the same is within the smallest effect; all others are neither."""
+    found = compare(*by_turns(NOISY, scaled(NOISY, 1.1)))
+    judged = [one for one in found.metrics if one.low is not None and one.high is not None]
+    assert {one.verdict for one in judged} > {"worse"}
+    for one in judged:
+        assert one.low is not None
+        assert one.high is not None
+        apart = not one.low <= 0 <= one.high
+        assert apart == (one.verdict in ("worse", "better", "changed")) or one.reason
+        assert (one.verdict == "same") == (max(-one.low, one.high) <= found.min_effect)
+
+
+def test_more_figures_have_wider_intervals(run: Run, series: Any) -> None:
+    """Each may be wrong less often, so that all hold together."""
+
+    def width(names: str) -> float:
+        sides = [
+            [run(at=2 * at + after, series=[series(name, p50) for name in names]) for at, p50 in enumerate(p50s)]
+            for after, p50s in enumerate((NOISY, scaled(NOISY, 1.0)))
+        ]
+        one = next(one for one in compare(*sides).metrics if one.statistic == "p50")
+        assert one.low is not None
+        assert one.high is not None
+        return one.high - one.low
+
+    assert width("abcdefgh") > width("a")
+
+
+def test_attainment_of_two_single_runs_has_bounds_within_each(run: Run) -> None:
+    """Those of reports and gates."""
+    numbers = {"issued": 100, "completed": 100, "good": 90}
+    counters = [CounterStat(name=f"llm.{word}", unit="requests", value=value) for word, value in numbers.items()]
+    found = metric(compare([run(counters=counters)], [run(counters=counters)]), "attainment", "llm")
+    assert found.before_within is not None
+    assert (found.before_within.low, found.before_within.high) == wilson(90, 100)

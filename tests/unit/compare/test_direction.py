@@ -26,7 +26,14 @@ def figure(name: str, statistic: str, of: str = "series") -> Figure:
         ("series", "speed", "p50", "tokens/s", "higher"),
         ("series", "speed", "p50", "tokens per second", "higher"),
         ("series", "decode_throughput", "mean", "tokens", "higher"),
-        ("series", "loss", "mean", "", "neither"),
+        ("series", "loss", "mean", "", "lower"),
+        ("series", "heat", "mean", "", "neither"),
+        ("steps", "train/loss", "last", "", "lower"),
+        ("steps", "accuracy", "best", "", "higher"),
+        ("steps", "lr", "last", "", "neither"),
+        ("steps", "error", "steps", "", "neither"),
+        ("requests", "llm", "goodput", "requests", "higher"),
+        ("requests", "llm.errors", "attainment", "%", "higher"),
         ("series", "latency", "rate", "1", "higher"),
         ("series", "error_latency", "rate", "1", "lower"),
         ("series", "llm.latency", "rate", "requests", "higher"),
@@ -61,4 +68,4 @@ def test_patterns_may_name_labels() -> None:
     """What is printed is what a direction may be given for."""
     score = Figure("series", "score", (("route", "/a"),), "p50")
     assert Directions(higher=["score{route=/a}"]).of(score, "") == "higher"
-    assert Directions(higher=["score{route=/b}"]).of(score, "") == "neither"
+    assert Directions(higher=["score{route=/b}"]).of(score, "ms") == "lower"

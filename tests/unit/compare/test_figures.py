@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,9 @@ from telemetry.compare.figures import Figure, Reading, duration_s, needed, readi
 from telemetry.errors import UsageError
 from telemetry.request_model import request_counts
 from telemetry.wire import requests as words
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report, TimeRange
-from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
+from telemetry.wire.snapshot import AxisStat, CounterStat, Extent, SeriesStat
 
 
 def test_all_figures_of_a_run(run: Callable[..., Report]) -> None:
@@ -171,3 +173,59 @@ def test_every_rate_for_gates(run: Callable[..., Report]) -> None:
     assert found["llm.ttft", ""] == Reading(1.0, "1", 10)
     assert found["llm.issued", ""] == Reading(1.2, "requests", 0)
     assert found["llm.latency", ""] == Reading(2.5, "requests", 10)
+
+
+def with_limits(good: int, window: str = "") -> list[CounterStat]:
+    labels = {"window": window} if window else {}
+    numbers = {"issued": 100, "completed": 90, "expired": 10, "good": good}
+    counters = [
+        CounterStat(name=f"llm.{word}", unit="requests", labels=labels, value=value, events=value)
+        for word, value in numbers.items()
+    ]
+    met = CounterStat(name="llm.met", unit="requests", labels={**labels, "slo": "ttft"}, value=85, events=85)
+    return [*counters, met]
+
+
+def test_requests_with_limits_have_goodput_and_attainment(run: Callable[..., Report]) -> None:
+    """Of all limits, and of each; in place of the counters behind them."""
+    latency = SeriesStat(
+        name="llm.latency", unit="ns", count=90, extent=Extent(first_ns=10**9, last_ns=9 * 10**9, end_ns=11 * 10**9)
+    )
+    found = readings(run(counters=with_limits(80), series=[latency], command=None))
+    named = {(figure.name, figure.statistic): reading.value for figure, reading in found.items()}
+    assert named["llm", "goodput"] == 8.0
+    assert named["llm", "attainment"] == 0.8
+    assert named["llm.ttft", "attainment"] == 0.85
+    assert ("llm.good", "value") not in named
+    assert ("llm.met", "value") not in named
+    assert ("llm.completed", "value") in named
+    windows = readings(run(counters=[*with_limits(80, "a"), *with_limits(70, "b")], series=[], command=None))
+    shares = {figure.labels: reading.value for figure, reading in windows.items() if figure.name == "llm"}
+    assert shares == {(("window", "a"),): 0.8, (("window", "b"),): 0.7}
+
+
+def test_steps_have_their_last_and_best_values(run: Callable[..., Report]) -> None:
+    """The best by the words of the name; a value that is not finite is no number."""
+    axis = AxisStat(name="train", closed=7, values={"loss": 0.5, "acc": None, "lr": 0.1})
+    curves = [
+        StepCurve(axis="train", name="loss", count=7, min=0.25, max=2.0),
+        StepCurve(axis="train", name="acc", count=7),
+        StepCurve(axis="train", name="lr", count=7, min=0.1, max=0.2),
+    ]
+    report = replace(run(series=[], counters=[], command=None, axes=[axis]), curves=curves)
+    found = {(figure.name, figure.statistic): reading.value for figure, reading in readings(report).items()}
+    assert found["train", "steps"] == 7
+    assert (found["loss", "last"], found["loss", "best"], found["lr", "last"]) == (0.5, 0.25, 0.1)
+    assert ("lr", "best") not in found
+    assert all(math.isnan(found["acc", word] or 0) for word in ("last", "best"))
+    without = readings(replace(report, curves=[]))
+    assert {figure.statistic for figure in without} == {"steps", "last"}
+
+
+def test_words_of_earlier_versions_compare_with_those_of_today(run: Callable[..., Report]) -> None:
+    """An old run has `chunk_gap`, a new one `itl`; other series keep their names."""
+    issued = [CounterStat(name="llm.issued", unit="requests", value=9, events=9)]
+    for name in ("llm.chunk_gap", "llm.itl"):
+        series = [SeriesStat(name=one, unit="ns", count=9, mean=1.0) for one in (name, "other.chunk_gap")]
+        names = {figure.name for figure in readings(run(counters=issued, series=series)) if figure.of == "series"}
+        assert names == {"llm.itl", "other.chunk_gap"}

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, SeriesSums
-from telemetry.gates.rank_bounds import quantile
+from telemetry.gates.evidence import AXIS, Evidence, Instrument, Level, Loss, Quantile, SeriesSums, Share
+from telemetry.gates.rank_bounds import quantile, share
 from telemetry.gates.tree import Metric
-from telemetry.gates.value import Range
+from telemetry.gates.value import Range, Unknown
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -70,13 +71,26 @@ class Fake:
     """Slow ranks by axis; None while the run is live."""
     parts: list[Fake] = field(default_factory=list)
     """Its windows."""
+    steps: list[StepCurve] | None = None
+    """Values of steps; None while the run is live."""
 
     @property
     def instruments(self) -> Sequence[Instrument]:
-        return [*self.values, *self.counters, *self.gauges]
+        axes = self.snapshot.axes
+        steps = [Instrument("step", name, ((AXIS, axis.name),)) for axis in axes for name in axis.values]
+        return [
+            *self.values,
+            *self.counters,
+            *self.gauges,
+            *(Instrument("axis", axis.name) for axis in axes),
+            *steps,
+        ]
 
     def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
         return quantile(Sorted(self.values[series], self.width), percentile, self.loss)
+
+    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+        return share(Sorted(self.values[series], self.width), relation, limit)
 
     def sums(self, series: Instrument) -> SeriesSums:
         values = list(self.values.get(series, ()))
@@ -93,6 +107,11 @@ class Fake:
     def level(self, gauge: Instrument) -> Level | None:
         level = self.gauges[gauge]
         return None if level.value is None else level
+
+    def curves(self) -> Sequence[StepCurve]:
+        if self.steps is None:
+            raise Unknown("the values of earlier steps are known once the run has ended")
+        return self.steps
 
     def stragglers(self) -> Sequence[Stragglers] | None:
         return self.slow

@@ -12,7 +12,8 @@ from tests.unit.gates.fakes import ERRORS, REQUESTS, Fake, lossy, series
 from telemetry.errors import UsageError
 from telemetry.gates.evaluate import EvaluationContext, evaluate
 from telemetry.gates.evidence import Instrument
-from telemetry.gates.parser import THROUGHPUTS, parse
+from telemetry.gates.functions import THROUGHPUTS
+from telemetry.gates.parser import parse
 from telemetry.gates.resolve import bindings
 from telemetry.gates.tree import Word
 from telemetry.gates.value import Unknown, Value, exactly

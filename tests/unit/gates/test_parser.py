@@ -6,7 +6,8 @@ import pytest
 
 from telemetry import limits
 from telemetry.errors import UsageError
-from telemetry.gates.parser import FUNCTIONS, every_s, near, parse, parse_all
+from telemetry.gates.functions import FUNCTIONS, RATES, SHARE
+from telemetry.gates.parser import every_s, near, parse, parse_all
 from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import Baseline, Fact, Gate, Metric, Number, Operation, Term, Word
 
@@ -23,7 +24,8 @@ ERRORS: list[tuple[str, int, int, str]] = [
         0,
         5,
         "`zebra` is not a function; the functions are count, rate, mean, min, max, total, value, "
-        "sum, throughput, throughput.loadgen, throughput.overall and p50, p99, …",
+        "sum, share, first, last, best, steps, attainment, throughput, throughput.loadgen, throughput.overall, "
+        "goodput, goodput.issuing, goodput.loadgen and p50, p99, …",
     ),
     ("p0(x) < 3", 0, 2, "`p0` is not a percentile: it must be above 0 and up to 100"),
     ("p999(x) < 3", 0, 4, "`p999` is not a percentile: it must be above 0 and up to 100"),
@@ -89,7 +91,7 @@ ERRORS: list[tuple[str, int, int, str]] = [
     ("completeness == complete in every 5s", 25, 2, "expected the end, found `in`"),
     ("completeness + 1 < 3", 13, 1, "expected a comparison (<=, >=, ==, !=, <, >), found `+`"),
     ("lost == completeness", 8, 12, "`completeness` must stand alone on the left: `completeness == complete`"),
-    ("p99(a/b) < 3", 5, 1, "expected `)`, found `/`; put a name with special characters in quotes"),
+    ("p99(a+b) < 3", 5, 1, "expected `)`, found `+`; put a name with special characters in quotes"),
     ('p99("a) < 3', 4, 1, 'this quote is not closed, or contains a `\\` that is neither `\\\\` nor `\\"`'),
     ('p99("") < 3', 4, 2, "the name of a metric can't be empty"),
     (
@@ -177,8 +179,9 @@ def test_operators_bind_as_everywhere() -> None:
 
 def test_every_function_and_fact_can_be_written() -> None:
     """None is in a table alone."""
-    for function in (*FUNCTIONS, "p0.5", "p99.9999"):
-        assert parse(f"{function}(x) < 1").terms[0].function == function
+    for function in (*FUNCTIONS, *RATES, "p0.5", "p99.9999"):
+        inside = "x < 1" if function == SHARE else "loss"
+        assert parse(f"{function}({inside}) < 1").terms[0].function == function
     for fact in FACTS:
         assert parse(f"{fact} < 1").left == Fact(fact)
     for fact, words in WORD_FACTS.items():

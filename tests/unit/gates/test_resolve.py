@@ -354,3 +354,46 @@ def test_labels_given_to_requests_hold_for_both_sides_of_a_share() -> None:
         assert summed(share, *issued, *failed) == {read: [failed[1]]}
         (binding,) = bindings(parse(share), [*issued, *failed])
         assert list(each(binding.bound)) == [failed[1], issued[1]]
+
+
+def test_a_short_name_finds_the_only_request() -> None:
+    """A figure of the only kind of request there is; the result has its whole name."""
+    kind = [counter("llm.issued", "requests"), Instrument("series", "llm.ttft", (), "ns")]
+    (found,) = bindings(parse("p99(ttft) < 250ms"), kind)
+    assert found.text == "p99(llm.ttft) < 250ms"
+    assert [item.name for item in found.bound.values() if isinstance(item, Instrument)] == ["llm.ttft"]
+    (found,) = bindings(parse("count(latency) > 1"), kind)
+    assert found.text == "count(llm.latency) > 1"
+    (found,) = bindings(parse("sum(failed)/value(issued) < 1%"), [*kind, counter("llm.failed", "requests")])
+    assert found.text == "sum(llm.failed) / value(llm.issued) < 1%"
+
+
+def test_a_short_name_of_several_is_asked_back() -> None:
+    """All of them are named. A series that has the very name is meant by it."""
+    kinds = [
+        item
+        for kind in ("chat", "embed")
+        for item in (counter(f"{kind}.issued", "requests"), Instrument("series", f"{kind}.ttft", (), "ns"))
+    ]
+    with pytest.raises(Unknown, match=r"^ttft may be chat.ttft or embed.ttft: write one of them$"):
+        bindings(parse("p99(ttft) < 250ms"), kinds)
+    (found,) = bindings(parse("p99(ttft) < 250ms"), [*kinds, Instrument("series", "ttft", (), "ms")])
+    assert found.text == "p99(ttft) < 250ms"
+
+
+def test_a_short_name_finds_the_only_series_that_ends_so() -> None:
+    """Of programs without requests, and only at a dot or a slash."""
+    series = [Instrument("series", "server.ttft", (), "ms"), Instrument("series", "attft", (), "ms")]
+    (found,) = bindings(parse("p99(ttft) < 250ms"), series)
+    assert found.text == "p99(server.ttft) < 250ms"
+
+
+def test_the_time_between_chunks_has_two_names() -> None:
+    """Runs of earlier versions have `chunk_gap`; gates find it by either name, and that of new runs too."""
+    for recorded in ("chunk_gap", "itl"):
+        kind = [counter("llm.issued", "requests"), Instrument("series", f"llm.{recorded}", (), "ns")]
+        for written in ("llm.chunk_gap", "llm.itl", "chunk_gap", "itl"):
+            (found,) = bindings(parse(f"p99({written}) < 250ms"), kind)
+            assert [item.name for item in found.bound.values() if isinstance(item, Instrument)] == [
+                f"llm.{recorded}"
+            ]

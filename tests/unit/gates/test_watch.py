@@ -12,9 +12,12 @@ from telemetry.errors import UsageError
 from telemetry.gates.check import Rules
 from telemetry.gates.parser import parse
 from telemetry.gates.watch import GateNews, Watch
+from telemetry.store.records import RecordLog
+from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.cells import cell
-from telemetry.wire.events import Define
-from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.events import ClosedStep, Define, StreamRecord
+from telemetry.wire.snapshot import Accounting, AxisStat, CounterStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.version import PROTOCOL
 
 
 def snapshot(
@@ -155,3 +158,57 @@ def test_what_makes_no_sense_is_said_of_every_gate() -> None:
         assert said(watch, snapshot(3)) == []
     watch = watching("rate(ttft) > 5/s")
     assert [said(watch, snapshot(at)) for at in (1, 2)] == [[], []]
+
+
+def training(directory: RunDirectory, at_s: float, *losses: float | None) -> MetricsSnapshot:
+    """A live run whose record log has these values by now."""
+    log = RecordLog(directory.records)
+    steps = [ClosedStep("train", step, {"loss": value}) for step, value in enumerate(losses)]
+    new = [StreamRecord(PROTOCOL, "a1", seq, "p", 10**18, step) for seq, step in enumerate(steps)]
+    log.append(new[log.next_seq :])
+    axis = AxisStat(name="train", closed=len(losses), newest=len(losses) - 1, values={"loss": losses[-1]})
+    return snapshot(at_s, axes=[axis])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    made = RunDirectory.create(tmp_path, "job", "a1", 10**18)
+    made.records.mkdir()
+    return made
+
+
+def test_a_loss_that_is_not_finite_ends_a_run_after_a_while(directory: RunDirectory) -> None:
+    """One that is only too high may still fall."""
+    watch = watching("last(loss) < 0.1", directory=directory)
+    assert said(watch, training(directory, 1, 2.0)) == []
+    assert said(watch, training(directory, 2, 2.0, None)) == [("last(loss) < 0.1", False)]
+    assert said(watch, training(directory, 3, 2.0, None, 1.5)) == []
+    assert said(watch, training(directory, 20, 2.0, None, 1.5, None)) == []
+    end_s = 20 + limits.GATE_ABORT_AFTER_S
+    assert said(watch, training(directory, end_s, 2.0, None, 1.5, None)) == [("last(loss) < 0.1", True)]
+
+
+def test_extremes_of_steps_are_lost_at_once(directory: RunDirectory) -> None:
+    """The largest value only grows; the best one may get better, and so may the number of steps."""
+    watch = watching(
+        "max(loss) < 5", "best(loss) < 0.1", "steps(train) < 4", "steps(train) > 9", directory=directory
+    )
+    assert said(watch, training(directory, 1, 2.0)) == []
+    assert said(watch, training(directory, 2, 2.0, 7.0)) == [("max(loss) < 5", True)]
+    assert said(watch, training(directory, 3, 2.0, 7.0, 1.0)) == []
+    assert said(watch, training(directory, 4, 2.0, 7.0, 1.0, 0.5)) == [("steps(train) < 4", True)]
+
+
+def test_extremes_of_steps_need_the_record_log(directory: RunDirectory) -> None:
+    """Without one, and with one that can't be read, only the end decides."""
+    assert said(watching("max(loss) < 5"), training(directory, 2, 2.0, 7.0)) == []
+    (directory.records / "records.jsonl").write_text("nonsense\n")
+    axis = AxisStat(name="train", closed=2, newest=1, values={"loss": 7.0})
+    assert said(watching("max(loss) < 5", directory=directory), snapshot(2, axes=[axis])) == []
+
+
+def test_a_share_is_final_after_ten_seconds_with_its_whole_interval() -> None:
+    """As a percentile is."""
+    watch = watching("share(ttft < 50ms) >= 99%")
+    assert said(watch, snapshot(1)) == [("share(ttft < 50ms) >= 99%", False)]
+    assert said(watch, snapshot(1 + limits.GATE_ABORT_AFTER_S)) == [("share(ttft < 50ms) >= 99%", True)]

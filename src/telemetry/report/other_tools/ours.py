@@ -1,0 +1,90 @@
+"""The same requests by the definitions of this program, so that they can be compared. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from telemetry.report.other_tools.answers import Answers, Numbers
+from telemetry.report.other_tools.statistics import MS, best_second, per_s
+
+Ours = dict[str, float | None]
+
+_PERCENTILES: Final = (50, 90, 95, 99)
+
+
+def figures(answers: Answers, limits: Mapping[str, int]) -> Ours:
+    """Return the figures of `docs/REQUESTS.md` under short names; durations are in ms.
+
+    A figure that does not exist is None.
+    """
+    done, timed = answers.chosen(answers.completed), answers.chosen(~answers.expired)
+    span_ns = done.span_ns
+    later = done.output_tokens - done.first_tokens
+    has_tpot = done.streamed & (later > 0)
+    after_first = done.ended_ns - done.first_ns
+    inputs, outputs = float(done.input_tokens.sum()), float(done.output_tokens.sum())
+    found: Ours = {
+        "completed": len(done),
+        "failed": len(answers) - len(done),
+        "duration": answers.span_ns / 1e9,
+        "input_tokens": inputs,
+        "output_tokens": outputs,
+        "requests_per_s": per_s(len(done), span_ns),
+        "input_tokens_per_s": per_s(inputs, span_ns),
+        "output_tokens_per_s": per_s(outputs, span_ns),
+        "total_tokens_per_s": per_s(inputs + outputs, span_ns),
+        "best_second": best_second(done.times_ns, answers.issued_ns.min(), _tokens_of_chunks(done)),
+        "concurrency_mean": per_s(float((timed.ended_ns - timed.issued_ns).sum()) / 1e9, span_ns),
+        "concurrency_peak": _peak(answers),
+        "error_rate": 100.0 * (len(answers) - len(done)) / len(answers) if len(answers) else None,
+    }
+    tpot = after_first[has_tpot] / later[has_tpot]
+    for name, values_ns in (
+        ("ttft", (done.first_ns - done.issued_ns)[done.streamed]),
+        ("tpot", tpot),
+        ("itl", done.gaps[0]),
+        ("latency", done.ended_ns - done.issued_ns),
+    ):
+        found |= _spread(name, values_ns.astype(np.float64) / MS)
+    user = 1e9 / tpot[tpot > 0]
+    found |= _spread("tokens_per_s_per_user", user)
+    return found | _goodput(answers, limits, span_ns)
+
+
+def _tokens_of_chunks(done: Answers) -> Numbers:
+    """Return the tokens of each chunk. Tokens that do not add up to the output are spread evenly over it."""
+    if not done.chunk_tokens.size:
+        return done.chunk_tokens
+    owner = np.repeat(np.arange(len(done)), done.chunks)
+    told = np.bincount(owner, done.chunk_tokens, minlength=len(done))
+    even = done.output_tokens / np.maximum(done.chunks, 1)
+    return np.where((told == done.output_tokens)[owner], done.chunk_tokens, even[owner])
+
+
+def _peak(answers: Answers) -> int:
+    """Return the largest number of requests in flight at one time."""
+    begun = np.arange(1, len(answers) + 1)
+    over = np.searchsorted(np.sort(answers.ended_ns), np.sort(answers.issued_ns), side="right")
+    return max(int((begun - over).max()), 1) if len(answers) else 0
+
+
+def _spread(name: str, values: Numbers) -> Ours:
+    """Return mean, extremes and percentiles. A percentile p is the value of rank ceil(p · n)."""
+    keys = ("mean", "min", "max", "std", *(f"p{percentile}" for percentile in _PERCENTILES))
+    if not values.size:
+        return dict.fromkeys(f"{name}_{key}" for key in keys)
+    ordered = np.sort(values)
+    ranks = [ordered[math.ceil(percentile * values.size / 100) - 1] for percentile in _PERCENTILES]
+    numbers = (values.mean(), ordered[0], ordered[-1], values.std(), *ranks)
+    return {f"{name}_{key}": float(value) for key, value in zip(keys, numbers, strict=True)}
+
+
+def _goodput(answers: Answers, limits: Mapping[str, int], span_ns: int) -> Ours:
+    if not limits:
+        return {"goodput": None, "attainment": None}
+    good = int(answers.good.sum())
+    return {"goodput": per_s(good, span_ns), "attainment": 100.0 * good / len(answers)}

@@ -1,0 +1,130 @@
+"""Text and JSON of the same requests by the definitions of another tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from telemetry import slo
+from telemetry.formatting import number_of, printable
+from telemetry.report.other_tools import aiperf, sglang, vllm
+from telemetry.report.other_tools.differences import Difference, differences
+from telemetry.report.other_tools.notes import notes
+from telemetry.report.other_tools.selection import Selection
+from telemetry.report.other_tools.tool import Tool
+from telemetry.report.table import DOT, Column, Table, layout, wrapped
+
+_INDENT: Final = "  "
+_SAME: Final = "the same"
+_ROUNDING: Final = "rounding"
+
+
+def render_text(tool: Tool, selection: Selection, width: int = 100) -> str:
+    """Return the console report of the tool, below a line that names its version, and above what is not known."""
+    lines = [
+        *_head(tool, selection, width),
+        "",
+        *_console(tool, selection),
+        "",
+        *_notes_text(tool, selection, width),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def render_beside(tool: Tool, selection: Selection, width: int = 100) -> str:
+    """Return a table of our figures, those of the tool, and why they differ."""
+    rows = list(_rows(differences(tool, selection)))
+    columns = [Column(""), Column("ours"), Column(tool.name), Column("why", right=False, wraps=True)]
+    table = layout(Table(columns, rows), width)
+    return "\n".join([*_head(tool, selection, width), "", *table, "", *_notes_text(tool, selection, width)]) + "\n"
+
+
+def render_json(tool: Tool, selection: Selection, *, beside: bool = False) -> str:
+    """Return the JSON of the tool, with a further object `telemetry`; with `beside` a list of differences."""
+    about = {
+        "as": f"{tool.name}@{tool.version}",
+        "run_id": selection.run_id,
+        "requests": selection.name,
+        "duration": _duration(tool),
+        "coverage": selection.coverage,
+        "notes": list(notes(tool, selection)),
+    }
+    document: dict[str, Any]
+    if beside:
+        document = {
+            "figures": [
+                {
+                    "name": one.name,
+                    "ours": one.ours,
+                    "theirs": one.theirs,
+                    "field": one.field,
+                    "why": "" if one.is_same else DOT.join(one.reasons) or _ROUNDING,
+                }
+                for one in differences(tool, selection)
+            ],
+            "telemetry": about,
+        }
+    else:
+        document = _document(tool, selection) | {"telemetry": about}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _document(tool: Tool, selection: Selection) -> dict[str, Any]:
+    if tool.name == "vllm":
+        return vllm.document(selection)
+    if tool.name == "aiperf":
+        return aiperf.document(selection, tool.version)
+    return sglang.document(selection, native=tool.name == "sglang-native")
+
+
+def _console(tool: Tool, selection: Selection) -> Iterator[str]:
+    answers, limits = selection.answers, selection.limits
+    if tool.name == "vllm":
+        return vllm.console(vllm.figures(answers, limits))
+    if tool.name == "aiperf":
+        return aiperf.console(aiperf.figures(answers, limits))
+    native = tool.name == "sglang-native"
+    return sglang.console(sglang.figures(answers, limits, native=native), native=native)
+
+
+def _duration(tool: Tool) -> str:
+    return "first issue to last chunk" if tool.name == "aiperf" else "first issue to last end"
+
+
+def _head(tool: Tool, selection: Selection, width: int) -> Iterator[str]:
+    if selection.coverage:
+        yield from wrapped(selection.coverage, width, "", _INDENT)
+    yield from wrapped(f"as {tool.title}, from our request log; duration is {_duration(tool)}", width, "", _INDENT)
+    limits = f" · limits {slo.describe(selection.limits)}" if selection.limits else ""
+    number = number_of(len(selection.answers), "request")
+    yield from wrapped(f"run {printable(selection.run)}: {number} of {selection.name}{limits}", width, "", _INDENT)
+
+
+def _notes_text(tool: Tool, selection: Selection, width: int) -> Iterator[str]:
+    for note in notes(tool, selection):
+        yield from wrapped(note, width, "· ", _INDENT)
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}"
+
+
+def _rows(found: Sequence[Difference]) -> Iterator[list[str]]:
+    """Yield name, our value, their value, and why they differ.
+
+    Percentiles repeat nothing that is said of their mean.
+    """
+    said: dict[str, Sequence[str]] = {}
+    for one in found:
+        if one.is_same or _shown(one.ours) == _shown(one.theirs):
+            yield [one.name, _shown(one.ours), _shown(one.theirs), _SAME]
+            continue
+        known = said.setdefault(one.group, one.reasons) if one.group else ()
+        news = [reason for reason in one.reasons if reason not in known or known is one.reasons]
+        if known and known is not one.reasons:
+            news.insert(0, "as above")
+        yield [one.name, _shown(one.ours), _shown(one.theirs), DOT.join(news) or _ROUNDING]

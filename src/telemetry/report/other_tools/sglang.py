@@ -1,0 +1,183 @@
+"""Figures by the definitions of SGLang's `bench_serving`, under the names in its JSON, and its console layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from telemetry.report.other_tools.answers import Answers, Booleans, Integers, Numbers
+from telemetry.report.other_tools.console import WIDTH, line, number, title
+from telemetry.report.other_tools.selection import Selection
+from telemetry.report.other_tools.statistics import (
+    best_second,
+    in_ms,
+    linear,
+    most_in_a_second,
+    per_s,
+    per_token_ns,
+    within,
+)
+
+Figures = dict[str, Any]
+
+LIMITS: Final = ("ttft", "tpot", "e2el")
+"""Keys of limits that this tool knows."""
+_SECTIONS: Final = (
+    ("e2e_latency", "E2E Latency", "End-to-End Latency"),
+    ("ttft", "TTFT", "Time to First Token"),
+    ("tpot", "TPOT", "Time per Output Token (excl. 1st token)"),
+    ("itl", "ITL", "Inter-Token Latency"),
+)
+_PERCENTILES: Final = (90, 95, 99)
+
+
+def figures(answers: Answers, limits: Mapping[str, int], *, native: bool = False) -> Figures:
+    """Return the figures of its JSON, and `max_itl_ms`, which only its console has.
+
+    With `native` gaps are per token, as on its own backend; else per chunk, as on backends with OpenAI's interface.
+    A request without output has a first token after 0 ms. Limits with other keys than its own have no effect.
+    """
+    done = answers.chosen(answers.completed)
+    span_ns = answers.span_ns
+    latency = done.ended_ns - done.issued_ns
+    to_first = np.where(done.has_output, done.first_ns - done.issued_ns, 0)
+    tokens, several = done.output_tokens, done.output_tokens > 1
+    gaps, times = _per_token(done) if native else (in_ms(done.gaps[0]), _with_empty(done))
+    durations: dict[str, Numbers] = {
+        "e2e_latency": in_ms(latency),
+        "ttft": in_ms(to_first),
+        "tpot": in_ms(per_token_ns((latency - to_first)[several], tokens[several])),
+        "itl": gaps,
+    }
+    inputs, outputs = float(done.input_tokens.sum()), float(tokens.sum())
+    found: Figures = {
+        "duration": span_ns / 1e9,
+        "completed": len(done),
+        "total_input_tokens": number(inputs),
+        "total_input_text_tokens": number(inputs),
+        "total_input_vision_tokens": 0,
+        "total_output_tokens": number(outputs),
+        "total_output_tokens_retokenized": None,
+        "request_throughput": per_s(len(done), span_ns),
+        "input_throughput": per_s(inputs, span_ns),
+        "output_throughput": per_s(outputs, span_ns),
+        "total_throughput": per_s(inputs + outputs, span_ns),
+    }
+    for key, values in durations.items():
+        found |= _spread(key, values)
+    found["max_itl_ms"] = float(gaps.max()) if gaps.size else 0.0
+    found |= {
+        "concurrency": per_s(float(latency.sum()) / 1e9, span_ns),
+        "accept_length": None,
+        "max_output_tokens_per_s": best_second(times, done.issued_ns.min() if len(done) else 0),
+        "max_concurrent_requests": most_in_a_second(done, done.ended_ns),
+    }
+    known = {key: limit for key, limit in limits.items() if key in LIMITS}
+    if known and len(answers):
+        spans = {"ttft": to_first, "tpot": latency - to_first, "e2el": latency}
+        found |= _goodput(known, within(known, spans, tokens), len(answers), span_ns)
+    return found
+
+
+def document(selection: Selection, *, native: bool) -> Figures:
+    """Return its JSON: facts of the benchmark, of which most are unknown here, then the figures."""
+    return {
+        "tag": selection.run or None,
+        "backend": "sglang" if native else "sglang-oai-chat",
+        "dataset_name": None,
+        "request_rate": None,
+        "max_concurrency": None,
+        "sharegpt_output_len": None,
+        "random_input_len": None,
+        "random_output_len": None,
+        "random_range_ratio": None,
+        "server_info": None,
+        **figures(selection.answers, selection.limits, native=native),
+    }
+
+
+def console(found: Figures, *, native: bool) -> Iterator[str]:
+    """Yield the lines of its console report."""
+    yield title(" Serving Benchmark Result ", "=")
+    yield line("Backend:", "sglang" if native else "sglang-oai-chat")
+    yield line("Traffic request rate:", None)
+    yield line("Max request concurrency:", None)
+    yield line("Successful requests:", found["completed"])
+    yield line("Benchmark duration (s):", found["duration"], 2)
+    yield line("Total input tokens:", found["total_input_tokens"])
+    yield line("Total input text tokens:", found["total_input_text_tokens"])
+    yield line("Total generated tokens:", found["total_output_tokens"])
+    yield line("Total generated tokens (retokenized):", None)
+    yield line("Request throughput (req/s):", found["request_throughput"], 2)
+    yield line("Input token throughput (tok/s):", found["input_throughput"], 2)
+    yield line("Output token throughput (tok/s):", found["output_throughput"], 2)
+    yield line("Peak output token throughput (tok/s):", found["max_output_tokens_per_s"], 2)
+    yield line("Peak concurrent requests:", found["max_concurrent_requests"])
+    yield line("Total token throughput (tok/s):", found["total_throughput"], 2)
+    yield line("Concurrency:", found["concurrency"], 2)
+    if "request_goodput" in found:
+        yield title("Goodput", "-")
+        limits = " ".join(f"{key}:{limit:g}" for key, limit in found["goodput_slos_ms"].items())
+        yield line("SLOs (ms):", limits)
+        yield line("Request goodput (req/s):", found["request_goodput"], 2)
+        yield line("SLO attainment (%):", found["slo_attainment"] * 100, 2)
+        for key, share in found["slo_attainment_by_metric"].items():
+            yield line(f"{key.upper()} SLO attainment (%):", share * 100, 2)
+    for key, short, name in _SECTIONS:
+        yield title(name, "-")
+        yield line(f"Mean {short} (ms):", found[f"mean_{key}_ms"], 2)
+        yield line(f"Median {short} (ms):", found[f"median_{key}_ms"], 2)
+        for percentile in _PERCENTILES:
+            yield line(f"P{percentile} {short} (ms):", found[f"p{percentile}_{key}_ms"], 2)
+        if key == "itl":
+            yield line("Max ITL (ms):", found["max_itl_ms"], 2)
+    yield "=" * WIDTH
+
+
+def _spread(key: str, values: Numbers) -> Figures:
+    """Return mean, median, deviation and percentiles.
+
+    Without values they are 0, as in the tool; for the whole latency they are unknown.
+    """
+    names = ("mean", "median", "std", *(f"p{percentile}" for percentile in _PERCENTILES))
+    if not values.size and key == "e2e_latency":
+        return {f"{name}_{key}_ms": None for name in names}
+    values = values if values.size else np.zeros(1)
+    numbers = (float(values.mean()), float(np.median(values)), float(values.std()))
+    percentiles = (linear(values, percentile) for percentile in _PERCENTILES)
+    return {f"{name}_{key}_ms": value for name, value in zip(names, (*numbers, *percentiles), strict=True)}
+
+
+def _goodput(limits: Mapping[str, int], met: Mapping[str, Booleans], sent: int, span_ns: int) -> Figures:
+    good = int(np.logical_and.reduce(list(met.values())).sum())
+    return {
+        "goodput_slos_ms": {key: limit / 1e6 for key, limit in limits.items()},
+        "request_goodput": per_s(good, span_ns),
+        "slo_attainment": good / sent,
+        "slo_attainment_by_metric": {key: int(which.sum()) / sent for key, which in met.items()},
+    }
+
+
+def _with_empty(done: Answers) -> Integers:
+    """Return the times of all chunks. A request without output has one, at its issue."""
+    return np.concatenate([done.times_ns, done.issued_ns[~done.has_output]])
+
+
+def _per_token(done: Answers) -> tuple[Numbers, Integers]:
+    """Return the gap of each token in ms, and the time of the first chunk and of each later token.
+
+    The gap before a chunk is divided evenly among its tokens. A chunk without tokens belongs to the next one.
+    """
+    is_first = np.zeros(done.times_ns.size, bool)
+    is_first[done.offsets[:-1][done.has_output]] = True
+    kept = is_first | (done.chunk_tokens > 0)
+    owner = np.repeat(np.arange(len(done)), done.chunks)[kept]
+    times, counts, is_first = done.times_ns[kept], done.chunk_tokens[kept].astype(np.int64), is_first[kept]
+    later = np.flatnonzero(~is_first & ~(done.is_cut[owner] & np.r_[False, is_first[:-1]]))
+    gaps, repeated = times[later] - times[later - 1], counts[later]
+    per_token = np.repeat(gaps / np.maximum(repeated, 1), repeated)
+    place = np.arange(per_token.size) - np.repeat(np.cumsum(repeated) - repeated, repeated)
+    reached = np.repeat(times[later - 1], repeated) + np.rint(per_token * (place + 1)).astype(np.int64)
+    return in_ms(per_token), np.concatenate([times[is_first], reached, done.issued_ns[~done.has_output]])

@@ -1,0 +1,118 @@
+"""Figures by the definitions of `vllm bench serve`, under the names in its JSON, and its console layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+
+from telemetry.report.other_tools.answers import Answers, Numbers
+from telemetry.report.other_tools.console import WIDTH, line, number, title
+from telemetry.report.other_tools.selection import Selection
+from telemetry.report.other_tools.statistics import (
+    best_second,
+    in_ms,
+    linear,
+    most_in_a_second,
+    per_s,
+    per_token_ns,
+    within,
+)
+
+Figures = dict[str, Any]
+
+LIMITS: Final = ("ttft", "tpot", "e2el")
+"""Keys of limits that this tool knows."""
+_SECTIONS: Final = (
+    ("ttft", "TTFT", "Time to First Token"),
+    ("tpot", "TPOT", "Time per Output Token (excl. 1st token)"),
+    ("itl", "ITL", "Inter-token Latency"),
+    ("e2el", "E2EL", "End-to-end Latency"),
+)
+
+
+def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
+    """Return the figures of its JSON. Limits with other keys than its own have no effect."""
+    done = answers.chosen(answers.completed & answers.has_output)
+    tokens = np.where(done.output_tokens > 0, done.output_tokens, 1.0)
+    span_ns = answers.span_ns
+    to_first, to_last = done.first_ns - done.issued_ns, done.last_ns - done.issued_ns
+    after_first = to_last - to_first
+    several = tokens > 1
+    durations: dict[str, Numbers] = {
+        "ttft": in_ms(to_first),
+        "tpot": in_ms(per_token_ns(after_first[several], tokens[several])),
+        "itl": in_ms(done.gaps[0]),
+        "e2el": in_ms(to_last),
+    }
+    known = {key: limit for key, limit in limits.items() if key in LIMITS}
+    met = within(known, {"ttft": to_first, "tpot": after_first, "e2el": to_last}, tokens)
+    good = int(np.logical_and.reduce(list(met.values())).sum()) if known else None
+    inputs, outputs = float(done.input_tokens.sum()), float(tokens.sum())
+    found: Figures = {
+        "duration": span_ns / 1e9,
+        "completed": len(done),
+        "failed": len(answers) - len(done),
+        "total_input_tokens": number(inputs),
+        "total_output_tokens": number(outputs),
+        "request_throughput": per_s(len(done), span_ns),
+        "request_goodput": None if good is None else per_s(good, span_ns),
+        "output_throughput": per_s(outputs, span_ns),
+        "total_token_throughput": per_s(inputs + outputs, span_ns),
+        "max_output_tokens_per_s": best_second(done.times_ns, done.issued_ns.min() if len(done) else 0),
+        "max_concurrent_requests": most_in_a_second(done, done.last_ns),
+        "rtfx": 0.0,
+    }
+    for key, values in durations.items():
+        if not values.size:
+            values = np.zeros(1)  # noqa: PLW2901 – as the tool does
+        found |= {
+            f"mean_{key}_ms": float(values.mean()),
+            f"median_{key}_ms": float(np.median(values)),
+            f"std_{key}_ms": float(values.std()),
+            f"p99_{key}_ms": linear(values, 99),
+        }
+    return found
+
+
+def document(selection: Selection) -> Figures:
+    """Return its JSON: facts of the benchmark, of which most are unknown here, then the figures."""
+    begun = datetime.fromtimestamp(selection.started_ns / 1e9, UTC)
+    return {
+        "date": begun.strftime("%Y%m%d-%H%M%S"),
+        "endpoint_type": None,
+        "backend": None,
+        "label": selection.run or None,
+        "model_id": None,
+        "tokenizer_id": None,
+        "num_prompts": len(selection.answers),
+        "request_rate": None,
+        "burstiness": None,
+        "max_concurrency": None,
+        **figures(selection.answers, selection.limits),
+    }
+
+
+def console(found: Figures) -> Iterator[str]:
+    """Yield the lines of its console report, with the optional section of the whole latency."""
+    yield title(" Serving Benchmark Result ", "=")
+    yield line("Successful requests:", found["completed"])
+    yield line("Failed requests:", found["failed"])
+    yield line("Benchmark duration (s):", found["duration"], 2)
+    yield line("Total input tokens:", found["total_input_tokens"])
+    yield line("Total generated tokens:", found["total_output_tokens"])
+    yield line("Request throughput (req/s):", found["request_throughput"], 2)
+    if found["request_goodput"] is not None:
+        yield line("Request goodput (req/s):", found["request_goodput"], 2)
+    yield line("Output token throughput (tok/s):", found["output_throughput"], 2)
+    yield line("Peak output token throughput (tok/s):", found["max_output_tokens_per_s"], 2)
+    yield line("Peak concurrent requests:", found["max_concurrent_requests"], 2)
+    yield line("Total token throughput (tok/s):", found["total_token_throughput"], 2)
+    for key, short, name in _SECTIONS:
+        yield title(name, "-")
+        yield line(f"Mean {short} (ms):", found[f"mean_{key}_ms"], 2)
+        yield line(f"Median {short} (ms):", found[f"median_{key}_ms"], 2)
+        yield line(f"P99 {short} (ms):", found[f"p99_{key}_ms"], 2)
+    yield "=" * WIDTH

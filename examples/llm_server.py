@@ -16,6 +16,7 @@ import random
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 
 WORDS = ("the", "of", "and", "to", "in", "is", "that", "it", "was", "for", "on", "are", "as", "with", "be", "at")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -33,6 +34,7 @@ class Server:
         self.settings = settings
         self.begun_s = 0.0
         """When the first request came; 0 before it."""
+        self.slot = asyncio.Semaphore(settings.slots) if settings.slots else nullcontext()
 
     async def wait(self, seconds: float) -> None:
         """So long, and until the stall is over if there is one."""
@@ -72,12 +74,13 @@ class Server:
             "finish_reason": "length" if length > most else "stop",
             "usage": {"input_tokens": len(str(asked["prompt"]).split()), "output_tokens": wanted},
         }
-        if asked.get("stream"):
-            await self.stream(wanted, end, writer)
-        else:
+        async with self.slot:
+            if asked.get("stream"):
+                await self.stream(wanted, end, writer)
+                return
             text = " ".join([words(tokens) async for tokens in self.pieces(wanted)])
-            body = json.dumps({"text": text} | end).encode()
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        body = json.dumps({"text": text} | end).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
     async def stream(self, wanted: int, end: dict[str, object], writer: asyncio.StreamWriter) -> None:
         """An event for each piece, and one for the end."""
@@ -130,6 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first-ms", type=float, default=30.0, help="until the first token (30)")
     parser.add_argument("--gap-ms", type=float, default=4.0, help="for each token after it (4)")
     parser.add_argument("--tokens", type=float, default=24.0, help="of an answer (24)")
+    parser.add_argument("--slots", type=int, default=0, help="answers at a time, the others wait (0: any number)")
     parser.add_argument("--busy", type=float, default=0.0, help="share that is refused: 503")
     parser.add_argument("--cut", type=float, default=0.0, help="share whose connection breaks in the middle")
     parser.add_argument("--stragglers", type=float, default=0.0, help="share that takes --straggler-s longer")

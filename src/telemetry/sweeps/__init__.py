@@ -1,0 +1,1 @@
+"""Runs that differ in a parameter: the commands of a sweep, and the figures of its points. Pure."""

@@ -3,14 +3,13 @@ nothing that came from outside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
-from tests.process.conftest import DEADLINE_S
+from tests.process.pages import Seen
 
 from telemetry import formatting, render
 from telemetry.report.html import curves, page
@@ -26,45 +25,6 @@ EVIL = "</script><img src=x onerror=alert(1)>\"'><svg onload=alert(2)>"
 CHUNK = 100
 """Rows that are made at once."""
 LINE = [(0.0, 1.0), (0.5, 2.0), (0.9, 3.0), (0.99, 8.0), (1.0, 9.0)]
-
-
-class Seen:
-    """A page in the browser, and all that it did beside being drawn."""
-
-    def __init__(self, browser: Page, folder: Path) -> None:
-        self.page = browser
-        self._folder = folder
-        self.asked: list[str] = []
-        self.said: list[str] = []
-        browser.on("request", lambda request: self.asked.append(request.url))
-        browser.on("console", lambda message: self.said.append(message.text))
-        browser.on("pageerror", lambda error: self.said.append(str(error)))
-        browser.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
-
-    def open(self, html: str) -> Page:
-        """From a file, as people open it."""
-        path = self._folder / "report.html"
-        path.write_text(html)
-        self.page.goto(path.as_uri())
-        return self.page
-
-    def check_quiet(self) -> None:
-        """No error, no word, no dialog, and no address but its own."""
-        assert self.said == []
-        assert [url for url in self.asked if not url.endswith("/report.html")] == []
-
-
-@pytest.fixture
-def seen(require_tool: Callable[[str], str], tmp_path: Path) -> Iterator[Seen]:
-    from playwright.sync_api import sync_playwright
-
-    chromium = require_tool("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        made = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light").new_page()
-        made.set_default_timeout(DEADLINE_S * 1_000)
-        yield Seen(made, tmp_path)
-        browser.close()
 
 
 def names(browser: Page) -> list[str]:
@@ -136,15 +96,15 @@ def test_a_series_is_opened(seen: Seen) -> None:
     plots = browser.locator(".detail .plot svg")
     assert plots.count() == 3
     readings = []
-    for place in range(3):
+    for place, readout in enumerate((".readout >> nth=0", ".readout >> nth=1", ".wide >> nth=1")):
         plots.nth(place).hover()
-        readings.append(browser.locator(".detail .readout").nth(place).inner_text())
+        readings.append(browser.locator(f".detail {readout}").inner_text())
     assert "99 % values 6.52 ms (6.26 ms – 6.78 ms)" in " ".join(readings[0].split())
     assert "values" in readings[1]
     assert [word for word in ("p50", "p90", "p99", "max") if word not in readings[2]] == []
     lines = browser.locator(".detail .wide .line")
     before = lines.count()
-    browser.get_by_role("button", name="max", exact=True).last.click()
+    browser.locator(".detail .wide .legend button", has_text="max").click()
     assert lines.count() < before
     browser.get_by_role("button", name="log scale").first.click()
     browser.locator(".open").first.click()
@@ -193,8 +153,8 @@ def test_nothing_from_outside_runs(seen: Seen) -> None:
     browser = seen.open(
         render(replace(report, snapshot=evil, over_time=[over], bounds=[bounds], gates=gates), "html")
     )
-    assert browser.locator(".detail svg").count() == 3  # the only series is open
-    browser.locator(".detail .plot svg").first.hover()
+    assert browser.locator("#distribution-charts svg").count() == 2
+    browser.locator("#distribution-charts svg").first.hover()
     assert browser.locator("h1").inner_text() == EVIL
     assert browser.title() == f"{EVIL} – telemetry report"
     assert browser.locator("img").count() == 0
@@ -239,6 +199,7 @@ def test_empty_states(seen: Seen) -> None:
     seen.open(render(Report(snapshot=nothing, source="status"), "html"))
     empty = replace(report.snapshot, series=[report.snapshot.series[3]])
     browser = seen.open(render(Report(snapshot=empty, source="file"), "html"))
+    browser.locator(".open").click()
     assert browser.locator(".nothing").all_inner_texts() == ["No values.", "No distribution."]
     seen.check_quiet()
 

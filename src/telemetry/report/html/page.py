@@ -11,6 +11,8 @@ from typing import Final
 
 from telemetry.formatting import printable
 
+SCRIPTS: Final = ("formatting.js", "axes.js", "charts.js")
+"""Scripts of every page."""
 _HERE: Final = Path(__file__).parent
 
 
@@ -23,7 +25,7 @@ def page(title: str, body: str, script: str = "") -> str:
     `charts.js`. Raises ValueError for a script that would end its element.
     """
     style = asset("page.css")
-    scripts = [asset("formatting.js"), asset("charts.js"), *([script] if script else [])]
+    scripts = [*map(asset, SCRIPTS), *([script] if script else [])]
     for code in scripts:
         if "</script" in code.lower() or "<!--" in code:
             raise ValueError("a script that holds `</script` or `<!--` would end early")

@@ -10,10 +10,10 @@ from typing import Final
 
 from telemetry import formatting
 from telemetry.formatting import printable
-from telemetry.report.html.sections import content
-from telemetry.report.requests import is_part, outcomes, sections_of
-from telemetry.report.series import BOUNDS_KEEP
-from telemetry.report.table import Section, Table
+from telemetry.report.html.sections import content, without_bounds
+from telemetry.report.request_summary import sections_of
+from telemetry.report.requests import is_part, outcomes
+from telemetry.report.table import Section
 from telemetry.request_model import Number, RequestCounts
 from telemetry.wire.report import Report
 
@@ -25,12 +25,14 @@ _KINDS: Final = {"completed": "good", "failed": "bad", "expired": "warn", "in fl
 
 def requests_section(report: Report) -> tuple[Section, str]:
     """Return all requests as one section of the page, and its HTML; empty without requests."""
-    blocks = [html for section, of in sections_of(report) if section for html in _block(report, section, of)]
+    found = sections_of(report, full=True)
+    blocks = [html for section, of in found if section for html in _block(report, section, of)]
     return Section("Requests", ["…"] if blocks else []), "".join(blocks)
 
 
 def _block(report: Report, section: Section, of: RequestCounts | None) -> Iterator[str]:
-    yield f"<h3>{escape(section.title.removeprefix('Requests: '))}</h3>"
+    if section.title:
+        yield f"<h3>{escape(section.title.removeprefix('Requests: '))}</h3>"
     if of is None:
         yield _narrow(section)
         return
@@ -47,10 +49,7 @@ def _narrow(section: Section) -> str:
     """Return the section without columns of bounds: the table of series has them."""
     if section.table is None:
         return content(section)
-    kept = [index for index, column in enumerate(section.table.columns) if column.keep <= BOUNDS_KEEP]
-    columns = [section.table.columns[index] for index in kept]
-    rows = [[row[index] for index in kept] for row in section.table.rows]
-    return content(replace(section, table=Table(columns, rows)))
+    return content(replace(section, table=without_bounds(section.table)))
 
 
 def _bar(numbers: list[tuple[str, Number]], said: str) -> str:

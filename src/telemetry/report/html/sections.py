@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from telemetry.report.series import BOUNDS_KEEP
 from telemetry.report.table import Section, Table
 
 
@@ -46,9 +47,14 @@ def table(of: Table, most: int | None = None, badges: Mapping[int, Sequence[str]
         lines.append(
             "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, cells, strict=True)) + "</tr>"
         )
-    return (
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-    )
+    head = f"<thead><tr>{heads}</tr></thead>" if any(column.title for column in of.columns) else ""
+    return f'<div class="scroll"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def without_bounds(of: Table) -> Table:
+    """Return the table without columns of confidence bounds."""
+    kept = [index for index, column in enumerate(of.columns) if column.keep <= BOUNDS_KEEP]
+    return Table([of.columns[index] for index in kept], [[row[index] for index in kept] for row in of.rows])
 
 
 def _lines(lines: list[str], kind: str = "") -> str:

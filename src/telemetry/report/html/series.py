@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import printable
+from telemetry.report.html.numbers import Column, column
+from telemetry.report.html.over_time import PERCENTILES, identity
 from telemetry.report.series import between, bounds_of, confidence, percentile_keys, percentile_words
+from telemetry.wire.pictures import Distribution, Pictures
 from telemetry.wire.report import Bounds, Report, SeriesOverTime
 from telemetry.wire.snapshot import SeriesStat
 
-_PLOTTED: Final = "{:.5g}"
-"""Format of plotted numbers: more digits than a pixel can show."""
+_SORTED: Final = "{:.6g}"
+"""Format of numbers in the table: more digits than it shows."""
 
-Column = list[float | None]
+_LINES: Final = 3
+"""Largest number of percentiles over time if none is a usual one."""
+
 Times = list[tuple[Column, Column]]
 """Starts and ends of steps; most series share them."""
 
@@ -22,19 +28,25 @@ Times = list[tuple[Column, Column]]
 def series_data(report: Report) -> dict[str, Any]:
     """Return the data for `report.js`.
 
-    All numbers are those of the JSON form; those over time are rounded for drawing.
+    Numbers are rounded: those over time for drawing, the others to more digits than are shown.
     """
     keys = percentile_keys(report.snapshot.series)
     times: Times = []
-    over = {_identity(one): _over_time(one, times) for one in report.over_time if one.points}
+    over = {identity(one): _over_time(one, times) for one in report.over_time if one.points}
+    fine = {identity(one): _fine(one) for one in (report.pictures or Pictures()).distributions if any(one.counts)}
     return {
         "columns": ["name", "count", "mean", *(f"p{printable(key)}" for key in keys), "max"],
         "keys": [printable(key) for key in keys],
         "confidence": confidence(report),
         "step_s": report.step_s,
-        "times": times,
+        "times": [(column(start), column(end)) for start, end in times],
         "series": [
-            {**_series(report, stat, keys), "over": over.get(_identity(stat))} for stat in report.snapshot.series
+            {
+                **_series(report, stat, keys),
+                **({"fine": fine[identity(stat)]} if identity(stat) in fine else _coarse(stat)),
+                "over": over.get(identity(stat)),
+            }
+            for stat in report.snapshot.series
         ],
     }
 
@@ -62,39 +74,47 @@ def _series(report: Report, stat: SeriesStat, keys: Sequence[str]) -> dict[str, 
             *(percentile_words(report, stat, key) for key in keys),
             formatting.quantity(stat.max, stat.unit),
         ],
-        "values": [None, stat.count, *shape],
-        "min": stat.min,
+        "values": [None, stat.count, *map(_number, shape)],
+        "min": _number(stat.min),
         "bounds": [_bounds(bounds.get(key), stat.unit, few=not report.trusted(stat, key)) for key in keys],
         "facts": [fact for fact in (*shown, recent, wording.outside(stat)) if fact],
-        "histogram": stat.histogram,
-        "cell_unit": stat.cell_unit,
     }
+
+
+def _coarse(stat: SeriesStat) -> dict[str, Any]:
+    return {"histogram": stat.histogram, "cell_unit": stat.cell_unit}
+
+
+def _fine(one: Distribution) -> dict[str, Any]:
+    return {"edges": [_number(edge) for edge in one.edges], "counts": one.counts}
 
 
 def _bounds(bounds: Bounds | None, unit: str, *, few: bool) -> tuple[Any, ...] | None:
     """Return lower and upper bound, values beyond, all that as text, and whether the values are too few."""
     if bounds is None or (bounds.low is None and bounds.high is None and not few):
         return None
-    return bounds.low, bounds.high, bounds.beyond, "too few values" if few else between(bounds, unit), few
+    return (
+        _number(bounds.low),
+        _number(bounds.high),
+        bounds.beyond,
+        "too few values" if few else between(bounds, unit),
+        few,
+    )
 
 
 def _over_time(one: SeriesOverTime, times: Times) -> dict[str, Any]:
     points = one.points
-    spans = _column([point.start_s for point in points]), _column([point.end_s for point in points])
-    if not times or spans != times[-1]:
-        times.append(spans)
-    keys = sorted({key for point in points for key in point.percentiles}, key=wording.by_number)
+    steps = [point.start_s for point in points], [point.end_s for point in points]
+    if not times or steps != times[-1]:
+        times.append(steps)
+    known = {key for point in points for key in point.percentiles}
+    keys = [key for key in PERCENTILES if key in known] or sorted(known, key=wording.by_number)[:_LINES]
     return {
         "times": len(times) - 1,
-        "count": [point.count for point in points],
-        "max": _column([point.max for point in points]),
-        "percentiles": {printable(key): _column([point.percentiles.get(key) for point in points]) for key in keys},
+        "max": column([point.max for point in points]),
+        "percentiles": {printable(key): column([point.percentiles.get(key) for point in points]) for key in keys},
     }
 
 
-def _column(values: Sequence[float | None]) -> Column:
-    return [None if value is None else float(_PLOTTED.format(value)) for value in values]
-
-
-def _identity(of: SeriesStat | SeriesOverTime) -> tuple[str, tuple[tuple[str, str], ...]]:
-    return of.name, tuple(sorted(of.labels.items()))
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(_SORTED.format(value))

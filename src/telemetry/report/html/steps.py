@@ -1,19 +1,44 @@
-"""Steps on a page: the axes, and below them the newest values of each."""
+"""Steps on a page: a grid of curves for each axis, and the tables of the report."""
 
 from __future__ import annotations
 
 from html import escape
 
+from telemetry import formatting
+from telemetry.formatting import printable
+from telemetry.report.html.data import embedded
+from telemetry.report.html.grids import steps_data
 from telemetry.report.html.sections import content
 from telemetry.report.steps import TITLE, steps
 from telemetry.report.table import Section
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report
 
 
 def steps_section(report: Report) -> tuple[Section, str]:
     """Return all steps as one section of the page, and its HTML; empty for a run without steps."""
-    axes, *values = (section for section in steps(report) if section) if report.snapshot.axes else (Section(TITLE),)
-    blocks = [content(axes)] if axes else []
-    for section in values:
-        blocks.append(f"<h3>{escape(section.title.removeprefix(f'{TITLE}: '))}</h3>{content(section)}")
-    return Section(TITLE, ["…"] if blocks else []), "".join(blocks)
+    curves: dict[str, list[StepCurve]] = {}
+    for curve in report.curves:
+        if curve.steps:
+            curves.setdefault(curve.axis, []).append(curve)
+    grids = [_grid(at, axis, of, named=len(curves) > 1) for at, (axis, of) in enumerate(curves.items())]
+    sections = [section for section in steps(report) if section] if report.snapshot.axes else []
+    tables = [
+        f"{_title(section)}{content(section)}" if at else content(section) for at, section in enumerate(sections)
+    ]
+    if grids and tables:
+        body = f"{''.join(grids)}<details><summary>Table of values</summary>{''.join(tables)}</details>"
+    else:
+        body = "".join([*grids, *tables])
+    return Section(TITLE, ["…"] if body else []), body
+
+
+def _grid(at: int, axis: str, curves: list[StepCurve], *, named: bool) -> str:
+    last = max(curve.steps[-1] for curve in curves)
+    title = f"<h3>axis <bdi>{escape(printable(axis))}</bdi> <small>to step {formatting.count(last)}</small></h3>"
+    data, name = steps_data(axis, curves), f"steps-data-{at}"
+    return f'{title if named else ""}<div class="step-grid" data-of="steps-data-{at}"></div>{embedded(data, name)}'
+
+
+def _title(section: Section) -> str:
+    return f"<h3>{escape(section.title.removeprefix(f'{TITLE}: '))}</h3>"

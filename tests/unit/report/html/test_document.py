@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import zlib
+from base64 import b64decode
 from html import unescape
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
+from tests.unit.report.html.samples import llm_report, load_report, training_report
 
 from telemetry.report.html import render_html
 from telemetry.wire.gates import GateResult
@@ -21,20 +25,30 @@ def body(text: str) -> str:
     return text.partition("<body>")[2]
 
 
-def test_trust_comes_first() -> None:
-    """The verdict, then what was run, then what part of it, the gates, the numbers."""
-    text = body(render_html(stored_report()))
-    order = [
-        'id="verdict"',
-        "steady time range",
-        'id="command"',
-        'id="gates"',
-        'id="series"',
-        'id="counters"',
-    ]
-    order += ['id="gauges"', 'id="marks"', 'id="losses"', 'id="producers"', 'id="cost"', 'id="warnings"']
-    places = [text.lower().index(part) for part in order]
+@pytest.mark.parametrize(
+    ("report", "pictures"),
+    [
+        (load_report(), ["over-time", "distribution", "counters", "gauges"]),
+        (llm_report(), ["over-time", "distribution", "requests"]),
+        (training_report(), ["steps", "over-time"]),
+    ],
+)
+def test_trust_comes_first_then_pictures_then_tables(report: Report, pictures: list[str]) -> None:
+    """The order of the pictures is that of the kind of run."""
+    text = body(render_html(report))
+    assert text.index('id="verdict"') < text.index('class="tiles"') < text.index("<nav") < text.index("<section")
+    sections = re.findall(r'<section id="([^"]+)">', text)
+    assert sections[: len(pictures)] == pictures
+    tables = ["series", "gates", "marks", "losses", "warnings", "producers", "parameters", "command", "cost"]
+    places = [sections.index(name) for name in tables if name in sections]
     assert places == sorted(places)
+    assert min(places) >= len(pictures)
+
+
+def test_a_part_of_a_run_is_announced_above_the_figures() -> None:
+    """A steady time range is no result of the whole run."""
+    text = body(render_html(stored_report()))
+    assert text.index("Steady time range".lower()) < text.index('class="tiles"')
 
 
 @pytest.mark.parametrize(
@@ -80,7 +94,9 @@ def test_what_comes_from_outside_is_text() -> None:
         Report(snapshot=snapshot, source="file", source_reason=EVIL, gates=[gate], findings=[EVIL], bounds=[bounds])
     )
     assert "<img" not in text
-    assert text.count("</script>") == 4  # the data, and three scripts
+    data = text.count('<script type="application/json"')
+    assert text.count("</script>") == data + 4  # scripts of every page, and that of the report
+    assert data > 0
     assert unescape(text).count("onerror=alert(1)") > 10
 
 
@@ -97,4 +113,21 @@ def test_many_series_are_data_and_not_elements() -> None:
     many = [replace(report.snapshot.series[0], name=f"s{number}") for number in range(1_000)]
     text = body(render_html(replace(report, snapshot=replace(report.snapshot, series=many))))
     assert text.count("<tr>") < 300
-    assert text.count('"name":"s') == 1_000
+    assert text.count("<td") < 4_000
+    compressed = re.search(r'data-coding="deflate" id="series-data">([^<]*)<', text)
+    assert compressed
+    data = msgspec.json.decode(zlib.decompress(b64decode(compressed[1])))
+    assert [one["name"] for one in data["series"]] == [
+        f"s{number}{{route=/search,status=200}}" for number in range(1_000)
+    ]
+
+
+def test_values_that_are_all_the_same_have_no_distribution() -> None:
+    """A single bar has no shape, and its axis the same number everywhere."""
+    stat = SeriesStat(
+        name="latency", unit="ms", count=4, min=1.5, max=1.5, mean=1.5, percentiles={"50": 1.5, "99": 1.5}
+    )
+    shown = MetricsSnapshot(run_id="r", name="job", state="COMPLETE", series=[stat], elapsed_s=4.0)
+    assert 'id="distribution"' not in render_html(Report(snapshot=shown, source="file"))
+    wider = replace(shown, series=[replace(stat, max=2.5)])
+    assert 'id="distribution"' in render_html(Report(snapshot=wider, source="file"))

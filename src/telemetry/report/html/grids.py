@@ -1,0 +1,157 @@
+"""Data of the grids of small charts: counters and gauges over time, and the values of steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final, TypeVar
+
+from telemetry import formatting, wording
+from telemetry.directions import better_of_name
+from telemetry.formatting import printable
+from telemetry.report.html.main_series import LINES
+from telemetry.report.html.numbers import Column, column
+from telemetry.report.html.over_time import LEAST_STEPS, marks
+from telemetry.wire import spans as words
+from telemetry.wire.pictures import CounterOverTime, GaugeOverTime, StepCurve
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat
+
+_SHOWN: Final = 60
+"""Largest number of charts of counters, and of gauges: the busiest ones. The tables have all."""
+
+Item = dict[str, Any]
+_OverTime = TypeVar("_OverTime", CounterOverTime, GaugeOverTime)
+
+
+def counters_data(report: Report) -> dict[str, Any] | None:
+    """Return the rates of counters over time; None without any."""
+    counters = report.pictures.counters if report.pictures else []
+    moved = [one for one in counters if any(one.rates) and not one.name.startswith(words.SELF)]
+    values = {_key(stat): stat for stat in report.snapshot.counters}
+    items = []
+    for same in _together(moved):
+        facts = []
+        if len(same) == 1:
+            one = same[0]
+            stat, mean = values.get(_key(one)), _mean(one.rates)
+            facts = [("", _amount(stat.value, one.unit))] if stat is not None else []
+            facts.append(("mean", formatting.rate(mean, one.unit)))
+        items.append(_item(same, [one.rates for one in same], facts, " per second"))
+    return _over_time(report, items, "counters")
+
+
+def gauges_data(report: Report) -> dict[str, Any] | None:
+    """Return gauges over time; None without any."""
+    gauges = report.pictures.gauges if report.pictures else []
+    items = []
+    for same in _together([one for one in gauges if any(value is not None for value in one.values)]):
+        facts = []
+        if len(same) == 1:
+            one = same[0]
+            known = [value for value in one.values if value is not None]
+            facts = [("last", formatting.quantity(known[-1], one.unit))]
+            if min(known) < max(known):
+                lowest, highest = (formatting.quantity(end, one.unit) for end in (min(known), max(known)))
+                facts.append(("range", f"{lowest} to {highest}"))
+        items.append(_item(same, [one.values for one in same], facts))
+    return _over_time(report, items, "gauges")
+
+
+def steps_data(axis: str, curves: Sequence[StepCurve]) -> dict[str, Any]:
+    """Return the curves of one axis; those with the same steps share them."""
+    xs: list[list[int]] = []
+    items = []
+    sizes = Counter(curve.name.partition("/")[0] for curve in curves if "/" in curve.name)
+    for curve in curves:
+        differences = [*curve.steps[:1], *(other - one for one, other in pairwise(curve.steps))]
+        if differences not in xs:
+            xs.append(differences)
+        prefix = curve.name.partition("/")[0]
+        item: Item = {
+            "name": printable(curve.name),
+            "group": printable(prefix) if sizes[prefix] > 1 else "",  # a curve alone needs no row of its own
+            "unit": "",
+            "x": xs.index(differences),
+            "lines": [{"name": "", "values": column(curve.values)}],
+            "facts": _facts(curve),
+        }
+        if curve.low and curve.high and curve.producers > 1:
+            item["lines"][0] |= {"low": column(curve.low), "high": column(curve.high)}
+        items.append(item)
+    ends = [curve.steps for curve in curves if curve.steps]
+    domain = [min(steps[0] for steps in ends), max(steps[-1] for steps in ends)] if ends else [0, 1]
+    return {"axis_name": printable(axis), "xs": xs, "items": items, "domain": domain}
+
+
+def _facts(curve: StepCurve) -> list[tuple[str, str]]:
+    """Return last, first and best; without a direction the extremes."""
+    last = formatting.scaled(curve.last) if curve.last is not None else "not finite"
+    if curve.count < 2:
+        return [("", last)]
+    facts = [("last", last), ("first", formatting.scaled(curve.first))]
+    better = better_of_name(curve.name)
+    if better == "neither":
+        if curve.min is not None and curve.max is not None and curve.min < curve.max:
+            return [*facts, ("range", f"{formatting.scaled(curve.min)} to {formatting.scaled(curve.max)}")]
+        return facts
+    best, step = (curve.min, curve.min_step) if better == "lower" else (curve.max, curve.max_step)
+    return [*facts, ("best", f"{formatting.scaled(best)} at step {formatting.count(step)}")]
+
+
+def _together(of: Sequence[_OverTime]) -> list[list[_OverTime]]:
+    """Return instruments of one name together, in the order of the first ones; each alone if they are many."""
+    by_name: dict[tuple[str, str], list[_OverTime]] = {}
+    for one in of:
+        by_name.setdefault((one.name, one.unit), []).append(one)
+    charts = [
+        part
+        for same in by_name.values()
+        for part in ([sorted(same, key=_key)] if len(same) <= LINES else [[one] for one in same])
+    ]
+    return charts[:_SHOWN]
+
+
+def _item(
+    same: Sequence[CounterOverTime | GaugeOverTime],
+    columns: Sequence[Column],
+    facts: list[tuple[str, str]],
+    ending: str = "",
+) -> Item:
+    first = same[0]
+    name = wording.instrument(first.name, first.labels) if len(same) == 1 else printable(first.name)
+    lines = [
+        {"name": wording.instrument("", one.labels).strip("{}") or "none", "values": column(values)}
+        for one, values in zip(same, columns, strict=True)
+    ]
+    return {"name": f"{name}{ending}", "unit": printable(first.unit), "lines": lines, "facts": facts}
+
+
+def _over_time(report: Report, items: list[Item], what: str) -> dict[str, Any] | None:
+    if not items or report.pictures is None or len(report.pictures.edges_s) <= LEAST_STEPS:
+        return None
+    edges = report.pictures.edges_s
+    middles = [(one + other) / 2 for one, other in pairwise(edges)]
+    return {
+        "x": column(middles),
+        "items": items,
+        "what": what,
+        "domain": [edges[0], edges[-1]],
+        "marks": marks(report),
+    }
+
+
+def _key(
+    of: CounterOverTime | GaugeOverTime | CounterStat,
+) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return of.name, tuple(sorted(of.labels.items()))
+
+
+def _mean(values: Column) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _amount(value: float, unit: str) -> str:
+    return formatting.quantity(value, unit) if formatting.carries_unit(unit) else formatting.count(value)

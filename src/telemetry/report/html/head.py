@@ -1,0 +1,90 @@
+"""The top of the page: whether the result can be trusted, how the command ended, and the gates."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from telemetry.formatting import printable
+from telemetry.report import brief, content
+from telemetry.report.gates import gate_lines, tally
+from telemetry.report.table import DOT
+from telemetry.wire.gates import GateResult, worst
+from telemetry.wire.report import Report
+
+_VERDICTS: Final = {
+    "complete": ("good", "✓"),
+    "lossy": ("warn", "!"),
+    "incomplete": ("warn", "!"),
+    "interrupted": ("bad", "✕"),
+}
+_GOING_ON: Final = ("calm", "…")
+OUTCOMES: Final = {
+    "pass": ("good", "✓ pass"),
+    "fail": ("bad", "✕ fail"),
+    "inconclusive": ("warn", "? inconclusive"),
+}
+"""Outcome of a gate → style and words."""
+_GATES_SHOWN: Final = 5
+"""Largest number of gates at the top, of those that did not pass."""
+
+
+def head(report: Report) -> str:
+    """Return the name of the run, then banners, the worst first, then facts."""
+    banners = [*_alarms(report), _verdict(report), *_gates(report.gates)]
+    part = content.time_range_words(report.time_range) if report.time_range is not None else ""
+    apart = {part, content.gates_words(report)}
+    facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in content.facts(report) if fact not in apart)
+    banner = f'<p class="banner calm">{escape(part)}</p>' if part else ""
+    name = escape(printable(report.snapshot.name))
+    return f"<h1><bdi>{name}</bdi></h1>{''.join(banners)}{banner}{_command(report)}{facts}"
+
+
+def _alarms(report: Report) -> list[str]:
+    """Return the banner of a command that failed or recorded nothing. The command itself stands below."""
+    lines = [printable(text) for text in brief.alarms(report)]
+    if not lines:
+        return []
+    first, *others = lines
+    first = first.partition(DOT)[0]
+    more = "".join(f"<br>{escape(line)}" for line in others)
+    return [
+        '<p class="banner bad" id="alarm"><span aria-hidden="true">✕</span> '
+        f"<strong>{escape(first[:1].upper() + first[1:])}</strong>{more}</p>"
+    ]
+
+
+def _verdict(report: Report) -> str:
+    kind, mark = _VERDICTS.get(report.verdict, _GOING_ON)
+    text = report.headline().removeprefix(f"{report.verdict}: {report.snapshot.name}, ")
+    return (
+        f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
+        f"<strong>{escape(report.verdict)}</strong> · {escape(printable(text))}</p>"
+    )
+
+
+def _gates(gates: Sequence[GateResult]) -> list[str]:
+    """Return the banner of gates: a complete result may still fail a gate. Those that did not pass are listed."""
+    if not gates:
+        return []
+    kind, words = OUTCOMES[worst(list(gates))]
+    mark = words.partition(" ")[0]
+    outcomes = tally(gates)
+    lines = gate_lines([gate for gate in gates if gate.outcome != "pass"]).lines
+    listed = "".join(f"<br><small>{escape(line)}</small>" for line in lines[:_GATES_SHOWN])
+    hidden = len(lines) - _GATES_SHOWN
+    more = f'<br><small><a href="#gates">{hidden:,} more</a></small>' if hidden > 0 else ""
+    return [
+        f'<p class="banner {kind}" id="gates-verdict"><span aria-hidden="true">{mark}</span> '
+        f"gates: {escape(outcomes)}{listed}{more}</p>"
+    ]
+
+
+def _command(report: Report) -> str:
+    command = report.snapshot.command
+    if command is None:
+        return ""
+    typed = escape(printable(shlex.join(command.argv)))
+    return f'<p class="command"><code title="{typed}">$ {typed}</code></p>'

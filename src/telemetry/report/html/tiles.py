@@ -1,0 +1,68 @@
+"""Tiles at the top of a page: the figures of a run that a reader looks for first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Final
+
+from telemetry import formatting, wording
+from telemetry.formatting import printable
+from telemetry.headlines import Figure, Headline
+from telemetry.report.series import between
+from telemetry.wire.report import Report
+
+_ROWS: Final = 4
+"""Largest number of rows of tiles."""
+
+
+def tiles(report: Report, headlines: list[Headline]) -> str:
+    """Return the tiles: a row for each headline, the first with duration and exit code."""
+    if not headlines:
+        return _row("", list(_of_run(report)), report)
+    several = len(headlines) > 1
+    rows = []
+    for at, head in enumerate(headlines[:_ROWS]):
+        own = [*head.figures, *(_of_run(report) if at == 0 else ())]
+        rows.append(_row(head.subject if several or head.flavour != "training" else "", own, report))
+    return "".join(rows)
+
+
+def _of_run(report: Report) -> Iterator[Figure]:
+    snapshot, command = report.snapshot, report.snapshot.command
+    yield Figure("duration", formatting.duration_s(snapshot.elapsed_s))
+    if command is not None and (command.exit_code is not None or command.signal):
+        well = command.exit_code == 0 and not command.signal
+        text = printable(command.signal) if command.signal else str(command.exit_code)
+        yield Figure("signal" if command.signal else "exit code", text, health="plain" if well else "bad")
+
+
+def _row(subject: str, figures: list[Figure], report: Report) -> str:
+    title = f'<p class="subject"><bdi>{escape(printable(subject))}</bdi></p>' if subject else ""
+    return f'{title}<dl class="tiles">{"".join(_tile(figure, subject, report) for figure in figures)}</dl>'
+
+
+def _tile(figure: Figure, subject: str, report: Report) -> str:
+    title = figure.title.removeprefix(f"{subject} ") if subject else figure.title
+    notes = [note for note in (figure.note, _bounds(figure, report)) if note]
+    note = "".join(f'<dd class="note">{escape(printable(note))}</dd>' for note in notes)
+    kind = f" {figure.health}-tile" if figure.health != "plain" else ""
+    return (
+        f'<div class="tile{kind}"><dt><bdi>{escape(printable(title))}</bdi></dt>'
+        f'<dd class="figure">{escape(printable(figure.text))}</dd>{note}</div>'
+    )
+
+
+def _bounds(figure: Figure, report: Report) -> str:
+    """Return the bounds of a percentile, found by its value; empty for other figures."""
+    key = figure.title.rpartition(" ")[2].removeprefix("p")
+    if figure.value is None or not key or wording.by_number(key)[0]:
+        return ""
+    for stat in report.snapshot.series:
+        if stat.unit == figure.unit and stat.percentiles.get(key) == figure.value:
+            found = report.bounds_of(stat)
+            own = found.percentiles.get(key) if found is not None else None
+            if own is None or found is None or own.low is None:
+                return ""
+            return f"{formatting.percent(found.confidence)}: {between(own, stat.unit)}"
+    return ""

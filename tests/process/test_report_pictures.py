@@ -1,0 +1,236 @@
+"""The pictures of the HTML report in a real browser: visible without a click, read together, and printable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+from tests.process.pages import Seen
+from tests.unit.report.html.samples import EVIL, LONG, RTL, llm_report, load_report, training_report
+
+from telemetry import render
+from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
+from telemetry.wire.snapshot import CommandFacts
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+REPORTS = {"load": load_report, "llm": llm_report, "training": training_report}
+DRAWN = "all => all.map(svg => svg.querySelectorAll('path, .bar, .heat-cell, .dot').length)"
+MARKS = "all => all.map(svg => svg.querySelectorAll('.mark').length)"
+HAIRS = "all => all.map(line => line.getAttribute('visibility'))"
+TALL = "all => all.map(svg => svg.getBoundingClientRect().height > 40)"
+SECTIONS = {
+    "load": ["over-time", "distribution", "counters", "gauges"],
+    "llm": ["over-time", "distribution"],
+    "training": ["steps", "over-time"],
+}
+"""Sections with pictures, in the order of the page."""
+TALLEST_HEAD = 900
+"""Height of the window: the first picture begins inside of it."""
+
+
+def shown(seen: Seen, report: Report) -> Page:
+    """Open the HTML form of a report."""
+    return seen.report(render(report, "html"))
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_pictures_are_there_without_a_click(kind: str, seen: Seen) -> None:
+    """Each section has drawn lines or bars; the first picture is on the first screen."""
+    browser = shown(seen, REPORTS[kind]())
+    for name in SECTIONS[kind]:
+        plots = browser.locator(f"#{name} .plot svg")
+        assert plots.count() > 0, name
+        drawn = plots.evaluate_all(DRAWN)
+        assert min(drawn) > 0, name
+    order = browser.locator("section[id]").evaluate_all("all => all.map(one => one.id)")
+    assert [name for name in order if name in SECTIONS[kind]] == SECTIONS[kind]
+    first = browser.locator(".plot svg").first.bounding_box()
+    assert first is not None
+    assert first["y"] < TALLEST_HEAD
+    assert browser.locator(".tile").count() >= 3
+    seen.check_quiet()
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+@pytest.mark.parametrize("ground", ["light", "dark"])
+def test_a_narrow_page_does_not_scroll_sideways(kind: str, ground: str, seen: Seen) -> None:
+    """At 400 pixels wide tables scroll by themselves, and every plot fits."""
+    seen.page.emulate_media(color_scheme="dark" if ground == "dark" else "light")
+    seen.page.set_viewport_size({"width": 400, "height": 900})
+    browser = shown(seen, REPORTS[kind]())
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 400
+    widths = browser.locator(".plot svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().right)")
+    assert max(widths) <= 400
+    seen.check_quiet()
+
+
+def test_one_crosshair_reads_the_same_moment_everywhere(seen: Seen) -> None:
+    """Whichever chart over time the pointer is on, all of them tell the figures of the same step."""
+    browser = shown(seen, load_report())
+    plots, moments = browser.locator("#time-charts .plot svg"), browser.locator("#time-charts .moment")
+    assert plots.count() == moments.count() > 3
+    for place in range(plots.count()):
+        plots.nth(place).scroll_into_view_if_needed()
+        plots.nth(place).hover()
+        told = moments.all_inner_texts()
+        assert len(set(told)) == 1, told
+        assert 10 <= int(told[0].split()[0]) <= 20
+    hairs = browser.locator("#time-charts .hair").evaluate_all(HAIRS)
+    assert set(hairs) == {"visible"}
+    second = int(told[0].split()[0])
+    assert f"p50 {second + 1}.0 ms" in browser.locator("#time-charts .legend").nth(2).inner_text()
+    seen.check_quiet()
+
+
+def test_arrow_keys_read_values(seen: Seen) -> None:
+    """A chart takes the focus, and arrows walk over its steps."""
+    browser = shown(seen, load_report())
+    browser.locator("#time-charts .plot svg").first.focus()
+    moment = browser.locator("#time-charts .moment").first
+    for _ in range(3):
+        browser.keyboard.press("ArrowRight")
+    assert moment.inner_text() == "2 s – 3 s"
+    browser.keyboard.press("ArrowLeft")
+    assert moment.inner_text() == "1 s – 2 s"
+    seen.check_quiet()
+
+
+def test_marks_are_lines_on_all_charts_over_time(seen: Seen) -> None:
+    """Their names are on the first one."""
+    browser = shown(seen, load_report(marks=["deploy", "scale up"]))
+    marks = browser.locator("#time-charts .plot svg").evaluate_all(MARKS)
+    assert set(marks) == {2}
+    assert browser.locator("#time-charts .mark-name").all_text_contents() == ["deploy", "scale up"]
+    seen.check_quiet()
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_print_has_all_pictures_and_no_controls(kind: str, seen: Seen) -> None:
+    """On a light ground, also for a page that was dark on the screen."""
+    names = [f"group/value {number}" for number in range(40)]
+    report = training_report(names) if kind == "training" else REPORTS[kind]()
+    browser = shown(seen, report)
+    browser.evaluate("document.documentElement.dataset.theme = 'dark'")
+    browser.emulate_media(media="print")
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    visible = browser.locator(".plot svg").evaluate_all(TALL)
+    assert all(visible)
+    if kind == "training":
+        assert browser.locator("#steps .cell").count() == 40
+    for control in ("#theme", "nav", ".scale", ".tools", ".more", "select"):
+        found = browser.locator(control)
+        assert [found.nth(at).is_visible() for at in range(found.count())] == [False] * found.count(), control
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    seen.check_quiet()
+
+
+def test_steps_are_smoothed_filtered_and_enlarged(seen: Seen) -> None:
+    """The raw line stays behind the smooth one, the band of ranks is drawn, and hundreds of names are held back."""
+    names = [f"layer/{number}/norm" for number in range(100)] + ["loss"]
+    browser = shown(seen, training_report(names))
+    cells = browser.locator("#steps .cell")
+    assert cells.count() == 24 + 1
+    browser.get_by_role("button", name="Show all 100").click()
+    assert cells.count() == 101
+    first = cells.first
+    assert (first.locator(".band").count(), first.locator(".raw").count()) == (1, 1)
+    smooth = first.locator(".line:not(.raw)")
+    before = smooth.get_attribute("d")
+    browser.get_by_role("slider").fill("0.9")
+    assert smooth.get_attribute("d") != before
+    browser.get_by_role("slider").fill("0")
+    assert first.locator(".raw").count() == 0
+    height = first.locator("svg").evaluate("svg => svg.getBoundingClientRect().height")
+    first.get_by_role("button").click()
+    assert first.locator("svg").evaluate("svg => svg.getBoundingClientRect().height") > 2 * height
+    browser.get_by_role("searchbox").fill("loss")
+    assert browser.locator("#steps .cell .name").all_inner_texts() == ["loss"]
+    assert "first 2.03 · best 0.171 at step 1,000" in cells.first.inner_text()
+    seen.check_quiet()
+
+
+def test_values_of_all_steps_are_read_together(seen: Seen) -> None:
+    """The pointer on one curve reads the same step in all of them, with the spread between ranks."""
+    browser = shown(seen, training_report())
+    browser.locator("#steps .plot svg").first.hover()
+    told = browser.locator("#steps .moment").all_inner_texts()
+    steps = {text.partition(":")[0] for text in told}
+    assert len(told) == 4
+    assert len(steps) == 1
+    assert " to " in told[0]
+    seen.check_quiet()
+
+
+def test_a_failed_command_is_first_and_red(seen: Seen) -> None:
+    """Before the verdict, which may still be complete."""
+    report = load_report()
+    failed = CommandFacts(argv=["bench"], exit_code=3, wall_s=1.0)
+    browser = shown(seen, replace(report, snapshot=replace(report.snapshot, command=failed)))
+    banners = browser.locator(".banner")
+    assert banners.first.inner_text() == "✕ Command failed: exit code 3"
+    assert "bad" in (banners.first.get_attribute("class") or "")
+    assert browser.locator(".bad-tile").inner_text().split() == ["exit", "code", "3"]
+    seen.check_quiet()
+
+
+@pytest.mark.parametrize("name", [EVIL, RTL, LONG])
+def test_names_from_outside_stay_text(name: str, seen: Seen) -> None:
+    """Names that look like elements, are written from right to left, or are very long change nothing but text."""
+    seen.page.set_viewport_size({"width": 400, "height": 900})
+    report = load_report(marks=[name])
+    snapshot, pictures = report.snapshot, report.pictures
+    assert pictures is not None
+    series = [replace(stat, name=name, labels={name: name}) for stat in snapshot.series]
+    over = [replace(one, name=name, labels={name: name}) for one in report.over_time]
+    drawn = replace(
+        pictures,
+        counters=[replace(one, name=name, labels={name: name}) for one in pictures.counters],
+        gauges=[replace(one, name=name, labels={name: name}) for one in pictures.gauges],
+    )
+    curves = [replace(one, name=f"{name}/{one.name}", axis=name) for one in training_report().curves]
+    browser = shown(
+        seen,
+        replace(
+            report,
+            snapshot=replace(snapshot, name=name, series=series),
+            over_time=over,
+            pictures=drawn,
+            curves=curves,
+        ),
+    )
+    assert browser.locator("h1").inner_text() == name
+    assert browser.locator("img").count() == 0
+    assert browser.locator("#steps .cell").count() == 4
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 400
+    browser.locator("#time-charts .plot svg").first.hover()
+    seen.check_quiet()
+
+
+def an_hour(over: SeriesOverTime, seed: int) -> list[SeriesPoint]:
+    """Return a point for each minute, with values that differ from minute to minute and from seed to seed."""
+    points = []
+    for minute in range(60):
+        point, factor = over.points[minute % len(over.points)], 1 + (seed * minute % 89) / 83
+        percentiles = {key: value * factor for key, value in point.percentiles.items()}
+        times = {"start_s": 60.0 * minute, "end_s": 60.0 * minute + 60.0}
+        points.append(replace(point, **times, max=(point.max or 0.0) * factor, percentiles=percentiles))
+    return points
+
+
+def test_a_large_report_is_drawn_from_compressed_data(seen: Seen) -> None:
+    """A hundred series take less than 300 KB with all their figures over time, and can be opened."""
+    report = load_report()
+    pictures = report.pictures
+    assert pictures is not None
+    stat, over = report.snapshot.series[0], report.over_time[0]
+    noisy = [replace(over, labels={"route": f"/{number}"}, points=an_hour(over, number)) for number in range(100)]
+    series = [replace(stat, labels=one.labels) for one in noisy]
+    html = render(replace(report, snapshot=replace(report.snapshot, series=series), over_time=noisy), "html")
+    assert len(html.encode()) < 300_000
+    browser = seen.report(html)
+    browser.locator(".series .open").nth(99).click()
+    browser.locator(".detail .plot svg").nth(2).wait_for()
+    seen.check_quiet()

@@ -1,0 +1,66 @@
+"""Data of the grids of small charts."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from tests.unit.report.html.samples import STEPS, load_report, training_report
+
+from telemetry.report.html.grids import counters_data, gauges_data, steps_data
+
+
+def test_instruments_of_one_name_share_a_chart() -> None:
+    """Each label set is a line; a single one has its figures beside the title."""
+    gauges = gauges_data(load_report())
+    counters = counters_data(load_report())
+    assert gauges is not None
+    assert counters is not None
+    (gpu,) = gauges["items"]
+    assert (gpu["name"], gpu["unit"], gpu["facts"]) == ("gpu", "%", [])
+    assert [line["name"] for line in gpu["lines"]] == ["rank=0", "rank=1"]
+    assert [item["name"] for item in counters["items"]] == ["errors per second", "sent per second"]
+    assert counters["items"][1]["facts"][-1] == ("mean", "1,014 B/s")
+    assert len(counters["x"]) == len(gpu["lines"][0]["values"]) == STEPS
+
+
+def test_many_label_sets_have_a_chart_each() -> None:
+    """More lines than colours can't be told apart."""
+    report = load_report()
+    assert report.pictures is not None
+    (first, _) = report.pictures.gauges
+    many = [replace(first, labels={"rank": str(rank)}) for rank in range(9)]
+    data = gauges_data(replace(report, pictures=replace(report.pictures, gauges=many)))
+    assert data is not None
+    assert [item["name"] for item in data["items"]] == [f"gpu{{rank={rank}}}" for rank in range(9)]
+
+
+def test_values_of_steps_are_grouped_by_prefix() -> None:
+    """A prefix that only one value has makes no group: each group begins a row.
+
+    Facts are first, last and best by the direction of the name; without a direction the extremes.
+    """
+    curves = training_report().curves
+    data = steps_data("train", curves)
+    assert [item["group"] for item in data["items"]] == ["train", "train", "", ""]
+    facts = [dict(item["facts"]) for item in data["items"]]
+    assert facts[0] == {"last": "0.171", "first": "2.03", "best": "0.171 at step 1,000"}
+    assert facts[1]["best"] == "2.03 at step 10"
+    assert facts[3]["range"] == "0.171 to 2.03"
+    assert data["domain"] == [10, 1_000]
+
+
+def test_curves_share_their_steps() -> None:
+    """As differences, which are short. The spread of ranks is a band."""
+    data = steps_data("train", training_report().curves)
+    assert data["xs"] == [[10] * 100]
+    assert {item["x"] for item in data["items"]} == {0}
+    line = data["items"][0]["lines"][0]
+    assert line["low"][0] < line["values"][0] < line["high"][0]
+
+
+def test_a_value_that_is_not_finite_is_named() -> None:
+    """The last loss of a diverged run is no number."""
+    (curve, *_) = training_report().curves
+    diverged = replace(curve, last=None, values=[*curve.values[:-1], None])
+    data = steps_data("train", [diverged])
+    assert data["items"][0]["facts"][0] == ("last", "not finite")
+    assert data["items"][0]["lines"][0]["values"][-1] is None

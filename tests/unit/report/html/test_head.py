@@ -1,0 +1,66 @@
+"""The top of the page: banners, tiles, the command and the gates."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+from tests.golden.report.renderings import stored_report
+from tests.unit.report.html.samples import load_report
+
+from telemetry.report.content import headlines
+from telemetry.report.html.head import head
+from telemetry.report.html.tiles import tiles
+from telemetry.wire.gates import GateResult
+from telemetry.wire.report import Bounds, Report, SeriesBounds
+from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
+
+
+def test_gates_that_did_not_pass_are_named() -> None:
+    """In one banner with the numbers of each outcome; a link leads to the rest."""
+    failed = [GateResult(expression=f"p99(a{at}) < 1ms", outcome="fail", reason="2 ms") for at in range(7)]
+    passed = GateResult(expression="p50(a) < 1ms", outcome="pass", reason="1 ms")
+    text = head(replace(load_report(), gates=[*failed, passed]))
+    banner = text.partition('id="gates-verdict">')[2].partition("</p>")[0]
+    assert "gates: 7 fail, 1 pass" in banner
+    assert banner.count("fail: p99") == 5
+    assert '<a href="#gates">2 more</a>' in banner
+    assert "p50(a)" not in banner
+
+
+def test_a_killed_command_comes_before_the_verdict() -> None:
+    """With its signal in the banner and in a tile."""
+    command = CommandFacts(argv=["bench"], signal="SIGKILL", exit_code=None)
+    report = replace(load_report(), snapshot=replace(load_report().snapshot, command=command))
+    text = head(report)
+    assert text.index('id="alarm"') < text.index('id="verdict"')
+    assert "ended by SIGKILL" in text
+    assert re.search(r'bad-tile"><dt><bdi>signal</bdi></dt><dd class="figure">SIGKILL<', tiles(report, []))
+
+
+def test_tiles_have_bounds_duration_and_exit_code() -> None:
+    """Bounds belong to the percentile that a tile shows."""
+    report = load_report()
+    stat = report.snapshot.series[0]
+    own = {"99": Bounds(low=6.1, high=6.9)}
+    bounded = replace(report, bounds=[SeriesBounds(name=stat.name, labels=stat.labels, percentiles=own)])
+    text = tiles(bounded, headlines(bounded))
+    assert re.search(r"<dt><bdi>[^<]*p99</bdi></dt><dd class=\"figure\">6.52 ms</dd>", text)
+    assert text.count("95 %: 6.10–6.90 ms") == 1
+    assert "<bdi>duration</bdi>" in text
+    assert '<bdi>exit code</bdi></dt><dd class="figure">0</dd>' in text
+
+
+def test_a_run_without_values_has_its_duration() -> None:
+    """And nothing that would look like a figure."""
+    report = Report(snapshot=MetricsSnapshot(run_id="r", name="n", elapsed_s=2.0), source="status")
+    assert re.findall(r"<dt><bdi>([^<]*)", tiles(report, headlines(report))) == ["duration"]
+
+
+def test_the_command_is_text_in_one_place() -> None:
+    """Long ones are cut by the page, not by us."""
+    argv = ["python", "-c", "print('<b>')" * 100]
+    report = stored_report()
+    text = head(replace(report, snapshot=replace(report.snapshot, command=CommandFacts(argv=argv, exit_code=0))))
+    assert text.count('class="command"') == 1
+    assert "<b>" not in text

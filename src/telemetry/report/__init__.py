@@ -27,23 +27,30 @@ FORMATS: Final = ("text", *_RENDERERS)
 
 
 def render(
-    report: Report, format: Format = "text", *, width: int = 100, color: bool = False, steps: bool = False
+    report: Report,
+    format: Format = "text",
+    *,
+    width: int = 100,
+    color: bool = False,
+    steps: bool = False,
+    full: bool = False,
 ) -> str:
     """Return the report as text in a format, ending with a newline.
 
     A result that was read without its history, such as `run.report`, gets the bounds of its display histograms, and
-    findings. No file is read. `width` (columns), `color` (ANSI) and `steps` (figures over time as a table of steps)
-    affect the text format only. Raises UsageError for an unknown format.
+    findings. No file is read. `width` (columns) and `color` (ANSI) affect the text format only, `steps` (a table of
+    figures over time) and `full` (all figures) text and Markdown. Raises UsageError for an unknown format.
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     if format not in _BARE:
         report = _judged(report)
     if format == "text":
-        return render_text(report, width, color, steps=steps)
+        return render_text(report, width, color, steps=steps, full=full)
+    options = {"steps": steps, "full": full} if format == "md" else {}
     module, name = _RENDERERS[format]
     renderer: Any = getattr(import_module(module), name)
-    rendered: str = renderer(report)
+    rendered: str = renderer(report, **options)
     return rendered
 
 

@@ -36,14 +36,19 @@ def losses(snapshot: MetricsSnapshot) -> Section:
     )
 
 
+def troubled(report: Report) -> list[ProducerStat]:
+    """Return the producers whose events are not all counted."""
+    return [stat for stat in report.snapshot.producers if stat.completeness != "complete" or stat.missing]
+
+
 def producers(report: Report) -> Section:
     """Return one line if all producers are complete, else a table of the others. Those of nodes are left out."""
     everyone, total = report.snapshot.producers, report.snapshot.direct_producers
-    troubled = [stat for stat in everyone if stat.completeness != "complete" or stat.missing]
+    lacking = troubled(report)
     if not everyone:
         return Section("Producers", [] if report.snapshot.nodes else ["none"])
-    fine = formatting.count(total - len(troubled))
-    if not troubled:
+    fine = formatting.count(total - len(lacking))
+    if not lacking:
         repairs = report.snapshot.accounting.repaired - sum(node.account.repaired for node in report.snapshot.nodes)
         repaired = f", {wording.batches(repairs)} repaired" if repairs else ""
         return Section("Producers", [f"{fine}, all complete{repaired}"])
@@ -56,9 +61,9 @@ def producers(report: Report) -> Section:
         Column("applied", 1),
         Column("missing", 1),
     ]
-    rows = [_producer_row(stat, over=is_over(report)) for stat in troubled]
-    notes = [f"{fine} more, all complete"] if len(troubled) < total else []
-    for stat in troubled[:PRODUCERS_SHOWN]:
+    rows = [_producer_row(stat, over=is_over(report)) for stat in lacking]
+    notes = [f"{fine} more, all complete"] if len(lacking) < total else []
+    for stat in lacking[:PRODUCERS_SHOWN]:
         said = list(_producer_notes(stat, report, alone=total == 1))
         notes += [f"{wording.producer(stat)}: {' · '.join(said)}"] if said else []
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)

@@ -35,9 +35,11 @@ _COLORS: Final[dict[Verdict, str]] = {
     "cannot_tell": "\x1b[1;33m",
     "changed": "\x1b[1;33m",
 }
+FOR_INFORMATION: Final = "Cannot tell: for information"
 _NAMES_SHOWN: Final = 6
-"""Figures without a difference that are named in a summary."""
-_ONE_SIDED_SHOWN: Final = 20
+"""Figures that are named beside a reason: they have rows of their own."""
+_ROWS_SHOWN: Final = 200
+"""Rows of a table of figures without a difference, and names of instruments in a line. The rest is counted."""
 _FULL_FROM: Final = 10.0
 """Percentages are written out from ten times on."""
 
@@ -68,16 +70,17 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def comparison_content(comparison: Comparison) -> Content:
-    """The whole comparison; figures without a difference are summarised."""
+    """The whole comparison: each figure has a row with its verdict."""
     told = [metric for metric in comparison.metrics if metric.verdict in _TOLD]
     untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
     single = [metric for metric in untold if metric.before_within is not None]
     sections = [
         Section("Notes", [printable(note) for note in comparison.notes]),
         Section("Differences", table=differences(told), notes=list(reasons(told))),
-        _unchanged(comparison),
-        Section("For information", table=information(single)),
+        unchanged(comparison),
+        Section(FOR_INFORMATION, table=information(single)),
         obstacles([metric for metric in untold if metric.before_within is None]),
+        left_out(comparison),
     ]
     return Content(
         printable(comparison.headline()), list(comparison_facts(comparison)), [part for part in sections if part]
@@ -91,11 +94,11 @@ def comparison_facts(comparison: Comparison) -> Iterator[str]:
     level = formatting.percent(comparison.confidence)
     tested = sum(metric.p_adjusted is not None for metric in comparison.metrics)
     if tested:
-        of_all = f"for all {tested:,} together" if tested > 1 else "for the only one"
+        of_all = f"for all {tested:,} figures together" if tested > 1 else "for the only figure"
         ways = "each run is compared with its neighbour · " if comparison.paired else ""
         yield (
-            f"{ways}intervals: {level} for one figure · verdicts: {level} {of_all} · smallest "
-            f"difference that matters: {formatting.percent(comparison.min_effect)}"
+            f"{ways}intervals and verdicts: {level} {of_all} · smallest difference that matters: "
+            f"{formatting.percent(comparison.min_effect)}"
         )
     if comparison.calibration:
         yield printable(f"noise between identical runs: calibration {comparison.calibration}")
@@ -106,6 +109,8 @@ def figure_name(metric: MetricResult) -> str:
     if metric.of == "command":
         return f"command {COMMAND_WORDS.get(metric.statistic, printable(metric.statistic))}"
     name = wording.instrument(metric.name, metric.labels, metric.unit)
+    if metric.of == "requests":
+        name = wording.instrument(metric.name, metric.labels)
     return (
         name if metric.of == "counter" and metric.statistic == "value" else f"{name} {printable(metric.statistic)}"
     )
@@ -115,6 +120,12 @@ def amount(metric: MetricResult, value: float | None) -> str:
     """Format a value of this figure, with its unit."""
     if metric.statistic == "rate":
         return formatting.rate(value, metric.unit)
+    if metric.of == "requests":
+        if metric.statistic == "attainment":
+            return NOTHING if value is None else formatting.percent(value)
+        return formatting.rate(value)
+    if metric.of == "steps":
+        return formatting.count(value) if metric.statistic == "steps" else formatting.scaled(value)
     return formatting.quantity(value, metric.unit)
 
 
@@ -182,7 +193,7 @@ def obstacles(metrics: Sequence[MetricResult]) -> Section:
     for reason in ONE_SIDED:
         names = dict.fromkeys(_instrument(metric) for metric in metrics if metric.reason == reason)
         if names:
-            lines.append(f"{reason.removesuffix(' it')} {_named(list(names), _ONE_SIDED_SHOWN)}")
+            lines.append(f"{reason.removesuffix(' it')} {_named(list(names), _ROWS_SHOWN)}")
     others = [metric for metric in metrics if metric.reason not in ONE_SIDED]
     return Section("Cannot tell", lines, table=_whys(others) if others else None)
 
@@ -223,23 +234,33 @@ def reasons(metrics: Sequence[MetricResult]) -> Iterator[str]:
         yield f"{printable(reason)}: {_listed([metric for metric in metrics if metric.reason == reason])}"
 
 
-def _unchanged(comparison: Comparison) -> Section:
-    """Explain each verdict in a line."""
-    lines = []
+def unchanged(comparison: Comparison) -> Section:
+    """List the figures without a difference, and explain their verdicts."""
     meanings: dict[Verdict, str] = {
         "same": f"shown to be within ±{formatting.percent(comparison.min_effect)}",
         "not_shown": "one may exist, but is too small to separate from noise",
     }
-    for verdict, meaning in meanings.items():
-        found = [metric for metric in comparison.metrics if metric.verdict == verdict]
-        if found:
-            lines.append(f"{_count(found)} with {VERDICT_WORDS[verdict]} ({meaning}): {_listed(found)}")
-    notes = list(reasons([metric for metric in comparison.metrics if metric.verdict == "not_shown"]))
-    return Section("Without a difference", lines, notes=notes)
+    found = [metric for verdict in meanings for metric in comparison.metrics if metric.verdict == verdict]
+    notes = [
+        f"{VERDICT_WORDS[verdict]}: {meaning}"
+        for verdict, meaning in meanings.items()
+        if any(metric.verdict == verdict for metric in found)
+    ]
+    notes += reasons([metric for metric in found if metric.verdict == "not_shown"])
+    return Section("Without a difference", table=differences(found[:_ROWS_SHOWN]), notes=[*_more(found), *notes])
 
 
-def _count(metrics: Sequence[MetricResult]) -> str:
-    return number_of(len(metrics), "figure")
+def left_out(comparison: Comparison) -> Section:
+    """List the figures that no run has enough values for."""
+    found = [metric for metric in comparison.metrics if metric.verdict == "left_out"]
+    rows = [[figure_name(metric), printable(metric.reason)] for metric in found[:_ROWS_SHOWN]]
+    heads = [Column("figure"), Column("why", right=False)]
+    return Section("Too few values", table=Table(heads, rows), notes=list(_more(found)))
+
+
+def _more(found: Sequence[MetricResult]) -> Iterator[str]:
+    if len(found) > _ROWS_SHOWN:
+        yield f"{number_of(len(found) - _ROWS_SHOWN, 'more figure is', 'more figures are')} in the JSON form"
 
 
 def _listed(metrics: Sequence[MetricResult]) -> str:
@@ -247,7 +268,8 @@ def _listed(metrics: Sequence[MetricResult]) -> str:
 
 
 def _named(names: Sequence[str], most: int) -> str:
-    return ", ".join([*names[:most], "…"] if len(names) > most else names)
+    more = [f"{len(names) - most:,} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
 
 
 def _instrument(metric: MetricResult) -> str:

@@ -10,6 +10,7 @@ from telemetry import formatting, wording
 from telemetry.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict
 from telemetry.formatting import number_of, printable
 from telemetry.report import comparison as compared
+from telemetry.report.comparison_overlays import overlay_sections, script
 from telemetry.report.html import curves, page
 from telemetry.report.html.sections import block, table
 from telemetry.report.table import Column, Section, Table
@@ -21,6 +22,7 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "cannot_tell": ("warn", "?"),
     "not_shown": ("calm", "≈"),
     "same": ("calm", "="),
+    "left_out": ("calm", "–"),
 }
 _CURVES_SHOWN: Final = 100
 """Charts on the page: those of figures that differ come first."""
@@ -38,17 +40,21 @@ def comparison_html(comparison: Comparison) -> str:
     facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in compared.comparison_facts(comparison))
     notes = block(Section("Notes", [printable(note) for note in comparison.notes]), "notes")
     body = "\n".join((head, facts, notes, *_sections(comparison)))
-    return page(f"{_title(comparison)} – telemetry comparison", body)
+    code = script() if comparison.overlays else ""
+    return page(f"{_title(comparison)} – telemetry comparison", body, code)
 
 
 def _sections(comparison: Comparison) -> Iterator[str]:
-    told = [metric for metric in comparison.metrics if metric.verdict != "cannot_tell"]
+    told = [metric for metric in comparison.metrics if metric.verdict not in ("cannot_tell", "left_out")]
     untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
     single = [metric for metric in untold if metric.before_within is not None]
     yield block(Section("Figures", notes=list(compared.reasons(told))), "figures", _figures(told))
-    yield block(Section("For information", table=compared.information(single)), "information")
+    for section, name, body in overlay_sections(comparison):
+        yield block(section, name, body)
+    yield block(Section(compared.FOR_INFORMATION, table=compared.information(single)), "information")
     others = [metric for metric in untold if metric.before_within is None]
     yield block(compared.obstacles(others), "untold")
+    yield block(compared.left_out(comparison), "left-out")
     yield block(Section("Percentiles"), "curves", _charts(comparison))
     yield block(Section("Runs"), "runs", _runs(comparison))
 

@@ -1,7 +1,7 @@
-"""The content of a report for every text form: a headline, facts and sections.
+"""The content of a report for every text form: alarms, a headline, facts and sections.
 
-Everything here is a field of the snapshot or of the report, rounded for reading; nothing is computed that the JSON
-form does not carry, but ages. All text from outside passes through `printable`.
+Numbers are fields of the snapshot or of the report, rounded for reading. Only ages and rates over the whole run are
+computed. All text from outside passes through `printable`.
 """
 
 from __future__ import annotations
@@ -12,25 +12,34 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, number_of, printable
-from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers
+from telemetry.formatting import number_of, printable
+from telemetry.headline_choice import chosen
+from telemetry.headlines import Headline, headline
+from telemetry.report import brief
+from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers, troubled
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines, tally
 from telemetry.report.nodes import nodes
 from telemetry.report.over_time import busiest, courses, each_over_time
-from telemetry.report.requests import late, requests
-from telemetry.report.series import counters, gauges, series
+from telemetry.report.request_summary import request_sections
+from telemetry.report.requests import late
+from telemetry.report.series import counters, gauges, part_s, series, series_summary
 from telemetry.report.sources import sources_sections
 from telemetry.report.spans import spans
 from telemetry.report.steps import steps
 from telemetry.report.stragglers import stragglers
-from telemetry.report.table import Column, Section, Table, cut
+from telemetry.report.table import DOT, Column, Section, Table, cut
 from telemetry.wire.report import SOURCE_WORDS, Report, TimeRange
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 
+OverTime = Literal["none", "courses", "busiest", "each"]
+_ROWS: Final = 12
+"""Rows of counters and of gauges in a short report."""
 _MARKS_SHOWN: Final = 20
 _PARAM_COLUMNS: Final = 56
 """The columns of a value: with its name it fits into 80."""
+_ENDINGS: Final = ("the command exited", "the command was killed")
+"""Starts of reasons that the outcome of the command says too."""
 _UNNAMED: Final = "an expected node"
 _PARTS: Final = {
     "given": ("only", "no such time range"),
@@ -45,39 +54,102 @@ class Content:
     headline: str
     facts: list[str]
     sections: list[Section]
+    alarms: Sequence[str] = ()
+    """How the command failed, and why nothing was recorded. They come before the headline."""
+    gates: str = ""
+    """Outcomes of the gates in one line; empty without gates."""
 
 
-def content(report: Report, over_time: Literal["courses", "busiest", "each"] = "courses") -> Content:
-    """The whole report. Sections with nothing to say are left out.
+def content(report: Report, *, full: bool = True, over_time: OverTime = "courses") -> Content:
+    """Return the report: a summary, then details. Sections with nothing to say are left out.
 
-    Over time: a line for each of the busiest series, the steps of a few of them, or those of each.
+    Without `full`, figures that few readers need are left out, and the rest is shorter. Over time: a line for each
+    of the busiest series, the steps of a few of them, or those of each.
     """
+    details = _full(report) if full else _brief(report)
+    sections = [*_summary(report, full=full), *_over_time(report, over_time), *details]
+    return Content(
+        printable(report.headline()),
+        list(_about(report)),
+        [section for section in sections if section],
+        list(brief.alarms(report)),
+        gates_words(report) if report.gates else "",
+    )
+
+
+def _summary(report: Report, *, full: bool) -> Iterator[Section]:
+    """Yield what a user wants to know first. What comes first depends on the kind of run."""
+    yield gate_lines([gate for gate in report.gates if full or gate.outcome != "pass"])
+    yield _chosen(report)
+    first = next((one.flavour for one in headlines(report)), "metrics")
+    parts = [list(steps(report, full=full)), list(request_sections(report, full=full))]
+    for part in parts if first == "training" else reversed(parts):
+        yield from part
+    yield stragglers(report)
+    yield spans(report)
+    yield series(report) if full else series_summary(report)
+    most = None if full else _ROWS
+    yield counters(report.snapshot, part_s(report), most=most)
+    yield gauges(report.snapshot, most=most)
+    yield progress(report.snapshot) if full else brief.progress(report.snapshot)
+
+
+def headlines(report: Report) -> list[Headline]:
+    """Return the headlines of a report, the most important first."""
+    return headline(
+        report.snapshot, recent=False, curves=report.curves, requests=report.requests, seconds=part_s(report)
+    )
+
+
+def _chosen(report: Report) -> Section:
+    """Return the figures that the user chose to see first."""
+    if not chosen(report.snapshot.params):
+        return Section("Headline")
+    found = headlines(report)
+    rows = [[one.title, one.text, one.note] for line in found for one in line.figures]
+    columns = [Column(""), Column("", strong=True), Column("", right=False, wraps=True)]
+    return Section("Headline", table=Table(columns, rows))
+
+
+def _over_time(report: Report, form: OverTime) -> Iterator[Section]:
+    if form == "each":
+        yield from each_over_time(report)
+    elif form != "none":
+        yield {"courses": courses, "busiest": busiest}[form](report)
+
+
+def _full(report: Report) -> Iterator[Section]:
     snapshot = report.snapshot
-    summary = {"courses": courses, "busiest": busiest}
-    sections = [
-        losses(snapshot),
-        nodes(report),
-        producers(report),
-        backends(report),
-        *sources_sections(report),
-        command(snapshot.command),
-        gate_lines(report.gates),
-        *requests(report),
-        *steps(report),
-        stragglers(report),
-        spans(report),
-        series(report),
-        counters(snapshot),
-        gauges(snapshot),
-        *(each_over_time(report) if over_time == "each" else [summary[over_time](report)]),
-        progress(snapshot),
-        marks(snapshot),
-        params(snapshot),
-        cost(snapshot),
-        warnings(report),
-        files(snapshot),
-    ]
-    return Content(printable(report.headline()), list(facts(report)), [part for part in sections if part])
+    yield losses(snapshot)
+    yield nodes(report)
+    yield producers(report)
+    yield backends(report)
+    yield from sources_sections(report)
+    yield marks(snapshot)
+    yield warnings(report)
+    yield params(snapshot)
+    yield command(snapshot.command)
+    yield cost(snapshot)
+    yield files(snapshot)
+
+
+def _brief(report: Report) -> Iterator[Section]:
+    yield losses(report.snapshot)
+    yield nodes(report)
+    if report.snapshot.direct_producers > 1 or troubled(report):
+        yield producers(report)
+    yield backends(report)
+    yield from sources_sections(report)
+    yield brief.marks(report.snapshot)
+    yield brief.warnings(report)
+    yield brief.closing(report)
+
+
+def _about(report: Report) -> Iterator[str]:
+    """Yield what to try if nothing was recorded, then the facts but the gates."""
+    yield from brief.advice(report)
+    known = facts(report)
+    yield from list(known)[1:] if report.gates else known
 
 
 def facts(report: Report) -> Iterator[str]:
@@ -85,13 +157,7 @@ def facts(report: Report) -> Iterator[str]:
     snapshot = report.snapshot
     if report.gates:
         yield gates_words(report)
-    parts = [f"run {snapshot.run_id}"]
-    if snapshot.started_ns:
-        parts.append(f"started {formatting.timestamp(snapshot.started_ns)}")
-    parts.append(f"{'took' if report.final else 'running for'} {formatting.duration_s(snapshot.elapsed_s)}")
-    if snapshot.reason:
-        parts.append(snapshot.reason)
-    yield printable(" · ".join(parts))
+    yield printable(DOT.join(_run_facts(report)))
     if report.time_range is not None:
         yield time_range_words(report.time_range)
     if report.source_reason or not report.final:
@@ -110,6 +176,18 @@ def facts(report: Report) -> Iterator[str]:
     awaited = [] if report.final else _named(snapshot, snapshot.pending.producers)
     if waiting := ", ".join([*awaited, *wording.waiting(snapshot)]):
         yield printable(f"waiting for {waiting}" if snapshot.state == "DRAINING" else waiting)
+
+
+def _run_facts(report: Report) -> Iterator[str]:
+    snapshot = report.snapshot
+    yield f"{'took' if report.final else 'running for'} {formatting.duration_s(snapshot.elapsed_s)}"
+    if snapshot.command is not None:
+        yield wording.ending(snapshot.command)
+    if snapshot.started_ns:
+        yield f"started {formatting.timestamp(snapshot.started_ns)}"
+    yield f"run {snapshot.run_id}"
+    if snapshot.reason and not (snapshot.command and snapshot.reason.startswith(_ENDINGS)):
+        yield snapshot.reason
 
 
 def time_range_words(time_range: TimeRange) -> str:
@@ -167,17 +245,11 @@ def marks(snapshot: MetricsSnapshot) -> Section:
 
 def params(snapshot: MetricsSnapshot) -> Section:
     """List the params of the run; long values are shortened."""
-    values = {name: printable(_scalar(value)) for name, value in snapshot.params.items()}
+    values = brief.params(snapshot)
     shown = {name: cut(value, _PARAM_COLUMNS) for name, value in values.items()}
-    rows = [[printable(name), value] for name, value in shown.items()]
+    rows = [[name, value] for name, value in shown.items()]
     notes = ["values that end with … are complete in the JSON form"] if shown != values else []
     return Section("Parameters", table=Table([Column("name"), Column("value", right=False)], rows), notes=notes)
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: NOTHING}[value]
-    return str(value)
 
 
 def cost(snapshot: MetricsSnapshot) -> Section:

@@ -28,6 +28,13 @@ def render_csv(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
+def quoted(text: str) -> str:
+    """Return a text cell: quoted, safe to show, and no formula."""
+    shown = printable(text)
+    safe = f"'{shown}" if shown.startswith(_FORMULA) else shown
+    return '"' + safe.replace('"', '""') + '"'
+
+
 class _Cells:
     """A cache of text cells."""
 
@@ -41,9 +48,7 @@ class _Cells:
 
     def text(self, text: str) -> str:
         if text not in self._text:
-            shown = printable(text)
-            safe = f"'{shown}" if shown.startswith(_FORMULA) else shown
-            self._text[text] = '"' + safe.replace('"', '""') + '"'
+            self._text[text] = quoted(text)
         return self._text[text]
 
     def labels(self, labels: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from telemetry.distribution import version
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
+from telemetry.headline_choice import shown_params
 from telemetry.request_model import RequestCounts, joined, request_counts, together
 from telemetry.wire import requests as words
 from telemetry.wire.cells import edge
@@ -75,7 +76,7 @@ def result_summary(
     summary["legacy_loadgen_window_duration_ns"] = legacy_ns
     summary |= _throughput(chosen, duration_ns, legacy_ns)
     summary["finish_reason_counts"] = dict(chosen.finishes)
-    summary["run_config"] = dict(snapshot.params) or None
+    summary["run_config"] = shown_params(snapshot.params) or None
     return summary
 
 

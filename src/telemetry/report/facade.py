@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -11,11 +10,11 @@ from typing import Final, Protocol, cast
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.formatting import printable
 from telemetry.history.run import with_history
-from telemetry.report import FORMATS, Format, render, series
-from telemetry.report.content import facts
+from telemetry.report import FORMATS, Format, render
+from telemetry.report.content import content
 from telemetry.report.html.sections import block
+from telemetry.report.html.sections import content as inside
 from telemetry.report.live_line import describe
-from telemetry.report.requests import requests
 from telemetry.report.rows import frame
 from telemetry.report.table import Section
 from telemetry.store.atomic import write_atomic
@@ -27,6 +26,7 @@ SUFFIXES: Final[dict[str, Format]] = {
 }  # fmt: skip
 _ROWS: Final = 10
 """Rows of each table in a notebook, where hundreds would be too many."""
+_ALARM: Final = "#b3261e"
 _COLORS: Final = {"complete": "#14713a", "lossy": "#8a4b00", "incomplete": "#8a4b00", "interrupted": "#b3261e"}
 
 
@@ -50,7 +50,8 @@ def save(report: Report, path: str | os.PathLike[str], format: str | None) -> No
         )
     if form not in FORMATS:
         raise UsageError(f"unknown report format {form!r}", hint=f"one of {', '.join(FORMATS)}")
-    text = render(with_history(report, over_time=True), cast(Format, form))
+    full = with_history(report, over_time=True, pictures=form == "html")
+    text = render(full, cast(Format, form))
     try:
         write_atomic(target, text.encode())
     except OSError as error:
@@ -58,11 +59,13 @@ def save(report: Report, path: str | os.PathLike[str], format: str | None) -> No
 
 
 def report_html(report: Report) -> str:
-    """Return a report as a fragment of HTML: headline, facts, and the first rows of each table."""
+    """Return a short report as a fragment of HTML: headline, facts, and the first rows of each table."""
     color = _COLORS.get(report.verdict, "#0b5cad")
     headline = f'<p style="color: {color}; font-weight: 600">{escape(printable(report.headline()))}</p>'
-    known = "".join(f"<p>{escape(fact)}</p>" for fact in facts(report))
-    return f"<div>{headline}{known}{''.join(block(section, rows=_ROWS) for section in _sections(report))}</div>"
+    said = content(report, full=False)
+    alarms = "".join(f'<p style="color: {_ALARM}; font-weight: 600">{escape(line)}</p>' for line in said.alarms)
+    known = "".join(f"<p>{escape(fact)}</p>" for fact in (*filter(None, [said.gates]), *said.facts))
+    return f"<div>{alarms}{headline}{known}{''.join(map(_block, said.sections))}</div>"
 
 
 def run_html(run: RunFacts, report: Report | None) -> str:
@@ -76,11 +79,8 @@ def run_html(run: RunFacts, report: Report | None) -> str:
     return f"<div>{title}{line}{_ways_in(run)}</div>"
 
 
-def _sections(report: Report) -> Iterator[Section]:
-    yield from requests(report)
-    yield series.series(report)
-    yield series.counters(report.snapshot)
-    yield series.gauges(report.snapshot)
+def _block(section: Section) -> str:
+    return block(section, rows=_ROWS) if section.title else f"<div>{inside(section, rows=_ROWS)}</div>"
 
 
 def _state(run: RunFacts, report: Report | None) -> str:

@@ -11,23 +11,31 @@ from telemetry.wire.report import Report
 _SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>|~#"})
 
 
-def render_markdown(report: Report) -> str:
-    """Markdown that ends with a newline. Tables have all columns and rows."""
-    said = content(report, "each")
-    blocks = [f"**{escape(said.headline)}**", *(escape(fact) for fact in said.facts)]
+def render_markdown(report: Report, *, steps: bool = False, full: bool = False) -> str:
+    """Return Markdown that ends with a newline. Tables have all columns and rows.
+
+    `full` adds what is usually left out, such as each series over time; `steps` adds only that.
+    """
+    said = content(report, full=full, over_time="each" if full or steps else "none")
+    blocks = [f"**{escape(line)}**" for line in (*said.alarms, said.headline, *filter(None, [said.gates]))]
+    blocks += [escape(fact) for fact in said.facts]
     for section in said.sections:
-        blocks.append(f"### {escape(section.title)}")
+        if section.title:
+            blocks.append(f"### {escape(section.title)}")
+        elif not section.continues:  # no list: it would continue the one above
+            blocks.append("  \n".join(map(escape, section.lines)))
+            continue
         blocks += render_section(section)
     return "\n\n".join(blocks) + "\n"
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Return text that Markdown shows as it is."""
     return text.translate(_SPECIAL)
 
 
 def render_section(section: Section) -> list[str]:
-    """The blocks under a section's title."""
+    """Return the blocks under a section's title."""
     lines = [*section.lines, *section.cautions]
     blocks = [_bullets(lines)] if lines else []
     if section.table and section.table.rows:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 from typing import Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.report.sparkline import bars
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 
 _BUSIEST: Final = 3
 _COURSES: Final = 10
 _COURSE_CHARS: Final = 30
-_BARS: Final = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN: Final = 60
 _PERCENTILES: Final = ("50", "99")
 
@@ -32,26 +31,12 @@ def courses(report: Report) -> Section:
         known = [value for value in values if value is not None]
         if known:
             extremes = [formatting.quantity(value, one.unit) for value in (min(known), max(known))]
-            rows.append([wording.instrument(one.name, one.labels, one.unit), _course(values), *extremes])
+            rows.append(
+                [wording.instrument(one.name, one.labels, one.unit), bars(values, _COURSE_CHARS), *extremes]
+            )
     hidden = len(report.over_time) - len(rows)
     notes = [_hidden(hidden)] if hidden and rows else []
     return Section(_title(report), table=Table(heads, rows), notes=notes)
-
-
-def _course(values: Sequence[float | None]) -> str:
-    """Return a bar for each step, or for each group of neighbours; a gap for steps without values."""
-    group = -(-len(values) // _COURSE_CHARS)
-    groups = [
-        [value for value in values[at : at + group] if value is not None] for at in range(0, len(values), group)
-    ]
-    highest = [max(own) if own else None for own in groups]
-    most = max((value for value in highest if value is not None), default=0.0)
-    return "".join(" " if value is None else _BARS[_height(value, most)] for value in highest)
-
-
-def _height(value: float, most: float) -> int:
-    part = value / most if 0.0 < most < math.inf and value >= 0.0 else 0.0
-    return min(int(part * len(_BARS)), len(_BARS) - 1)
 
 
 def busiest(report: Report) -> Section:

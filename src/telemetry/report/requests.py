@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from telemetry import formatting, wording
@@ -27,36 +26,19 @@ _CELLS: Final = (
     "bounds are from display histograms and may be up to 25 % too high; with a history, `telemetry "
     "report` computes them from the values"
 )
+_OPTIONAL: Final = frozenset({"failed", "expired", "in flight", "overall", "tokens"})
+"""Columns of the table of windows that are left out if they say nothing."""
 _OF_CONVERSATIONS: Final = (words.CONVERSATION_DURATION, words.CONVERSATION_TURNS)
 _LATENCIES: Final = {words.LATENCY: ("50", "99"), words.CORRECTED: ("99",)}
 """Map of word → percentiles that are compared between windows."""
-_PER_S: Final = {"requests_per_s": "requests", "tokens_per_s": "output tokens"}
-_RATES: Final = {"while_issuing": "while issuing", "loadgen": "as LoadGen counts", "overall": "overall"}
-
-
-def requests(report: Report) -> list[Section]:
-    """Return the sections about requests: outcomes of each kind, measurements of each tracking window.
-
-    Busiest kinds only.
-    """
-    return [section for section, _ in sections_of(report)]
-
-
-def sections_of(report: Report) -> Iterator[tuple[Section, RequestCounts | None]]:
-    """Yield the sections, each with the requests whose outcomes it shows, or None."""
-    kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
-    for one in kinds[:KINDS_SHOWN]:
-        yield from _kind(report, one)
-    if hidden := kinds[KINDS_SHOWN:]:
-        names = ", ".join(wording.instrument(one.kind, one.labels) for one in hidden[:KINDS_SHOWN])
-        more = ", …" if len(hidden) > KINDS_SHOWN else ""
-        yield Section("Requests of other kinds", [f"{names}{more}: see the JSON form"]), None
+_PER_S: Final = ("requests_per_s", "tokens_per_s")
+"""Rates of windows, in the order of their columns."""
 
 
 def late(report: Report) -> Iterator[str]:
     """Yield findings to show above the figures: requests went out so late that raw latencies are misleading."""
     for one in sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:KINDS_SHOWN]:
-        yield from _late(report, parts_of(one))
+        yield from late_in(report, parts_of(one))
 
 
 def title_of(of: RequestCounts) -> str:
@@ -85,19 +67,6 @@ def outcomes(of: RequestCounts, *, part: bool = False) -> Iterator[tuple[str, Nu
         yield "in flight", of.in_flight, f"{formatting.count(of.in_flight)} in flight"
 
 
-def facts(report: Report, of: RequestCounts) -> Iterator[str]:
-    """Yield the outcomes, and the rates by each definition."""
-    shown = [said for what, number, said in outcomes(of, part=is_part(report)) if number or what == "completed"]
-    yield printable(f"{formatting.count(of.issued)} issued → {' · '.join(shown)}")
-    for field, what in _PER_S.items():
-        known = [(words, getattr(getattr(of.rates, name), field)) for name, words in _RATES.items()]
-        said = [f"{_rate(rate, of, field)} {words}" for words, rate in known if rate is not None]
-        if said:
-            yield f"{what}: {' · '.join(said)}"
-    if is_part(report):
-        yield "rates are available for the whole run only"
-
-
 def is_part(report: Report) -> bool:
     """Return whether the counters cover only a part of the run."""
     return any(one.in_flight is None for one in report.requests)
@@ -107,7 +76,7 @@ def measured(report: Report, of: RequestCounts) -> Section:
     """Return the series of one window, named without the kind."""
     shown = [word for word in words.INSTRUMENTS if word in of.series and word not in _OF_CONVERSATIONS]
     stats = [of.series[word] for word in shown if of.series[word].count]
-    return series_table(title_of(of), report, stats, [_word(stat, of.kind) for stat in stats])
+    return series_table(title_of(of), report, stats, [word_of(stat, of.kind) for stat in stats])
 
 
 def windows(report: Report, whole: RequestCounts) -> Section:
@@ -125,29 +94,40 @@ def windows(report: Report, whole: RequestCounts) -> Section:
         Column("completed", 1),
         Column("failed", 2),
         Column("expired", 7),
-        Column("in flight", 5),
-        Column("overall", 6),
-        Column("tokens", 8),
-        Column("latency p50", 4),
-        Column("p99", 3),
+        Column("in flight", 8),
+        Column("overall", 3),
+        Column("tokens", 6),
+        Column("latency p50", 5),
+        Column("p99", 4),
         *(Column("p99 corrected", 2) for _ in words_shown[1:]),
     ]
     rows = [*(row(one, one.window or "(outside)") for one in parts_of(whole)), row(whole, "all windows")]
     estimated = any(cell.startswith(_AT_MOST) for cell in rows[-1])
     notes = (
-        [f"{_AT_MOST}: upper bound; percentiles of several windows together are not known more precisely"]
+        [f"{_AT_MOST} is an upper bound: percentiles of several windows together are not known more precisely"]
         if estimated
         else []
     )
     notes += few_notes(report, rows)
     if (hidden := len(whole.windows) - KINDS_SHOWN) > 0:
         notes.append(f"{number_of(hidden, 'more window is', 'more windows are')} in the JSON form")
-    return Section(title_of(whole), table=Table(heads, rows), notes=notes)
+    return Section(title_of(whole), table=_without_zeros(Table(heads, rows)), notes=notes)
+
+
+def _without_zeros(table: Table) -> Table:
+    """Return the table without outcomes and rates that no window has."""
+    kept = [
+        index
+        for index, head in enumerate(table.columns)
+        if head.title not in _OPTIONAL or any(row[index] not in ("0", NOTHING) for row in table.rows)
+    ]
+    rows = [[row[index] for index in kept] for row in table.rows]
+    return Table([table.columns[index] for index in kept], rows)
 
 
 def early_stopping(report: Report, of: RequestCounts) -> Section:
     """Return the bounds of percentiles, or how many more samples a bound needs."""
-    figures = _figures(report, of)
+    figures = figures_of(report, of)
     found = figures.early_stopping if figures is not None else {}
     title = f"{title_of(of)}, early stopping"
     if figures is None or not found:
@@ -198,27 +178,12 @@ def conversations(report: Report, whole: RequestCounts) -> Section:
         if word in part.series
     }
     kept = [(part, stat) for key, (part, stat) in found.items() if key in own and stat.count]
-    names = [f"{_word(stat, whole.kind)}{_window(part) if part.window else ''}" for part, stat in kept]
+    names = [f"{word_of(stat, whole.kind)}{_window(part) if part.window else ''}" for part, stat in kept]
     title = f"Requests: {wording.instrument(whole.kind, whole.labels)}, conversations"
     return series_table(title, report, [stat for _, stat in kept], names)
 
 
-def _kind(report: Report, whole: RequestCounts) -> Iterator[tuple[Section, RequestCounts | None]]:
-    parts = parts_of(whole)
-    after, cautions = list(_odd(whole)), list(_late(report, parts))
-    if len(parts) > 1:
-        lines = [*facts(report, whole), *after]
-        yield replace(windows(report, whole), lines=lines, cautions=cautions), whole
-        after, cautions = [], []
-    for part in parts:
-        yield replace(measured(report, part), lines=[*facts(report, part), *after], cautions=cautions), part
-        if part.window != "":  # limits do not concern requests outside of windows
-            yield early_stopping(report, part), None
-        yield turns(report, part), None
-    yield conversations(report, whole), None
-
-
-def _odd(whole: RequestCounts) -> Iterator[str]:
+def odd(whole: RequestCounts) -> Iterator[str]:
     """Yield the numbers of calls and durations that are in no figure."""
     if whole.after_end:
         yield f"{number_of(whole.after_end, 'call')} for requests that had already ended or are unknown"
@@ -226,13 +191,14 @@ def _odd(whole: RequestCounts) -> Iterator[str]:
         yield f"{number_of(whole.out_of_order, 'duration')} ignored: the end is before the beginning"
 
 
-def _late(report: Report, parts: Sequence[RequestCounts]) -> Iterator[str]:
+def late_in(report: Report, parts: Sequence[RequestCounts]) -> Iterator[str]:
+    """Yield findings that requests of these windows went out late."""
     for part in parts:
         if (said := late_words(part)) and said in report.findings:
             yield said
 
 
-def _figures(report: Report, of: RequestCounts) -> RequestFigures | None:
+def figures_of(report: Report, of: RequestCounts) -> RequestFigures | None:
     """Return the report's figures of the same requests."""
     for one in report.requests:
         if one.kind == of.kind and one.labels == of.labels:
@@ -297,9 +263,9 @@ def _shape(report: Report, stat: SeriesStat | None) -> list[str]:
     return [*cells, formatting.quantity(stat.max, stat.unit)]
 
 
-def _word(stat: SeriesStat, kind: str) -> str:
+def word_of(stat: SeriesStat, kind: str) -> str:
     """Return the word, with its unit if that is not the unit by definition."""
-    word = stat.name.removeprefix(f"{kind}.")
+    word = words.canonical(stat.name.removeprefix(f"{kind}."))
     return word if stat.unit == words.INSTRUMENTS[word][1] else wording.instrument(word, {}, stat.unit)
 
 

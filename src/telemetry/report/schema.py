@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from telemetry.report.json import OWN, SAID
-from telemetry.wire import gates, report, snapshot, sources
+from telemetry.wire import gates, pictures, report, snapshot, sources
 from telemetry.wire.version import SCHEMA
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_HOMES: Final = (gates, report, snapshot, sources)
+_HOMES: Final = (gates, pictures, report, snapshot, sources)
 
 
 def json_schema() -> dict[str, Any]:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, printable
+from telemetry.report.sparkline import bars
 from telemetry.report.table import Column, Section, Table
 from telemetry.request_model import without_requests
 from telemetry.span_model import without_spans
-from telemetry.wire.report import Bounds, Report
+from telemetry.wire.report import Bounds, Report, SeriesOverTime
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 FEW: Final = "*"
 """Mark of a percentile that is based on too few values."""
 _FIRST_PERCENTILES: Final = {"50": 1, "99": 2, "90": 5, "99.9": 6, "95": 7}
 """Priorities of percentiles in a narrow table; see Column.keep."""
+_SUMMARY: Final = ("50", "90", "95", "99")
+_KEPT: Final = {"99": 0, "50": 1, "90": 4, "95": 7}
+"""Priorities of percentiles in a summary."""
+TOKENS: Final = "tokens"
+"""Unit of sizes, whose course over time tells little."""
+_SHOWN: Final = 12
+"""Rows of a summary."""
+_BARS: Final = 16
+_LEAST_BARS: Final = 3
 BOUNDS_KEEP: Final = 10
 """Offset added to the priority of the percentile: bounds are left out before any figure."""
 
@@ -59,6 +70,101 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
     if snapshot.exact_reason and not snapshot.exact:
         notes.append(f"not exact: {printable(snapshot.exact_reason)}")
     return Section(title, table=Table(heads, rows), notes=notes)
+
+
+def series_summary(report: Report) -> Section:
+    """Return the most important figures of each series, those with the most values if there are many."""
+    snapshot = report.snapshot
+    stats = [stat for stat in without_spans(without_requests(snapshot.series, snapshot)) if stat.count]
+    busiest = {id(stat) for stat in sorted(stats, key=lambda stat: -stat.count)[:_SHOWN]}
+    shown = [stat for stat in stats if id(stat) in busiest]
+    names = [wording.instrument(stat.name, stat.labels, stat.unit) for stat in shown]
+    section = summary_table("Series", report, shown, names, rates=True)
+    return replace(section, notes=[*section.notes, *_left_out(len(stats) - len(shown))])
+
+
+def summary_table(
+    title: str, report: Report, stats: Sequence[SeriesStat], names: Sequence[str], *, rates: bool = False
+) -> Section:
+    """Return a table with the percentiles that most readers need, and p99 over time.
+
+    `rates`: with the number of values, and how many there are per second.
+    """
+    known = percentile_keys(stats)
+    keys = [key for key in _SUMMARY if key in known] if _SUMMARY[-1] in known else known
+    last = keys[-1] if keys else ""
+    bounded = last if any(last in bounds_of(report, stat) for stat in stats) else ""
+    over_time = {(one.name, frozenset(one.labels.items())): one for one in report.over_time}
+    courses = [
+        _course(over_time.get((stat.name, frozenset(stat.labels.items())))) if stat.unit != TOKENS else ""
+        for stat in stats
+    ]
+    errors = {wording.error_bound(stat) for stat in stats}
+    heads = [Column("")]
+    if rates:
+        heads += [Column("count"), *_rate_columns(report)]
+    heads.append(Column("mean", 5))
+    for key in keys:
+        heads.append(Column(f"p{printable(key)}", _KEPT.get(key, 4)))
+        heads += [Column(confidence_words(report), 8)] if key == bounded else []
+    heads.append(Column("max", 2))
+    mixed = len(errors) > 1
+    heads += [Column("error", 2)] if mixed else []
+    heads += [Column("p99 over time", 9, right=False)] if any(courses) else []
+    rows = []
+    for stat, name, course in zip(stats, names, courses, strict=True):
+        row = [name, *([formatting.count(stat.count), *_rate_cells(report, stat)] if rates else [])]
+        row.append(formatting.quantity(stat.mean, stat.unit))
+        for key in keys:
+            row.append(percentile_words(report, stat, key))
+            row += [between(bounds_of(report, stat).get(key), stat.unit)] if key == bounded else []
+        row += [formatting.quantity(stat.max, stat.unit), *([wording.error_bound(stat)] if mixed else [])]
+        rows.append([*row, *([course] if any(courses) else [])])
+    notes = [note for stat in stats if (note := _note(stat))] + few_notes(report, rows)
+    if len(errors) == 1 and title:
+        title = f"{title}, percentiles {errors.pop()}"
+    return Section(title, table=Table(heads, rows), notes=notes)
+
+
+def _course(one: SeriesOverTime | None) -> str:
+    """Return p99 over time as bars; empty if there are too few to show a course."""
+    values = [point.percentiles.get("99") for point in one.points] if one is not None else []
+    known = sum(value is not None for value in values)
+    return bars(values, _BARS) if known >= _LEAST_BARS else ""
+
+
+def _rate_columns(report: Report) -> list[Column]:
+    """Return columns for the rate over the whole run, and over its last seconds if the run was longer."""
+    last = Column(_window_title(report.snapshot), 6)
+    whole = report.time_range is None and _has_window(report.snapshot)
+    return [Column("overall", 3), *([last] if whole else [])]
+
+
+def _rate_cells(report: Report, stat: SeriesStat) -> list[str]:
+    part = part_s(report)
+    seconds = report.snapshot.elapsed_s if part is None else part
+    whole = part is None and _has_window(report.snapshot)
+    rates = [per_second(stat.count, seconds), *([stat.window.rate] if whole else [])]
+    return [formatting.rate(rate) for rate in rates]
+
+
+def _has_window(snapshot: MetricsSnapshot) -> bool:
+    """Return whether the last seconds are not about the whole run."""
+    return snapshot.elapsed_s > 1.2 * snapshot.window_s
+
+
+def part_s(report: Report) -> float | None:
+    """Return the length of the time range of the figures; None for the whole run."""
+    part = report.time_range
+    return None if part is None else part.end_s - part.start_s
+
+
+def per_second(number: float, seconds: float) -> float | None:
+    """Return the rate over a time range; None if it has no length, or if no float can hold the rate."""
+    try:
+        return number / seconds if seconds > 0.0 else None
+    except OverflowError:
+        return None
 
 
 def few_notes(report: Report, rows: Sequence[Sequence[str]]) -> list[str]:
@@ -130,36 +236,45 @@ def _note(stat: SeriesStat | CounterStat | GaugeStat) -> str:
     return f"{wording.instrument(stat.name, stat.labels)}: {said}" if said else ""
 
 
-def counters(snapshot: MetricsSnapshot) -> Section:
-    """Return the sums and their latest rates, without counters of requests and of spans."""
-    heads = [Column("name"), Column("value"), Column(_window_title(snapshot), 1)]
-    rows = [
-        [
-            wording.instrument(stat.name, stat.labels, stat.unit),
-            formatting.quantity(stat.value, stat.unit)
-            if formatting.carries_unit(stat.unit)
-            else formatting.count(stat.value),
-            formatting.rate(stat.rate, stat.unit),
-        ]
-        for stat in without_spans(without_requests(snapshot.counters, snapshot))
-    ]
-    notes = [note for stat in snapshot.counters if (note := _note(stat))]
-    return Section("Counters", table=Table(heads, rows), notes=notes)
+def counters(snapshot: MetricsSnapshot, part_s: float | None = None, *, most: int | None = None) -> Section:
+    """Return the sums and their rates, without counters of requests and of spans.
+
+    `part_s` is the length of the time range if the numbers are not those of the whole run.
+    """
+    has_window = part_s is None and _has_window(snapshot)
+    stats = without_spans(without_requests(snapshot.counters, snapshot))
+    heads = [Column("name"), Column("value"), Column("overall", 1)]
+    heads += [Column(_window_title(snapshot), 2)] if has_window else []
+    rows = []
+    for stat in stats[:most]:
+        is_named = formatting.carries_unit(stat.unit)
+        value = formatting.quantity(stat.value, stat.unit) if is_named else formatting.count(stat.value)
+        overall = per_second(stat.value, snapshot.elapsed_s if part_s is None else part_s)
+        rates = [overall, *([stat.rate] if has_window else [])]
+        name = wording.instrument(stat.name, stat.labels, stat.unit)
+        rows.append([name, value, *(formatting.rate(rate, stat.unit) for rate in rates)])
+    notes = [note for stat in stats[:most] if (note := _note(stat))]
+    return Section("Counters", table=Table(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))
+
+
+def _left_out(number: int) -> list[str]:
+    return [f"{number:,} more in the full report"] if number else []
 
 
 def _window_title(snapshot: MetricsSnapshot) -> str:
     return f"last {snapshot.window_s:g} s" if snapshot.window_s else "rate"
 
 
-def gauges(snapshot: MetricsSnapshot) -> Section:
+def gauges(snapshot: MetricsSnapshot, *, most: int | None = None) -> Section:
     """Return last values and extremes, by name."""
     heads = [Column("name"), Column("last value"), Column("min", 1), Column("max", 1)]
+    stats = sorted(snapshot.gauges, key=lambda stat: (stat.name, sorted(stat.labels.items())))
     rows = [
         [
             wording.instrument(stat.name, stat.labels, stat.unit),
             *(formatting.quantity(value, stat.unit) for value in (stat.value, stat.min, stat.max)),
         ]
-        for stat in sorted(snapshot.gauges, key=lambda stat: (stat.name, sorted(stat.labels.items())))
+        for stat in stats[:most]
     ]
-    notes = [note for stat in snapshot.gauges if (note := _note(stat))]
-    return Section("Gauges", table=Table(heads, rows), notes=notes)
+    notes = [note for stat in stats[:most] if (note := _note(stat))]
+    return Section("Gauges", table=Table(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))

@@ -1,4 +1,4 @@
-"""Sections of a report about steps: the steps of each axis, missing producers, and the newest values."""
+"""Sections of a report about steps: how many, how fast, and how each value went over the run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from telemetry import formatting
-from telemetry.formatting import number_of, printable
-from telemetry.report.table import Column, Section, Table
+from telemetry.directions import better_of_name
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.headline_choice import chosen
+from telemetry.headlines.training import telling
+from telemetry.report.sparkline import curve as drawn
+from telemetry.report.table import DOT, Column, Section, Table
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import AxisStat
 
@@ -15,17 +20,21 @@ TITLE: Final = "Steps"
 AXES_SHOWN: Final = 8
 """Number of axes whose values are listed: those with the most steps."""
 _VALUES_SHOWN: Final = 40
-"""Number of listed values of an axis: the first ones."""
+"""Number of listed values of an axis."""
+_BRIEF: Final = 8
+"""The same in a short report."""
+_BARS: Final = 24
 _NOT_FINITE: Final = "not finite"
 
 
-def steps(report: Report) -> Iterator[Section]:
-    """Yield the axes, then the newest values of each; empty for a run without steps."""
-    yield axes(report)
+def steps(report: Report, *, full: bool = True) -> Iterator[Section]:
+    """Yield the axes, then the values of each; empty for a run without steps."""
+    if full:
+        yield axes(report)
     listed = sorted(report.snapshot.axes, key=lambda stat: -stat.closed)[:AXES_SHOWN]
     for stat in report.snapshot.axes:
         if any(stat is one for one in listed):
-            yield values(stat)
+            yield values(report, stat, full=full)
 
 
 def axes(report: Report) -> Section:
@@ -50,14 +59,79 @@ def axes(report: Report) -> Section:
     return Section(TITLE, table=Table(heads, rows), notes=list(_notes(report)) if rows else [])
 
 
-def values(stat: AxisStat) -> Section:
-    """Return the values of the newest step, and older ones of names that it lacks."""
-    shown = list(stat.values.items())[:_VALUES_SHOWN]
-    rows = [[printable(name), _NOT_FINITE if value is None else formatting.scaled(value)] for name, value in shown]
-    hidden = len(stat.values) - len(shown)
-    notes = [f"{number_of(hidden, 'more is', 'more are')} in the JSON form"] if hidden else []
-    table = Table([Column("name"), Column("newest value")], rows)
-    return Section(f"{TITLE}: {printable(stat.name)}", table=table, notes=notes)
+def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
+    """Return the values of an axis, the most telling first, with their course over the whole run."""
+    curves = {one.name: one for one in report.curves if one.axis == stat.name}
+    names = _ordered(report, stat)
+    shown = names[: _VALUES_SHOWN if full else _BRIEF]
+    known = [curves[name] for name in shown if name in curves]
+    heads = [Column("")]
+    if known:
+        heads += [Column("first", 3), Column("best or range", 2), Column("at step", 5)]
+    heads.append(Column("last"))
+    spread = any(_spread(one) for one in known)
+    heads += [Column("last, by rank", 6)] if spread else []
+    heads += [Column("over the run", 4, right=False)] if known else []
+    rows = [_row(name, stat, curves.get(name), with_curves=bool(known), spread=spread) for name in shown]
+    hidden = len(names) - len(shown)
+    notes = [f"{hidden:,} more in the {'JSON form' if full else 'full report'}"] if hidden else []
+    return Section(
+        f"{TITLE}: {printable(stat.name)}", [_speed(stat, curves)], table=Table(heads, rows), notes=notes
+    )
+
+
+def _ordered(report: Report, stat: AxisStat) -> list[str]:
+    """Return the names of values: those that the user chose, then the most telling, then the others."""
+    wanted = {one.name: at for at, one in enumerate(chosen(report.snapshot.params))}
+    first = {name: at for at, name in enumerate(telling(stat.values))}
+
+    def rank(name: str) -> tuple[int, int]:
+        return wanted.get(name, len(wanted)), first.get(name, len(first))
+
+    return sorted(stat.values, key=rank)
+
+
+def _row(name: str, stat: AxisStat, curve: StepCurve | None, *, with_curves: bool, spread: bool) -> list[str]:
+    last = stat.values[name]
+    row = [printable(name)]
+    if with_curves:
+        row += [NOTHING] * 3 if curve is None else [formatting.scaled(curve.first), *_best(name, curve)]
+    row.append(_NOT_FINITE if last is None else formatting.scaled(last))
+    row += [(_spread(curve) if curve is not None else "") or NOTHING] if spread else []
+    if with_curves:
+        row.append(drawn(curve.values, _BARS) if curve is not None and curve.count > 1 else "")
+    return row
+
+
+def _best(name: str, curve: StepCurve) -> tuple[str, str]:
+    """Return the best value and its step. A value that is neither better high nor low has its range."""
+    better = better_of_name(name)
+    if better == "neither":
+        return _range(curve.min, curve.max), ""
+    value, step = (curve.min, curve.min_step) if better == "lower" else (curve.max, curve.max_step)
+    return formatting.scaled(value), formatting.count(step)
+
+
+def _spread(curve: StepCurve) -> str:
+    """Return the lowest and the highest value of a producer in the last step; empty with one producer."""
+    return _range(curve.last_low, curve.last_high) if curve.producers > 1 else ""
+
+
+def _range(low: float | None, high: float | None) -> str:
+    ends = [formatting.scaled(value) for value in (low, high)]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _speed(stat: AxisStat, curves: dict[str, StepCurve]) -> str:
+    """Return the number of steps, their rate, and what is unusual about them."""
+    rate = next((one.steps_per_s for one in curves.values() if one.steps_per_s is not None), None)
+    facts = [f"{number_of(stat.closed, 'step')} recorded"]
+    facts += [f"last step {formatting.count(stat.newest)}"] if stat.newest is not None else []
+    facts += [f"{formatting.scaled(rate)} steps/s"] if rate is not None else []
+    facts += [f"{formatting.count(stat.open)} open"] if stat.open else []
+    facts += [f"{formatting.count(stat.timeouts)} closed without all producers"] if stat.timeouts else []
+    facts += [f"{number_of(stat.corrections, 'late correction')}"] if stat.corrections else []
+    return DOT.join(facts)
 
 
 def _notes(report: Report) -> Iterator[str]:

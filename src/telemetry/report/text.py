@@ -2,72 +2,81 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Final
 
-from telemetry.formatting import columns
-from telemetry.report.content import content
-from telemetry.report.table import Section, Table, layout
+from telemetry.report.content import Content, content
+from telemetry.report.table import Section, Table, layout, wrapped
+from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
 
 INDENT: Final = "  "
-_DOT: Final = " · "
-_GLUE: Final = "\N{NO-BREAK SPACE}"
-_SECOND: Final = "\0"
-"""Placeholder for the second column of a wide character; printable text does not contain it."""
 _RESET: Final = "\x1b[0m"
 _BOLD: Final = "\x1b[1m"
+_DIM: Final = "\x1b[2m"
+_RED: Final = "\x1b[1;31m"
+_YELLOW: Final = "\x1b[1;33m"
+_GREEN: Final = "\x1b[1;32m"
 _COLORS: Final = {
-    "complete": "\x1b[1;32m",
-    "lossy": "\x1b[1;33m",
-    "incomplete": "\x1b[1;33m",
-    "interrupted": "\x1b[1;31m",
-    "live": "\x1b[1;32m",
+    "complete": _GREEN,
+    "lossy": _YELLOW,
+    "incomplete": _YELLOW,
+    "interrupted": _RED,
+    "live": _GREEN,
 }
+_OF_GATES: Final = {"pass": _GREEN, "fail": _RED, "inconclusive": _YELLOW}
 
 
-def render_text(report: Report, width: int = 100, color: bool = False, *, steps: bool = False) -> str:
-    """Return lines that end with a newline. The first is the report's headline.
+def render_text(
+    report: Report, width: int = 100, color: bool = False, *, steps: bool = False, full: bool = False
+) -> str:
+    """Return lines that end with a newline. The first is the report's headline, or how the command failed.
 
-    Tables leave out columns that do not fit in `width`; cells are never cut. With `steps`, figures over time are a
-    table of steps instead of one line per series.
+    Tables leave out columns that do not fit in `width`; cells are never cut. `full` adds what is usually left out.
+    With `steps`, figures over time are a table of steps.
     """
-    said = content(report, "busiest" if steps else "courses")
-    lines = [_painted(said.headline, _COLORS.get(report.verdict, _BOLD), color)]
-    for fact in said.facts:
-        lines += _wrapped(fact, width)
+    said = content(report, full=full, over_time="busiest" if steps else "courses" if full else "none")
+    lines = list(_head(report, said, width, color))
     for section in said.sections:
-        lines += ["", _painted(section.title, _BOLD, color)]
-        lines += [line.rstrip() for line in render_section(section, width)]
+        if section.title:
+            lines += ["", _painted(section.title, _BOLD, color)]
+        elif not section.continues:  # notes about the run, for which the figures are over
+            notes = [part for line in section.lines for part in wrapped(line, width, "", INDENT)]
+            lines += ["", *(_painted(line, _DIM, color) for line in notes)]
+            continue
+        lines += [line.rstrip() for line in render_section(section, width, color=color)]
     return "\n".join(lines) + "\n"
 
 
-def render_section(section: Section, width: int) -> list[str]:
+def render_section(section: Section, width: int, *, color: bool = False) -> list[str]:
     """Return the indented lines under a section's title."""
-    lines = [part for line in (*section.lines, *section.cautions) for part in _wrapped(line, width, INDENT)]
+    lines = [part for line in (*section.lines, *section.cautions) for part in _indented(line, width)]
     if section.table and section.table.rows:
         shown = Table(section.table.columns, section.table.rows[: section.rows_shown])
-        lines += [INDENT + line for line in layout(shown, width - len(INDENT))]
+        lines += [INDENT + line for line in layout(shown, width - len(INDENT), _bold if color else str)]
         if hidden := len(section.table.rows) - len(shown.rows):
             lines.append(f"{INDENT}… and {hidden:,} more in the JSON form")
-    return lines + [
-        part for note in section.notes for line in note.split("\n") for part in _wrapped(line, width, INDENT)
-    ]
+    return lines + [part for note in section.notes for line in note.split("\n") for part in _indented(line, width)]
 
 
-def _wrapped(line: str, width: int, indent: str = "") -> list[str]:
-    """Wrap a line to `width`, between facts or words only, so that a path or a command can still be copied."""
-    facts = [fact.replace(" ", _GLUE) if len(fact) < width // 2 else fact for fact in line.split(_DOT)]
-    text = _DOT.join(facts).replace(" ·", _GLUE + "·")
-    wrapped = textwrap.wrap(
-        text if text.isascii() else "".join(ch + _SECOND * (columns(ch) - 1) for ch in text),
-        max(width, 20),
-        initial_indent=indent,
-        subsequent_indent=indent + INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [part.replace(_GLUE, " ").replace(_SECOND, "") for part in wrapped]
+def _head(report: Report, said: Content, width: int, color: bool) -> list[str]:
+    lines = [_painted(line, _RED, color) for alarm in said.alarms for line in wrapped(alarm, width, "", INDENT)]
+    verdict = _BOLD if said.alarms else _COLORS.get(report.verdict, _BOLD)  # complete, and still nothing is well
+    lines.append(_painted(said.headline, verdict, color))
+    if said.gates:
+        lines += [
+            _painted(line, _OF_GATES[worst(report.gates)], color) for line in wrapped(said.gates, width, "", INDENT)
+        ]
+    for fact in said.facts:
+        lines += wrapped(fact, width, "", INDENT)
+    return lines
+
+
+def _indented(line: str, width: int) -> list[str]:
+    return wrapped(line, width, INDENT, INDENT + INDENT)
+
+
+def _bold(text: str) -> str:
+    return _painted(text, _BOLD, True)
 
 
 def _painted(text: str, code: str, color: bool) -> str:

@@ -15,12 +15,14 @@ import msgspec
 
 from telemetry import render
 from telemetry.history import RecordedRun
+from telemetry.report.html.document import SCRIPTS as REPORT_SCRIPTS
+from telemetry.report.html.page import SCRIPTS as PAGE_SCRIPTS
 from telemetry.report.html.page import asset
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
 HERE: Final = Path(__file__).parent
-_ASSETS: Final = ("page.css", "formatting.js", "charts.js", "report.js")
+_ASSETS: Final = ("page.css", *PAGE_SCRIPTS, *REPORT_SCRIPTS)
 
 
 def stored_report() -> Report:
@@ -56,8 +58,10 @@ RENDERINGS: Final[dict[str, Callable[[Report], str]]] = {
     "text_80.txt": lambda report: render(report, width=80),
     "text_140.txt": lambda report: render(report, width=140),
     "text_240.txt": lambda report: render(report, width=240),
+    "full_120.txt": lambda report: render(report, width=120, full=True),
     "steps_140.txt": lambda report: render(report, width=140, steps=True),
     "report.md": lambda report: render(report, "md"),
+    "full.md": lambda report: render(report, "md", full=True),
     "report.json": lambda report: render(report, "json"),
     "report.csv": lambda report: render(report, "csv"),
     "report.html": lambda report: without_assets(render(report, "html")),
@@ -68,6 +72,7 @@ RENDERINGS: Final[dict[str, Callable[[Report], str]]] = {
 OF_REQUESTS: Final[dict[str, Callable[[Report], str]]] = {
     "requests_80.txt": lambda report: render(report, width=80),
     "requests_140.txt": lambda report: render(report, width=140),
+    "requests_full_120.txt": lambda report: render(report, width=120, full=True),
     "requests.md": lambda report: render(report, "md"),
     "requests_report.json": lambda report: render(report, "json"),
     "requests.html": lambda report: without_assets(render(report, "html")),

@@ -20,6 +20,7 @@ from telemetry.report.comparison import (
     change,
     comparison_content,
     comparison_facts,
+    comparison_text,
     figure_name,
     interval,
     obstacles,
@@ -139,6 +140,10 @@ def sample() -> Comparison:
                 after=4.0, after_values=[4.0],
             ),
             MetricResult(
+                of="series", statistic="p99.9", name="latency", labels={"route": "/a|b"}, unit="ms",
+                verdict="left_out", reason="needs 3,688 in each run, has at most 1,000",
+            ),
+            MetricResult(
                 of="counter", statistic="value", name="read", unit="KiB", reason="different units: KiB, 1",
                 before=3.0, before_values=[3.0], after=4.0, after_values=[4.0],
             ),
@@ -150,7 +155,7 @@ def sample() -> Comparison:
                 after=[(0.0, 5.1), (0.5, 7.7), (0.99, 11.3), (1.0, 19.0)],
             )
         ],
-        notes=["latency{route=/a} has too few values for p99.9, which needs 3,688 in each run"],
+        notes=["all runs of one side are older"],
     )  # fmt: skip
 
 
@@ -234,24 +239,49 @@ def test_colour_is_asked_for() -> None:
     assert render_comparison(sample(), color=True).startswith("\x1b[1;31mworse: 2 worse, ")
 
 
-def test_figures_without_a_difference_are_summarised() -> None:
-    """Some of their names, and what it would take to see them; not one line each."""
+def test_figures_without_a_difference_have_a_row_each() -> None:
+    """With the interval that the verdict rests on. Below them is what each verdict means."""
     (section,) = [part for part in comparison_content(sample()).sections if part.title == "Without a difference"]
-    assert len(section.lines) == 2
-    assert (
-        section.lines[0] == "1 figure with no difference that matters (shown to be within ±2 %): command wall time"
-    )
-    assert section.lines[1].startswith("8 figures with no difference shown")
-    assert section.lines[1].endswith("step 5 p50, …")
-    assert section.table is None
-    assert len(section.notes) == 1
+    assert section.table is not None
+    assert section.table.rows[0][0] == "command wall time"
+    assert section.table.rows[0][-2:] == ["-0.4 % … +1.4 %", "no difference that matters"]
+    assert [row[-1] for row in section.table.rows[1:]] == ["no difference shown"] * 8
+    assert section.notes[0] == "no difference that matters: shown to be within ±2 %"
+    assert len(section.notes) == 3
+
+
+def test_very_many_figures_are_counted() -> None:
+    """A text of thousands of rows helps nobody; what it leaves out is said."""
+    many = [
+        MetricResult(of="series", statistic="p50", name=f"s{number}", verdict=verdict)
+        for verdict in ("same", "left_out")
+        for number in range(203)
+    ]
+    text = comparison_text(Comparison(metrics=many))
+    assert text.count("3 more figures are in the JSON form") == 2
+    assert ("s199 p50" in text, "s200 p50" in text) == (True, False)
+
+
+def test_goodput_attainment_and_steps_have_their_own_amounts() -> None:
+    """Requests a second, percent, and plain numbers."""
+    good = MetricResult(of="requests", name="llm", labels={"window": "w"}, statistic="goodput", unit="requests")
+    assert (figure_name(good), amount(good, 20.5)) == ("llm{window=w} goodput", "20.5/s")
+    share = replace(good, name="llm.ttft", statistic="attainment", unit="")
+    assert (figure_name(share), amount(share, 0.9871)) == ("llm.ttft{window=w} attainment", "98.7 %")
+    loss = MetricResult(of="steps", name="loss", labels={"axis": "train"}, statistic="last")
+    assert (figure_name(loss), amount(loss, 0.12345)) == ("loss{axis=train} last", "0.123")
+    steps = MetricResult(of="steps", name="train", statistic="steps")
+    assert (figure_name(steps), amount(steps, 12_000.0)) == ("train steps", "12,000")
 
 
 def test_one_figure_that_is_tested_has_no_others() -> None:
     """Nothing is held together with it."""
     whole = sample()
     tested = [metric for metric in whole.metrics if metric.p_adjusted is not None]
-    for metrics, said in ((tested, f"for all {len(tested)} together"), (tested[:1], "for the only one")):
+    for metrics, said in (
+        (tested, f"for all {len(tested)} figures together"),
+        (tested[:1], "for the only figure"),
+    ):
         facts = " ".join(comparison_facts(replace(whole, metrics=metrics)))
         assert f"verdicts: 95 % {said} · " in facts
 
@@ -259,15 +289,15 @@ def test_one_figure_that_is_tested_has_no_others() -> None:
 def test_what_one_side_has_alone_is_told_once() -> None:
     """By its name, not figure by figure, and no more of it than can be read."""
     before = [
-        MetricResult(of="series", statistic=statistic, name=f"s{number:02d}", labels=labels, reason=ONE_SIDED[0])
-        for number in range(30)
+        MetricResult(of="series", statistic=statistic, name=f"s{number:03d}", labels=labels, reason=ONE_SIDED[0])
+        for number in range(103)
         for labels in ({}, {"window": "measured"})
         for statistic in ("mean", "p50", "rate")
     ]
     after = [MetricResult(of="command", statistic="cpu", unit="s", reason=ONE_SIDED[1])]
     section = obstacles([*before, *after])
-    assert section.lines[0].startswith("only the runs before have s00, s00{window=measured}, s01, ")
-    assert section.lines[0].endswith("s09, s09{window=measured}, …")
+    assert section.lines[0].startswith("only the runs before have s000, s000{window=measured}, s001, ")
+    assert section.lines[0].endswith("s099, s099{window=measured}, 6 more")
     assert section.lines[1:] == ["only the runs after have command CPU time"]
     assert section.table is None
 

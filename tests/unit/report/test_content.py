@@ -19,6 +19,7 @@ from telemetry import formatting, render
 from telemetry.drop_reasons import Reason
 from telemetry.errors import UsageError
 from telemetry.history import RecordedRun
+from telemetry.report import brief
 from telemetry.report.content import cost, marks, params, time_range_words, warnings
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, TimeRange
@@ -153,14 +154,22 @@ reports = st.builds(
 
 
 @settings(max_examples=60, deadline=None)
-@given(reports, st.booleans())
-def test_every_number_comes_from_the_report(report: Report, steps: bool) -> None:
-    """Each number in the text is a number of the JSON form, rounded, but for the sum in the headline and ages."""
+@given(reports, st.booleans(), st.booleans())
+def test_every_number_comes_from_the_report(report: Report, steps: bool, full: bool) -> None:
+    """Each number is one of the JSON form, rounded, but for sums, ages, and rates over the whole run."""
     snapshot, document = report.snapshot, json.loads(render(report, "json"))
     ages = [max(0, snapshot.time_ns - stat.last_event_ns) for stat in snapshot.producers]
-    known = {*written(document), *written([age / 1e9 for age in ages])}
+    seconds = (
+        snapshot.elapsed_s if report.time_range is None else report.time_range.end_s - report.time_range.start_s
+    )
+    totals = [*(stat.value for stat in snapshot.counters), *(stat.count for stat in snapshot.series)]
+    rates = [total / seconds for total in totals if seconds > 0.0]
+    known = {*written(document), *written([age / 1e9 for age in ages]), *written(rates)}
+    command = snapshot.command
+    known.update(written([command.cpu_user_s + command.cpu_system_s] if command is not None else []))
     known.update(number.strip(".,:") for text in document["findings"] for number in NUMBER.findall(text))
-    first, *lines = render(report, width=200, steps=steps).splitlines()
+    alarms = len(list(brief.alarms(report)))
+    first, *lines = render(report, width=200, steps=steps, full=full).splitlines()[alarms:]
     for line in lines:
         for number in NUMBER.findall(line.split("why")[0].replace("2^53", "")):
             assert number.strip(".,:") in known, (number, line)
@@ -211,15 +220,15 @@ def written(value: object) -> Iterator[str]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(reports)
-def test_text_and_markdown_say_the_same(report: Report) -> None:
+@given(reports, st.booleans())
+def test_text_and_markdown_say_the_same(report: Report, full: bool) -> None:
     """A wide text and the Markdown hold the same words in the same order, layout and what is over time apart."""
     report = replace(report, over_time=[])
     markdown = re.sub(
-        r"\\([\\`*_{}\[\]<>|~#])", r"\1", re.sub(r"^\|[ :|-]*$", "", render(report, "md"), flags=re.M)
+        r"\\([\\`*_{}\[\]<>|~#])", r"\1", re.sub(r"^\|[ :|-]*$", "", render(report, "md", full=full), flags=re.M)
     )
     layout = re.compile(r"^(\*\*|### |- |\| )|(\*\*| \|)$|(?<= )\|(?= )", re.MULTILINE)
-    assert layout.sub(" ", markdown).split() == render(report, width=2_000).split()
+    assert layout.sub(" ", markdown).split() == render(report, width=2_000, full=full).split()
 
 
 def test_json_has_the_names_of_the_final_file() -> None:
@@ -237,7 +246,9 @@ def test_json_has_the_names_of_the_final_file() -> None:
 def test_percentiles_of_any_name_are_shown() -> None:
     """A result that somebody tampered with is shown all the same, its numbers first."""
     odd = SeriesStat(name="s", count=1, percentiles={"99": 2.0, "abc": 1.0, "\x1b[2J": 1.0, "9": 1.0})
-    text = render(Report(snapshot=MetricsSnapshot(run_id="r", name="n", series=[odd]), source="file"), width=200)
+    text = render(
+        Report(snapshot=MetricsSnapshot(run_id="r", name="n", series=[odd]), source="file"), width=200, full=True
+    )
     assert text.index("p9 ") < text.index("p99") < text.index("pabc")
     assert all(line.isprintable() for line in text.splitlines())
 
@@ -267,8 +278,9 @@ def test_a_result_without_its_history_is_judged_by_itself(form: Any, source: Any
     """As a command says it that finds no history: the same marks, the same findings, the same of its requests."""
     state = "COMPLETE" if source == "pubsub" else "LIVE"
     bare = Report(snapshot=replace(BARE, state=state), source=source)
-    assert render(bare, form) == render(RecordedRun(bare, None).report(), form)
-    assert "too few values for any percentile of llm.latency: 3 samples" in render(bare, form)
+    assert render(bare, form, full=True) == render(RecordedRun(bare, None).report(), form, full=True)
+    told = "too few values for any percentile of llm.latency: 3 samples" in render(bare, form, full=True)
+    assert told or form == "html"  # which marks them
     assert "*7.00 ns" in render(bare, form) or form == "json"
 
 
@@ -323,3 +335,26 @@ def test_marks_stand_in_the_order_of_their_times() -> None:
     known = [MarkStat(text=text, time_ns=seconds * 10**9) for seconds, text in at_s]
     found = marks(MetricsSnapshot(run_id="r", name="n", state="COMPLETE", marks=known))
     assert [line.split()[-1] for line in found.lines] == ["a", "a2", "b", "c"]
+
+
+@pytest.mark.parametrize("reason", ["the command was killed by SIGINT", "the command exited with code 3"])
+def test_how_the_command_ended_is_not_said_again_as_the_reason(reason: str) -> None:
+    """Another reason is, such as a gate that ended the command."""
+    ended = CommandFacts(argv=["bench"], signal="SIGINT", exit_code=None)
+    shown = MetricsSnapshot(run_id="r", name="job", state="COMPLETE", command=ended, reason=reason)
+    assert reason not in render(Report(snapshot=shown, source="file"), "text")
+    by_gate = replace(shown, reason="ended by a gate")
+    assert "ended by a gate" in render(Report(snapshot=by_gate, source="file"), "text")
+
+
+@pytest.mark.parametrize(("known", "drawn"), [(2, False), (3, True)])
+def test_two_values_are_no_course(known: int, drawn: bool) -> None:
+    """A bar or two say nothing that the percentiles beside them do not say."""
+    stat = SeriesStat(name="latency", unit="ns", count=9, percentiles={"99": 5})
+    points = [
+        SeriesPoint(start_s=n, end_s=n + 1, count=3, percentiles={"99": 5} if n < known else {}) for n in range(4)
+    ]
+    over_time = [SeriesOverTime(name="latency", labels={}, unit="ns", points=points)]
+    shown = MetricsSnapshot(run_id="r", name="job", state="COMPLETE", series=[stat], elapsed_s=4.0)
+    text = render(Report(snapshot=shown, source="file", over_time=over_time), "text", width=160)
+    assert ("p99 over time" in text) is drawn

@@ -1,162 +1,185 @@
-"""One line about a run, for people who read a log."""
+"""One line about a run that goes on, in the units of its user."""
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
-from telemetry.report.live_line import describe
+from telemetry.formatting import columns
+from telemetry.report.live_line import LiveLine, Part, describe, fitted, joined
 from telemetry.wire.snapshot import (
     Accounting,
     AxisStat,
     BackendStat,
     CounterStat,
     MetricsSnapshot,
+    NodeStat,
     Progress,
-    SelfCost,
     SeriesStat,
     WindowStat,
 )
 
-
-def series(name: str, in_window: int, **more: object) -> SeriesStat:
-    window = WindowStat(count=in_window, percentiles={"50": 1.5, "99": 20.0} if in_window else {})
-    facts = {"unit": "ms", "count": 100, "percentiles": {"50": 1, "99": 2, "99.9": 3}, "window": window} | more
-    return SeriesStat(name=name, **facts)  # type: ignore[arg-type]
+MS = 10**6
 
 
-def snapshot(**more: object) -> MetricsSnapshot:
-    facts = {
+def counted(word: str, value: int, rate: float = 0.0, kind: str = "chat", **labels: str) -> CounterStat:
+    return CounterStat(name=f"{kind}.{word}", unit="requests", value=value, rate=rate, labels=labels)
+
+
+def series(name: str, unit: str = "ns", **more: Any) -> SeriesStat:
+    window = WindowStat(count=9, rate=5.0, percentiles={"50": 31 * MS, "99": 134 * MS})
+    facts = {"count": 100, "mean": 200.0, "percentiles": {"50": MS, "99": 2 * MS}, "window": window}
+    return SeriesStat(name=name, unit=unit, **{**facts, **more})
+
+
+def snapshot(**more: Any) -> MetricsSnapshot:
+    facts: dict[str, Any] = {
         "run_id": "r",
         "name": "job",
         "state": "LIVE",
-        "elapsed_s": 12.3,
-        "accounting": Accounting(emitted=1_200_010, applied=1_200_000, missing=4, dropped_by_producer={"x": 6}),
-        "cost": SelfCost(events_per_s=98_200.0),
+        "elapsed_s": 83.4,
+        "accounting": Accounting(emitted=1_200_000, applied=1_200_000),
     }
-    return MetricsSnapshot(**facts | more)  # type: ignore[arg-type]
+    return MetricsSnapshot(**{**facts, **more})
 
 
-def test_the_numbers_that_matter_first() -> None:
-    """Time, state, events, rate and losses are in every line."""
-    assert re.fullmatch(r"telemetry +12 s LIVE \S+ ?\S* events \S+ ?\S*/s lost 10", describe(snapshot()))
+LOAD = [counted("issued", 2_400, 25.0), counted("completed", 2_388, 24.1)]
 
 
-def test_rates_have_one_form() -> None:
-    """Whether one happens to be whole or not."""
-    for per_s, words in ((7_306.0, "7.31 k/s"), (7_290.4, "7.29 k/s"), (12_000.0, "12.0 k/s"), (0.0, "0/s")):
-        assert f" {words} lost" in describe(snapshot(cost=SelfCost(events_per_s=per_s)))
+def test_a_load_has_its_rate_percentiles_failures_and_open_requests() -> None:
+    """A load generator's user reads nothing else."""
+    line = describe(snapshot(counters=LOAD, series=[series("chat.latency")]))
+    assert line == "1:23  24.1 req/s  p50 31.0 ms  p99 134 ms  0 failed  12 in flight"
 
 
-def test_progress_with_a_time_of_arrival() -> None:
-    """From the share done so far; none at the beginning, none at the end, never above the whole."""
-    for done, words in (
-        (40.0, "requests 40% eta 18 s"),
-        (0.1, "requests 0% eta 3 h 24 min"),
-        (10.0, "requests 10% eta 111 s"),
-        (0.0, "requests 0%"),
-        (100.0, "requests 100%"),
-        (150.0, "requests 100%"),
-    ):
-        line = describe(snapshot(progress=[Progress(name="requests", done=done, total=100.0)]))
-        assert line.endswith(f" · {words}"), line
-    empty = describe(snapshot(progress=[Progress(name="requests", done=0.0, total=0.0)]))
-    assert empty.endswith("requests 100%")
+def test_an_llm_load_has_tokens_and_first_tokens() -> None:
+    """The median stands before the p99."""
+    names = ("chat.latency", "chat.ttft", "chat.tpot")
+    stats = [*(series(name) for name in names), series("chat.output_tokens", "tokens", count=100)]
+    line = describe(snapshot(counters=LOAD, series=stats))
+    assert line.startswith(
+        "1:23  24.1 req/s  1,000 tok/s  TTFT p50 31.0 ms p99 134 ms  TPOT p50 31.0 ms p99 134 ms  "
+    )
+    assert line.endswith("  0 failed  12 in flight")
 
 
-def test_requests_come_before_series() -> None:
-    """Where they are; expired ones only if there are any."""
-
-    def counted(word: str, value: int, **labels: str) -> CounterStat:
-        return CounterStat(name=f"chat.{word}", unit="requests", value=value, labels=labels)
-
-    counters = [counted("issued", 2_400), counted("completed", 2_340), counted("failed", 48, reason="\x1b")]
-    line = describe(snapshot(counters=counters, series=[series("a", 1)]))
-    assert " · chat 2,400 issued 12 in flight 2,340 completed 48 failed · a p50" in line
-    assert "48 failed 3 expired" in describe(snapshot(counters=[*counters, counted("expired", 3)]))
-
-
-def test_of_requests_latencies_are_shown() -> None:
-    """However many chunks and tokens there were; without requests a name is a name."""
-    issued = CounterStat(name="chat.issued", unit="requests", value=9)
-    names = ("chat.chunk_gap", "chat.output_tokens", "chat.latency", "chat.ttft", "lone.chunk_gap")
-    several = [series(name, 900 if name == "chat.chunk_gap" else 9) for name in names]
-    line = describe(snapshot(counters=[issued], series=several))
-    assert [part.split()[0] for part in line.split(" · ")[2:]] == ["chat.latency", "chat.ttft"]
-    line = describe(snapshot(series=several))
-    assert line.split(" · ")[1].startswith("chat.chunk_gap p50")
+def test_a_training_run_has_step_loss_and_speed() -> None:
+    """The speed is that of the last seconds, so the first line has none."""
+    live = LiveLine()
+    first = live.text(snapshot(elapsed_s=10.0, axes=[axis(1_000)]))
+    assert first == "0:10  step 1,000  loss 0.312"
+    assert live.text(snapshot(elapsed_s=11.0, axes=[axis(1_005)])) == "0:11  step 1,005  loss 0.312"
+    assert live.text(snapshot(elapsed_s=20.0, axes=[axis(1_041)])).endswith("  4.10 steps/s")
+    assert live.text(snapshot(elapsed_s=30.0, axes=[axis(1_141)])).endswith("  10 steps/s")
+    assert live.text(snapshot(elapsed_s=5.0, axes=[axis(1)])) == "0:05  step 1  loss 0.312"
 
 
-def test_of_tracking_windows_the_newest_that_has_values() -> None:
-    """What is measured now, not the warm-up, however many values that had and however late they came."""
-    windows = ("warm-up", "measured", "next")
-    counters = [
-        CounterStat(name="llm.issued", unit="requests", value=9, labels={"window": name}) for name in windows
+def test_the_speed_counts_steps_that_were_not_logged() -> None:
+    """A loop that logs each 100th step is as fast as its steps, from the first step that was seen."""
+    live = LiveLine()
+    live.text(snapshot(elapsed_s=10.0, axes=[]))
+    live.text(snapshot(elapsed_s=14.0, axes=[AxisStat(name="step", newest=5_000, closed=1, values={"loss": 1.0})]))
+    axes = [AxisStat(name="step", newest=5_400, closed=5, values={"loss": 1.0})]
+    assert live.text(snapshot(elapsed_s=18.0, axes=axes)).endswith("  100 steps/s")
+
+
+def axis(step: int, name: str = "step") -> AxisStat:
+    return AxisStat(name=name, newest=step, closed=step, values={"loss": 0.312})
+
+
+def test_other_metrics_have_the_busiest_series() -> None:
+    """Its name is said once, in the title of the line's figures."""
+    line = describe(snapshot(series=[series("search.latency"), series("body", "B", count=9)]))
+    assert line == "1:23  5 req/s  p50 31.0 ms  p99 134 ms"
+
+
+def test_a_run_that_has_ended_has_the_figures_of_the_whole_run() -> None:
+    """Its last seconds say nothing about it."""
+    line = describe(snapshot(state="COMPLETE", counters=LOAD, series=[series("chat.latency")]))
+    assert line.endswith("  p50 1.00 ms  p99 2.00 ms  max –  0 failed")
+
+
+def test_two_kinds_of_requests_are_told_apart() -> None:
+    """By their names; a third has no room."""
+    kinds = [counted("issued", number, kind=kind) for kind, number in (("a", 3), ("b", 2), ("c", 1))]
+    line = describe(snapshot(counters=kinds))
+    assert line.startswith("1:23  a  0 req/s  ")
+    assert "  b  0 req/s  " in line
+    assert "  c  " not in line
+
+
+def test_a_run_without_figures_says_how_far_it_is() -> None:
+    """A program that forgot to record, or that has recorded only marks."""
+    assert describe(snapshot(accounting=Accounting())) == "1:23  nothing recorded yet"
+    assert describe(snapshot(accounting=Accounting(applied=1))) == "1:23  1 event"
+
+
+def test_words_about_the_run_appear_only_if_something_is_wrong() -> None:
+    """They come right after the time, so that a narrow line has them."""
+    fine = [
+        BackendStat(name="tb", state="writing", written=7),
+        BackendStat(name="done", state="done"),
     ]
-    stats = [
-        series("llm.latency", 1, labels={"window": "measured"}),
-        series("llm.latency", 900, labels={"window": "warm-up"}),
-        series("llm.latency", 0, labels={"window": "next"}, count=0),
-        series("llm.ttft", 900, labels={"window": "warm-up"}),
-        series("other", 0),
-    ]
-    line = describe(snapshot(counters=counters, series=stats))
-    assert [part.split()[0] for part in line.split(" · ")[2:]] == [
-        "llm.ttft{window=warm-up}",
-        "llm.latency{window=measured}",
-    ]
-
-
-def test_two_busy_series_and_what_tells_them_apart() -> None:
-    """By values in the window; labels are named, empty series are not shown."""
+    nodes = [NodeStat(node="a", leaf="l", completeness="complete", status="ended")]
+    assert describe(snapshot(backends=fine, nodes=nodes)) == "1:23  1,200,000 events"
     line = describe(
         snapshot(
-            series=[
-                series("idle", 0),
-                series("a", 4),
-                series("b", 9, labels={"route": "/x"}),
-                series("none", 0, count=0),
-            ]
+            accounting=Accounting(emitted=20, applied=10, missing=4, dropped_by_producer={"x": 6}),
+            backends=[*fine, BackendStat(name="wandb", state="retrying", queued=3_200, last_error="refused")],
+            nodes=[*nodes, NodeStat(node="b", status="lost")],
+            state="DRAINING",
+            counters=LOAD,
         )
     )
-    assert [part.split()[0] for part in line.split(" · ")[1:]] == ["b{route=/x}", "a"]
+    assert line.startswith("1:23  10 lost  1 of 2 nodes complete  wandb retrying, 3,200 queued  ending  24.1 req/s")
 
 
-def test_series_that_are_about_as_busy_do_not_take_turns() -> None:
-    """The first of those that have at least half as many values as the busiest, and then of the others."""
-    for counts in ((26, 26, 26, 9, 9), (25, 27, 14, 9, 9), (26, 25, 40, 9, 8), (0, 0, 0, 0, 0)):
-        line = describe(
-            snapshot(series=[series(name, number) for name, number in zip("abcde", counts, strict=True)])
-        )
-        assert [part.split()[0] for part in line.split(" · ")[1:]] == ["a", "b"], counts
-    for counts in ((90, 9, 9, 9), (90, 8, 12, 10)):
-        line = describe(
-            snapshot(series=[series(name, number) for name, number in zip("abcd", counts, strict=True)])
-        )
-        assert [part.split()[0] for part in line.split(" · ")[1:]] == ["a", "b"], counts
-
-
-def test_a_series_that_rests_shows_what_it_came_to() -> None:
-    """Without values in the window, the percentiles of the whole run."""
-    moving, resting = describe(snapshot(series=[series("a", 5)])), describe(snapshot(series=[series("a", 0)]))
-    assert "p50 1.50" in moving
-    assert "p99 20.0" in moving
-    assert "p50 1.00" in resting
-    assert "p99 2.00" in resting
-
-
-def test_percentiles_nobody_asked_for_are_left_out() -> None:
-    """A run may be configured without the 50th."""
-    assert describe(snapshot(series=[series("a", 0, percentiles={"99.9": 3})])).endswith(" · a ")
-
-
-def test_steps_and_backends_that_are_not_well() -> None:
-    """How far the first axes are; a backend that is well is no news."""
-    axes = [AxisStat(name="train", newest=1_204), AxisStat(name="eval"), AxisStat(name="third", newest=1)]
-    backends = [
-        BackendStat(name="tb", state="writing", written=7),
-        BackendStat(name="wandb", state="retrying", queued=3_200, last_error="refused"),
-    ]
-    line = describe(snapshot(axes=axes, backends=backends, series=[series("a", 1)]))
-    assert line.endswith(
-        " · train step 1,204 · eval step – · a p50 1.50 ms p99 20.0 ms · wandb retrying, 3,200 queued"
+def test_what_is_wrong_has_a_health() -> None:
+    """It is what a terminal paints."""
+    bad = snapshot(
+        accounting=Accounting(missing=4),
+        counters=[*LOAD, counted("failed", 3, reason="timeout")],
+        axes=[AxisStat(name="step", newest=1, closed=1, values={"loss": None})],
     )
+    healths = {part.text: part.health for part in LiveLine().parts(bad)}
+    assert healths["4 lost"] == healths["loss not finite"] == "bad"
+    assert healths["3 failed"] == "warn"
+    assert healths["24.1 req/s"] == "plain"
+
+
+def test_progress_with_the_time_left() -> None:
+    """From the share done so far; none at the beginning, none at the end, never above the whole."""
+    for done, words in (
+        (40.0, "40 %, 18 s left"),
+        (0.1, "0 %, 3 h 19 min left"),
+        (10.0, "10 %, 108 s left"),
+        (0.0, "0 %"),
+        (100.0, "100 %"),
+        (150.0, "100 %"),
+    ):
+        line = describe(snapshot(elapsed_s=12.0, progress=[Progress(name="requests", done=done, total=100.0)]))
+        assert line.endswith(f"  {words}"), line
+    assert describe(snapshot(progress=[Progress(name="r", done=0.0, total=0.0)])).endswith("100 %")
+
+
+def test_the_time_of_long_runs() -> None:
+    """Hours only where there are some."""
+    assert describe(snapshot(elapsed_s=3_725.9)).startswith("1:02:05  ")
+    assert describe(snapshot(elapsed_s=-1.0)).startswith("0:00  ")
+
+
+def test_a_narrow_line_leaves_out_whole_parts() -> None:
+    """From the end on; a figure is never cut, and so never read wrong."""
+    parts = LiveLine().parts(snapshot(counters=LOAD, series=[series("chat.latency")]))
+    for width in range(4, 80):
+        line = joined(fitted(parts, width))
+        assert 0 < columns(line) <= width
+        assert joined(parts).startswith(f"{line}  ") or line == joined(parts)
+    assert fitted([Part("ab"), Part("c")], 5) == [Part("ab"), Part("c")]
+    assert fitted([], 5) == []
+    assert joined(fitted(parts, 3)) == "1…3"
+
+
+def test_names_from_outside_are_safe_to_show() -> None:
+    """A name may hold anything."""
+    line = describe(snapshot(axes=[axis(1, "\x1b[2J"), axis(2, "b")], counters=[counted("issued", 1, kind="\x07")]))
+    assert line.isprintable()

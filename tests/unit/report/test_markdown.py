@@ -16,6 +16,8 @@ def test_a_cell_cannot_break_its_row() -> None:
     """A bar or a newline in a parameter leaves the table whole."""
     snapshot = MetricsSnapshot(run_id="r", name="n", params={"a|b": "c\n| d |"})
     rows = [
-        line for line in render_markdown(Report(snapshot=snapshot, source="file")).splitlines() if line[:1] == "|"
+        line
+        for line in render_markdown(Report(snapshot=snapshot, source="file"), full=True).splitlines()
+        if line[:1] == "|"
     ]
     assert rows == ["| name | value |", "| --- | --- |", r"| a\|b | c\\n\| d \| |"]

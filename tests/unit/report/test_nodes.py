@@ -229,8 +229,8 @@ def test_the_first_lines_name_what_is_missing() -> None:
 
 def test_the_live_line_counts_nodes() -> None:
     """It says how many are complete only if not all are."""
-    assert " lost 0 2 nodes" in describe(running(LIVE, node("n2")).snapshot)
-    assert " lost 0 1/2 nodes complete" in describe(running(LIVE, NEVER_CONNECTED).snapshot)
+    assert "node" not in describe(running(LIVE, node("n2")).snapshot)
+    assert "  1 of 2 nodes complete  " in describe(running(LIVE, NEVER_CONNECTED).snapshot)
     assert "node" not in describe(running().snapshot)
 
 

@@ -14,11 +14,16 @@ from telemetry import render
 from telemetry.formatting import columns
 from telemetry.history.findings import alone
 from telemetry.history.requests import with_requests
-from telemetry.report.requests import KINDS_SHOWN, requests
+from telemetry.report.request_summary import request_sections
+from telemetry.report.requests import KINDS_SHOWN
 from telemetry.report.table import Section
-from telemetry.wire.report import TimeRange
+from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, TTFT
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
+
+
+def requests(of: Report) -> list[Section]:
+    return list(request_sections(of, full=True))
 
 
 def sections(*stats: CounterStat | SeriesStat) -> list[Section]:
@@ -35,8 +40,8 @@ def test_a_run_without_requests_says_nothing_of_them() -> None:
     assert sections(series(LATENCY, [1])) == []
 
 
-def test_a_funnel_and_rates_by_their_definitions() -> None:
-    """What became of all that was issued, the most frequent reasons first; what there is none of is left out."""
+def test_outcomes_of_all_requests() -> None:
+    """The most frequent reasons are first; outcomes that no request has are left out."""
     (one, *_) = sections(
         counter(ISSUED, 20),
         counter(COMPLETED, 9, finish="stop"),
@@ -48,10 +53,9 @@ def test_a_funnel_and_rates_by_their_definitions() -> None:
     )
     assert one.title == "Requests: llm, percentiles exact"
     assert one.lines == [
-        r"20 issued → 11 completed (9 stop) · 4 failed (3 time\nout, 1 refused) · 4 expired · 1 in flight",
-        "requests: 8/s while issuing · 5/s as LoadGen counts · 2.75/s overall",
+        r"11 of 20 completed (9 stop) · 4 failed (3 time\nout, 1 refused) · 4 expired · 1 in flight",
     ]
-    assert sections(counter(ISSUED, 0))[0].lines == ["0 issued → 0 completed"]
+    assert sections(counter(ISSUED, 0))[0].lines == ["0 of 0 completed"]
 
 
 def test_many_reasons_share_a_line() -> None:
@@ -61,7 +65,7 @@ def test_many_reasons_share_a_line() -> None:
     assert "390 failed (29 r19, 28 r18, 27 r17, 26 r16, 25 r15, 24 r14, 14 more reasons)" in one.lines[0]
     completed = [counter(COMPLETED, 10 + number, finish=f"r{number}") for number in range(7)]
     (one,) = sections(counter(ISSUED, 500), *completed)
-    assert "91 completed (16 r6, 15 r5, 14 r4, 13 r3, 12 r2, 11 r1, 1 more finish reason)" in one.lines[0]
+    assert "91 of 500 completed (16 r6, 15 r5, 14 r4, 13 r3, 12 r2, 11 r1, 1 more finish reason)" in one.lines[0]
 
 
 def test_series_and_counters_of_requests_stand_nowhere_else() -> None:
@@ -84,7 +88,7 @@ def test_windows_are_beside_each_other_and_apart() -> None:
     assert [row[0] for row in together.table.rows] == ["(outside)", "a", "all windows"]
     assert together.table.rows[-1][-2:] == ["≈3.00 ns", "≈5.00 ns"]
     assert together.notes == [
-        "≈: upper bound; percentiles of several windows together are not known more precisely"
+        "≈ is an upper bound: percentiles of several windows together are not known more precisely"
     ]
     assert outside.title == "Requests: llm, outside any window, percentiles exact"
     assert "Requests: llm, window a, early stopping" in [section.title for section in sections(*both, last)]
@@ -98,7 +102,7 @@ def test_windows_are_beside_each_other_and_apart() -> None:
 
 def test_early_stopping_says_the_bound_or_what_it_takes() -> None:
     """In the unit of what it is about."""
-    _, early = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70), series(TTFT, [], extent=None))
+    *_, early = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70), series(TTFT, [], extent=None))
     assert early.table is not None
     assert early.title == "Requests: llm, early stopping"
     assert early.table.rows == [["latency", "1.00 µs", "1.00 µs", "592 more"]]
@@ -118,7 +122,7 @@ def test_bounds_that_are_cells_of_the_display_histogram_are_marked() -> None:
     assert len(of_cells.notes) == 2
     assert of_cells.notes[1].startswith("bounds are from display histograms and may be up to 25 % too high")
     assert len(of_values.notes) == 1
-    _, alike = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70))
+    *_, alike = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70))
     assert len(alike.notes) == 1
 
 
@@ -126,11 +130,13 @@ def test_one_request_has_no_rate() -> None:
     """However fast it was; its tokens have."""
     extent = Extent(first_ns=0, last_ns=0, last_done_ns=2 * SECOND, end_ns=2 * SECOND)
     tokens = series("output_tokens", [30], extent=extent)
-    for number, said in ((1, "– as LoadGen counts · – overall"), (2, "0.5/s as LoadGen counts · 1/s overall")):
+    for number, said in ((1, ["–", "– as LoadGen counts"]), (2, ["1", "0.5 as LoadGen counts"])):
         stats = [counter(ISSUED, number), counter(COMPLETED, number), series(LATENCY, [5] * number, extent=extent)]
         one, *_ = sections(*stats, tokens)
-        assert one.lines[1].endswith(f"requests: {said}")
-        assert one.lines[2].endswith("15/s overall")
+        assert one.table is not None
+        rows = {name: cells for name, *cells in one.table.rows}
+        assert rows["requests/s"] == said
+        assert rows["output tokens/s"][0] == "15"
 
 
 def test_turns_are_in_order() -> None:
@@ -156,17 +162,19 @@ def test_conversations_belong_to_no_window() -> None:
     assert [row[:2] for row in found[-1].table.rows] == [["conversation.turns", "1"]]
 
 
-def test_a_part_of_a_run_says_that_it_has_no_rates() -> None:
-    """Nor does it know what was in flight."""
+def test_a_part_of_a_run_does_not_know_what_was_in_flight() -> None:
+    """Its rates are those of its length. A kind without requests in it has no section."""
     whole = report(counter(ISSUED, 3), counter(COMPLETED, 1))
     part = with_requests(replace(whole, time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given")), part=True)
     (one,) = (section for section in requests(part) if section)
-    assert one.lines == ["3 issued → 1 completed", "rates are available for the whole run only"]
+    assert one.lines == ["1 of 3 completed"]
+    idle = report(counter(ISSUED, 3), counter(ISSUED, 0, "idle"))
+    shown = with_requests(replace(idle, time_range=part.time_range), part=True)
+    assert not any("idle" in section.title for section in requests(shown))
     apart = with_requests(report(counter(ISSUED, 3), counter(ISSUED, 2, window="a")), part=True)
     table = requests(apart)[0].table
     assert table is not None
-    in_flight = [column.title for column in table.columns].index("in flight")
-    assert [row[in_flight] for row in table.rows] == ["–", "–", "–"]
+    assert [column.title for column in table.columns] == ["window", "issued", "completed", "latency p50", "p99"]
 
 
 def test_the_number_of_sections_is_bounded() -> None:
@@ -190,7 +198,8 @@ def test_too_few_values_are_marked_by_turn_and_by_window() -> None:
         series("turn.latency", values[:30], turn="1", window="a"),
         series("turn.latency", values, turn="2", window="a"),
     ]
-    beside, *_, turns = (one for one in judged(*stats) if one.table is not None and "window b" not in one.title)
+    found = [one for one in judged(*stats) if one.table is not None and "window b" not in one.title]
+    beside, turns = found[0], next(one for one in found if one.title.endswith("by turn"))
     assert beside.table is not None
     assert turns.table is not None
     assert [row[-3:] for row in beside.table.rows[:2]] == [["149 ns", "*198 ns", "*198 ns"]] * 2
@@ -202,7 +211,7 @@ def test_too_few_values_are_marked_by_turn_and_by_window() -> None:
     said = "* rests on too few values for 95 % confidence bounds"
     assert turns.notes == [said]
     assert beside.notes == [
-        "≈: upper bound; percentiles of several windows together are not known more precisely",
+        "≈ is an upper bound: percentiles of several windows together are not known more precisely",
         said,
     ]
 
@@ -265,7 +274,7 @@ def test_how_late_requests_were_is_said_above_their_figures() -> None:
 def test_reasons_are_cut(reason: str, said: str) -> None:
     """To a width that leaves room for others; one that nobody could see is said to be blank."""
     (one,) = sections(counter(ISSUED, 2), counter(FAILED, 2, reason=reason))
-    assert one.lines == [f"2 issued → 0 completed · 2 failed (2 {said})"]
+    assert one.lines == [f"0 of 2 completed · 2 failed (2 {said})"]
 
 
 def test_of_long_reasons_stays_what_tells_them_apart() -> None:

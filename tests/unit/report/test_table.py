@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from telemetry.formatting import columns
-from telemetry.report.table import Column, Section, Table, cut, fit, layout
+from telemetry.report.table import Column, Section, Table, cut, fit, layout, wrapped
 
 HEADS = [Column("name"), Column("a"), Column("b", 2), Column("c", 1), Column("d", 3, right=False)]
 
@@ -59,3 +59,34 @@ def test_long_text_is_cut_by_columns() -> None:
     assert cut("日本日本", 7) == "日本日…"
     assert cut("日本日本", 6) == "日本…"
     assert [columns(cut("日" * 99, width)) for width in (40, 41)] == [39, 41]
+
+
+FACTS = [Column("name"), Column("value", strong=True), Column("", right=False, wraps=True)]
+
+
+def test_a_last_column_of_text_gets_the_rest_of_the_line() -> None:
+    """It is wrapped between facts, below its own beginning, and never hides a column."""
+    table = Table(FACTS, [["a", "1", "first fact · second fact · third fact"], ["b", "2", ""]])
+    assert layout(table, 80)[1] == "a         1  first fact · second fact · third fact"
+    assert layout(table, 40)[1:] == [
+        "a         1  first fact · second fact ·",
+        "             third fact",
+        "b         2",
+    ]
+    assert layout(table, 10) == layout(table, 30)
+
+
+def test_a_table_without_titles_has_no_header() -> None:
+    """Its first line is a row."""
+    assert layout(Table([Column(""), Column("")], [["a", "1"]]), 80) == ["a  1"]
+
+
+def test_strong_cells_keep_their_width() -> None:
+    """A mark that the terminal does not show takes no columns; headers and other columns have none."""
+    lines = layout(Table(FACTS, [["a", "1", "x"]]), 80, lambda text: f"<{text}>")
+    assert lines == ["name  value", "a         <1>  x"]
+
+
+def test_wide_characters_are_wrapped_by_columns() -> None:
+    """Each takes two."""
+    assert [columns(line) for line in wrapped(" ".join(["日本"] * 9), 20)] == [19, 19, 4]

@@ -36,18 +36,16 @@ def series(name: str, **fields: object) -> SeriesStat:
 
 def test_the_first_line_is_the_headline() -> None:
     """Nothing stands before the report's one-line verdict."""
-    wanted = report(completeness="complete")
+    wanted = report(completeness="complete", accounting=Accounting(emitted=1, applied=1))
     assert render_text(wanted).splitlines()[0] == wanted.headline()
 
 
 def test_an_empty_run_is_short() -> None:
-    """A run in which nothing happened has no empty sections."""
+    """A run in which nothing happened says so first, and has no empty sections."""
     assert render_text(report()).splitlines() == [
+        "nothing was recorded: does the program call telemetry.start()?",
         "incomplete: job, 0 of 0 events applied, 0 lost",
-        "run r1 · took 0 s",
-        "",
-        "Producers",
-        "  none",
+        "took 0 s · run r1",
     ]
 
 
@@ -86,6 +84,7 @@ def test_all_well_is_one_line() -> None:
     stats = [ProducerStat(producer=f"p{n}", completeness="complete", emitted=5) for n in range(3)]
     said = render_text(report(producers=stats))
     assert "  3, all complete\n" in said
+    assert "Producers" not in render_text(report(producers=stats[:1]))
     assert "Losses" not in said
 
 
@@ -163,7 +162,7 @@ def test_a_silent_producer_of_a_live_run_may_return() -> None:
 def test_repaired_batches_of_a_complete_run_are_one_word() -> None:
     """All is there, and it was not for nothing."""
     stats = [ProducerStat(producer="p", completeness="complete", repaired=1)]
-    said = render_text(report(producers=stats, accounting=Accounting(repaired=1)))
+    said = render_text(report(producers=stats, accounting=Accounting(repaired=1)), full=True)
     assert "  1, all complete, 1 batch repaired\n" in said
 
 
@@ -176,11 +175,11 @@ def test_gauges_are_sorted_by_name() -> None:
 
 def test_long_parameters_are_cut() -> None:
     """A prompt of many lines does not bury the report; the JSON form has it whole, and that is said."""
-    said = render_text(report(params={"prompt": "x" * 2_000, "fits": "y" * 56}), width=80)
+    said = render_text(report(params={"prompt": "x" * 2_000, "fits": "y" * 56}), width=80, full=True)
     assert f"  prompt  {'x' * 55}…\n" in said
     assert f"  fits    {'y' * 56}\n" in said
     assert "  values that end with … are complete in the JSON form\n" in said
-    assert "JSON" not in render_text(report(params={"fits": "y" * 56}))
+    assert "JSON" not in render_text(report(params={"fits": "y" * 56}), full=True)
 
 
 def test_exactness_is_said_once_if_it_is_the_same_everywhere() -> None:
@@ -209,14 +208,15 @@ def test_lines_fit_the_width(width: int) -> None:
 def test_wide_shows_every_column() -> None:
     """With room enough nothing is left out, percentiles in order."""
     keys = dict.fromkeys(("99.99", "50", "9", "100"), 1.5)
-    said = render_text(report(series=[series("latency", percentiles=keys)]), width=200)
+    said = render_text(report(series=[series("latency", percentiles=keys)]), width=200, full=True)
     assert re.search(r"name +count +mean +min +p9 +p50 +p99\.99 +p100 +max +stddev\n", said)
 
 
 def test_long_tables_end_with_what_is_hidden() -> None:
     """Two thousand series don't flood a terminal; the text says how many are not shown."""
-    said = render_text(report(series=[series(f"s{n}") for n in range(2_000)]))
-    assert "… and 1,800 more in the JSON form" in said
+    many = report(series=[series(f"s{n}") for n in range(2_000)])
+    assert "… and 1,800 more in the JSON form" in render_text(many, full=True)
+    assert "  1,988 more in the full report\n" in render_text(many)
 
 
 def test_a_live_run_says_so() -> None:
@@ -255,6 +255,6 @@ def test_only_a_run_that_drains_waits(state: Any, line: str) -> None:
 )
 def test_how_the_command_ended(facts: dict[str, object], says: str) -> None:
     """The command's end is its code, its signal, or that it goes on."""
-    said = render_text(report(command=CommandFacts(argv=["a", "b c"], **facts)))  # type: ignore[arg-type]
+    said = render_text(report(command=CommandFacts(argv=["a", "b c"], **facts)), full=True)  # type: ignore[arg-type]
     assert "  a 'b c'\n" in said
     assert says in said

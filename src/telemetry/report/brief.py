@@ -1,0 +1,189 @@
+"""Parts of a report in their short form: alarms, warnings, parameters, and what the run has cost."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.headline_choice import shown_params
+from telemetry.history.requests import unended
+from telemetry.report.requests import late
+from telemetry.report.table import DOT, Column, Section, Table, cut
+from telemetry.wire.report import Report
+from telemetry.wire.requests import window_ages
+from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
+
+_LATE: Final = 0.05
+"""Share of late ticks from which they are mentioned, as in the findings."""
+_TICKS: Final = 50
+"""Ticks of a run that is long enough to mention late ones."""
+_WARNINGS: Final = 5
+_MARKS: Final = 4
+_PARAMS: Final = 12
+_VALUE_COLUMNS: Final = 40
+_COMMAND_COLUMNS: Final = 160
+_VARIES: Final = re.compile(r"`[^`]*`|\S*\d\S*")
+"""Parts of a warning in which two warnings of the same kind differ."""
+_ROOT: Final = "runs"
+"""Name of the default folder of runs, in which commands find a run by its id."""
+_LIMITS: Final = "slo."
+"""Prefix of parameters that the summary of requests shows."""
+
+
+def alarms(report: Report) -> Iterator[str]:
+    """Yield how the command failed, and that nothing was recorded."""
+    snapshot = report.snapshot
+    command = snapshot.command
+    if command is not None and (command.signal or command.exit_code):
+        how = "command" if command.signal else "command failed:"
+        cause = f" ({why})" if (why := wording.cause(command)) else ""
+        yield f"{how} {wording.ending(command)}{cause}{DOT}{_typed(command)}"
+    if report.final and not _has_data(snapshot):
+        connected = number_of(snapshot.direct_producers, "producer")
+        yield (
+            f"nothing was recorded: {connected} connected, but recorded no value"
+            if snapshot.direct_producers
+            else "nothing was recorded: does the program call telemetry.start()?"
+        )
+
+
+def advice(report: Report) -> Iterator[str]:
+    """Yield what to try if nothing was recorded."""
+    snapshot = report.snapshot
+    if report.final and snapshot.command is not None and not snapshot.direct_producers and not _has_data(snapshot):
+        yield (
+            "to record what the program logs through a library: telemetry run --capture NAME "
+            "(names: telemetry capture list)"
+        )
+
+
+def _has_data(snapshot: MetricsSnapshot) -> bool:
+    account = snapshot.accounting
+    metrics = snapshot.series or snapshot.counters or snapshot.gauges or snapshot.axes
+    return bool(account.emitted or account.bad_frames or snapshot.node_count or metrics or snapshot.marks)
+
+
+def progress(snapshot: MetricsSnapshot) -> Section:
+    """List counters that have not reached their expected total."""
+    rows = [
+        [printable(item.name), f"{formatting.count(item.done)} of {formatting.count(item.total)}"]
+        for item in snapshot.progress
+        if item.done < item.total
+    ]
+    return Section("Progress", table=Table([Column("name"), Column("done")], rows))
+
+
+def marks(snapshot: MetricsSnapshot) -> Section:
+    """List the newest marks, without those of tracking windows."""
+    own = {f"tracking {window} {what}" for window in window_ages(snapshot) for what in ("began", "ended")}
+    others = [mark for mark in snapshot.marks if mark.text not in own]
+    ordered = sorted(others, key=lambda mark: mark.time_ns)
+    shown = ordered[-_MARKS:]
+    more = [f"the last {len(shown)} of {len(ordered)}"] if len(shown) < len(ordered) else []
+    lines = [
+        f"{formatting.clock_time(mark.time_ns)}  {wording.instrument(mark.text, mark.labels)}" for mark in shown
+    ]
+    return Section("Marks, UTC", more + lines)
+
+
+def params(snapshot: MetricsSnapshot) -> dict[str, str]:
+    """Return the parameters of a run as text, without the choice of figures to show first."""
+    return {printable(name): printable(_scalar(value)) for name, value in shown_params(snapshot.params).items()}
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: NOTHING}[value]
+    return str(value)
+
+
+# --- warnings ------------------------------------------------------------------------------------
+
+
+def warnings(report: Report, most: int = _WARNINGS) -> Section:
+    """List warnings and findings that the report does not show elsewhere; one line for those of the same kind."""
+    elsewhere = _shown_elsewhere(report) if report.findings else set()
+    findings = [text for text in report.findings if text not in elsewhere]
+    lines = list(_grouped(printable(text) for text in (*report.snapshot.warnings, *findings)))
+    more = [f"{number_of(len(lines) - most, 'more is', 'more are')} in the full report"]
+    return Section("Warnings", lines[:most] + (more if len(lines) > most else []))
+
+
+def _shown_elsewhere(report: Report) -> set[str]:
+    """Return the findings that stand beside the figures they are about."""
+    from telemetry.history.backends import of_backends
+    from telemetry.history.findings import late_ticks, lost, part_of_run, too_few  # arrays
+
+    of_part = chain(part_of_run(report, whole=True), part_of_run(report, whole=False))
+    of_events = chain(lost(report), late_ticks(report), too_few(report), of_part)
+    return {*of_events, *of_backends(report), *unended(report), *late(report)}
+
+
+def _grouped(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the first text of each kind, with the number of the others."""
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(_VARIES.sub("#", text), []).append(text)
+    for first, *others in groups.values():
+        yield f"{first} ({len(others):,} more like this)" if others else first
+
+
+# --- what the run has cost -----------------------------------------------------------------------
+
+
+def closing(report: Report) -> Section:
+    """Return lines about parameters, the command, the cost of telemetry, and where the rest of the figures is."""
+    return Section("", list(_closing(report)))
+
+
+def _closing(report: Report) -> Iterator[str]:
+    snapshot = report.snapshot
+    if said := _params(snapshot):
+        yield f"parameters: {said}"
+    command = snapshot.command
+    if command is not None:
+        facts = [
+            *([_typed(command)] if not (command.signal or command.exit_code) else []),
+            f"CPU {formatting.duration_s(command.cpu_user_s + command.cpu_system_s)}",
+            *([f"peak memory {formatting.size(command.max_rss_bytes)}"] if command.max_rss_bytes else []),
+        ]
+        yield f"command: {DOT.join(facts)}"
+    if snapshot.cost.ticks:
+        yield f"cost of telemetry: {_cost(snapshot)}"
+    if snapshot.directory:
+        yield printable(f"files: {snapshot.directory}")
+        if report.final and _has_data(snapshot):
+            run = snapshot.run_id if Path(snapshot.directory).parent.name == _ROOT else snapshot.directory
+            yield printable(
+                f"all figures: telemetry report {shlex.quote(run)} --full, in a browser: -o report.html"
+            )
+
+
+def _params(snapshot: MetricsSnapshot) -> str:
+    own = {name: value for name, value in params(snapshot).items() if not name.startswith(_LIMITS)}
+    shown = [f"{name} {cut(value, _VALUE_COLUMNS)}" for name, value in list(own.items())[:_PARAMS]]
+    more = [f"{len(own) - _PARAMS:,} more"] if len(own) > _PARAMS else []
+    return DOT.join([*shown, *more])
+
+
+def _cost(snapshot: MetricsSnapshot) -> str:
+    cost = snapshot.cost
+    stored = cost.journal_bytes + cost.history_bytes
+    facts = [f"CPU {formatting.duration_s(cost.cpu_s)}", f"memory {formatting.size(cost.rss_bytes)}"]
+    facts += [f"disk {formatting.size(stored)}"] if stored else []
+    if cost.ticks_late > _LATE * cost.ticks and cost.ticks >= _TICKS:
+        facts.append(
+            f"{formatting.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} late: the machine was busy"
+        )
+    return DOT.join(facts)
+
+
+def _typed(command: CommandFacts) -> str:
+    """Return the command as typed; a long one is shortened."""
+    return cut(printable(shlex.join(command.argv)), _COMMAND_COLUMNS)

@@ -1,0 +1,156 @@
+"""Both sides of a comparison over time and over steps, for its page."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+from telemetry import formatting, wording
+from telemetry.compare import Comparison, MetricResult, Overlay, OverlayLine
+from telemetry.formatting import printable
+from telemetry.report.html.data import embedded
+from telemetry.report.html.numbers import column
+from telemetry.report.html.page import asset
+from telemetry.report.html.sections import table
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.requests import LATENCY
+
+SCRIPTS: Final = ("grid.js", "comparison.js")
+_SIDES: Final = ("before", "after")
+_Key = tuple[str, str]
+"""Name and axis of a value of steps."""
+
+
+class _Merged(NamedTuple):
+    """The runs of one side as one line: medians over the runs, and extremes if there are several."""
+
+    starts: list[float]
+    ends: list[float]
+    values: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+def script() -> str:
+    """Return the code that the sections need."""
+    return "\n".join(map(asset, SCRIPTS))
+
+
+def overlay_sections(comparison: Comparison) -> Iterator[tuple[Section, str, str]]:
+    """Yield sections with their name on the page and their HTML; none without overlays."""
+    steps = [one for one in comparison.overlays if one.of == "steps"]
+    times = [one for one in comparison.overlays if one.of != "steps"]
+    told = _about(comparison)
+    if steps:
+        axes = dict.fromkeys(one.labels.get("axis", "") for one in steps)
+        last = {_key(one): one for one in comparison.metrics if one.of == "steps" and one.statistic == "last"}
+        grids = [_grid(axis, [one for one in steps if one.labels.get("axis", "") == axis], last) for axis in axes]
+        yield Section("Steps", [told] if told else []), "steps", "".join(grids)
+    if times:
+        charts = f'<div class="charts">{"".join(map(_chart, times))}</div>'
+        yield Section("Over time", [told] if told else []), "over-time", charts
+
+
+def _about(comparison: Comparison) -> str:
+    sizes = [len(lines) for one in comparison.overlays for _, lines in _by_side(one)]
+    most = max(sizes, default=0)
+    if most < 2:
+        return ""
+    several = f"Each line is the median of the runs of a side, of at most {most} of them."
+    all_shown = most >= max(len(comparison.before), len(comparison.after))
+    return several if all_shown else f"{several} They are the newest."
+
+
+def _chart(one: Overlay) -> str:
+    rate = one.statistic == "rate"
+    unit = "" if rate else one.unit
+    title = _rate_title(one) if rate else f"{wording.instrument(one.name, one.labels)} {one.statistic}"
+    merged = {side: _merged(lines) for side, lines in _by_side(one) if lines}
+    lines = [
+        {"name": side, "start": _edges(of.starts), "end": _edges(of.ends), "values": column(of.values)}
+        for side, of in merged.items()
+    ]
+    first = next(iter(merged.values()))
+    log = {"log": False} if rate else {}
+    data = {"unit": printable(unit), "start": first.starts, "end": first.ends, "lines": lines, **log}
+    return (
+        f'<figure class="chart over-time"><figcaption>{escape(printable(title))}</figcaption>{embedded(data)}'
+        f"<details><summary>Figures</summary>{_table(merged, unit, rate=rate)}</details></figure>"
+    )
+
+
+def _rate_title(one: Overlay) -> str:
+    kind, _, word = one.name.rpartition(".")
+    if kind and word == LATENCY:
+        return f"{wording.instrument(kind, one.labels)} requests per second"
+    return f"{wording.instrument(one.name, one.labels)} per second"
+
+
+def _edges(values: Sequence[float]) -> list[float]:
+    """Return edges of time steps, short enough for a page."""
+    return [round(value, 3) for value in values]
+
+
+def _table(merged: dict[str, _Merged], unit: str, *, rate: bool) -> str:
+    heads = [Column("side", right=False), Column("lowest"), Column("median"), Column("highest")]
+    rows = []
+    for side, of in merged.items():
+        known = [value for value in of.values if value is not None]
+        ends = (min(known), median(known), max(known)) if known else (None, None, None)
+        shown = [formatting.rate(end) if rate else formatting.quantity(end, unit) for end in ends]
+        rows.append([side, *shown])
+    return table(Table(heads, rows))
+
+
+def _grid(axis: str, overlays: Sequence[Overlay], last: Mapping[_Key, MetricResult]) -> str:
+    items = [_item(one, last.get(_key(one))) for one in overlays]
+    data = {"items": items, "axis": "step", "smoothing": True, "what": "values"}
+    title = f"<h3><bdi>{escape(printable(axis))}</bdi></h3>"
+    return f'{title}<div class="overlay-grid step-grid"></div>{embedded(data)}'
+
+
+def _item(one: Overlay, last: MetricResult | None) -> dict[str, Any]:
+    merged = {side: _merged(lines) for side, lines in _by_side(one) if lines}
+    steps = sorted({end for of in merged.values() for end in of.ends})
+    lines = []
+    for side, of in merged.items():
+        line: dict[str, Any] = {"name": side, "values": column(_at(of.ends, of.values, steps))}
+        if of.low != of.high:
+            line |= {"low": column(_at(of.ends, of.low, steps)), "high": column(_at(of.ends, of.high, steps))}
+        lines.append(line)
+    facts = []
+    if last is not None and last.before is not None and last.after is not None:
+        facts = [("last", f"{formatting.scaled(last.before)} → {formatting.scaled(last.after)}\u2002")]
+    return {"name": printable(one.name), "unit": "", "x": steps, "lines": lines, "facts": facts}
+
+
+def _key(one: Overlay | MetricResult) -> _Key:
+    return one.name, one.labels.get("axis", "")
+
+
+def _by_side(one: Overlay) -> Iterator[tuple[str, list[OverlayLine]]]:
+    for after, side in enumerate(_SIDES):
+        yield side, [line for line in one.lines if line.after == bool(after) and line.ends]
+
+
+def _merged(lines: Sequence[OverlayLine]) -> _Merged:
+    """Merge the runs of a side at the points of the longest one."""
+    longest = max(lines, key=lambda line: len(line.ends))
+    columns = [line.values if line is longest else _at(line.ends, line.values, longest.ends) for line in lines]
+    known = [[value for value in row if value is not None] for row in zip(*columns, strict=True)]
+    return _Merged(
+        longest.starts,
+        longest.ends,
+        [median(row) if row else None for row in known],
+        [min(row, default=None) for row in known],
+        [max(row, default=None) for row in known],
+    )
+
+
+def _at(ends: Sequence[float], values: Sequence[float | None], wanted: Sequence[float]) -> list[float | None]:
+    """Return the value of the point that holds each wanted place; None beyond the last point."""
+    places = [bisect_left(ends, place) for place in wanted]
+    return [values[place] if place < len(ends) else None for place in places]

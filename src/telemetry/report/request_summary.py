@@ -1,0 +1,258 @@
+"""Requests in a report: whether all succeeded, how many per second, within which limits, how fast, of what size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from telemetry import formatting, wording
+from telemetry.errors import UsageError
+from telemetry.formatting import number_of, printable
+from telemetry.report.requests import (
+    KINDS_SHOWN,
+    conversations,
+    early_stopping,
+    figures_of,
+    is_part,
+    late_in,
+    measured,
+    odd,
+    outcomes,
+    parts_of,
+    title_of,
+    turns,
+    windows,
+    word_of,
+)
+from telemetry.report.series import part_s, per_second, summary_table
+from telemetry.report.table import DOT, Column, Section, Table
+from telemetry.request_model import RequestCounts, request_counts
+from telemetry.slo import describe, parse
+from telemetry.wire import requests as words
+from telemetry.wire.report import EarlyRule, Report, RequestFigures
+from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.units import TIME_NS
+
+_KINDS: Final = 3
+"""Kinds with a summary in a short report: those with the most requests."""
+_TURNS: Final = 5
+"""Turns of conversations in a short report."""
+_MEASURED: Final = (
+    *(words.TTFT, words.TPOT, words.ITL, words.LATENCY, words.CORRECTED),
+    *(words.INPUT_TOKENS, words.OUTPUT_TOKENS),
+)
+"""Series of a short report, in this order."""
+_NAMES: Final = {
+    words.CORRECTED: "  from planned",
+    words.INPUT_TOKENS: "input tokens",
+    words.OUTPUT_TOKENS: "output tokens",
+}
+_FIGURES: Final = (Column(""), Column("", strong=True), Column("", right=False, wraps=True))
+
+
+def request_sections(report: Report, *, full: bool) -> Iterator[Section]:
+    """Yield the sections of each kind of request, the busiest first.
+
+    Without `full` only the tracking window with the most requests has its figures, beside a table of all windows.
+    """
+    return (section for section, _ in sections_of(report, full=full))
+
+
+def sections_of(report: Report, *, full: bool) -> Iterator[tuple[Section, RequestCounts | None]]:
+    """Yield the sections, each with the requests whose outcomes are its first line, or None."""
+    known = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
+    kinds = [one for one in known if not is_part(report) or _has_requests(one)]
+    shown = kinds[: KINDS_SHOWN if full else _KINDS]
+    for one in shown:
+        yield from _kind(report, one, full=full)
+    if hidden := kinds[len(shown) :]:
+        names = formatting.listed([wording.instrument(one.kind, one.labels) for one in hidden], 8)
+        place = "JSON form" if full else "full report"
+        yield Section("Requests of other kinds", [f"{names}: see the {place}"]), None
+
+
+def _has_requests(of: RequestCounts) -> bool:
+    """Return whether any request was issued or ended: a time range may have none of a kind."""
+    return bool(of.issued or of.ended)
+
+
+def _kind(report: Report, whole: RequestCounts, *, full: bool) -> Iterator[tuple[Section, RequestCounts | None]]:
+    parts = parts_of(whole)
+    after, cautions = list(odd(whole)), list(late_in(report, parts))
+    if len(parts) > 1:
+        lines = [_outcomes(report, whole), *after]
+        yield replace(windows(report, whole), lines=lines, cautions=cautions), whole
+        after, cautions = [], []
+    shown = parts if full else [max(parts, key=lambda part: (bool(part.window), part.issued))]
+    for part in shown:
+        table = Table(list(_FIGURES), list(_figures(report, part)))
+        title = f"{title_of(part)}{_exactness(part)}"
+        yield Section(title, [_outcomes(report, part), *after], cautions=cautions, table=table), part
+        yield _measured(report, part, full=full), None
+        if part.window != "" and (full or report.early_rule != EarlyRule()):
+            # Limits do not concern requests outside of windows.
+            yield early_stopping(report, part), None
+        by_turn = turns(report, part)
+        yield by_turn if full else _shortened(by_turn), None
+    if full:
+        yield conversations(report, whole), None
+
+
+def _outcomes(report: Report, of: RequestCounts) -> str:
+    """Return `1,450 of 1,500 completed (1,388 stop) · 45 failed (33 timeout) · 2 expired · 3 in flight`."""
+    (_, _, completed), *others = outcomes(of, part=is_part(report))
+    said = completed.replace(" completed", f" of {formatting.count(of.issued)} completed", 1)
+    return printable(DOT.join([said, *(text for _, number, text in others if number)]))
+
+
+def _figures(report: Report, of: RequestCounts) -> Iterator[list[str]]:
+    """Yield rows of name, value and further figures. Rows without data are left out."""
+    found = figures_of(report, of)
+    if found is None:
+        return
+    if load := list(_load(of, found)):
+        first, *rest = load
+        yield ["time", first, DOT.join(rest)]
+    rates, seconds = of.rates, part_s(report) if is_part(report) else None
+    if rates.overall.requests_per_s is not None:
+        others = (
+            ("while issuing", rates.while_issuing.requests_per_s),
+            ("as LoadGen counts", rates.loadgen.requests_per_s),
+        )
+        yield [
+            "requests/s",
+            _requests_per_s(rates.overall.requests_per_s, of),
+            DOT.join(f"{_requests_per_s(rate, of)} {name}" for name, rate in others if rate is not None),
+        ]
+    elif seconds:
+        yield ["requests/s", _per_s(per_second(of.completed, seconds)), "completed in the time range"]
+    if found.output_tokens_per_s is not None:
+        others = (("input", found.input_tokens_per_s), ("total", found.total_tokens_per_s))
+        parts = [f"{name} {_per_s(rate)}" for name, rate in others if rate is not None]
+        if found.peak_output_tokens_per_s is not None:
+            parts.append(f"best second {_per_s(found.peak_output_tokens_per_s)}")
+        yield ["output tokens/s", _per_s(found.output_tokens_per_s), DOT.join(parts)]
+    elif seconds and (tokens := of.series.get(words.OUTPUT_TOKENS)) is not None and tokens.count:
+        yield ["output tokens/s", _per_s(per_second(tokens.total, seconds)), ""]
+    if found.good is not None:
+        rate = per_second(found.good, seconds) if seconds else found.goodput_per_s
+        yield ["goodput/s", _per_s(rate), DOT.join(_attainment(of, found))]
+    tpot = of.series.get(words.TPOT)
+    if tpot is not None and tpot.count and (pace := _pace(tpot)):
+        yield pace
+    talks, turns_of = of.series.get(words.CONVERSATION_DURATION), of.series.get(words.CONVERSATION_TURNS)
+    if talks is not None and talks.count:
+        took = f"{formatting.quantity(talks.mean, talks.unit)} each"
+        known = turns_of is not None and turns_of.count
+        turns_each = [f"{formatting.scaled(turns_of.mean)} turns"] if turns_of is not None and known else []
+        yield ["conversations", formatting.count(talks.count), DOT.join([took, *turns_each])]
+
+
+def _requests_per_s(rate: float | None, of: RequestCounts) -> str:
+    """Return a rate of requests. A single completed request has none."""
+    return formatting.NOTHING if of.completed == 1 else _per_s(rate)
+
+
+def _load(of: RequestCounts, found: RequestFigures) -> Iterator[str]:
+    """Yield the time from first issue to last end, how requests were planned, and how many were in flight."""
+    latency = of.series.get(words.LATENCY)
+    extent = latency.extent if latency is not None else None
+    if extent is not None and found.in_flight is not None:
+        yield formatting.duration_ns(extent.end_ns - extent.first_ns)
+        if found.offered_per_s is not None:
+            delay = of.series.get(words.QUEUE_DELAY)
+            late = delay.percentiles.get("99") if delay is not None and delay.count else None
+            said = f" ({formatting.quantity(late, delay.unit)} late at p99)" if delay and late is not None else ""
+            yield f"{_per_s(found.offered_per_s)} requests/s {'offered' if said else 'issued'}{said}"
+        flight = [f"mean {formatting.scaled(found.concurrency_mean)}"] if found.concurrency_mean is not None else []
+        if found.concurrency_peak is not None:
+            least = "" if found.concurrency_peak_exact else "≥ "
+            flight.append(f"peak {least}{formatting.count(found.concurrency_peak)}")
+        if flight:
+            yield f"in flight: {', '.join(flight)}"
+
+
+def _attainment(of: RequestCounts, found: RequestFigures) -> Iterator[str]:
+    """Yield the share of requests within all limits, with its interval, and within each limit."""
+    ended = of.completed + of.failures + of.expired
+    if found.attainment is not None:
+        between = ""
+        if found.attainment_low is not None and found.attainment_high is not None:
+            between = f" (95 %: {_share(found.attainment_low)} to {_share(found.attainment_high)})"
+        yield f"{_share(found.attainment)} %{between} of {formatting.count(ended)} within {_limits(found.slo)}"
+    if len(found.met) > 1 and ended:
+        yield ", ".join(f"{printable(key)} {_share(met / ended)} %" for key, met in found.met.items())
+
+
+def _share(share: float) -> str:
+    """Return a share in percent. Only all is 100, and only none is 0."""
+    digits = next((n for n in range(1, 6) if round(share, n + 2) not in (0.0, 1.0) or share in (0.0, 1.0)), 6)
+    return f"{share * 100:.{digits}f}"
+
+
+def _limits(slo: str) -> str:
+    """Return limits such as `ttft 200 ms, tpot 50 ms`."""
+    try:
+        return describe(parse(slo))
+    except UsageError:  # unknown, or written by another version
+        return printable(slo) or "their limits"
+
+
+def _pace(tpot: SeriesStat) -> list[str]:
+    """Return the speed of the output as one user sees it: the inverse of the time per token."""
+    per_s = {key: _inverse(tpot, key) for key in ("50", "90", "99")}
+    if per_s["50"] is None:
+        return []
+    slow = ((key, per_s[key]) for key in ("90", "99"))
+    notes = [f"{_per_s(rate)} at p{key} of tpot" for key, rate in slow if rate is not None]
+    return ["tokens/s per user", _per_s(per_s["50"]), DOT.join(["median", *notes])]
+
+
+def _inverse(tpot: SeriesStat, key: str) -> float | None:
+    value, unit = tpot.percentiles.get(key), TIME_NS.get(tpot.unit)
+    return 1e9 / (value * unit) if value and unit else None
+
+
+def _measured(report: Report, of: RequestCounts, *, full: bool) -> Section:
+    """Return the durations and sizes of requests."""
+    if full:
+        return replace(measured(report, of), title="", continues=True)
+    stats = [of.series[word] for word in _MEASURED if word in of.series and of.series[word].count]
+    if not stats:
+        return Section("")
+    names = [_named(stat, of.kind) for stat in stats]
+    section = summary_table("", report, stats, names)
+    found = figures_of(report, of)
+    notes = []
+    if words.ITL in of.series and found is not None and found.tokens_per_chunk is not None:
+        tokens = formatting.scaled(found.tokens_per_chunk)
+        notes.append(f"itl is the time between two chunks, which have {tokens} tokens on average")
+    return replace(section, notes=notes + section.notes, continues=True)
+
+
+def _exactness(of: RequestCounts) -> str:
+    """Return `, percentiles exact` if all series are equally exact."""
+    errors = {wording.error_bound(of.series[word]) for word in _MEASURED if word in of.series}
+    known = errors - {formatting.NOTHING}
+    return f", percentiles {known.pop()}" if len(known) == 1 else ""
+
+
+def _named(stat: SeriesStat, kind: str) -> str:
+    name = word_of(stat, kind)
+    return _NAMES.get(name, name)
+
+
+def _per_s(rate: float | None) -> str:
+    """Return a rate without its unit; whole from a thousand on."""
+    return formatting.scaled(rate) if rate is None or abs(rate) < 1000 else formatting.count(round(rate))
+
+
+def _shortened(section: Section) -> Section:
+    """Return a table with its first rows, and the number of the others."""
+    if section.table is None or len(section.table.rows) <= _TURNS:
+        return section
+    rows: Sequence[list[str]] = section.table.rows[:_TURNS]
+    more = number_of(len(section.table.rows) - _TURNS, "more turn is", "more turns are")
+    notes = [*section.notes, f"{more} in the full report"]
+    return replace(section, table=Table(section.table.columns, list(rows)), notes=notes)

@@ -1,0 +1,126 @@
+"""The short form of a report: alarms, grouped warnings, and the lines at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+from tests.golden.report.renderings import requests_report, stored_report
+
+from telemetry import render
+from telemetry.report import brief
+from telemetry.report.text import render_text
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import (
+    Accounting,
+    CommandFacts,
+    MarkStat,
+    MetricsSnapshot,
+    ProducerStat,
+    Progress,
+    SelfCost,
+)
+
+RED = "\x1b[1;31m"
+
+
+def report(**fields: Any) -> Report:
+    made = {"run_id": "r1", "name": "job", "state": "COMPLETE", "completeness": "complete", **fields}
+    return Report(snapshot=MetricsSnapshot(**made), source="file")
+
+
+SOME = Accounting(emitted=3, received=3, applied=3)
+
+
+def test_a_failed_command_comes_first_and_in_red() -> None:
+    """With its exit code or signal, and what was run; a command that succeeded is no alarm."""
+    failed = report(accounting=SOME, command=CommandFacts(argv=["python", "a b.py"], exit_code=3))
+    assert render_text(failed).splitlines()[0] == "command failed: exit code 3 · python 'a b.py'"
+    assert render_text(failed, color=True).startswith(f"{RED}command failed: exit code 3")
+    killed = report(accounting=SOME, command=CommandFacts(argv=["x"], signal="SIGTERM"))
+    assert list(brief.alarms(killed)) == ["command ended by SIGTERM · x"]
+    assert list(brief.alarms(report(accounting=SOME, command=CommandFacts(argv=["x"], exit_code=0)))) == []
+    assert render(failed, "md").startswith("**command failed: exit code 3")
+
+
+def test_a_run_without_data_says_what_to_try() -> None:
+    """The program may not call telemetry at all, or may use a library that can be captured."""
+    empty = report(command=CommandFacts(argv=["true"], exit_code=0))
+    assert list(brief.alarms(empty)) == ["nothing was recorded: does the program call telemetry.start()?"]
+    assert "telemetry run --capture NAME" in render_text(empty)
+    connected = report(producers=[ProducerStat(producer="p", completeness="complete")])
+    assert list(brief.alarms(connected)) == ["nothing was recorded: 1 producer connected, but recorded no value"]
+    going_on = replace(empty, snapshot=replace(empty.snapshot, state="LIVE"))
+    assert list(brief.alarms(going_on)) == []
+    marked = report(marks=[MarkStat(text="m", time_ns=1)])
+    assert list(brief.alarms(marked)) == []
+
+
+def test_warnings_of_a_kind_are_one_line() -> None:
+    """They differ in numbers and names in quotes; five kinds are shown."""
+    same = [f"series `s{number}` is defined twice by p-{number}" for number in range(4)]
+    others = [f"warning of kind {letter}" for letter in "abcdef"]
+    lines = brief.warnings(report(warnings=[*same, *others])).lines
+    assert lines[0] == "series `s0` is defined twice by p-0 (3 more like this)"
+    assert len(lines) == 6
+    assert lines[-1] == "2 more are in the full report"
+
+
+def test_findings_beside_their_figures_are_no_warnings() -> None:
+    """Too few values are marked in tables, losses have a table; the full report repeats them."""
+    whole = replace(stored_report(), findings=["lossy: so it is"])
+    assert "lossy: so it is" in brief.warnings(whole).lines
+    assert brief.warnings(requests_report()).lines == []
+    assert "needs 3,688 samples" in " ".join(render(requests_report(), full=True).split())
+
+
+def test_the_end_has_parameters_cost_and_the_way_to_the_rest() -> None:
+    """In lines that a reader may skip."""
+    made = report(
+        accounting=SOME,
+        params={"lr": 0.1, "amp": True, "note": "x" * 99, "slo.chat": "ttft:200ms", "telemetry.headline": '["a"]'},
+        command=CommandFacts(argv=["bench"], exit_code=0, cpu_user_s=1.0, cpu_system_s=0.5, max_rss_bytes=1 << 20),
+        cost=SelfCost(cpu_s=0.5, rss_bytes=50 << 20, ticks=100, ticks_late=50, journal_bytes=1024),
+        directory="/data/runs/job-1",
+    )
+    assert brief.closing(made).lines == [
+        f"parameters: lr 0.1 · amp true · note {'x' * 39}…",
+        "command: bench · CPU 1.50 s · peak memory 1.00 MiB",
+        "cost of telemetry: CPU 500 ms · memory 50.0 MiB · disk 1.00 KiB · "
+        "50 of 100 ticks late: the machine was busy",
+        "files: /data/runs/job-1",
+        "all figures: telemetry report r1 --full, in a browser: -o report.html",
+    ]
+    elsewhere = replace(made, snapshot=replace(made.snapshot, directory="/data/my runs/job-1"))
+    assert "telemetry report '/data/my runs/job-1' --full" in brief.closing(elsewhere).lines[-1]
+    many = report(params={f"p{number}": number for number in range(20)})
+    assert brief.closing(many).lines[0].endswith("p11 11 · 8 more")
+
+
+def test_progress_is_shown_while_it_lacks_something() -> None:
+    """A total that was reached is among the counters."""
+    items = [Progress(name="done", done=5, total=5), Progress(name="left", done=2, total=5)]
+    table = brief.progress(report(progress=items).snapshot).table
+    assert table is not None
+    assert table.rows == [["left", "2 of 5"]]
+
+
+def test_marks_of_tracking_windows_are_left_out() -> None:
+    """The table of windows has them; of the others the newest are shown."""
+    made = requests_report().snapshot
+    assert brief.marks(made).lines == []
+    others = [MarkStat(text=f"m{number}", time_ns=number * 10**9) for number in range(9)]
+    lines = brief.marks(replace(made, marks=[*others, *made.marks])).lines
+    assert [line.split()[-1] for line in lines[1:]] == ["m5", "m6", "m7", "m8"]
+    assert lines[0] == "the last 4 of 9"
+
+
+def test_a_usual_report_fits_on_a_screen() -> None:
+    """A load of one kind of request takes fewer than fifty lines, and begins with the verdict."""
+    whole = requests_report()
+    wanted = replace(
+        whole.snapshot, counters=[one for one in whole.snapshot.counters if one.name.startswith("llm")]
+    )
+    text = render(replace(whole, snapshot=wanted), width=80)
+    assert len(text.splitlines()) < 50
+    assert text.startswith("complete: llm-load")

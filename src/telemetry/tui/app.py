@@ -21,9 +21,11 @@ from telemetry.tui import export, keys, view_changes
 from telemetry.tui.feed.news import Feed
 from telemetry.tui.model import nodes, overview
 from telemetry.tui.model.export import export_json
-from telemetry.tui.model.scene import SeriesId
+from telemetry.tui.model.scene import Baseline
+from telemetry.tui.opening import Opening
 from telemetry.tui.screens.choose import ChooseScreen
 from telemetry.tui.screens.confirm import ConfirmScreen
+from telemetry.tui.screens.curve import CurveScreen
 from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.screens.help import HelpScreen
 from telemetry.tui.screens.log import LogScreen
@@ -31,17 +33,17 @@ from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.screens.producers import ProducersScreen
 from telemetry.tui.screens.requests import RequestsScreen
 from telemetry.tui.screens.series import SeriesScreen
+from telemetry.tui.screens.spans import SpansScreen
 from telemetry.tui.screens.steps import StepsScreen
 from telemetry.tui.screens.tables import TablesScreen, ValuesTable
-from telemetry.tui.viewer import TABS, Viewer
+from telemetry.tui.viewer import TABS
 from telemetry.tui.widgets.grid_view import GridView
-from telemetry.wire.snapshot import MetricsSnapshot
 
 _SWITCH: Final = ""
 """Entry in the list of baselines: switches the last one on or off."""
 
 
-class Cockpit(Viewer):
+class Cockpit(Opening):
     """The application: it shows news from the feed and executes keys. Only a confirmed `stop` affects the run."""
 
     CSS_PATH = "cockpit.tcss"
@@ -52,6 +54,7 @@ class Cockpit(Viewer):
         "log": LogScreen,
         "requests": RequestsScreen,
         "steps": StepsScreen,
+        "spans": SpansScreen,
     }
     DEFAULT_MODE = "overview"
 
@@ -62,9 +65,9 @@ class Cockpit(Viewer):
         title: str,
         settings: TuiConfig,
         stop_words: str,
-        load_baseline: Callable[[str], MetricsSnapshot],
+        load_baseline: Callable[[str], Baseline],
         baselines: Callable[[], list[tuple[str, str]]],
-        baseline: MetricsSnapshot | None = None,
+        baseline: Baseline | None = None,
         export_dir: Path,
         beside_command: bool = False,
         clock: Clock = SYSTEM_CLOCK,
@@ -81,7 +84,6 @@ class Cockpit(Viewer):
         self._baselines = baselines
         self._export_dir = export_dir
         self._beside_command = beside_command
-        self._followed: SeriesId | None = None
 
     # --- available keys --------------------------------------------------------------------------
 
@@ -90,8 +92,10 @@ class Cockpit(Viewer):
 
     @property
     def _can_open(self) -> bool:
-        """True unless the cursor is on a producer: a node can be opened, a producer can't."""
+        """True unless the cursor is on a producer or a table of steps: nothing of those can be opened."""
         screen = self.cockpit_screen
+        if isinstance(screen, StepsScreen):
+            return screen.shows_curves
         return not isinstance(screen, ProducersScreen) or nodes.node_at(self.scene, screen.cursor) is not None
 
     def is_live(self, action: str) -> bool:
@@ -99,15 +103,19 @@ class Cockpit(Viewer):
         return rule is None or rule(self)
 
     _LIVE: ClassVar[dict[str, Callable[[Cockpit], bool]]] = {
-        **dict.fromkeys(("zoom_in", "zoom_out"), lambda self: bool(self._series or self._past)),
-        **dict.fromkeys(("pan_left", "pan_right"), lambda self: self.view.zoom > 0),
-        **dict.fromkeys(("now", "scrub_forward"), lambda self: self._past is not None),
+        **dict.fromkeys(("zoom_in", "zoom_out"), lambda self: bool(self._open_here or self._past)),
+        **dict.fromkeys(("pan_left", "pan_right"), lambda self: self._curve is not None or self.view.zoom > 0),
+        "now": lambda self: self._past is not None or self._curve is not None,
+        "scrub_forward": lambda self: self._past is not None,
         **dict.fromkeys(("scrub_back", "export", "freeze"), lambda self: self.scene.snapshot is not None),
         "open": lambda self: not isinstance(self.focused, ValuesTable) and self._can_open,
         "tab_4": lambda self: "requests" in self.tabs,
         "tab_5": lambda self: "steps" in self.tabs,
+        "tab_6": lambda self: "spans" in self.tabs,
+        "table": lambda self: isinstance(self.cockpit_screen, StepsScreen) and self.cockpit_screen.has_both,
         "group": lambda self: bool(overview.label_keys(self.scene)),
         "figures": lambda self: self._past is None,
+        "baseline": lambda self: self._open_here is None or self._open_here.kind != "value",
         "stop": lambda self: not self._known.ended,
         "next_plot": lambda self: isinstance(self.cockpit_screen, SeriesScreen) and self.cockpit_screen.shows_one,
         "back": lambda self: (
@@ -120,9 +128,9 @@ class Cockpit(Viewer):
     # --- keys ------------------------------------------------------------------------------------
 
     async def action_back(self) -> None:
-        """Leave one thing, in this order: the series, the past, the frozen screen, the filter, the tab."""
-        if isinstance(self.cockpit_screen, SeriesScreen):
-            self._leave_series()
+        """Leave one thing, in this order: the series or curve, the past, the frozen screen, the filter, the tab."""
+        if isinstance(self.cockpit_screen, SeriesScreen | CurveScreen):
+            self._leave_open()
         elif self._past is not None:
             self.action_now()
         elif self._held is not None:
@@ -134,38 +142,8 @@ class Cockpit(Viewer):
 
     def action_open(self) -> None:
         screen = self.cockpit_screen
-        if isinstance(screen, TablesScreen | ProducersScreen):
+        if isinstance(screen, TablesScreen | ProducersScreen | SpansScreen | StepsScreen):
             screen.open()
-
-    def on_grid_view_opened(self, event: GridView.Opened) -> None:
-        if isinstance(self.cockpit_screen, ProducersScreen):
-            self._open_node(event.key)
-            return
-        series = overview.series_of(self.scene, event.key)
-        if series is not None and self._series is None:
-            self._opened[self.current_mode] = series
-            self._views[self.current_mode] = replace(self.view, zoom=0, pan=0)
-            self._follow(series)
-            self.push_screen(SeriesScreen())
-
-    def _open_node(self, key: str) -> None:
-        """Show or hide the producers of a node. Only the root's answer brings them."""
-        stat = nodes.node_at(self.scene, key)
-        if stat is not None:
-            self.see(view_changes.open_node(self.view, nodes.identity(stat)))
-            self._ask_for_members()
-
-    def _leave_series(self) -> None:
-        del self._opened[self.current_mode]
-        self._held_timeline = None
-        self._follow(None)
-        self.pop_screen()
-
-    def _follow(self, series: SeriesId | None) -> None:
-        """Ask the feed for the history of one series at a time."""
-        if series != self._followed:
-            self._followed = series
-            self._feed.follow(series)
 
     def action_filter(self) -> None:
         screen = self.cockpit_screen
@@ -215,6 +193,11 @@ class Cockpit(Viewer):
         if isinstance(screen, SeriesScreen):
             screen.next_plot()
 
+    def action_table(self) -> None:
+        screen = self.cockpit_screen
+        if isinstance(screen, StepsScreen):
+            screen.switch()
+
     def action_next_pane(self) -> None:
         screen = self.cockpit_screen
         if isinstance(screen, TablesScreen | StepsScreen):
@@ -236,16 +219,24 @@ class Cockpit(Viewer):
         self._zoom(-1)
 
     def _zoom(self, step: int) -> None:
-        if self._series is not None:
+        if self._curve is not None:
+            self._curve.zoom(step)
+        elif self._series is not None:
             self.see(view_changes.zoom(self.view, step))
         elif self._past is not None:
             self._look_at(view_changes.time_range(self._past, step))
 
     def action_pan_left(self) -> None:
-        self.see(view_changes.pan(self.view, 1))
+        self._pan(1)
 
     def action_pan_right(self) -> None:
-        self.see(view_changes.pan(self.view, -1))
+        self._pan(-1)
+
+    def _pan(self, back: int) -> None:
+        if self._curve is not None:
+            self._curve.move(-back)
+        else:
+            self.see(view_changes.pan(self.view, back))
 
     def action_scrub_back(self) -> None:
         self._look_at(view_changes.scrub(self.scene, self._past, -1))
@@ -254,7 +245,10 @@ class Cockpit(Viewer):
         self._look_at(view_changes.scrub(self.scene, self._past, 1))
 
     def action_now(self) -> None:
-        self._look_at(None)
+        if self._curve is not None:
+            self._curve.go_to_end()
+        else:
+            self._look_at(None)
 
     def _look_at(self, past: view_changes.PastRange | None) -> None:
         self._past = past
@@ -282,6 +276,9 @@ class Cockpit(Viewer):
     def action_tab_5(self) -> None:
         self._go(4)
 
+    def action_tab_6(self) -> None:
+        self._go(5)
+
     def action_next_tab(self) -> None:
         tabs = self.tabs
         self._enter(tabs[(tabs.index(self.current_mode) + 1) % len(tabs)])
@@ -290,14 +287,15 @@ class Cockpit(Viewer):
         """Switch to a tab if it exists. In the current tab, leave the open series."""
         tab = TABS[number]
         if tab in self.tabs:
-            if tab == self.current_mode and isinstance(self.cockpit_screen, SeriesScreen):
-                self._leave_series()
+            if tab == self.current_mode and self._open_here is not None:
+                self._leave_open()
             self._enter(tab)
 
     def _enter(self, tab: str) -> None:
         self.switch_mode(tab)
-        if tab in self._opened:
-            self._follow(self._opened[tab])
+        opened = self._opened.get(tab)
+        if opened is not None and opened.kind != "steps":
+            self._follow(opened.series)
 
     def action_help_quit(self) -> None:
         """Explain the keys to leave and to stop. Ctrl+C would end the job in a terminal; it is disabled here."""
@@ -368,7 +366,16 @@ class Cockpit(Viewer):
             return
         await self._take_back_words()
         svg = self.export_screenshot(simplify=True)
-        document = export_json(self.scene, self.view, screen.PLACE, series=self._series, timeline=self.timeline)
+        opened = self._open_here
+        document = export_json(
+            self.scene,
+            self.view,
+            screen.PLACE,
+            series=self._series,
+            timeline=self.timeline,
+            opened=opened,
+            values=self._known.values(opened.series) if opened is not None else None,
+        )
         try:
             picture, numbers = await asyncio.to_thread(
                 export.write, self._export_dir, self.title, self._clock.wall_ns(), svg, document

@@ -16,14 +16,18 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, format_key, key_to_charact
 from telemetry.config.load import closest
 from telemetry.errors import ConfigError
 
-Place = Literal["overview", "series", "producers", "log", "requests", "steps"]
+Place = Literal["overview", "series", "producers", "log", "requests", "steps", "spans", "curve"]
 """A screen with keys of its own."""
 
-PLACES: Final[tuple[Place, ...]] = ("overview", "series", "producers", "log", "requests", "steps")
+PLACES: Final[tuple[Place, ...]] = (
+    *("overview", "series", "producers", "log"),
+    *("requests", "steps", "spans", "curve"),
+)
 _SORTED: Final[tuple[Place, ...]] = ("overview", "producers")
 _OPENED: Final[tuple[Place, ...]] = ("overview", "requests")
-_OPENABLE: Final[tuple[Place, ...]] = (*_OPENED, "producers")
+_OPENABLE: Final[tuple[Place, ...]] = (*_OPENED, "producers", "steps", "spans")
 _TIMES: Final[tuple[Place, ...]] = ("overview", "series", "requests")
+_NUMBERS: Final[tuple[Place, ...]] = (*_TIMES, "producers", "steps", "spans", "curve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +45,25 @@ class Key:
 
 
 TABLE: Final = (
-    Key("open", "enter", "open", "open the series or the node", _OPENABLE),
+    Key("open", "enter", "open", "open what is selected", _OPENABLE),
     Key("back", "escape", "back", "one step back"),
-    Key("filter", "slash", "filter", "filter by words", (*_SORTED, "requests", "steps")),
+    Key("filter", "slash", "filter", "filter by words", (*_SORTED, "requests", "steps", "spans")),
     Key("sort", "s", "sort", "sort by the next column", _SORTED),
     Key("figures", "w", "figures", "last seconds / whole run", (*_TIMES, "steps")),
     Key("next_plot", "v", "next plot", "the next plot", ("series",)),
-    Key("zoom_in", "plus,equals_sign", "zoom", "shorter or longer range", _TIMES, beside="zoom_out"),
-    Key("zoom_out", "minus", "", "longer time range", _TIMES),
-    Key("pan_left", "left", "pan", "earlier, or later", ("series",), beside="pan_right"),
-    Key("pan_right", "right", "", "later", ("series",)),
+    Key("table", "v", "table", "curves, or tables", ("steps",)),
+    Key("zoom_in", "plus,equals_sign", "zoom", "shorter or longer range", (*_TIMES, "curve"), beside="zoom_out"),
+    Key("zoom_out", "minus", "", "longer time range", (*_TIMES, "curve")),
+    Key("pan_left", "left", "pan", "earlier, or later", ("series", "curve"), beside="pan_right"),
+    Key("pan_right", "right", "", "later", ("series", "curve")),
     Key("scrub_back", "comma", "history", "back in time, and forward", _TIMES, beside="scrub_forward"),
     Key("scrub_forward", "full_stop", "", "forward in time", _TIMES),
-    Key("now", "end", "now", "return to live data", _TIMES),
+    Key("now", "end", "now", "return to live data", (*_TIMES, "curve")),
     Key("freeze", "space", "freeze", "freeze the screen"),
-    Key("baseline", "b", "baseline", "compare with a baseline run", _TIMES),
+    Key("baseline", "b", "baseline", "compare with a baseline run", (*_TIMES, "steps", "curve")),
     Key("pin", "p", "pin", "keep the series at the top", ("overview",)),
     Key("group", "g", "group", "group by the next label", ("overview",)),
-    Key("units", "u", "units", "raw numbers / fitting units", (*_TIMES, "producers", "steps")),
+    Key("units", "u", "units", "raw numbers / fitting units", _NUMBERS),
     Key("reverse", "r", "reverse", "reverse the order", _SORTED),
     Key("export", "e", "export", "save it as SVG and JSON"),
     Key("next_pane", "shift+tab", "", "switch to the other table", (*_OPENED, "steps")),
@@ -68,6 +73,7 @@ TABLE: Final = (
     Key("tab_3", "3", "", "log"),
     Key("tab_4", "4", "", "requests"),
     Key("tab_5", "5", "", "steps and backends"),
+    Key("tab_6", "6", "", "spans"),
     Key("stop", "ctrl+x", "stop", "end the run, asks first"),
     Key("palette", "ctrl+p", "", "all commands, and themes"),
     Key("help", "question_mark,f1", "help", "show all keys"),
@@ -78,6 +84,8 @@ TABLE: Final = (
 BY_ID: Final = {key.id: key for key in TABLE}
 TAKEN: Final = ("up", "down", "pageup", "pagedown", "home", "ctrl+end", "ctrl+q", "ctrl+c")
 """Keys of tables and of Textual itself, unavailable for actions."""
+_TAKEN_AT: Final[Mapping[Place, tuple[str, ...]]] = {"steps": ("left", "right")}
+"""Keys of the widgets of one screen, unavailable there."""
 
 
 def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
@@ -134,7 +142,7 @@ _SHORT: Final = {
 
 
 def _check_single(keys: Mapping[str, str], place: Place) -> None:
-    owners = dict.fromkeys(TAKEN, "the cockpit itself")
+    owners = dict.fromkeys((*TAKEN, *_TAKEN_AT.get(place, ())), "the cockpit itself")
     for key in TABLE:
         if place not in key.on:
             continue

@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, TypeVar
 
 from telemetry.tui.model.scene import SeriesId, series_id
-from telemetry.wire.requests import OUTPUT_TOKENS
+from telemetry.wire.requests import INPUT_TOKENS, OUTPUT_TOKENS
 from telemetry.wire.snapshot import MetricsSnapshot
 
-_SUFFIX: Final = f".{OUTPUT_TOKENS}"
+_SUFFIXES: Final = (f".{INPUT_TOKENS}", f".{OUTPUT_TOKENS}")
 _STEPS: Final = 10
 """Totals kept per window: the measured time range is within a tenth of the window."""
 _LEAST_NS: Final = 500_000_000
@@ -19,10 +19,10 @@ _LEAST_NS: Final = 500_000_000
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def output_tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
-    """Return the total output tokens of each series."""
+def tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
+    """Return the total of each series of input or output tokens."""
     return {
-        series_id(stat.name, stat.labels): stat.total for stat in snapshot.series if stat.name.endswith(_SUFFIX)
+        series_id(stat.name, stat.labels): stat.total for stat in snapshot.series if stat.name.endswith(_SUFFIXES)
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.feed.news import (
+    CurvesOf,
     MembersOf,
     News,
     NewSnapshot,
@@ -17,11 +18,11 @@ from telemetry.tui.feed.news import (
     TimelineOf,
     Trends,
     Trouble,
+    ValuesOf,
 )
-from telemetry.tui.model.scene import TREND_POINTS, Scene, SeriesId
-from telemetry.tui.rates import TotalRates, closed_steps, output_tokens
-from telemetry.tui.step_curves import StepCurves
-from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+from telemetry.tui.model.scene import TREND_POINTS, Baseline, Scene, SeriesId, ValuesOverTime
+from telemetry.tui.rates import TotalRates, closed_steps, tokens
+from telemetry.wire.snapshot import TERMINAL
 
 FRESH_S: Final = 2.0
 """Age in seconds from which silence is shown. Snapshots normally arrive ten times a second."""
@@ -37,11 +38,11 @@ class RunKnowledge:
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
-        self._tokens = TotalRates(output_tokens)
+        self._tokens = TotalRates(tokens)
         self._steps = TotalRates(closed_steps)
-        self._courses = StepCurves()
         self._heard_ns = now_ns
         self._timeline: TimelineOf | None = None
+        self._values: ValuesOf | None = None
         self._past = False
 
     def learn(self, news: News) -> None:
@@ -55,7 +56,6 @@ class RunKnowledge:
                 live=news.live,
                 tokens_per_s=self._tokens.learn(news.snapshot),
                 steps_per_s=self._steps.learn(news.snapshot),
-                courses=self._courses.learn(news.snapshot),
             )
         elif isinstance(news, Trouble):
             self._scene = replace(scene, trouble=news.words)
@@ -63,12 +63,16 @@ class RunKnowledge:
             self._scene = replace(scene, trends=_extended(scene.trends, news.points))
         elif isinstance(news, StragglersOf):
             self._scene = replace(scene, stragglers=news.found)
+        elif isinstance(news, CurvesOf):
+            self._scene = replace(scene, curves=news.curves)
         elif isinstance(news, Output):
             self._scene = replace(scene, output=news.lines)
         elif isinstance(news, MembersOf):
             self._scene = replace(scene, members={**scene.members, news.node: news.members})
         elif isinstance(news, TimelineOf):
             self._timeline = news
+        elif isinstance(news, ValuesOf):
+            self._values = news
         elif isinstance(news, RangeFiguresOf) and self._past:
             self._scene = replace(scene, moment=news.moment)
 
@@ -80,8 +84,10 @@ class RunKnowledge:
         self._past = False
         self._scene = replace(self._scene, moment=None)
 
-    def compare_with(self, baseline: MetricsSnapshot | None) -> None:
-        self._scene = replace(self._scene, baseline=baseline)
+    def compare_with(self, baseline: Baseline | None) -> None:
+        found = baseline.snapshot if baseline is not None else None
+        curves = baseline.curves if baseline is not None else ()
+        self._scene = replace(self._scene, baseline=found, baseline_curves=curves)
 
     def scene(self, now_ns: int) -> Scene:
         silence_s = self._silence_s(now_ns)
@@ -91,6 +97,11 @@ class RunKnowledge:
         """Return the timeline of this series; None until its history has arrived."""
         known = self._timeline
         return known.timeline if known is not None and known.series == series else None
+
+    def values(self, series: SeriesId) -> ValuesOverTime | None:
+        """Return the history of this counter or gauge; None until it has arrived."""
+        known = self._values
+        return known.values if known is not None and known.series == series else None
 
     @property
     def ended(self) -> bool:

@@ -11,6 +11,7 @@ from functools import partial
 from signal import SIGCONT, SIGHUP, SIGINT, SIGTERM
 from typing import Final
 
+from textual.events import Event, Key
 from textual.message import Message
 
 from telemetry.clock import SYSTEM_CLOCK, Clock
@@ -24,16 +25,21 @@ from telemetry.tui.feed.news import Feed, Note
 from telemetry.tui.inbox import Inbox
 from telemetry.tui.keyboard import OrderedKeys
 from telemetry.tui.model.request_flow import has_requests
-from telemetry.tui.model.scene import Scene, SeriesId, View
+from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, View
+from telemetry.tui.model.spans import has_spans
 from telemetry.tui.model.steps import has_steps
 from telemetry.tui.run_knowledge import RunKnowledge
 from telemetry.tui.screens.bar import Shortcut
 from telemetry.tui.screens.base import CockpitScreen, ScreenContent
+from telemetry.tui.screens.steps import StepsScreen
 from telemetry.tui.theme import fitting_theme
-from telemetry.wire.snapshot import MetricsSnapshot
 
-TABS: Final = ("overview", "producers", "log", "requests", "steps")
-_THERE: Final[Mapping[str, Callable[[Scene], bool]]] = {"requests": has_requests, "steps": has_steps}
+TABS: Final = ("overview", "producers", "log", "requests", "steps", "spans")
+_THERE: Final[Mapping[str, Callable[[Scene], bool]]] = {
+    "requests": has_requests,
+    "steps": has_steps,
+    "spans": has_spans,
+}
 """Conditions for tabs that not every run has."""
 _ALWAYS: Final = ("help", "quit")
 """Actions that always stay in the footer."""
@@ -58,7 +64,7 @@ class Viewer(OrderedKeys):
         *,
         title: str,
         settings: TuiConfig,
-        baseline: MetricsSnapshot | None = None,
+        baseline: Baseline | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Prepare the state. Raises ConfigError for an unknown theme, key or action."""
@@ -80,8 +86,10 @@ class Viewer(OrderedKeys):
         self._known = RunKnowledge(clock.monotonic_ns())
         self._known.compare_with(baseline)
         self._views = {tab: View(compare=baseline is not None) for tab in TABS}
-        self._opened: dict[str, SeriesId] = {}
-        """The open series of each tab."""
+        self._opened: dict[str, Opened] = {}
+        """The open series or curve of each tab."""
+        self._stays = False
+        """True once a key was pressed, or the first tab was chosen: the tab stays as it is then."""
         self._past: view_changes.PastRange | None = None
         self._held: Scene | None = None
         """Scene when the screen was frozen. `_held_timeline` has the history of the series open at that time."""
@@ -145,7 +153,21 @@ class Viewer(OrderedKeys):
         if self._known.ended and not self._figures_chosen:
             self._show_whole_run()
         self._ask_for_members()
+        self._choose_tab()
         self.draw()
+
+    def _choose_tab(self) -> None:
+        """Show the steps of a run that has no requests, unless a key was pressed before."""
+        scene = self.scene
+        if self._stays or scene.snapshot is None or not scene.snapshot.axes:
+            return
+        self._stays = True
+        if not has_requests(scene):
+            self.switch_mode("steps")
+
+    async def on_event(self, event: Event) -> None:
+        self._stays = self._stays or isinstance(event, Key)
+        await super().on_event(event)
 
     def _show_whole_run(self) -> None:
         """Show figures of the whole run: the most useful ones after its end."""
@@ -180,7 +202,7 @@ class Viewer(OrderedKeys):
             trends=held.trends,
             tokens_per_s=held.tokens_per_s,
             steps_per_s=held.steps_per_s,
-            courses=held.courses,
+            curves=held.curves,
             output=held.output,
         )
 
@@ -191,9 +213,15 @@ class Viewer(OrderedKeys):
         return tuple(tab for tab in TABS if tab == here or tab not in _THERE or _THERE[tab](scene))
 
     @property
+    def _open_here(self) -> Opened | None:
+        """The open series or curve of the current tab."""
+        return self._opened.get(self.current_mode)
+
+    @property
     def _series(self) -> SeriesId | None:
         """The open series of the current tab."""
-        return self._opened.get(self.current_mode)
+        opened = self._open_here
+        return opened.series if opened is not None and opened.kind == "series" else None
 
     @property
     def timeline(self) -> Timeline | None:
@@ -233,12 +261,14 @@ class Viewer(OrderedKeys):
                 self.say(f"This screen failed to draw. {words}", bad=True)
 
     def _shown(self, screen: CockpitScreen) -> ScreenContent:
-        scene = self.scene
+        scene, opened = self.scene, self._open_here
         return ScreenContent(
             scene=scene,
             view=self.view,
             series=self._series,
             timeline=self.timeline,
+            opened=opened,
+            values=self._known.values(opened.series) if opened is not None else None,
             frozen=self._held is not None,
             tab=self.current_mode,
             tab_keys={tab: keys.shown(self._keys[f"tab_{TABS.index(tab) + 1}"]) for tab in self.tabs},
@@ -261,7 +291,16 @@ class Viewer(OrderedKeys):
         """Return the footer text of a key; for a switch, the state it leads to."""
         if key.id == "figures":
             return "run" if self.view.figures == "window" else "window"
+        if key.id == "table":
+            return "table" if self._shows_curves else "curves"
+        if key.id == "pan_left" and self._open_here is not None and self._open_here.kind != "series":
+            return "cursor"
         return "go on" if key.id == "freeze" and self._held is not None else key.words
+
+    @property
+    def _shows_curves(self) -> bool:
+        screen = self.cockpit_screen
+        return isinstance(screen, StepsScreen) and screen.shows_curves
 
     def see(self, view: View) -> None:
         self._views[self.current_mode] = view

@@ -23,6 +23,11 @@ PICTURES: Final = {
     "compared": "test_series_compared[160x48]",
     "requests": "test_requests[80x24]",
     "steps": "test_steps[80x24]",
+    "steps-tables": "test_steps_as_tables[80x24]",
+    "curve": "test_curve[160x48]",
+    "gauge": "test_value[gauge-80x24]",
+    "spans": "test_spans[80x24]",
+    "nodes": "test_nodes[160x48]",
 }
 """Name in docs/pictures → the stored picture."""
 _SIZE: Final = re.compile(r'viewBox="0 0 (\d+)[.\d]* (\d+)')

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.tui import feeds, loads, trainings
+from tests.unit.tui import feeds, loads, nodes, trainings
 from tests.unit.tui.cockpits import cockpit, live, shows, until
 from textual.pilot import Pilot
 
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import NewSnapshot, Output, Trouble
+from telemetry.tui.feed.news import MembersOf, NewSnapshot, Output, Trouble
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SMALL, LARGE = (80, 24), (160, 48)
@@ -117,7 +117,7 @@ def test_requests(snap_compare: Compare, size: tuple[int, int]) -> None:
 def test_requests_of_a_whole_run(snap_compare: Compare) -> None:
     """With rates by each definition, in a light theme."""
     feed = loads.live(loads.load().snapshots[-8])
-    before = of_requests(feed, "w", words="LoadGen")
+    before = of_requests(feed, "w", words="whole run")
     app = cockpit(feed, title="llm-bench", theme="textual-light")
     assert snap_compare(app, terminal_size=(120, 40), run_before=before)
 
@@ -130,11 +130,29 @@ def test_requests_in_16_colours(snap_compare: Compare, terminal: Callable[[Mappi
     assert snap_compare(cockpit(feed, title="llm-bench"), terminal_size=SMALL, run_before=before)
 
 
+def of_llm(feed: feeds.FakeFeed, key: str) -> Before:
+    """In one of its tabs, once a second snapshot has told how fast tokens come."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 Requests", "53 s")
+        feed.tell(NewSnapshot(loads.load().last, FakeClock().monotonic_ns()))
+        await shows(pilot, "60 s")
+        await pilot.press(key)
+        await pilot.pause()
+        await shows(
+            pilot, {"1": "chat.ttft", "2": "1/1 producer reporting", "3": "slow for a while", "4": "SLO met"}[key]
+        )
+        assert isinstance(pilot.app, Cockpit)
+        assert pilot.app.failures == []
+
+    return act
+
+
 def of_training(*keys: str, words: str) -> Before:
     """Once the run is on the screen; it was watched from its beginning."""
 
     async def act(pilot: Pilot[None]) -> None:
-        await shows(pilot, "step.time")
+        await shows(pilot, "from 1.11")
         for key in keys:
             await pilot.press(key)
             await pilot.pause()
@@ -147,16 +165,89 @@ def of_training(*keys: str, words: str) -> Before:
 
 @SIZES
 def test_steps(snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Three axes, of which one waits for a slow rank; and backends, most of them in trouble."""
+    """Curves of three axes, of which one waits for a slow rank; and backends, most of them in trouble."""
     app = trainings.watched(cockpit(trainings.live(), title="spirals"))
-    assert snap_compare(app, terminal_size=size, run_before=of_training("5", words="hanging for 29 s"))
+    assert snap_compare(app, terminal_size=size, run_before=of_training(words="hanging for 29 s"))
+
+
+@SIZES
+def test_steps_as_tables(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """The state of each axis, its newest values, and each backend."""
+    app = trainings.watched(cockpit(trainings.live(), title="spirals"))
+    assert snap_compare(app, terminal_size=size, run_before=of_training("v", words="mlflow is not installed"))
+
+
+@SIZES
+def test_steps_compared(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """An earlier run behind the curves."""
+    app = trainings.watched(cockpit(trainings.live(), title="spirals", baseline=trainings.earlier()))
+    assert snap_compare(app, terminal_size=size, run_before=of_training(words="behind: spirals-old"))
+
+
+@SIZES
+def test_curve(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """One value on the whole screen, read by the cursor, between its ranks and beside an earlier run."""
+    app = trainings.watched(cockpit(trainings.live(), title="spirals", baseline=trainings.earlier()))
+    before = of_training("enter", *["left"] * 8, words="by step of train")
+    assert snap_compare(app, terminal_size=size, run_before=before)
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("downs", "words"), [(2, "rate over time"), (3, "value over time")], ids=["counter", "gauge"]
+)
+def test_value(snap_compare: Compare, size: tuple[int, int], downs: int, words: str) -> None:
+    """A counter as its rate, a gauge as its value."""
+    before = after("shift+tab", *["down"] * downs, "enter", *["left"] * 5, words=words)
+    assert snap_compare(cockpit(live()), terminal_size=size, run_before=before)
+
+
+@SIZES
+def test_spans(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Where the time goes."""
+    app = trainings.watched(cockpit(trainings.live(), title="spirals"))
+    assert snap_compare(app, terminal_size=size, run_before=of_training("6", words="where the time goes"))
+
+
+@SIZES
+@pytest.mark.parametrize(("key", "words"), [("2", "rank"), ("3", "learning rate halved")], ids=["producers", "log"])
+def test_training(snap_compare: Compare, size: tuple[int, int], key: str, words: str) -> None:
+    """The tabs that every run has, of a training run."""
+    app = trainings.watched(cockpit(trainings.live(), title="spirals"))
+    assert snap_compare(app, terminal_size=size, run_before=of_training(key, words=words))
+
+
+@SIZES
+@pytest.mark.parametrize("key", ["1", "2", "3", "4"], ids=["overview", "producers", "log", "requests"])
+def test_llm_load(snap_compare: Compare, size: tuple[int, int], key: str) -> None:
+    """Every tab of an LLM load with limits."""
+    feed = loads.live(loads.load().snapshots[-8])
+    app = cockpit(feed, title="llm-bench")
+    assert snap_compare(app, terminal_size=size, run_before=of_llm(feed, key))
+
+
+@SIZES
+def test_nodes(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """A root with nodes, of which one is late and one was opened."""
+    snapshot = nodes.fleet(feeds.play().last)
+    feed = live(snapshot)
+
+    async def before(pilot: Pilot[None]) -> None:
+        await shows(pilot, "queue_wait")
+        await pilot.press("2")
+        await shows(pilot, "silent for 10 s")
+        await pilot.press("down", "down", "down", "enter")
+        feed.tell(MembersOf(nodes.OPENED, nodes.MEMBERS))
+        await shows(pilot, "train")
+
+    assert snap_compare(cockpit(feed, title="fleet"), terminal_size=size, run_before=before)
 
 
 def test_steps_of_a_whole_run(snap_compare: Compare) -> None:
     """That all backends have got, in a light theme, with its backends under the cursor."""
     over = feeds.ended(trainings.done(trainings.training().last))
     app = trainings.watched(cockpit(trainings.live(over), title="spirals", theme="textual-light"))
-    before = of_training("5", "shift+tab", "shift+tab", words="where: http://collector:4318")
+    before = of_training("v", "shift+tab", "shift+tab", words="where: http://collector:4318")
     assert snap_compare(app, terminal_size=SMALL, run_before=before)
 
 
@@ -164,7 +255,7 @@ def test_steps_of_a_whole_run(snap_compare: Compare) -> None:
 def test_backends_on_the_overview(snap_compare: Compare, size: tuple[int, int]) -> None:
     """In a line, those in trouble by name."""
     app = trainings.watched(cockpit(trainings.live(), title="spirals"))
-    assert snap_compare(app, terminal_size=size, run_before=of_training(words="mlflow failed"))
+    assert snap_compare(app, terminal_size=size, run_before=of_training("1", words="22:14:00.000"))
 
 
 @SIZES

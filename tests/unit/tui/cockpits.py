@@ -13,6 +13,7 @@ from telemetry.config.schema import TuiConfig
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
 from telemetry.tui.feed.news import Feed, NewSnapshot
+from telemetry.tui.model.scene import Baseline
 from telemetry.wire.snapshot import MetricsSnapshot
 
 STOP_WORDS = "Stop `python bench.py`? This sends it SIGTERM."
@@ -25,8 +26,8 @@ def cockpit(
     export_dir: Path = Path("nowhere"),
     *,
     clock: FakeClock | None = None,
-    baseline: MetricsSnapshot | None = None,
-    load_baseline: Callable[[str], MetricsSnapshot] = lambda spec: feeds.baseline(),
+    baseline: MetricsSnapshot | Baseline | None = None,
+    load_baseline: Callable[[str], MetricsSnapshot | Baseline] = lambda spec: feeds.baseline(),
     baselines: Callable[[], list[tuple[str, str]]] = lambda: RUNS,
     beside_command: bool = False,
     title: str = "serve-bench",
@@ -38,13 +39,17 @@ def cockpit(
         title=title,
         settings=TuiConfig(**{"frames_per_s": 30.0, **settings}),  # type: ignore[arg-type]
         stop_words=STOP_WORDS,
-        load_baseline=load_baseline,
+        load_baseline=lambda spec: _with_curves(load_baseline(spec)),
         baselines=baselines,
-        baseline=baseline,
+        baseline=_with_curves(baseline) if baseline is not None else None,
         export_dir=export_dir,
         beside_command=beside_command,
         clock=clock or FakeClock(),
     )
+
+
+def _with_curves(baseline: MetricsSnapshot | Baseline) -> Baseline:
+    return baseline if isinstance(baseline, Baseline) else Baseline(baseline)
 
 
 def live(snapshot: MetricsSnapshot | None = None, *, answers: bool = True) -> feeds.FakeFeed:

@@ -11,13 +11,18 @@ from msgspec.structs import replace
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
+from telemetry.history.step_curves import StepCurves
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
-from telemetry.tui.feed.news import News, Note, RangeFiguresOf, Tell, TimelineOf, Trends
-from telemetry.tui.model.scene import RangeFigures, SeriesId, series_id
+from telemetry.tui.feed.news import News, Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
+from telemetry.tui.feed.value_history import ValueHistory, columns, keys_of
+from telemetry.tui.model.machine import is_of_machine
+from telemetry.tui.model.scene import RangeFigures, SeriesId, ValuesOverTime, series_id
 from telemetry.wire.control import Hello, SeriesKey
-from telemetry.wire.events import Define, EventRecord, Expect, Mark
+from telemetry.wire.events import Define, EventRecord, Expect, Mark, StreamRecord
 from telemetry.wire.history import Interval
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import MetricsSnapshot, Pending, SelfCost
+from telemetry.wire.version import PROTOCOL
 
 SECOND_NS = 1_000_000_000
 SECONDS = 75
@@ -51,6 +56,8 @@ class Recorded:
         self._first = {producer: 0 for producer, _ in producers}
         self.intervals: list[Interval] = []
         self.snapshots: list[MetricsSnapshot] = []
+        self.streamed: list[StreamRecord] = []
+        """The record stream."""
         for producer, rank in producers:
             hello = Hello(producer=producer, name=name, host="node-1", pid=4_100 + rank, rank=rank)
             assert self._aggregator.hello(hello, MONO_NS, WALL_NS)
@@ -80,6 +87,22 @@ class Recorded:
             found.add(interval)
         return found
 
+    def values(self, wanted: SeriesId) -> ValuesOverTime | None:
+        """The history of a counter or gauge."""
+        keys = keys_of(self.keys, wanted)
+        if not keys:
+            return None
+        found = ValueHistory(keys)
+        for interval in self.intervals:
+            found.add(interval)
+        return found.values()
+
+    def curves(self) -> tuple[StepCurve, ...]:
+        """Of all steps."""
+        found = StepCurves(WALL_NS)
+        found.feed(self.streamed)
+        return tuple(found.curves())
+
     def moment(self, end_ns: int, seconds: float) -> RangeFigures:
         start_ns = end_ns - round(seconds * 1e9)
         time_range = RangeSums(self.keys, ("50", "90", "99", "99.9"))
@@ -101,6 +124,10 @@ class Recorded:
                     points.setdefault(series_id(key.name, key.labels), []).append(
                         found[key.index].percentiles["99"]
                     )
+            gauges = columns(interval.gauges)
+            for key in self.keys:
+                if key.kind == "gauge" and key.index in gauges and is_of_machine(key.name):
+                    points.setdefault(series_id(key.name, key.labels), []).append(gauges[key.index])
         return Trends({series: tuple(values) for series, values in points.items()})
 
     def _series(self) -> list[SeriesKey]:
@@ -117,7 +144,9 @@ class Recorded:
                 records=list(self.records(second, rank)),
             )
             assert self._aggregator.admit(one, end_ns)
-            self._aggregator.apply([one], end_ns, WALL_NS + (second + 1) * SECOND_NS)
+            for item in self._aggregator.apply([one], end_ns, WALL_NS + (second + 1) * SECOND_NS):
+                numbered = len(self.streamed), item.producer, item.wall_ns, item.record
+                self.streamed.append(StreamRecord(PROTOCOL, name, *numbered))
             self._first[name] = self._aggregator.producer(name).account.ledger.received
         wall_ns = WALL_NS + second * SECOND_NS
         self.intervals.append(self._aggregator.roll(wall_ns, wall_ns + SECOND_NS, SECOND_NS))
@@ -241,7 +270,8 @@ class FakeFeed:
     def follow(self, series: SeriesId | None) -> None:
         self.followed.append(series)
         if series is not None and self._answers:
-            self._tell(TimelineOf(series, self._run.timeline(series)))
+            values = self._run.values(series)
+            self._tell(ValuesOf(series, values) if values else TimelineOf(series, self._run.timeline(series)))
 
     def look_at(self, end_ns: int, seconds: float) -> None:
         self.looked_at.append((end_ns, seconds))

@@ -12,7 +12,7 @@ from telemetry.testing.builders import MONO_NS
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.feed.news import NewSnapshot
 from telemetry.wire import requests as words
-from telemetry.wire.events import Define, EventRecord, Mark
+from telemetry.wire.events import Define, EventRecord, Mark, Params
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SECONDS = 60
@@ -74,8 +74,12 @@ class Requests:
             }
             for word, value in figures.items():
                 self.record(done_ns, "chat", word, value, own)
+            met = {"ttft": ttft_ns <= 150e6, "tpot": sum(gaps) // len(gaps) <= 11e6}
+            for key, is_met in met.items():
+                self.record(done_ns, "chat", words.MET, int(is_met), {**own, words.SLO: key})
+            self.record(done_ns, "chat", words.GOOD, int(all(met.values())), own)
             for gap in gaps:
-                self.record(done_ns, "chat", words.CHUNK_GAP, gap, own)
+                self.record(done_ns, "chat", words.ITL, gap, own)
 
     def embed(self, random: np.random.Generator, second: int) -> None:
         """25 a second, of which some are never heard of again."""
@@ -106,6 +110,7 @@ class Load(Recorded):
     def records(self, second: int, rank: int) -> Iterator[EventRecord]:
         if second == 0:
             yield from self._made.defines
+            yield Params({"slo.chat": "ttft:150ms tpot:11ms"})
         marks = {0: "tracking warm-up began", TRACKED_FROM: "tracking measured began", LATE: "slow for a while"}
         if second in marks:
             yield Mark(marks[second], MONO_NS + second * SECOND_NS)

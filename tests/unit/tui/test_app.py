@@ -14,6 +14,7 @@ from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
 from telemetry.tui.feed.news import NewSnapshot
 from telemetry.tui.screens.overview import OverviewScreen
+from telemetry.tui.widgets.grid_view import GridView
 from telemetry.wire.snapshot import MetricsSnapshot
 
 pytestmark = pytest.mark.slow
@@ -50,18 +51,37 @@ async def test_a_double_click_opens_a_series() -> None:
         await until(pilot, lambda: feed.followed == [("queue_wait", ())])
 
 
-async def test_a_counter_has_nothing_to_open() -> None:
-    """Its whole story is in its row."""
+async def test_a_counter_opens_as_its_rate_and_a_gauge_as_its_value() -> None:
+    """Over time, with what it is at the cursor; escape goes back to the table with the keyboard."""
     feed = live()
     async with cockpit(feed).run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "connections")
         await press(pilot, "shift+tab", "enter")
-        assert feed.followed == []
-        await until(pilot, lambda: "open" not in lines(pilot.app)[-1])  # type: ignore[arg-type]
-        await press(pilot, "shift+tab", "enter")
-        await until(pilot, lambda: feed.followed == [FIRST])
-        await press(pilot, "escape")
-        await shows(pilot, "⏎ open")
+        await shows(pilot, "rate over time, UTC", "34.9 k in all", "▏22:14:35 UTC · 465/s", "0/s")
+        assert feed.followed == [("requests", ())]
+        await press(pilot, "left", "left")
+        await shows(pilot, "▏22:14:33 UTC")
+        await press(pilot, "escape", "down", "down", "down", "enter")
+        await shows(pilot, "value over time, UTC", "▏22:14:35 UTC · 128", "64 to 128")
+        await press(pilot, "home", "right")
+        await shows(pilot, "· 64 ·")
+        await press(pilot, "escape", "shift+tab", "enter")
+        await until(pilot, lambda: feed.followed[-1] == FIRST)
+
+
+async def test_reasons_of_failures_open_together() -> None:
+    """Their row is a sum, and so is its curve."""
+    feed = loads.live()
+    async with cockpit(feed).run_test(size=(160, 60)) as pilot:
+        await shows(pilot, "chat.failed{model=llama-70b,window=measured}")
+        await press(pilot, "shift+tab")
+        for _ in range(20):
+            table = pilot.app.screen.query_one("#others", GridView)
+            if (table.cursor or "").startswith('counter ["chat.failed"') and "measured" in (table.cursor or ""):
+                break
+            await press(pilot, "down")
+        await press(pilot, "enter")
+        await shows(pilot, "rate over time, UTC", "36 in all")
 
 
 async def test_a_filter_is_typed_kept_and_cleared() -> None:
@@ -110,7 +130,7 @@ async def test_sorting_by_key_and_by_click() -> None:
         await shows(pilot, "▾count")
         await press(pilot, "r")
         await shows(pilot, "▴count")
-        title = lines(pilot.app)[4].index("p99 ")  # type: ignore[arg-type]
+        title = lines(pilot.app)[6].index("p99 ")  # type: ignore[arg-type]
         await pilot.click("#series", offset=(title, 0))
         await shows(pilot, "▾p99")
         await pilot.click("#series", offset=(title, 0))
@@ -163,9 +183,9 @@ async def test_a_pinned_series_comes_first() -> None:
     async with cockpit(live()).run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")
         await press(pilot, *["down"] * 5, "p")
-        await until(pilot, lambda: "queue_wait" in lines(pilot.app)[5])  # type: ignore[arg-type]
+        await until(pilot, lambda: "queue_wait" in lines(pilot.app)[7])  # type: ignore[arg-type]
         await press(pilot, "p")
-        await until(pilot, lambda: "queue_wait" not in lines(pilot.app)[5])  # type: ignore[arg-type]
+        await until(pilot, lambda: "queue_wait" not in lines(pilot.app)[7])  # type: ignore[arg-type]
 
 
 async def test_a_frozen_screen_stands_still_and_goes_on() -> None:

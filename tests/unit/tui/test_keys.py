@@ -73,3 +73,10 @@ def test_keys_are_shown_as_they_stand_on_a_keyboard() -> None:
     assert [keys.shown(key) for key in ("question_mark,f1", "escape", "ctrl+x", "shift+tab", "comma", "enter")] == [
         *("?", "esc", "^x", "⇧tab", ",", "⏎")
     ]
+
+
+def test_arrows_belong_to_the_grid_of_curves() -> None:
+    """There they move the cursor; elsewhere they are free."""
+    with pytest.raises(ConfigError, match="'←' is assigned to both table and the cockpit itself"):
+        keys.keymap({"table": "left"})
+    assert keys.keymap({})["pan_left"] == "left"

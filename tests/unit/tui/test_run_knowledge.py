@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.tui import feeds, loads
+from tests.unit.tui import feeds, loads, trainings
 
 from telemetry.tui.feed.news import (
+    CurvesOf,
     MembersOf,
     NewSnapshot,
     Note,
@@ -15,8 +16,9 @@ from telemetry.tui.feed.news import (
     TimelineOf,
     Trends,
     Trouble,
+    ValuesOf,
 )
-from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, Scene
+from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, Scene, ValuesOverTime
 from telemetry.tui.run_knowledge import RunKnowledge
 from telemetry.wire.control import MemberFacts
 
@@ -129,5 +131,20 @@ def test_a_timeline_belongs_to_its_series() -> None:
 def test_the_baseline_is_part_of_the_scene() -> None:
     """From when it is chosen."""
     known = RunKnowledge(0)
-    known.compare_with(feeds.baseline())
-    assert known.scene(0).baseline is feeds.baseline()
+    known.compare_with(baseline := trainings.earlier())
+    assert known.scene(0).baseline is baseline.snapshot
+    assert known.scene(0).baseline_curves == baseline.curves
+    known.compare_with(None)
+    assert (known.scene(0).baseline, known.scene(0).baseline_curves) == (None, ())
+
+
+def test_curves_and_values_are_kept() -> None:
+    """The newest curves; the values of the counter that is open, and of no other."""
+    known = RunKnowledge(0)
+    assert known.scene(0).curves is None
+    known.learn(CurvesOf(trainings.training().curves()))
+    assert known.scene(0).curves == trainings.training().curves()
+    values = ValuesOverTime("counter", "B", ((0, 1, 2.0),))
+    known.learn(ValuesOf(("sent", ()), values))
+    assert known.values(("sent", ())) is values
+    assert known.values(("other", ())) is None

@@ -7,14 +7,17 @@ import math
 from collections.abc import Iterator
 from functools import cache
 
+from msgspec import structs
 from msgspec.structs import replace
+from tests.unit.tui import feeds
 from tests.unit.tui.feeds import SECOND_NS, FakeFeed, Recorded, Row
 
 from telemetry.aggregator.core import RunFacts
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import NewSnapshot
+from telemetry.tui.feed.news import CurvesOf, NewSnapshot
+from telemetry.tui.model.scene import Baseline
 from telemetry.wire.events import Axis, Define, EventRecord, Mark, Scalars, StepEnd
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
@@ -22,6 +25,8 @@ SECONDS = 60
 STEPS = 20
 """A second, of training."""
 RANKS = (("trainer", 0), ("trainer", 1), ("rollout", 2))
+_SPANS = (("iteration", 250.0, 0.02), ("forward", 96.0, 1.0), ("backward", 118.0, 1.0), ("load_batch", 24.0, 1.0))
+"""Name, median in ms, and the share of it that no span inside has."""
 REFUSED = "connection refused: https://api.wandb.ai"
 DIRECTORY = "runs/spirals-20231114T221320Z-a1b2"
 
@@ -37,6 +42,12 @@ class Training(Recorded):
             yield Axis("train", "mean", {"*/tokens": "sum"})
             yield Define(0, "step.time", "series", "ms", {"rank": str(rank)})
             yield Define(1, "tokens", "counter", "tokens")
+            for index, (name, *_) in enumerate(_SPANS):
+                yield Define(10 + index, f"span.{name}", "series", "ms")
+                yield Define(20 + index, f"span_self.{name}", "counter", "ms")
+            yield Define(30, "host.cpu", "gauge", "%")
+            yield Define(31, "gpu.memory", "gauge", "MiB", {"gpu": str(rank)})
+            yield Define(32, "gpu.utilization", "gauge", "%", {"gpu": str(rank)})
         if rank == 0 and second in (0, 40):
             yield Mark("learning rate halved" if second else "training begins", MONO_NS + second * SECOND_NS)
         if rank == 2:
@@ -51,7 +62,17 @@ class Training(Recorded):
 
     def rows(self, second: int, rank: int, begin_ns: int) -> list[Row]:
         times = [(0, begin_ns + at, 40.0 + 4 * rank + at % 7) for at in range(STEPS)]
-        return [*times, (1, begin_ns, 64.0 * STEPS)]
+        spans: list[Row] = []
+        for index, (_, median_ms, share) in enumerate(_SPANS):
+            lasted = [median_ms * (1 + 0.1 * math.sin(second + at)) for at in range(4)]
+            spans += [(10 + index, begin_ns + at, value) for at, value in enumerate(lasted)]
+            spans.append((20 + index, begin_ns, share * sum(lasted)))
+        machine = [
+            (30, begin_ns, 55.0 + 20 * math.sin(second / 7)),
+            (31, begin_ns, 61_440.0 + 512 * rank),
+            (32, begin_ns, 88.0 + 4 * math.sin(second / 3 + rank)),
+        ]
+        return [*times, (1, begin_ns, 64.0 * STEPS), *spans, *machine]
 
     def _facts(self, second: int) -> RunFacts:
         return dataclasses.replace(super()._facts(second), backends=writers(second))
@@ -167,7 +188,7 @@ def done(snapshot: MetricsSnapshot) -> MetricsSnapshot:
 def live(snapshot: MetricsSnapshot | None = None) -> FakeFeed:
     """At its last second, as `FakeClock` has it."""
     fresh = NewSnapshot(snapshot or training().last, FakeClock().monotonic_ns())
-    return FakeFeed(fresh, training().trends(), run=training())
+    return FakeFeed(fresh, training().trends(), CurvesOf(training().curves()), run=training())
 
 
 def watched(app: Cockpit) -> Cockpit:
@@ -175,3 +196,20 @@ def watched(app: Cockpit) -> Cockpit:
     for snapshot in training().snapshots[:-1]:
         app._known.learn(NewSnapshot(snapshot, FakeClock().monotonic_ns()))
     return app
+
+
+@cache
+def earlier() -> Baseline:
+    """An earlier run, which learned more slowly."""
+    curves = training().curves()
+    slower = [
+        structs.replace(
+            curve,
+            values=[None if value is None else value * 1.15 + 0.05 for value in curve.values],
+            low=[],
+            high=[],
+        )
+        for curve in curves
+        if curve.name in ("loss", "gradient/norm")
+    ]
+    return Baseline(replace(feeds.ended(training().last), name="spirals-old"), tuple(slower))

@@ -14,7 +14,8 @@ from telemetry.tui.feed.member_requests import MemberRequests
 from telemetry.tui.feed.news import NewSnapshot, Note, Tell
 from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
-from telemetry.tui.feed.stragglers_thread import DiskRecords, StragglersThread
+from telemetry.tui.feed.step_records import DiskRecords
+from telemetry.tui.feed.steps_thread import StepsThread
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.control import MemberFacts
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -32,7 +33,7 @@ class DiskFeed:
         self._outlet = NewsChannel()
         self._members = MemberRequests(self._outlet.tell, self._read_members)
         self._history_thread = HistoryThread(self._outlet.tell, lambda _: DiskIntervals(directory.history))
-        self._stragglers = StragglersThread(self._outlet.tell, lambda _: DiskRecords(directory))
+        self._steps = StepsThread(self._outlet.tell, lambda _: DiskRecords(directory))
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
@@ -42,8 +43,8 @@ class DiskFeed:
             tell(output)
         self._history_thread.saw(self._result)
         self._history_thread.start()
-        self._stragglers.saw(self._result)
-        self._stragglers.start()
+        self._steps.saw(self._result)
+        self._steps.start()
 
     def follow(self, series: SeriesId | None) -> None:
         self._history_thread.follow(series)
@@ -66,7 +67,7 @@ class DiskFeed:
     def close(self) -> None:
         self._outlet.close()
         self._history_thread.close()
-        self._stragglers.close()
+        self._steps.close()
         self._output.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from threading import Condition, Thread
 from typing import Final
 
@@ -14,7 +15,9 @@ from telemetry.history.interval_source import IntervalSource
 from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.feed.history import everything, size
-from telemetry.tui.feed.news import Note, RangeFiguresOf, Tell, TimelineOf, Trends
+from telemetry.tui.feed.news import Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
+from telemetry.tui.feed.value_history import ValueHistory, columns, keys_of
+from telemetry.tui.model.machine import is_of_machine
 from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, SeriesId, series_id
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
@@ -59,12 +62,18 @@ class HistoryThread:
         self._past: IntervalSource | None = None
         self._keys: dict[int, SeriesKey] = {}
         self._ids: dict[int, SeriesId] = {}
+        """Series by index."""
+        self._others: list[SeriesKey] = []
+        """Counters and gauges."""
+        self._gauges: dict[int, SeriesId | None] = {}
+        """Gauges by index; None for those that have no trend."""
         self._cursor_ns = 0
         """End of the last interval in the trends; 0 before the first."""
         self._second_bytes = 0.0
         self._noted = False
         self._followed: SeriesId | None = None
-        self._timeline: Timeline | None = None
+        self._timeline: Timeline | ValueHistory | None = None
+        """History of the followed series, counter or gauge."""
         self._thread = Thread(target=self._run, name="telemetry-history", daemon=True)
 
     def start(self) -> None:
@@ -174,7 +183,7 @@ class HistoryThread:
         if points:
             self._tell(Trends({series: tuple(values[-TREND_POINTS:]) for series, values in points.items()}))
         if grown and self._timeline is not None and self._followed is not None:
-            self._tell(TimelineOf(self._followed, self._timeline.copy()))
+            self._tell_followed(self._followed, self._timeline)
         elif self._followed is not None and self._timeline is None:
             self._load(self._followed)
 
@@ -182,6 +191,13 @@ class HistoryThread:
         for index, figures in self._time_range([interval], (_TREND_KEY,)).figures().items():
             if figures.count:
                 points.setdefault(self._ids[index], []).append(figures.percentiles[_TREND_KEY])
+        gauges = columns(interval.gauges)
+        if not gauges.keys() <= self._gauges.keys():
+            self._learn()
+        for index, value in gauges.items():
+            gauge = self._gauges.setdefault(index, None)
+            if gauge is not None and isfinite(value):
+                points.setdefault(gauge, []).append(value)
 
     def _time_range(self, intervals: Sequence[Interval], percentiles: Sequence[str]) -> RangeSums:
         """Return the sum of intervals. Reads the keys again if the intervals contain unknown series."""
@@ -197,6 +213,11 @@ class HistoryThread:
         keys = self._opened().keys()
         self._keys = {key.index: key for key in keys if key.kind == "series"}
         self._ids = {index: series_id(key.name, key.labels) for index, key in self._keys.items()}
+        self._others = [key for key in keys if key.kind != "series"]
+        for key in self._others:
+            if key.kind == "gauge":
+                gauge = series_id(key.name, key.labels) if is_of_machine(key.name) else None
+                self._gauges[key.index] = gauge
 
     def _do_without(self, error: TelemetryError, snapshot: MetricsSnapshot) -> None:
         """Use the trends of windows instead of a history. Reports other errors once.
@@ -242,25 +263,39 @@ class HistoryThread:
             self._tell(Note(f"can't read the history of this series: {error.message}", bad=True))
 
     def _load(self, series: SeriesId) -> None:
-        """Report the whole history of a series so far. Reports nothing until an interval contains the series."""
-        if series not in self._ids.values():
-            self._learn()
-        key = next((self._keys[index] for index, known in self._ids.items() if known == series), None)
-        if key is None:
+        """Report the whole history of a series, counter or gauge so far; nothing until it is known."""
+        history = self._history_of(series)
+        if history is None:
             return
         assert self._newest is not None
-        timeline = Timeline(key)
         told_s = time.monotonic()
         until_ns = max(self._cursor_ns, self._newest.time_ns)
         for interval in everything(self._opened(), until_ns, self._second_bytes):
             if self._closing or self._asked_anew:
                 return
-            timeline.add(interval)
+            history.add(interval)
             if time.monotonic() - told_s >= _PROGRESS_S:
-                self._tell(TimelineOf(series, timeline.copy()))
+                self._tell_followed(series, history)
                 told_s = time.monotonic()
-        self._timeline = timeline
-        self._tell(TimelineOf(series, timeline.copy()))
+        self._timeline = history
+        self._tell_followed(series, history)
+
+    def _history_of(self, series: SeriesId) -> Timeline | ValueHistory | None:
+        """Return an empty history. None if neither a series nor a counter or gauge has this name."""
+        for is_read in (False, True):
+            if is_read:
+                self._learn()
+            if series in self._ids.values():
+                return Timeline(next(self._keys[index] for index, known in self._ids.items() if known == series))
+            if others := keys_of(self._others, series):
+                return ValueHistory(others)
+        return None
+
+    def _tell_followed(self, series: SeriesId, history: Timeline | ValueHistory) -> None:
+        if isinstance(history, Timeline):
+            self._tell(TimelineOf(series, history.copy()))
+        else:
+            self._tell(ValuesOf(series, history.values()))
 
 
 def _last(intervals: Iterable[Interval]) -> deque[Interval]:
@@ -277,11 +312,13 @@ def _percentiles(snapshot: MetricsSnapshot) -> tuple[str, ...]:
 
 
 def _window_trends(snapshot: MetricsSnapshot) -> Trends:
-    """Return one point for each series with values in the window."""
-    return Trends(
-        {
-            series_id(stat.name, stat.labels): (float(stat.window.percentiles[_TREND_KEY]),)
-            for stat in snapshot.series
-            if stat.window.count and _TREND_KEY in stat.window.percentiles
-        }
-    )
+    """Return one point for each series with values in the window, and for each gauge of a machine."""
+    points = {
+        series_id(stat.name, stat.labels): (float(stat.window.percentiles[_TREND_KEY]),)
+        for stat in snapshot.series
+        if stat.window.count and _TREND_KEY in stat.window.percentiles
+    }
+    for gauge in snapshot.gauges:
+        if is_of_machine(gauge.name) and gauge.value is not None and isfinite(gauge.value):
+            points[series_id(gauge.name, gauge.labels)] = (float(gauge.value),)
+    return Trends(points)

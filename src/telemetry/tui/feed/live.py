@@ -19,7 +19,8 @@ from telemetry.tui.feed.news import Note, Tell
 from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
 from telemetry.tui.feed.snapshot_thread import SnapshotThread
-from telemetry.tui.feed.stragglers_thread import ControlRecords, DiskRecords, Records, StragglersThread
+from telemetry.tui.feed.step_records import ControlRecords, DiskRecords, Records
+from telemetry.tui.feed.steps_thread import StepsThread
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.control import MemberFacts, Stop
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -60,14 +61,14 @@ class LiveFeed:
         self._outlet = NewsChannel()
         tell = self._outlet.tell
         self._history_thread = HistoryThread(tell, self._open_past)
-        self._stragglers = StragglersThread(tell, self._open_records)
+        self._steps = StepsThread(tell, self._open_records)
         self._members = MemberRequests(tell, self._read_members)
         self._listener = SnapshotThread(endpoint, tell, self._saw, self._result, self._remedy)
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
         self._history_thread.start()
-        self._stragglers.start()
+        self._steps.start()
         self._listener.start()
 
     def follow(self, series: SeriesId | None) -> None:
@@ -89,7 +90,7 @@ class LiveFeed:
         self._outlet.close()
         self._listener.close()
         self._history_thread.close()
-        self._stragglers.close()
+        self._steps.close()
         if self._output is not None:
             self._output.close()
 
@@ -119,7 +120,7 @@ class LiveFeed:
         return DiskIntervals(self._directory.history) if self._directory else ControlIntervals(self._endpoint)
 
     def _open_records(self, snapshot: MetricsSnapshot) -> Records:
-        """Open the records. Called on the thread that looks for slow ranks, after the first snapshot."""
+        """Open the records. Called on the thread that reads steps, after the first snapshot."""
         return DiskRecords(self._directory) if self._directory else ControlRecords(self._endpoint)
 
     # --- on the snapshot thread ------------------------------------------------------------------
@@ -132,7 +133,7 @@ class LiveFeed:
                 self._output = OutputTail(self._directory.path)
                 self._output.start(self._outlet.tell)
         self._history_thread.saw(snapshot)
-        self._stragglers.saw(snapshot)
+        self._steps.saw(snapshot)
 
     def _left(self) -> RunDirectory | None:
         """Return the run's directory. Before the first snapshot, it is the one given by the caller."""

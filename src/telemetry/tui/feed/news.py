@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.tui.model.scene import RangeFigures, SeriesId
+from telemetry.tui.model.scene import RangeFigures, SeriesId, ValuesOverTime
 from telemetry.wire.control import MemberFacts
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -67,6 +68,21 @@ class StragglersOf:
 
 
 @dataclass(frozen=True, slots=True)
+class CurvesOf:
+    """The curves of all steps so far. Empty also if the steps can't be read."""
+
+    curves: tuple[StepCurve, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesOf:
+    """The history of the counter or gauge requested by `follow`; sent again when it has grown."""
+
+    series: SeriesId
+    values: ValuesOverTime
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """The last lines of the wrapped command's output."""
 
@@ -81,7 +97,19 @@ class Note:
     bad: bool = False
 
 
-News = NewSnapshot | Trouble | Trends | TimelineOf | RangeFiguresOf | MembersOf | StragglersOf | Output | Note
+News = (
+    NewSnapshot
+    | Trouble
+    | Trends
+    | TimelineOf
+    | ValuesOf
+    | RangeFiguresOf
+    | MembersOf
+    | StragglersOf
+    | CurvesOf
+    | Output
+    | Note
+)
 Tell = Callable[[News], None]
 """A function that receives news. Called from the feed's threads."""
 
@@ -92,7 +120,10 @@ class Feed(Protocol):
     def start(self, tell: Tell) -> None: ...
 
     def follow(self, series: SeriesId | None) -> None:
-        """Send the whole timeline of this one series from now on; None stops it."""
+        """Send the whole history of this one series, counter or gauge from now on; None stops it.
+
+        Counters of the same name that have more labels are added up.
+        """
 
     def look_at(self, end_ns: int, seconds: float) -> None:
         """Send the figures of all series in the given seconds before this wall-clock moment."""

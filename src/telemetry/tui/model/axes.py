@@ -22,6 +22,7 @@ _LEAST_STEP: Final = 1e-300
 """Limits beyond which round ticks would be infinite or zero."""
 _DECADES: Final[tuple[tuple[float, ...], ...]] = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
 """Ticks in each decade, the densest set first."""
+_HUNDRED: Final = 100.0
 _BINARY: Final = frozenset({"B", "bytes", "KiB", "MiB", "GiB"})
 _TIME_STEPS_S: Final = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800),
@@ -49,19 +50,30 @@ class Axis:
         return math.log10(max(value, self.floor)) if self.log else value
 
 
-def axis_of(values: Iterable[float], write: Write, *, binary: bool = False, most: int = MOST_TICKS) -> Axis:
+def axis_of(
+    values: Iterable[float],
+    write: Write,
+    *,
+    binary: bool = False,
+    linear: bool = False,
+    whole: bool = False,
+    most: int = MOST_TICKS,
+) -> Axis:
     """Return an axis for these values, which must be finite and at least one.
 
-    The axis is logarithmic if all values are above zero and the largest is LOG_FROM times the smallest; else it is
-    linear. `binary` puts ticks at powers of two.
+    The axis is logarithmic if all values are above zero and the largest is LOG_FROM times the smallest, and never
+    if `linear`. `binary` puts ticks at powers of two, `whole` at whole numbers. An axis of values that are not
+    negative has no negative part.
     """
     known = list(values)
     low, high = min(*known, _LARGEST), min(max(known), _LARGEST)
-    if low > 0 and high / low >= LOG_FROM:
+    if low > 0 and high / low >= LOG_FROM and not linear:
         marks = _log_marks(low, high, binary=binary, most=most)
         ticks = tuple((math.log10(mark), tick_words(write(mark))) for mark in marks)
         return Axis(math.log10(low), math.log10(high), ticks, log=True, floor=low)
     step = _step((high - low) or abs(high) or 1.0, binary=binary, most=most)
+    if whole:
+        step = max(step, 1.0)
     first, last = math.floor(low / step), math.ceil(high / step)
     if first == last:
         first, last = first - (low > 0), last + 1
@@ -73,6 +85,23 @@ def value_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
     """Return an axis for values in a unit."""
     binary = units == "readable" and unit in _BINARY
     return axis_of(values, lambda value: numbers.value(value, unit, units), binary=binary)
+
+
+def linear_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
+    """Return a linear axis: of percentages from 0 to 100, and of whole numbers without fractions."""
+    known = list(values)
+    if numbers.is_percent(unit) and min(known) >= 0.0 and max(known) <= _HUNDRED:
+        ticks = tuple((float(mark), f"{mark} %") for mark in range(0, 101, 25))
+        return Axis(0.0, _HUNDRED, ticks)
+    whole = all(value.is_integer() for value in known) and not formatting.carries_unit(unit)
+    binary = units == "readable" and unit in _BINARY
+    return axis_of(known, lambda value: numbers.value(value, unit, units), binary=binary, linear=True, whole=whole)
+
+
+def rate_axis(rates: Iterable[float], unit: str, units: Units) -> Axis:
+    """Return an axis for amounts per second, from zero: a stall must look like one."""
+    binary = units == "readable" and unit in _BINARY
+    return axis_of((0.0, *rates), lambda rate: numbers.rate(rate, unit, units), binary=binary, linear=True)
 
 
 def tick_words(text: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.timeline import Timeline
+from telemetry.span_model import span_times
 from telemetry.tui.model import series_plots
 from telemetry.tui.model.nodes import stat_of_row
 from telemetry.tui.model.overview import others_shown
@@ -17,10 +18,11 @@ from telemetry.tui.model.producers import producers
 from telemetry.tui.model.request_flow import Flow
 from telemetry.tui.model.requests import RequestSeries, told
 from telemetry.tui.model.rows import COMPARED
-from telemetry.tui.model.scene import Scene, SeriesId, View
+from telemetry.tui.model.scene import Opened, Scene, SeriesId, ValuesOverTime, View
 from telemetry.tui.model.series import digest_of, figures_shown, points_of, stat_of
+from telemetry.tui.model.step_grid import curve_of
 from telemetry.tui.model.steps import steps_per_s, values_shown
-from telemetry.tui.model.visible_series import VisibleSeries, run_figures, shown, time_range_words
+from telemetry.tui.model.visible_series import VisibleSeries, matches, run_figures, shown, time_range_words
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 Json = dict[str, Any]
@@ -29,12 +31,19 @@ _MOST_POINTS = 1_000
 
 
 def export_json(
-    scene: Scene, view: View, screen: str, *, series: SeriesId | None = None, timeline: Timeline | None = None
+    scene: Scene,
+    view: View,
+    screen: str,
+    *,
+    series: SeriesId | None = None,
+    timeline: Timeline | None = None,
+    opened: Opened | None = None,
+    values: ValuesOverTime | None = None,
 ) -> Json:
     """Return the content of a screen as strict JSON: the same rows in the same order, without filtered ones.
 
-    Values are in the units of their series. `screen` is `overview`, `series`, `producers`, `log`, `requests` or
-    `steps`; `series` needs the argument `series`.
+    Values are in the units of their series. `screen` is a `telemetry.tui.keys.Place`; `series` needs the argument
+    `series`, and `curve` needs `opened`.
     """
     document: Json = {"screen": screen, "run": _run(scene.snapshot), "view": _view(scene, view)}
     if screen == "overview":
@@ -47,6 +56,10 @@ def export_json(
         document["requests"] = [_requests(flow, parts, scene, view) for flow, parts in told(scene, view)]
     elif screen == "steps":
         document |= _steps(scene, view)
+    elif screen == "spans":
+        document["spans"] = _spans(scene, view)
+    elif screen == "curve" and opened is not None:
+        document["curve"] = _curve(scene, opened, values)
     elif screen == "log":
         snapshot = scene.snapshot
         document["warnings"] = list(snapshot.warnings) if snapshot else []
@@ -166,22 +179,42 @@ def _requests(flow: Flow, parts: Sequence[RequestSeries], scene: Scene, view: Vi
 
 
 def _steps(scene: Scene, view: View) -> Json:
-    """Return all axes, with the values that pass the filter and their values while watched."""
+    """Return all axes, with the values that pass the filter and their curves over the run."""
     snapshot = scene.snapshot
+    curves = [curve for curve in scene.curves or () if not view.filter or matches(curve.name, view.filter)]
     axes = [
         {
             **msgspec.to_builtins(stat),
             "steps_per_s": steps_per_s(stat, scene, view),
             "values": dict(values_shown(stat, view)),
-            "while_watched": {
-                name: list(points)
-                for name, _ in values_shown(stat, view)
-                if (points := scene.courses.get(stat.name, {}).get(name))
-            },
+            "curves": [msgspec.to_builtins(curve) for curve in curves if curve.axis == stat.name],
         }
         for stat in (snapshot.axes if snapshot else [])
     ]
     return {"axes": axes, "backends": msgspec.to_builtins(snapshot.backends) if snapshot else []}
+
+
+def _spans(scene: Scene, view: View) -> list[Json]:
+    found = span_times(scene.snapshot) if scene.snapshot is not None else []
+    return [
+        {**msgspec.to_builtins(one.durations), "name": one.name, "self_ms": one.self_ms, "share": one.share}
+        for one in found
+        if matches(one.name, view.filter)
+    ]
+
+
+def _curve(scene: Scene, opened: Opened, values: ValuesOverTime | None) -> Json | None:
+    """Return the curve of a value of steps; of a counter its increases, of a gauge its values."""
+    if opened.kind == "steps":
+        curve = curve_of(scene.curves or (), opened.steps)
+        return None if curve is None else dict(msgspec.to_builtins(curve))
+    points = values.points if values is not None else ()
+    return {
+        "name": opened.series[0],
+        "labels": dict(opened.series[1]),
+        "kind": values.kind if values is not None else None,
+        "points": [{"start_ns": start, "end_ns": end, "value": value} for start, end, value in points],
+    }
 
 
 def _flow(flow: Flow, scene: Scene, view: View) -> Json:

@@ -83,3 +83,5 @@ class Grid:
     descending: bool = True
     empty: str = ""
     """Text shown if there are no rows."""
+    about: str = ""
+    """What the figures are of, such as a time range: the cells of another one are compared with nothing."""

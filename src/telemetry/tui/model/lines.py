@@ -53,7 +53,7 @@ def cut(line: Line, width: int) -> Line:
 def fitted(pieces: Sequence[Piece], width: int) -> Line:
     """Join the pieces that fit, with dots between them."""
     kept = [piece for piece in pieces if piece.text]
-    while taken(kept) > width:
+    while kept and taken(kept) > width:
         last = max(kept, key=lambda piece: piece.keep)
         if not last.keep:
             break

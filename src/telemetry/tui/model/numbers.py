@@ -24,7 +24,10 @@ _LONG_S: Final = 120
 @lru_cache(maxsize=1 << 15)  # windows move once a second and are drawn four times: 2,000 series of 16 figures
 def value(number: float | None, unit: str, units: Units) -> str:
     """Return a value such as `1.88 ms`; raw, the number in the series' own unit: `1.87597`."""
-    return formatting.quantity(number, unit) if units == "readable" else plain(number)
+    if units == "raw":
+        return plain(number)
+    text = formatting.quantity(number, unit)
+    return f"{text} %" if is_percent(unit) and text != NOTHING else text
 
 
 def rate(per_second: float | None, unit: str, units: Units) -> str:
@@ -111,6 +114,11 @@ def change_tone(difference: float | None, unit: str) -> Tone:
     if unit not in TIME_NS:
         return "accent"
     return "bad" if difference > 0 else "good"
+
+
+def is_percent(unit: str) -> bool:
+    """Return whether values of this unit are percentages."""
+    return unit in ("%", "percent")
 
 
 def base_units(unit: str) -> float:

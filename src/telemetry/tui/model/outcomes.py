@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from telemetry.request_model import issued_kind
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import CounterStat
+
+_OUTCOMES: Final = (words.COMPLETED, words.FAILED)
 
 
 def summed(counters: Sequence[CounterStat]) -> list[tuple[CounterStat, list[CounterStat]]]:
@@ -28,7 +31,7 @@ def summed(counters: Sequence[CounterStat]) -> list[tuple[CounterStat, list[Coun
 def _labels(stat: CounterStat, kinds: set[str]) -> Mapping[str, str]:
     """Return the labels without the one that tells reasons apart."""
     kind, _, word = stat.name.rpartition(".")
-    apart = words.LABEL_OF.get(word) if kind in kinds else None
+    apart = words.LABEL_OF.get(word) if kind in kinds and word in _OUTCOMES else None
     return {key: value for key, value in stat.labels.items() if key != apart}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +84,15 @@ def series_of(scene: Scene, row_key: str) -> SeriesId | None:
         if key_of(series) == row_key:
             return series
     return None
+
+
+def value_of(row_key: str) -> SeriesId | None:
+    """Return the counter or gauge of a row; None for another row."""
+    kind, _, key = row_key.partition(" ")
+    if kind not in ("counter", "gauge"):
+        return None
+    name, labels = json.loads(key)
+    return name, tuple((label, value) for label, value in labels)
 
 
 def label_keys(scene: Scene) -> tuple[str, ...]:
@@ -172,6 +182,7 @@ def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> 
         sorted_by=view.sort if view.sort in known else "",
         descending=view.descending,
         empty=_nothing(scene, view),
+        about=time_range_words(scene, view),
     )
 
 

@@ -37,6 +37,12 @@ class Flow:
     failing: float | None = None
     tokens: float | None = None
     """Output tokens per second of completed requests."""
+    input_tokens: float | None = None
+    """Input tokens per second of completed requests."""
+    good: float | None = None
+    """Requests within their limits per second; None also without limits."""
+    attained: float | None = None
+    """Share of the ended requests that are within their limits."""
     windows: tuple[Flow, ...] = ()
 
     @property
@@ -59,15 +65,26 @@ def flows(scene: Scene, view: View) -> tuple[Flow, ...]:
     if scene.moment is not None:
         return tuple(_whole(one, [_past(part, scene.moment) for part in one.windows or [one]]) for one in found)
     if view.figures == "run":
-        return tuple(_whole(one, [_counted(part) for part in one.windows or [one]]) for one in found)
+        return tuple(
+            _whole(one, [_counted(part) for part in one.windows or [one]], one.goodput_per_s, one.attainment)
+            for one in found
+        )
     rates = {_key(part): part for one in request_counts(_speeds(scene.snapshot)) for part in (one, *one.windows)}
     return tuple(
-        _whole(one, [_going(part, rates.get(_key(part)), scene) for part in one.windows or [one]]) for one in found
+        _whole(
+            one,
+            [_going(part, rates.get(_key(part)), scene) for part in one.windows or [one]],
+            rates[_key(one)].good if _key(one) in rates else None,
+            rates[_key(one)].attainment if _key(one) in rates else None,
+        )
+        for one in found
     )
 
 
-def _whole(counts: RequestCounts, parts: list[Flow]) -> Flow:
-    """Return the sum of all windows."""
+def _whole(
+    counts: RequestCounts, parts: list[Flow], good: float | None = None, attained: float | None = None
+) -> Flow:
+    """Return the sum of all windows. `good` and `attained` are those of all windows."""
     if not counts.windows:
         return parts[0]
     return Flow(
@@ -81,6 +98,9 @@ def _whole(counts: RequestCounts, parts: list[Flow]) -> Flow:
         completing=_sum(part.completing for part in parts),
         failing=_sum(part.failing for part in parts),
         tokens=_sum(part.tokens for part in parts),
+        input_tokens=_sum(part.input_tokens for part in parts),
+        good=good,
+        attained=attained,
         windows=tuple(parts),
     )
 
@@ -99,12 +119,13 @@ def _counted(counts: RequestCounts) -> Flow:
         completed=counts.completed,
         failed=counts.failures,
         expired=counts.expired,
+        good=counts.goodput_per_s,
+        attained=counts.attainment,
     )
 
 
 def _going(counts: RequestCounts, rates: RequestCounts | None, scene: Scene) -> Flow:
     """Return a flow with current rates. `rates` is the same funnel with rates in place of counts."""
-    stat = counts.series.get(words.OUTPUT_TOKENS)
     return Flow(
         counts=counts,
         issued=counts.issued,
@@ -115,8 +136,17 @@ def _going(counts: RequestCounts, rates: RequestCounts | None, scene: Scene) -> 
         issuing=rates.issued if rates else 0.0,
         completing=rates.completed if rates else 0.0,
         failing=rates.failures if rates else 0.0,
-        tokens=scene.tokens_per_s.get(series_id(stat.name, stat.labels)) if stat else None,
+        tokens=_watched(counts, words.OUTPUT_TOKENS, scene),
+        input_tokens=_watched(counts, words.INPUT_TOKENS, scene),
+        good=rates.good if rates else None,
+        attained=rates.attainment if rates else None,
     )
+
+
+def _watched(counts: RequestCounts, word: str, scene: Scene) -> float | None:
+    """Return the tokens per second since watching began."""
+    stat = counts.series.get(word)
+    return scene.tokens_per_s.get(series_id(stat.name, stat.labels)) if stat else None
 
 
 def _past(counts: RequestCounts, moment: RangeFigures) -> Flow:
@@ -127,15 +157,19 @@ def _past(counts: RequestCounts, moment: RangeFigures) -> Flow:
     seconds = (moment.end_ns - moment.start_ns) / 1e9
     completed = _figures(counts, words.LATENCY, moment).count
     failed = _figures(counts, words.FAILED_LATENCY, moment).count
-    tokens = words.OUTPUT_TOKENS in counts.series
     return Flow(
         counts=counts,
         completed=completed,
         failed=failed,
         completing=completed / seconds,
         failing=failed / seconds,
-        tokens=_figures(counts, words.OUTPUT_TOKENS, moment).total / seconds if tokens else None,
+        tokens=_tokens(counts, words.OUTPUT_TOKENS, moment, seconds),
+        input_tokens=_tokens(counts, words.INPUT_TOKENS, moment, seconds),
     )
+
+
+def _tokens(counts: RequestCounts, word: str, moment: RangeFigures, seconds: float) -> float | None:
+    return _figures(counts, word, moment).total / seconds if word in counts.series else None
 
 
 def _figures(counts: RequestCounts, word: str, moment: RangeFigures) -> Figures:

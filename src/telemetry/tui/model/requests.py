@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from telemetry import formatting, wording
+from telemetry import formatting, slo, wording
+from telemetry.errors import UsageError
 from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.request_model import RequestCounts
 from telemetry.tui.model import numbers, rows
@@ -42,6 +43,8 @@ class _Figure(NamedTuple):
     of: Callable[[Flow], float | None]
     bad: bool = False
     """True if any value above zero is bad."""
+    is_share: bool = False
+    """True if the value is a share, not a rate."""
 
 
 _COUNTS: Final = (
@@ -56,20 +59,29 @@ _RATES: Final = (
     _Figure(Column("completing", "rate", keep=1), lambda flow: flow.completing),
     _Figure(Column("failing", "failing", keep=5), lambda flow: flow.failing),
 )
+_GOOD: Final = (
+    _Figure(Column("good", "goodput", keep=2), lambda flow: flow.good),
+    _Figure(Column("attained", "SLO met"), lambda flow: flow.attained, is_share=True),
+)
+"""Of requests with limits."""
 _TOKENS: Final = (_Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.tokens),)
 _DEFINED: Final = (
-    _Figure(Column("while_issuing", "rate", keep=1), lambda flow: flow.counts.rates.while_issuing.requests_per_s),
-    _Figure(Column("loadgen", "LoadGen", keep=4), lambda flow: flow.counts.rates.loadgen.requests_per_s),
-    _Figure(Column("overall", "overall", keep=5), lambda flow: flow.counts.rates.overall.requests_per_s),
-)
-"""Rates by definition; `rate` is the rate while requests were issued."""
-_DEFINED_TOKENS: Final = (
-    _Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.counts.rates.while_issuing.tokens_per_s),
+    _Figure(Column("overall", "rate", keep=1), lambda flow: flow.counts.rates.overall.requests_per_s),
     _Figure(
-        Column("loadgen_tokens", "LoadGen tokens", keep=6), lambda flow: flow.counts.rates.loadgen.tokens_per_s
+        Column("while_issuing", "while issuing", keep=5),
+        lambda flow: flow.counts.rates.while_issuing.requests_per_s,
+    ),
+    _Figure(Column("loadgen", "LoadGen", keep=4), lambda flow: flow.counts.rates.loadgen.requests_per_s),
+)
+"""Rates by definition; `rate` is that from the first issue to the last end, which other tools report."""
+_DEFINED_TOKENS: Final = (
+    _Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.counts.rates.overall.tokens_per_s),
+    _Figure(
+        Column("issuing_tokens", "tokens while issuing", keep=7),
+        lambda flow: flow.counts.rates.while_issuing.tokens_per_s,
     ),
     _Figure(
-        Column("overall_tokens", "overall tokens", keep=7), lambda flow: flow.counts.rates.overall.tokens_per_s
+        Column("loadgen_tokens", "LoadGen tokens", keep=6), lambda flow: flow.counts.rates.loadgen.tokens_per_s
     ),
 )
 
@@ -158,16 +170,17 @@ def _request_counts(shown: Sequence[Flow], scene: Scene, view: View, width: int)
             ]
             lines.append(Row(_key(part.counts), _name(part.counts), tuple(cells)))
             if part is flow:
-                lines += _said(flow, scene, width)
+                lines += _said(flow, scene, view, width)
     columns = (Column("name", "requests", right=False), *(figure.column for figure in (*_COUNTS, *rates)))
     return Grid(columns, tuple(lines))
 
 
 def _rates(shown: Sequence[Flow], scene: Scene, view: View) -> tuple[_Figure, ...]:
     whole = _is_defined(scene, view)
+    good = _GOOD if any(flow.counts.good is not None for flow in shown) else ()
     if any(words.OUTPUT_TOKENS in part.counts.series for flow in shown for part in flow.parts):
-        return (*_DEFINED, *_DEFINED_TOKENS) if whole else (*_RATES, *_TOKENS)
-    return _DEFINED if whole else _RATES
+        return (*good, *_DEFINED, *_DEFINED_TOKENS) if whole else (*good, *_RATES, *_TOKENS)
+    return (*good, *_DEFINED) if whole else (*good, *_RATES)
 
 
 def _is_defined(scene: Scene, view: View) -> bool:
@@ -190,17 +203,23 @@ def _count(figure: _Figure, flow: Flow) -> Cell:
 
 def _rate(figure: _Figure, flow: Flow, view: View) -> Cell:
     value = figure.of(flow)
+    if figure.is_share:
+        return Cell(NOTHING if value is None else f"{value * 100:.1f} %", "dim" if value is None else "strong")
     return Cell(numbers.rate(value, "", view.units), "plain" if value else "dim")
 
 
-def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
-    """Yield rows for failure reasons, finish reasons, and other outcomes.
+def _said(flow: Flow, scene: Scene, view: View, width: int) -> Iterator[Row]:
+    """Yield rows for limits, tokens, failure reasons, finish reasons, and other outcomes.
 
     The history lacks them, so the past shows blanks.
     """
     counts, past = flow.counts, scene.moment is not None
     room = width - _MARGINS - formatting.columns(f"{_INDENT}finished:  ")
     said: list[tuple[str, str, Tone]] = []
+    if counts.good is not None:
+        said.append(("SLO", _limits(counts), "plain"))
+    if load := _load(flow, view, room):
+        said.append(("load", load, "dim"))
     if counts.failed:
         said.append(("failed", by_count(counts.failed, room), "warn"))
     if counts.expired:
@@ -214,8 +233,42 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
         durations = f"{number_of(counts.out_of_order, 'duration')} ignored: the end is before the beginning"
         said.append(("out of order", durations, "dim"))
     for what, text, tone in said:
-        cell = Cell(NOTHING, "dim") if past else Cell(text, tone)
+        cell = Cell(NOTHING, "dim") if past else Cell(elided(text, room), tone)
         yield Row(f"{what} {_key(counts)}", Cell(f"{_INDENT}{what}:", "dim"), (cell,), heading=True)
+
+
+def _limits(counts: RequestCounts) -> str:
+    """Return the limits and the share of the requests within each: `ttft 200 ms 92.0 % · tpot 50 ms 90.1 %`."""
+    try:
+        limits = slo.parse(counts.slo) if counts.slo else {}
+    except UsageError:
+        limits = {}
+    said = []
+    for key in limits or counts.met:
+        share = counts.attainment_of(key)
+        limit = f" {formatting.duration_ns(limits[key])}" if key in limits else ""
+        said.append(f"{printable(key)}{limit}{'' if share is None else f' {share * 100:.1f} %'}")
+    return " · ".join(said) or NOTHING
+
+
+def _load(flow: Flow, view: View, width: int) -> str:
+    """Return what fits of tokens per second and mean concurrency, such as `1 a chunk · 12 in flight on average`."""
+    counts, units = flow.counts, view.units
+    given, made = flow.input_tokens, flow.tokens
+    if view.figures == "run":
+        given, made = counts.input_tokens_per_s, counts.output_tokens_per_s
+    said = []
+    if given is not None and made is not None:
+        said += [
+            f"tokens {numbers.rate(given, '', units)} in",
+            f"{numbers.rate(made, '', units)} out",
+            f"{numbers.rate(given + made, '', units)} in all",
+        ]
+    if (per_chunk := counts.tokens_per_chunk) is not None:
+        said.append(f"{formatting.scaled(per_chunk)} a chunk")
+    if (mean := counts.concurrency_mean) is not None:
+        said.append(f"{formatting.scaled(mean)} in flight on average")
+    return "".join(cell.text for cell in fitted([Piece(each, keep=at) for at, each in enumerate(said)], width))
 
 
 def by_count(counts: Mapping[str, float], width: int) -> str:
@@ -257,7 +310,8 @@ def _series(parts: Sequence[RequestSeries], scene: Scene, view: View, width: int
         for item in part.members:
             figures = partial(rows.figures, item, columns[1:], view, seconds)
             lines.append(Row(key_of(item.series), Cell(_word(item, part.flow.counts, view)), figures))
-    return Grid(columns, tuple(lines), empty=_nothing(scene, view, parts))
+    about = time_range_words(scene, view)
+    return Grid(columns, tuple(lines), empty=_nothing(scene, view, parts), about=about)
 
 
 def _heading(counts: RequestCounts) -> str:

@@ -32,7 +32,7 @@ A width of 80 columns shows name, rate, p50, p99, p99.9, trend, and max if names
 """
 _KEEP_OTHER: Final = 11
 _MOVES: Final[dict[Move, tuple[str, Tone]]] = {
-    "steady": (" ", "plain"),
+    "steady": (" ", "accent"),
     "risen": ("↑", "warn"),
     "jumped": ("⇑", "bad"),
 }

@@ -8,17 +8,26 @@ from typing import Literal
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.wire.control import MemberFacts
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
 """A name and its sorted labels."""
-Courses = Mapping[str, Mapping[str, tuple[float | None, ...]]]
-"""Values of steps by axis and name, newest last; None stands for a number that is not finite."""
 
 
 def series_id(name: str, labels: Mapping[str, str]) -> SeriesId:
     return name, tuple(sorted(labels.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesOverTime:
+    """A counter or a gauge in each interval of the history."""
+
+    kind: Literal["counter", "gauge"]
+    unit: str
+    points: tuple[tuple[int, int, float | None], ...] = ()
+    """Begin and end, wall clock, and the increase of a counter or the last value of a gauge; None if not set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +37,23 @@ class RangeFigures:
     start_ns: int
     end_ns: int
     series: Mapping[SeriesId, Figures] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is open on the whole screen: a series; a counter or gauge; or a value of steps, by axis and name."""
+
+    kind: Literal["series", "value", "steps"]
+    series: SeriesId = ("", ())
+    steps: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A finished run to compare with, and the curves of its steps."""
+
+    snapshot: MetricsSnapshot
+    curves: tuple[StepCurve, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,14 +71,16 @@ class Scene:
     trends: Mapping[SeriesId, tuple[float, ...]] = field(default_factory=dict)
     """p99 of each second, newest last, at most TREND_POINTS."""
     tokens_per_s: Mapping[SeriesId, float] = field(default_factory=dict)
-    """Output tokens per second by series since watching began, over at most the window."""
+    """Input and output tokens per second by series since watching began, over at most the window."""
     steps_per_s: Mapping[str, float] = field(default_factory=dict)
     """Closed steps per second by axis since watching began, over at most the window."""
-    courses: Courses = field(default_factory=dict)
-    """Values since watching began, at most one point per second and at most TREND_POINTS."""
+    curves: tuple[StepCurve, ...] | None = None
+    """Values of steps over the whole run, by axis; None until they have been read."""
     stragglers: tuple[Stragglers, ...] = ()
     """Slow ranks by axis."""
     baseline: MetricsSnapshot | None = None
+    baseline_curves: tuple[StepCurve, ...] = ()
+    """Values of steps of the baseline."""
     moment: RangeFigures | None = None
     """Time range in the past that the viewer has chosen; None is now."""
     members: Mapping[str, tuple[MemberFacts, ...]] = field(default_factory=dict)

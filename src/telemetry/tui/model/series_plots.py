@@ -12,7 +12,7 @@ from telemetry import formatting
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.timeline import Point, Timeline
 from telemetry.tui.model import numbers
-from telemetry.tui.model.axes import Axis, axis_of, spaced, tick_words, time_ticks, value_axis
+from telemetry.tui.model.axes import Axis, axis_of, rate_axis, spaced, tick_words, time_ticks, value_axis
 from telemetry.tui.model.grid import Tone
 from telemetry.tui.model.plot import Plot, Tick, Trace
 from telemetry.tui.model.scene import Scene, SeriesId, Units, View
@@ -110,7 +110,7 @@ def histogram_plot(title: str, cells: Cells, unit: str, units: Units, width: int
     for cell, count in known.items():
         bars[cell // per_bar] += count
     low, high = min(bars) * per_bar, (max(bars) + 1) * per_bar
-    axis = axis_of((0.0, float(max(bars.values()))), formatting.scaled)
+    axis = axis_of((0.0, float(max(bars.values()))), formatting.scaled, whole=True)
     xs = tuple((bar + 0.5) * per_bar for bar in bars)
     trace = Trace("values", xs, tuple(float(count) for count in bars.values()), "accent")
     values = value_axis((edge(max(low, 1)) * cells.unit, edge(high) * cells.unit), unit, units)
@@ -189,7 +189,7 @@ def rate_plot(points: Sequence[Point], times: Times, units: Units) -> Plot:
     if not points:
         return Plot(title="rate", empty="no values in this time range")
     rates = tuple(point.figures.rate for point in points)
-    axis = axis_of((0.0, max(rates)), lambda rate: numbers.rate(rate, "", units))
+    axis = rate_axis(rates, "", units)
     trace = Trace("rate", tuple(times.place(point) for point in points), rates, "accent")
     return _over_time("rate", (trace,), axis, times)
 

@@ -1,19 +1,42 @@
-"""A line of the overview: the spans with the largest self time, and their share."""
+"""Spans: where the time goes, as a table with bars, and as a line of the overview."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
 from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.formatting import NOTHING, printable
 from telemetry.span_model import SpanTimes, span_times
-from telemetry.tui.model.grid import Line
+from telemetry.tui.model import numbers
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
-from telemetry.tui.model.scene import Scene
-from telemetry.wire.spans import UNIT
+from telemetry.tui.model.scene import Scene, View, series_id
+from telemetry.tui.model.visible_series import key_of, matches
+from telemetry.wire.spans import DURATION, UNIT
 
 _SHOWN: Final = 8
+_BAR_COLUMNS: Final = ((140, 40), (100, 20), (0, 12))
+"""Pairs of (least columns of the screen, columns of the longest bar)."""
+_COLUMNS: Final = (
+    Column("name", "span", right=False),
+    Column("bar", "where the time goes", right=False),
+    Column("share", "share"),
+    Column("self", "self"),
+    Column("total", "total", keep=2),
+    Column("count", "count", keep=1),
+    Column("mean", "mean", keep=5),
+    Column("p50", "p50"),
+    Column("p99", "p99"),
+    Column("max", "max", keep=4),
+)
+
+
+def has_spans(scene: Scene) -> bool:
+    """Return whether any span has ended."""
+    series = scene.snapshot.series if scene.snapshot else ()
+    return any(stat.name.startswith(DURATION) and stat.unit == UNIT and not stat.labels for stat in series)
 
 
 def spans_line(scene: Scene, width: int) -> Line:
@@ -29,6 +52,46 @@ def spans_line(scene: Scene, width: int) -> Line:
     pieces = [_piece(one, at) for at, one in enumerate(islice(found, _SHOWN))]
     first, *others = pieces
     return fitted([first._replace(text=f"time  {first.text}"), *others], width)
+
+
+def spans_table(scene: Scene, view: View, width: int = 80) -> Grid:
+    """Return a row for each span of the whole run, the largest self time first. `width` is that of the screen."""
+    found = span_times(scene.snapshot) if scene.snapshot is not None else []
+    shown = [one for one in found if matches(one.name, view.filter)]
+    longest = max((one.share or 0.0 for one in found), default=0.0)
+    bar = next(columns for least, columns in _BAR_COLUMNS if width >= least)
+    rows = []
+    for one in shown:
+        cells = _cells(one, longest, bar, view)
+        name, *figures = (cells[column.key] for column in _COLUMNS)
+        series = series_id(one.durations.name, one.durations.labels)
+        rows.append(Row(key_of(series), name, tuple(figures)))
+    empty = f"no span matches '{printable(view.filter)}'" if found else "no spans yet"
+    return Grid(_COLUMNS, tuple(rows), empty=empty)
+
+
+def _cells(one: SpanTimes, longest: float, bar: int, view: View) -> Mapping[str, Cell]:
+    """Return the cells by the key of their column."""
+    stat, units = one.durations, view.units
+    share = one.share or 0.0
+    length = round(share / longest * bar) if longest else 0
+    percentiles = stat.percentiles
+
+    def value(number: float | None) -> str:
+        return numbers.value(number, stat.unit, units)
+
+    return {
+        "name": Cell(printable(one.name)),
+        "bar": Cell(("━" * length or "╸" * (share > 0)).ljust(bar), "accent"),
+        "share": Cell(NOTHING if one.share is None else formatting.percent(share), "strong"),
+        "self": Cell(value(one.self_ms)),
+        "total": Cell(value(stat.total)),
+        "count": Cell(numbers.counted(stat.count, units)),
+        "mean": Cell(value(stat.mean)),
+        "p50": Cell(value(percentiles.get("50"))),
+        "p99": Cell(value(percentiles.get("99"))),
+        "max": Cell(value(stat.max)),
+    }
 
 
 def _piece(one: SpanTimes, at: int) -> Piece:

@@ -6,14 +6,17 @@ from functools import lru_cache
 from statistics import median
 from typing import Final, Literal
 
-_BARS: Final = "▁▂▃▄▅▆▇█"
-_ROOM: Final = 16 / 9
+_BARS: Final = "▁▂▃▄▅▆▇"
+"""Heights. A full block would touch the line above, and trends below each other would look like one."""
+_ROOM: Final = 2.0
 """Least full height of a sparkline, as a multiple of the median.
 
 It puts the median in the middle of a bar; at the edge of two, noise would look like a saw.
 """
 RISEN: Final = 1.25
 JUMPED: Final = 2.0
+_BACK: Final = 0.9
+"""A change lasts until the value is this much below its limit: at the limit, colours would flicker."""
 _ENOUGH: Final = 5
 """Fewest points for a comparison. With fewer, the median is from the first seconds, when caches were cold."""
 
@@ -24,16 +27,18 @@ Move = Literal["steady", "risen", "jumped"]
 
 
 @_remembered
-def sparkline(points: tuple[float, ...], width: int) -> str:
+def sparkline(points: tuple[float, ...], width: int, full: float | None = None) -> str:
     """Return a line of `width` columns with the newest point at the right edge.
 
-    Heights are proportional, from zero to the greatest value or _ROOM times the median, whichever is more. Values
-    that stay within a tenth give a level line at half the height; doubled values fill it.
+    Heights are proportional, from zero to `full`, or else to the greatest value or _ROOM times the median,
+    whichever is more. Values that stay within a tenth give a level line at half the height; doubled values fill it.
     """
     shown = points[-width:]
-    top = max(*shown, _ROOM * median(shown)) if shown else 0
+    top = full or (max(*shown, _ROOM * median(shown)) if shown else 0)
     last = len(_BARS) - 1
-    bars = "".join(_BARS[min(last, int(point / top * len(_BARS)))] if top > 0 else _BARS[0] for point in shown)
+    bars = "".join(
+        _BARS[max(0, min(last, int(point / top * len(_BARS))))] if top > 0 else _BARS[0] for point in shown
+    )
     return bars.rjust(width)
 
 
@@ -67,9 +72,17 @@ def movement(points: tuple[float, ...]) -> float | None:
     return points[-1] / middle if middle > 0 else None
 
 
+@_remembered
 def move(points: tuple[float, ...]) -> Move:
-    """Return `risen` from 1.25 times the median of the trend on, `jumped` from twice, else `steady`."""
-    ratio = movement(points)
-    if ratio is None or ratio < RISEN:
-        return "steady"
-    return "jumped" if ratio >= JUMPED else "risen"
+    """Return `risen` from 1.25 times the median of the trend on, `jumped` from twice, else `steady`.
+
+    A change ends once a value is 10 % below its limit.
+    """
+    middle = median(points) if len(points) >= _ENOUGH else 0.0
+    moved: Move = "steady"
+    for point in points if middle > 0 else ():
+        ratio = point / middle
+        jumped = ratio >= JUMPED * (_BACK if moved == "jumped" else 1.0)
+        risen = ratio >= RISEN * (_BACK if moved != "steady" else 1.0)
+        moved = "jumped" if jumped else "risen" if risen else "steady"
+    return moved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,19 +16,22 @@ from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.producer_names import short_names
 from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.spans import has_spans
 from telemetry.tui.model.sparkline import course
 from telemetry.tui.model.visible_series import WHOLE_RUN, matches
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 
 _TABS_COLUMNS: Final = 44
 """Columns that the tabs take from the caption."""
 _REQUESTS_COLUMNS: Final = 12
 """Further columns taken by the tab of requests, if it exists."""
+_SPANS_COLUMNS: Final = 9
 _TREND_COLUMNS: Final = ((150, 60), (110, 40), (0, 20))
 """Pairs of (least columns of the screen, points of a trend)."""
 _NAMED: Final = 2
 """Producers named as awaited by a step; further ones are counted."""
-_USUAL_OPEN: Final = 1
+USUAL_OPEN: Final = 1
 """Steps that are normally open: the current one."""
 _AXES: Final = (
     Column("name", "axis", right=False),
@@ -73,7 +76,7 @@ def steps(scene: Scene, view: View, axis: str | None = None, width: int = 80, *,
         _axes(snapshot, scene, view),
         _values(stat, scene, view, width),
         backends(snapshot, view, width, places=places),
-        _caption(snapshot, stat, view, width - (_REQUESTS_COLUMNS if has_requests(scene) else 0)),
+        caption(scene, view, len(stat.values), width) if stat is not None else (),
     )
 
 
@@ -84,9 +87,13 @@ def chosen(scene: Scene, axis: str | None) -> AxisStat | None:
 
 
 def steps_per_s(stat: AxisStat, scene: Scene, view: View) -> float | None:
-    """Return the steps per second over the last watched seconds, or over the whole run."""
+    """Return the steps per second over the last watched seconds, or from the first step to the last."""
     if view.figures == "window":
         return scene.steps_per_s.get(stat.name)
+    curves = (curve.steps_per_s for curve in scene.curves or () if curve.axis == stat.name)
+    speed = next((speed for speed in curves if speed is not None), None)
+    if speed is not None:
+        return speed
     elapsed_s = scene.snapshot.elapsed_s if scene.snapshot else 0.0
     return stat.closed / elapsed_s if elapsed_s > 0 else None
 
@@ -98,17 +105,28 @@ def values_shown(stat: AxisStat, view: View) -> Iterator[tuple[str, float | None
             yield name, value
 
 
-def _caption(snapshot: MetricsSnapshot, stat: AxisStat | None, view: View, width: int) -> Line:
-    if stat is None:
+def caption(scene: Scene, view: View, values: int, width: int) -> Line:
+    """Return the time range of rates, the number of values, and the filter. `width` is that of the screen."""
+    if scene.snapshot is None:
         return ()
-    time_range = WHOLE_RUN if view.figures == "run" else f"last {snapshot.window_s:g} s"
-    filtered = f"filter '{printable(view.filter)}'" if view.filter else ""
+    tabs = (
+        _TABS_COLUMNS
+        + (_REQUESTS_COLUMNS if has_requests(scene) else 0)
+        + (_SPANS_COLUMNS if has_spans(scene) else 0)
+    )
+    time_range = WHOLE_RUN if view.figures == "run" else f"last {scene.snapshot.window_s:g} s"
     pieces = [
-        Piece(time_range, "strong"),
-        Piece(number_of(len(stat.values), "value"), keep=1),
-        Piece(filtered, "accent"),
+        Piece(time_range, "strong", 3),
+        Piece(number_of(values, "value"), keep=2),
+        Piece(f"filter '{printable(view.filter)}'" if view.filter else "", "accent"),
+        Piece(_behind(scene, view), "good", 1),
     ]
-    return fitted(pieces, width - _TABS_COLUMNS)
+    return fitted(pieces, width - tabs)
+
+
+def _behind(scene: Scene, view: View) -> str:
+    """Return the name of the run that is compared with."""
+    return f"behind: {printable(scene.baseline.name)}" if view.compare and scene.baseline else ""
 
 
 # --- axes ------------------------------------------------------------------------------------------
@@ -126,7 +144,7 @@ def _axes(snapshot: MetricsSnapshot, scene: Scene, view: View) -> Grid:
 
 def _cells(stat: AxisStat, known: Mapping[str, str], per_s: float | None, view: View) -> dict[str, Cell]:
     """Return the cells by the key of their column."""
-    behind = stat.open > _USUAL_OPEN
+    behind = stat.open > USUAL_OPEN
     rate = numbers.rate(per_s, "", view.units).removesuffix("/s")
     return {
         "name": Cell(printable(stat.name)),
@@ -137,14 +155,14 @@ def _cells(stat: AxisStat, known: Mapping[str, str], per_s: float | None, view: 
         "producers": Cell(formatting.count(stat.producers), "plain" if stat.producers else "dim"),
         "timeouts": Cell(formatting.count(stat.timeouts), "warn" if stat.timeouts else "dim"),
         "corrections": Cell(formatting.count(stat.corrections), "warn" if stat.corrections else "dim"),
-        "waiting": Cell(_waiting(stat, known), "warn" if behind else "dim"),
+        "waiting": Cell(waiting_words(stat, known) or NOTHING, "warn" if behind else "dim"),
     }
 
 
-def _waiting(stat: AxisStat, known: Mapping[str, str]) -> str:
-    """Return the producers that have not ended the oldest open step, such as `step 17: worker-3`."""
+def waiting_words(stat: AxisStat, known: Mapping[str, str]) -> str:
+    """Return the producers that have not ended the oldest open step, such as `step 17: worker-3`; empty if none."""
     if stat.oldest_open is None or not stat.waiting_for:
-        return NOTHING
+        return ""
     names = [known.get(each) or each for each in stat.waiting_for[:_NAMED]]
     more = len(stat.waiting_for) - _NAMED
     said = f"{', '.join(names)}{f' and {more:,} more' if more > 0 else ''}"
@@ -160,18 +178,25 @@ def _values(stat: AxisStat | None, scene: Scene, view: View, width: int) -> Grid
     columns = (
         Column("name", f"values of {printable(stat.name)}", right=False),
         Column("value", "newest"),
-        Column("trend", "while watched", right=False, keep=1),
+        Column("trend", "over the run", right=False, keep=1),
     )
     points = next(points for least, points in _TREND_COLUMNS if width >= least)
-    courses = scene.courses.get(stat.name, {})
+    curves = {curve.name: curve for curve in scene.curves or () if curve.axis == stat.name}
     lines = [
-        Row(name, Cell(printable(name)), partial(_figures, value, courses.get(name, ()), view, points))
+        Row(name, Cell(printable(name)), partial(_figures, value, curves.get(name), view, points))
         for name, value in values_shown(stat, view)
     ]
     nothing = f"no value matches '{printable(view.filter)}'" if view.filter else "no step has been closed yet"
     return Grid(columns, tuple(lines), empty=nothing)
 
 
-def _figures(value: float | None, known: tuple[float | None, ...], view: View, points: int) -> Line:
+def _figures(value: float | None, curve: StepCurve | None, view: View, points: int) -> Line:
     said = Cell("not finite", "bad") if value is None else Cell(numbers.value(value, "", view.units))
-    return said, Cell(course(known, points))
+    return said, Cell(course(_thinned(curve.values, points) if curve is not None else (), points), "accent")
+
+
+def _thinned(values: Sequence[float | None], most: int) -> tuple[float | None, ...]:
+    """Return at most so many values, evenly spaced, with the first and the last."""
+    if len(values) <= most:
+        return tuple(values)
+    return tuple(values[round(at * (len(values) - 1) / (most - 1))] for at in range(most))

@@ -39,6 +39,12 @@ def stragglers(scene: Scene, axis: str | None, width: int, height: int) -> tuple
     return (*_verdict(found, width), *_map(found, width, rows))
 
 
+def verdict(scene: Scene, width: int) -> tuple[Line, ...]:
+    """Return a line for each slow rank of any axis; empty if no rank slows the others."""
+    slow = [found for found in scene.stragglers if found.slow]
+    return tuple(line for found in slow for line in _verdict(found, width))
+
+
 def _verdict(found: Stragglers, width: int) -> Iterator[Line]:
     said = sentences(found)
     for words in said[:_NAMED]:

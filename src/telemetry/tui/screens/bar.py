@@ -107,6 +107,7 @@ TABS: Final[tuple[tuple[Place, str], ...]] = (
     ("log", "Log"),
     ("requests", "Requests"),
     ("steps", "Steps"),
+    ("spans", "Spans"),
 )
 """Tabs in the order of their numbers. Numbers stay the same if a tab is missing."""
 

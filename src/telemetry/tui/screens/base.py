@@ -18,7 +18,7 @@ from telemetry.tui.keys import Place
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.header import header
 from telemetry.tui.model.lines import BETWEEN
-from telemetry.tui.model.scene import Scene, SeriesId, View
+from telemetry.tui.model.scene import Opened, Scene, SeriesId, ValuesOverTime, View
 from telemetry.tui.screens.bar import KeysLine, Shortcut, TabsLine
 from telemetry.tui.widgets.lines_view import HeaderView
 
@@ -32,6 +32,10 @@ class ScreenContent:
     series: SeriesId | None = None
     """The open series."""
     timeline: Timeline | None = None
+    opened: Opened | None = None
+    """The open series or curve."""
+    values: ValuesOverTime | None = None
+    """History of the open counter or gauge."""
     frozen: bool = False
     now_ns: int = 0
     """Time on the monotonic clock."""

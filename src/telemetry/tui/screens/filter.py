@@ -47,7 +47,7 @@ class FilterLine(Input):
     def close(self) -> None:
         """Give focus back to the table at once: no other widget may get it in between."""
         if isinstance(self.screen, FilteringScreen):
-            self.screen.set_focus(self.screen.query_one(f"#{self.screen.MAIN}"))
+            self.screen.set_focus(self.screen.query_one(f"#{self.screen.main}"))
         self.display = False
 
     def action_give_up(self) -> None:
@@ -67,6 +67,11 @@ class FilteringScreen(CockpitScreen):
 
     MAIN: ClassVar[str]
     """Id of the table that is sorted and filtered."""
+
+    @property
+    def main(self) -> str:
+        """Id of the widget that has the keyboard when the filter is closed."""
+        return self.MAIN
 
     def ask_filter(self, words: str) -> None:
         self.query_one(FilterLine).open(words)

@@ -9,11 +9,13 @@ from textual.containers import Container
 
 from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
+from telemetry.tui.model.machine import machine_line
 from telemetry.tui.model.overview import overview, resized, sort_keys
 from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.tiles import tiles
 from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilterLine
-from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
+from telemetry.tui.screens.tables import OthersTable, SeriesTable, TablesScreen
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView
 from telemetry.tui.widgets.plot_view import PlotView
@@ -25,6 +27,8 @@ The series with their trends take 90.
 """
 BESIDE_COLUMNS: Final = 52
 """Columns of counters and gauges beside the series."""
+OTHERS_SHARE: Final = 4
+"""Counters and gauges get at least one in this many lines of the screen."""
 FRAME_LINES: Final = 9
 """Lines of the frame at most: header, tabs, the titles of both tables, a mark, the keys."""
 
@@ -36,9 +40,10 @@ class OverviewScreen(TablesScreen):
     BINDINGS = bindings("overview")
 
     def body(self) -> ComposeResult:
+        yield HeaderView(id="tiles")
         with Container(id="overview"):
             yield SeriesTable(id="series")
-            yield ValuesTable(id="others")
+            yield OthersTable(id="others")
             yield PlotView(id="preview")
         yield HeaderView(id="marks")
         yield FilterLine()
@@ -50,18 +55,24 @@ class OverviewScreen(TablesScreen):
 
     def draw_body(self, shown: ScreenContent) -> Line:
         width, found = self.size.width, overview(shown.scene, shown.view, self.size.width)
-        frame = FRAME_LINES + bool(found.backends) + bool(found.spans)
+        machine = machine_line(shown.scene, shown.view, width - 2)
+        headline = tiles(shown.scene, shown.view, width - 2, self.size.height)
+        self.query_one("#tiles", HeaderView).show(headline, shown.now_ns)
+        bottom = tuple(line for line in (machine, found.spans, found.backends) if line)
+        frame = FRAME_LINES + len(headline) + len(bottom)
         spare = self.size.height - frame - len(found.series.rows) - len(found.others.rows)
         beside = width >= BESIDE_FROM and spare < 0
         self.set_class(beside, "-beside")
         self.set_class(spare >= 0, "-roomy")
-        lines = (*(line for line in (found.spans, found.backends) if line), *found.marks[-1:])
         if beside:
             found = resized(found, shown.scene, shown.view, width - BESIDE_COLUMNS)
-        self.query_one("#series", GridView).show(found.series)
+        self.query_one("#series", GridView).show(found.series, shown.now_ns)
         others = self.query_one("#others", GridView)
         others.display = bool(found.others.rows)
-        others.show(found.others)
-        self.query_one("#marks", HeaderView).show(lines)
+        # What the series do not need belongs to the others.
+        left = self.size.height - frame + 1 - len(found.series.rows)
+        others.styles.max_height = "100%" if beside or spare >= 0 else max(left, self.size.height // OTHERS_SHARE)
+        others.show(found.others, shown.now_ns)
+        self.query_one("#marks", HeaderView).show((*bottom, *found.marks[-1:]))
         self.draw_preview(shown, spare)
         return found.caption

@@ -65,7 +65,7 @@ class ProducersScreen(FilteringScreen):
         width, table = self.size.width - 2, self.query_one("#producers", NodesTable)
         found = producers(shown.scene, shown.view)
         most = max(LEAST_NOTE, width - NUMBERS_COLUMNS)
-        table.show(cut_notes(found, most))
+        table.show(cut_notes(found, most), shown.now_ns)
         note = next((notes(found, row) for row in found.rows if row.key == table.cursor), ())
         long = note if width_of(note) > most else ()
         lines = (long, total(shown.scene, shown.view, width))

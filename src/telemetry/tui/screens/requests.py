@@ -49,7 +49,7 @@ class RequestsScreen(TablesScreen):
         self.set_class(spare >= 0, "-roomy")
         request_counts = self.query_one("#funnels", ValuesTable)
         request_counts.display = bool(found.request_counts.rows)
-        request_counts.show(found.request_counts)
-        self.query_one("#durations", SeriesTable).show(found.series)
+        request_counts.show(found.request_counts, shown.now_ns)
+        self.query_one("#durations", SeriesTable).show(found.series, shown.now_ns)
         self.draw_preview(shown, spare)
         return found.caption

@@ -33,11 +33,17 @@ class ValuesTable(GridView):
     CURSOR_RESTS = False
 
 
+class OthersTable(SeriesTable):
+    """A second table whose rows can be opened. Its cursor is visible only while it has focus."""
+
+    CURSOR_RESTS = False
+
+
 class TablesScreen(FilteringScreen):
     """A screen with two tables. MAIN is a SeriesTable. The plot `#preview` needs PREVIEW_FROM spare lines."""
 
     OTHERS: ClassVar[str]
-    """Id of the ValuesTable."""
+    """Id of the other table."""
 
     @property
     def cursor(self) -> str | None:
@@ -45,7 +51,11 @@ class TablesScreen(FilteringScreen):
         return self.query_one(f"#{self.MAIN}", SeriesTable).cursor
 
     def open(self) -> None:
-        self.query_one(f"#{self.MAIN}", SeriesTable).action_open()
+        """Open the selected row of the table with focus, or of the table of series."""
+        table = (
+            self.focused if isinstance(self.focused, SeriesTable) else self.query_one(f"#{self.MAIN}", SeriesTable)
+        )
+        table.action_open()
 
     def next_pane(self) -> None:
         """Give focus to the other table."""

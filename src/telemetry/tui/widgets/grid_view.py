@@ -15,6 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from telemetry.tui.model.grid import Cell, Column, Grid, Row
+from telemetry.tui.model.steady import SteadyTones
 from telemetry.tui.theme import Palette, Tones, palette
 from telemetry.tui.widgets.columns import Layout, laid_out
 from telemetry.tui.widgets.names import fitted_names
@@ -89,6 +90,8 @@ class GridView(ScrollView, inherit_bindings=False):
         """Text of the first column, row by row; for headings, the text of the whole line."""
         self._index: int | None = None
         self._follows_top = True
+        self._steady = SteadyTones()
+        self._now_ns: int | None = None
         self._paint: Palette | None = None
 
     @property
@@ -104,8 +107,14 @@ class GridView(ScrollView, inherit_bindings=False):
             column.key for column in self._grid.columns
         )
 
-    def show(self, grid: Grid) -> None:
-        """Show a grid; draws only the differences. App thread only; may be called often."""
+    def show(self, grid: Grid, now_ns: int | None = None) -> None:
+        """Show a grid; draws only the differences. App thread only; may be called often.
+
+        With the time on the monotonic clock, a warning goes some seconds after its reason.
+        """
+        self._now_ns = now_ns
+        if (grid.about, grid.columns) != (self._grid.about, self._grid.columns):
+            self._steady.forget()
         was, old_index, old_layout, old_names = self._grid, self._index, self._layout, self._names
         key = self.cursor
         self._grid = grid
@@ -118,7 +127,9 @@ class GridView(ScrollView, inherit_bindings=False):
             # If names are shortened, an added or removed one may change the others.
             names = zip(self._names, old_names, strict=False)
             renamed = {at for at, (new, old) in enumerate(names) if new != old}
-            self._refresh_lines(self._changed(was, old_index) | renamed)
+            due = self._steady.due(now_ns) if now_ns is not None else ()
+            again = {at for at, row in enumerate(grid.rows) if row.key in due} if due else set()
+            self._refresh_lines(self._changed(was, old_index) | renamed | again)
         if self._index != old_index and not self._follows_top and self._in_view(old_index):
             self._scroll_to_cursor()
 
@@ -316,12 +327,15 @@ class GridView(ScrollView, inherit_bindings=False):
             run += " " * (place.x - at)
             at = place.end
             words = text.strip()
-            if cell.tone == "plain" or not words:
+            tone = cell.tone
+            if self._now_ns is not None:
+                tone = self._steady.tone((row.key, place.index), tone, self._now_ns)
+            if tone == "plain" or not words:
                 run += text
                 continue
             # Blanks stay plain: some tones are underlined.
             before, _, after = text.partition(words)
-            segments += (Segment(run + before, plain), Segment(words, tones[cell.tone]))
+            segments += (Segment(run + before, plain), Segment(words, tones[tone]))
             run = after
         segments.append(Segment(run + " " * (width - at), plain))
         return Strip(segments).adjust_cell_length(width, plain)

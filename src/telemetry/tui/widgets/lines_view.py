@@ -11,7 +11,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from telemetry.tui.model.grid import Line
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.model.steady import SteadyTones
 from telemetry.tui.theme import Palette, palette
 from telemetry.tui.widgets.strips import blank_strip, line_strip, wrapped
 
@@ -131,10 +132,18 @@ class HeaderView(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._lines: tuple[Line, ...] = ()
+        self._steady = SteadyTones()
         self._paint: Palette | None = None
 
-    def show(self, lines: tuple[Line, ...]) -> None:
-        """Show lines; draws only those that differ. App thread only."""
+    def show(self, lines: tuple[Line, ...], now_ns: int | None = None) -> None:
+        """Show lines; draws only those that differ. App thread only.
+
+        With the time on the monotonic clock, a warning goes some seconds after its reason.
+        """
+        if now_ns is not None:
+            if [len(line) for line in lines] != [len(line) for line in self._lines]:
+                self._steady.forget()
+            lines = tuple(self._steadied(row, line, now_ns) for row, line in enumerate(lines))
         was, self._lines = self._lines, lines
         if len(was) != len(lines):
             self.refresh(layout=True)
@@ -142,6 +151,10 @@ class HeaderView(Widget):
         changed = [y for y, (old, new) in enumerate(zip(was, lines, strict=True)) if old != new]
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def _steadied(self, row: int, line: Line, now_ns: int) -> Line:
+        tones = (self._steady.tone((row, at), cell.tone, now_ns) for at, cell in enumerate(line))
+        return tuple(Cell(cell.text, tone) for cell, tone in zip(line, tones, strict=True))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines)

@@ -191,19 +191,21 @@ def _bars(points: Points, floor: float) -> list[Points]:
 
 def _caption(plot: Plot, traces: list[Trace], width: int, paint: Palette) -> Text | None:
     """Return the title and, with several lines, their names; None if there is neither."""
-    legend = traces if len(traces) > 1 else []
+    # A trace without a name belongs to the one before it.
+    legend = [(at, trace) for at, trace in enumerate(traces) if trace.name] if len(traces) > 1 else []
     if not plot.title and not legend:
         return None
     text = Text(no_wrap=True)
-    samples = (cell_len(_SAMPLES[_marker(at, paint)] if paint.colourless else _LINE) for at in range(len(legend)))
-    legend_width = sum(3 + sample + 1 + cell_len(trace.name) for sample, trace in zip(samples, legend, strict=True))
+    samples = (cell_len(_SAMPLES[_marker(at, paint)] if paint.colourless else _LINE) for at, _ in legend)
+    names = (cell_len(trace.name) for _, trace in legend)
+    legend_width = sum(3 + sample + 1 + name for sample, name in zip(samples, names, strict=True))
     # Names of lines appear only here, so the title is cut first.
     room = max(width - legend_width, min(_LEAST_TITLE, width))
     text.append(
         plot.title if cell_len(plot.title) <= room else set_cell_size(plot.title, room - 1) + MORE,
         paint.text["strong"],
     )
-    for at, trace in enumerate(legend):
+    for at, trace in legend:
         sample = _SAMPLES[_marker(at, paint)] if paint.colourless else _LINE
         text.append("   " if text.plain else "", paint.text["plain"])
         text.append(sample, _style(at, trace, paint))

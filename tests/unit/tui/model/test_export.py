@@ -7,12 +7,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.tui import loads
+from tests.unit.tui import loads, trainings
 from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, series, snapshot, timeline
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.export import export_json
-from telemetry.tui.model.scene import RangeFigures, Scene, View
+from telemetry.tui.model.scene import Opened, RangeFigures, Scene, ValuesOverTime, View
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import AxisStat, BackendStat, GaugeStat
 
 FAST = ("latency", (("route", "/fast"),))
@@ -121,13 +122,38 @@ def test_steps_and_backends() -> None:
     shown = replace(
         scene(axes=axes, backends=[BackendStat(name="tb", written=7)]),
         steps_per_s={"train": 4.0},
-        courses={"train": {"lr": (1.0, None, 0.5), "loss": (1.0,)}},
+        curves=(
+            StepCurve(axis="train", name="lr", steps=[1, 2, 3], values=[1.0, None, 0.5]),
+            StepCurve(axis="train", name="loss", steps=[1], values=[1.0]),
+        ),
     )
     document = exported(shown, View(filter="lr"), "steps")
     (row,) = document["axes"]
     assert (row["newest"], row["steps_per_s"]) == (79, 4.0)
-    assert (row["values"], row["while_watched"]) == ({"lr": 0.5}, {"lr": [1.0, None, 0.5]})
+    assert row["values"] == {"lr": 0.5}
+    assert [(each["name"], each["values"]) for each in row["curves"]] == [("lr", [1.0, None, 0.5])]
     assert document["backends"][0]["written"] == 7
     assert exported(shown, View(figures="run"), "steps")["axes"][0]["steps_per_s"] == 2.0
     assert exported(shown, View(), "steps")["axes"][0]["values"]["loss"] is None
     assert exported(Scene(), View(), "steps")["axes"] == []
+
+
+def test_spans() -> None:
+    """As the filter leaves them, with their share."""
+    shown = Scene(snapshot=trainings.training().last)
+    names = [row["name"] for row in exported(shown, View(), "spans")["spans"]]
+    assert names == ["backward", "forward", "load_batch", "iteration"]
+    (row,) = exported(shown, View(filter="forward"), "spans")["spans"]
+    assert (row["count"], round(row["share"], 2)) == (720, 0.4)
+    assert exported(Scene(), View(), "spans")["spans"] == []
+
+
+def test_a_curve_on_the_whole_screen() -> None:
+    """Of steps, or the intervals of a counter."""
+    scene_ = replace(Scene(), curves=(StepCurve(axis="train", name="lr", steps=[1], values=[1.0]),))
+    steps = export_json(scene_, View(), "curve", opened=Opened("steps", steps=("train", "lr")))["curve"]
+    assert (steps["axis"], steps["values"]) == ("train", [1.0])
+    assert export_json(scene_, View(), "curve", opened=Opened("steps", steps=("train", "x")))["curve"] is None
+    values = ValuesOverTime("counter", "B", ((0, 10, 5.0), (10, 20, None)))
+    found = export_json(scene_, View(), "curve", opened=Opened("value", ("sent", ())), values=values)["curve"]
+    assert (found["name"], [point["value"] for point in found["points"]]) == ("sent", [5.0, None])

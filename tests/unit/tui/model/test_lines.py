@@ -48,3 +48,8 @@ def test_two_ends_of_a_line() -> None:
 def test_long_words_of_warning_wrap() -> None:
     """Lines after the first are indented."""
     assert texts(wrapped("one two three four", "warn", 10)) == ["one two", "  three", "  four"]
+
+
+def test_without_any_room_nothing_fits() -> None:
+    """Nor does a width below zero matter."""
+    assert fitted([Piece("a", keep=1), Piece("b", keep=2)], -20) == ()

@@ -37,9 +37,9 @@ def test_at_80_columns() -> None:
     """Names, pace, the middle, the tail, and where the tail is going."""
     assert drawn(overview(known(), View(), 80).series, 78) == [
         "series                 rate      p50      p99    p99.9     peak  p99 trend",
-        "latency{route=/fast}  500/s  2.50 ms  8.00 ms  19.0 ms  80.0 ms  ▅▅▅▅▅▅▅▅▅",
-        "latency{route=/slow}  500/s  7.50 ms  24.0 ms  57.0 ms  80.0 ms  ▃▃▃▃▃▃▃▃█⇑",
-        "body                  500/s   2.50 B      8 B     19 B     80 B  ▅▅▅▅▅▅▅▅▇↑",
+        "latency{route=/fast}  500/s  2.50 ms  8.00 ms  19.0 ms  80.0 ms  ▄▄▄▄▄▄▄▄▄",
+        "latency{route=/slow}  500/s  7.50 ms  24.0 ms  57.0 ms  80.0 ms  ▃▃▃▃▃▃▃▃▇⇑",
+        "body                  500/s   2.50 B      8 B     19 B     80 B  ▄▄▄▄▄▄▄▄▅↑",
     ]
 
 
@@ -48,11 +48,11 @@ def test_at_160_columns() -> None:
     assert drawn(overview(known(), View(), 160).series, 158) == [
         "series                count   rate      p50      p90      p99    p99.9     peak  p99 trend",
         "latency{route=/fast}  5,000  500/s  2.50 ms  5.00 ms  8.00 ms  19.0 ms  80.0 ms"
-        "            ▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅",
+        "            ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄",
         "latency{route=/slow}  5,000  500/s  7.50 ms  15.0 ms  24.0 ms  57.0 ms  80.0 ms"
-        "            ▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃█⇑",
+        "            ▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▇⇑",
         "body                  5,000  500/s   2.50 B      5 B      8 B     19 B     80 B"
-        "            ▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▇↑",
+        "            ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▅↑",
     ]
 
 
@@ -69,9 +69,9 @@ def test_compared_with_a_baseline_at_80_columns() -> None:
     compared = replace(known(), baseline=snapshot(run_id="0a1b2c3d"))
     assert drawn(overview(compared, View(compare=True), 80).series, 78) == [
         "series                 rate      p50      p99    Δp50    Δp99  p99 trend",
-        "latency{route=/fast}  500/s  2.50 ms  8.00 ms  +100 %  +100 %  ▅▅▅▅▅▅▅▅▅",
-        "latency{route=/slow}  500/s  7.50 ms  24.0 ms  +500 %  +500 %  ▃▃▃▃▃▃▃▃█⇑",
-        "body                  500/s   2.50 B      8 B  +100 %  +100 %  ▅▅▅▅▅▅▅▅▇↑",
+        "latency{route=/fast}  500/s  2.50 ms  8.00 ms  +100 %  +100 %  ▄▄▄▄▄▄▄▄▄",
+        "latency{route=/slow}  500/s  7.50 ms  24.0 ms  +500 %  +500 %  ▃▃▃▃▃▃▃▃▇⇑",
+        "body                  500/s   2.50 B      8 B  +100 %  +100 %  ▄▄▄▄▄▄▄▄▅↑",
     ]
 
 

@@ -126,7 +126,7 @@ def test_rates_of_the_last_seconds_and_of_the_whole_run() -> None:
     now, whole = requests(llm(), View()).request_counts, requests(llm(), RUN).request_counts
     assert [head.title for head in now.columns[6:]] == ["issuing", "rate", "failing"]
     assert [column(now, key) for key in ("issuing", "completing", "failing")] == [["100/s"], ["92/s"], ["7/s"]]
-    assert [head.title for head in whole.columns[6:]] == ["rate", "LoadGen", "overall"]
+    assert [head.title for head in whole.columns[6:]] == ["rate", "while issuing", "LoadGen"]
     assert column(whole, "while_issuing") == ["–"]
 
 
@@ -145,15 +145,37 @@ def test_tokens_have_columns_where_there_are_any() -> None:
     stats = [durations("llm.latency"), series("llm.output_tokens", unit="tokens")]
     now, whole = requests(llm(series=stats), View()).request_counts, requests(llm(series=stats), RUN).request_counts
     assert [head.title for head in now.columns[9:]] == ["tokens"]
-    assert [head.title for head in whole.columns[9:]] == ["tokens", "LoadGen tokens", "overall tokens"]
+    assert [head.title for head in whole.columns[9:]] == ["tokens", "tokens while issuing", "LoadGen tokens"]
 
 
 def test_at_80_columns_where_they_are_and_how_fast_they_complete() -> None:
     """Of a kind with a long name too."""
     for view in (View(), RUN):
         (head, first, *_) = drawn(requests(played(), view).request_counts, 77)
-        assert head.split() == ["requests", "issued", "▸", "in", "flight", "▸", "completed", "failed", "rate"]
+        assert head.split()[-4:] == ["completed", "failed", "SLO", "met"]
         assert first.startswith("chat{model=llama-70b}  ")
+    (head, *_) = drawn(requests(llm(), View()).request_counts, 77)
+    assert "rate" in head.split()
+
+
+def test_limits_have_columns_where_there_are_any() -> None:
+    """Goodput and the share of requests within all limits; each limit in a row of its own."""
+    now, whole = (requests(played(), view, 160).request_counts for view in (View(), RUN))
+    assert {"good", "attained"} <= {head.key for head in now.columns}
+    assert column(whole, "attained") == ["92.8 %", "93.2 %", "92.7 %", "–"]
+    assert column(now, "attained")[1] == "–"  # the warm-up has ended
+    assert column(whole, "good")[0].endswith("/s")
+    rows = {row.name.text.strip(): row.cells[1].text for row in whole.rows if row.heading}
+    assert rows["SLO:"] == "ttft 150 ms 95.2 % · tpot 11.0 ms 95.5 %"
+    assert {"good", "attained"} & {head.key for head in requests(llm(), View()).request_counts.columns} == set()
+
+
+def test_tokens_and_concurrency_have_a_row() -> None:
+    """In, out and in all; where few have failed, also how many were in flight."""
+    rows = requests(played(), RUN, 160).request_counts.rows
+    chat, embed = (row.cells[1].text for row in rows if row.heading and row.key.startswith("load"))
+    assert chat == "tokens 16.4 k/s in · 971/s out · 17.4 k/s in all · 1 a chunk"
+    assert embed == "0.312 in flight on average"
 
 
 def test_windows_are_rows_of_their_kind() -> None:

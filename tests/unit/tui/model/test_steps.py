@@ -10,6 +10,7 @@ from tests.unit.tui.model.scenes import column, drawn, producer, scene, text, to
 
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.steps import has_steps, steps, steps_per_s
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import AxisStat, BackendStat
 
 RUN = View(figures="run")
@@ -79,11 +80,15 @@ def test_values_of_the_chosen_axis() -> None:
     assert column(steps(scene(axes=axes), View(), "gone").values, "name") == ["loss"]
 
 
-def test_how_they_went_while_one_watched() -> None:
-    """More points on a wider screen; none of what was not watched."""
-    one = replace(scene(axes=[axis()]), courses={"train": {"loss": (3.0, 2.0, 1.0)}})
-    assert column(steps(one, View()).values, "trend") == ["█▅▁".rjust(20)]
-    assert column(steps(one, View(), width=160).values, "trend") == ["█▅▁".rjust(60)]
+def test_how_they_went_over_the_run() -> None:
+    """More points on a wider screen, at last those of the whole curve; none of what was not read."""
+    curve = StepCurve(axis="train", name="loss", steps=[1, 2, 3], values=[3.0, 2.0, 1.0])
+    one = replace(scene(axes=[axis()]), curves=(curve,))
+    assert column(steps(one, View()).values, "trend") == ["▇▄▁".rjust(20)]
+    assert column(steps(one, View(), width=160).values, "trend") == ["▇▄▁".rjust(60)]
+    long = StepCurve(axis="train", name="loss", steps=list(range(99)), values=[float(at) for at in range(99)])
+    (drawn_,) = column(steps(replace(one, curves=(long,)), View()).values, "trend")
+    assert (len(drawn_), drawn_[0], drawn_[-1]) == (20, "▁", "▇")
     assert column(steps(scene(axes=[axis()]), View()).values, "trend") == [" " * 20]
 
 

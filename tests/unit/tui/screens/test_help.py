@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.tui import loads
+from tests.unit.tui import loads, trainings
 from tests.unit.tui.cockpits import cockpit, lacks, lines, live, press, shows, text
 
 from telemetry.tui import keys
+from telemetry.tui.feed.news import CurvesOf
 from telemetry.tui.screens.help import HelpScreen
-from telemetry.wire.snapshot import AxisStat
 
 pytestmark = pytest.mark.slow
 
@@ -23,14 +23,23 @@ pytestmark = pytest.mark.slow
         (["3"], "log"),
         (["4"], "requests"),
         (["5"], "steps"),
+        (["6"], "spans"),
+        (["5", "enter"], "curve"),
     ],
     ids=keys.PLACES,
 )
 async def test_all_keys_of_a_screen_fit_on_a_small_one(opening: list[str], place: keys.Place) -> None:
     """Each that does something now, in one line, at 80 by 24."""
-    app = cockpit(loads.live(replace(loads.load().last, axes=[AxisStat(name="train")])))
+    spans = [stat for stat in trainings.training().last.series if stat.name.startswith("span.")]
+    everything = replace(
+        loads.load().last, axes=trainings.training().last.axes, series=[*loads.load().last.series, *spans]
+    )
+    feed = loads.live(everything)
+    app = cockpit(feed)
     async with app.run_test() as pilot:
         await shows(pilot, "latency")
+        feed.tell(CurvesOf(trainings.training().curves()))
+        await shows(pilot, "5 Steps")
         await press(pilot, *opening, "question_mark")
         await shows(pilot, "quit; the run continues")
         second = {key.beside for key in keys.TABLE}
@@ -57,9 +66,9 @@ async def test_on_a_narrow_screen_there_is_one_column(size: tuple[int, int]) -> 
     app = cockpit(live())
     async with app.run_test(size=size) as pilot:
         await press(pilot, "question_mark")
-        await shows(pilot, "⏎  open the series")
+        await shows(pilot, "⏎  open what is selected")
         begins = [line.index("  sort by the next") for line in lines(app) if "sort by" in line]
-        assert begins == [line.index("  open the series") for line in lines(app) if "open the" in line]
+        assert begins == [line.index("  open what is") for line in lines(app) if "open what" in line]
         await pilot.resize_terminal(80, 24)
         await shows(pilot, "quit; the run continues")
 

@@ -24,13 +24,16 @@ def many(count: int) -> MetricsSnapshot:
 
 
 async def test_at_80_by_24_both_tables_and_the_last_mark_are_there() -> None:
-    """Series have most of the room."""
+    """Below the figures that come first; series have most of the room."""
     app = cockpit(live())
     async with app.run_test() as pilot:
         await shows(pilot, "replica failover")
         shown = lines(app)
-        assert sum("/s" in line for line in shown[5:17]) == 12
-        assert "counters and gauges" in shown[17]
+        assert shown[4].split()[-4:] == ["9.49", "ms", "15.7", "ms"] or "9.49 ms" in shown[4]
+        assert "values/s" in shown[5]
+        assert sum("/s" in line for line in shown[7:15]) == 8
+        assert "counters and gauges" in shown[15]
+        assert "gpu.memory" in shown[-3]
         assert "replica failover" in shown[-2]
 
 

@@ -31,9 +31,9 @@ async def test_at_80_by_24_both_tables_are_there() -> None:
         await press(pilot, "4")
         await shows(pilot, "issued ▸", "failed: timeout", "finished: stop", "measured", "p99 trend")
         shown = lines(app)
-        assert [line.split()[0] for line in shown[14:23]] == [
-            *("latency", "latency_corrected", "queue_delay", "ttft", "chunk_gap"),
-            *("tpot", "input_tokens", "output_tokens", "failed_latency"),
+        assert [line.split()[0] for line in shown[15:23]] == [
+            *("latency", "latency_corrected", "queue_delay", "ttft", "itl"),
+            *("tpot", "input_tokens", "output_tokens"),
         ]
     assert app.failures == []
 
@@ -85,7 +85,7 @@ async def test_figures_of_the_window_of_the_run_and_of_the_past() -> None:
         await press(pilot, "4")
         await shows(pilot, "last 10 s", "issuing", "failing")
         await press(pilot, "w")
-        await shows(pilot, "whole run", "LoadGen", "overall tokens")
+        await shows(pilot, "whole run", "LoadGen", "while issuing")
         await press(pilot, "comma")
         await shows(pilot, "UTC · 2 kinds", "failed: –")
         await press(pilot, "end")

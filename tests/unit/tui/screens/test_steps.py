@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.unit.report.test_stragglers import report
-from tests.unit.tui import feeds, trainings
-from tests.unit.tui.cockpits import cockpit, lacks, live, press, shows, text
+from tests.unit.tui import feeds, loads, trainings
+from tests.unit.tui.cockpits import cockpit, lacks, live, press, shows, text, until
 
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import NewSnapshot, StragglersOf
+from telemetry.tui.feed.news import CurvesOf, NewSnapshot, StragglersOf
 from telemetry.tui.screens.steps import TABLES
+from telemetry.tui.widgets.curve_grid import CurveGrid
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -28,11 +29,11 @@ async def test_the_tab_is_there_where_there_are_steps_or_backends() -> None:
     for changes in ({"axes": []}, {"backends": []}):
         app = training(replace(trainings.training().last, **changes))  # type: ignore[arg-type]
         async with app.run_test() as pilot:
-            await shows(pilot, "3 Log  5 Steps")
+            await shows(pilot, "3 Log  5 Steps  6 Spans")
             await press(pilot, "5")
-            await shows(pilot, "tensorboard" if "axes" in changes else "values of train")
-            await lacks(pilot, "values of" if "axes" in changes else "tensorboard")
-            await press(pilot, "tab")
+            await shows(pilot, "tensorboard" if "axes" in changes else "learning_rate")
+            await lacks(pilot, "learning_rate" if "axes" in changes else "tensorboard")
+            await press(pilot, "1")
             await shows(pilot, "step.time")
         assert app.failures == []
     async with cockpit(live()).run_test() as pilot:
@@ -42,11 +43,128 @@ async def test_the_tab_is_there_where_there_are_steps_or_backends() -> None:
         await shows(pilot, "queue_wait")
 
 
+async def test_a_run_with_steps_opens_on_their_curves() -> None:
+    """The whole history, an axis below the other; the newest value and where it came from."""
+    app = training()
+    async with app.run_test() as pilot:
+        await shows(pilot, "train · step 1,196 · 20 steps/s · step 1,197 waits for rank 1")
+        await shows(pilot, "0.117", "from 1.11", "best 0.115", "mlflow failed")
+        assert app.current_mode == "steps"
+        assert "⠒" in text(app) or "⠉" in text(app)
+
+
+async def test_a_run_with_requests_too_opens_on_the_overview() -> None:
+    """And so does one in which a key was pressed before the first step."""
+    both = replace(loads.load().last, axes=trainings.training().last.axes)
+    app = cockpit(loads.live(both))
+    async with app.run_test() as pilot:
+        await shows(pilot, "5 Steps", "chat.ttft")
+        assert app.current_mode == "overview"
+    feed = live()
+    app = cockpit(feed)
+    async with app.run_test() as pilot:
+        await shows(pilot, "queue_wait")
+        await press(pilot, "down")
+        feed.tell(NewSnapshot(trainings.training().last, 0))
+        await shows(pilot, "5 Steps")
+        assert app.current_mode == "overview"
+
+
+async def test_the_cursor_goes_from_curve_to_curve() -> None:
+    """Along rows and columns; rows of another axis are scrolled to."""
+    app = training()
+    async with app.run_test() as pilot:
+        await shows(pilot, "learning_rate")
+        grid = app.screen.query_one(CurveGrid)
+        await press(pilot, "right", "right", "down")
+        assert grid.cursor == ("train", "learning_rate")  # the second row has two
+        await press(pilot, "down", "down")
+        assert grid.cursor == ("eval", "loss")
+        await shows(pilot, "eval · step 1,200")
+        await press(pilot, "home")
+        assert grid.cursor == ("train", "loss")
+        await press(pilot, "ctrl+end")
+        assert grid.cursor == ("eval", "loss")
+        await press(pilot, "pageup")
+        assert grid.cursor != ("eval", "loss")
+        await pilot.click("#curves", offset=(30, 1))
+        await until(pilot, lambda: grid.cursor is not None and grid.cursor[0] == "train")
+
+
+async def test_enter_enlarges_a_curve_and_escape_goes_back() -> None:
+    """Its cursor reads step and value; up and down go to the curves beside it."""
+    app = training()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "learning_rate")
+        await press(pilot, "enter")
+        await shows(pilot, "loss · 1.11 → 0.117 · best 0.115 at step 1,189", "▏step 1,196", "by step of train")
+        await press(pilot, "left", "left")
+        await shows(pilot, "▏step 1,1")
+        await lacks(pilot, "▏step 1,196")
+        await press(pilot, "plus")
+        zoomed = text(app)
+        await press(pilot, "minus")
+        assert zoomed != text(app)
+        await press(pilot, "home")
+        await shows(pilot, "after the start")
+        await lacks(pilot, "▏step 1,1")
+        await press(pilot, "end")
+        await shows(pilot, "▏step 1,196")
+        await press(pilot, "down")
+        await shows(pilot, "accuracy · 0.451 → 0.934")
+        await press(pilot, "escape")
+        await shows(pilot, "train · step 1,196")
+        assert app.screen.query_one(CurveGrid).cursor == ("train", "accuracy")
+    assert app.failures == []
+
+
+async def test_an_earlier_run_is_behind_the_curves() -> None:
+    """Chosen by a key or an option, and read at the cursor."""
+    app = trainings.watched(
+        cockpit(trainings.live(), title="spirals", load_baseline=lambda spec: trainings.earlier())
+    )
+    async with app.run_test(size=(120, 36)) as pilot:
+        await shows(pilot, "learning_rate")
+        await lacks(pilot, "behind:")
+        await press(pilot, "b")
+        await shows(pilot, "Compare with which run?")
+        await press(pilot, "enter")
+        await shows(pilot, "behind: spirals-old")
+        await press(pilot, "enter")
+        await shows(pilot, "━━ spirals-old", "· spirals-old 0.2")
+    assert app.failures == []
+
+
+async def test_without_curves_the_tables_are_there() -> None:
+    """The records of a run may be unreadable; the newest values are known anyway."""
+    feed = trainings.live()
+    app = cockpit(feed, title="spirals")
+    async with app.run_test() as pilot:
+        await shows(pilot, "from 1.11")
+        feed.tell(CurvesOf(()))
+        await shows(pilot, "values of train")
+        await lacks(pilot, "v curves")
+        assert isinstance(app.focused, GridView)
+
+
+async def test_a_key_shows_the_tables_and_the_curves_again() -> None:
+    """With all backends and their errors; nothing can be opened there."""
+    app = training()
+    async with app.run_test() as pilot:
+        await shows(pilot, "v table", "⏎ open")
+        await press(pilot, "v")
+        await shows(pilot, "values of train", "v curves")
+        await lacks(pilot, "⏎ open")
+        await press(pilot, "v")
+        await shows(pilot, "from 1.11", "v table")
+        assert app.focused is app.screen.query_one("#curves")
+
+
 async def test_at_80_by_24_all_three_tables_are_there() -> None:
     """With all backends and their errors."""
     app = training()
     async with app.run_test() as pilot:
-        await press(pilot, "5")
+        await press(pilot, "5", "v")
         await shows(pilot, "step 1,197: rank 1", "learning_rate", "hanging for 29 s", "mlflow is not installed")
 
 
@@ -56,7 +174,7 @@ async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int], tm
     app = training(export_dir=tmp_path)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
-        for key in ("5", "w", "shift+tab", "shift+tab", "u", "e"):
+        for key in ("5", "enter", "e", "escape", "v", "w", "shift+tab", "shift+tab", "u", "e"):
             await press(pilot, key)
         assert max(len(line) for line in text(app).splitlines()) <= size[0]
     assert app.failures == []
@@ -66,7 +184,7 @@ async def test_the_row_under_the_cursor_says_whose_values_are_shown() -> None:
     """And stays on its axis."""
     app = training()
     async with app.run_test() as pilot:
-        await press(pilot, "5")
+        await press(pilot, "5", "v")
         await shows(pilot, "values of train")
         await press(pilot, "down")
         await shows(pilot, "values of rollout", "episode/length")
@@ -78,7 +196,7 @@ async def test_the_keyboard_goes_from_table_to_table() -> None:
     """Where the data is is said where one looks at backends."""
     app = training()
     async with app.run_test() as pilot:
-        await press(pilot, "5")
+        await press(pilot, "5", "v")
         await lacks(pilot, "where:")
         for name in ("values", "backends", "axes"):
             await press(pilot, "shift+tab")
@@ -89,11 +207,16 @@ async def test_the_keyboard_goes_from_table_to_table() -> None:
 
 
 async def test_a_filter_leaves_values() -> None:
-    """The keyboard is at them then."""
+    """Curves, or rows of the table; the keyboard is at them then."""
     app = training()
     async with app.run_test() as pilot:
-        await press(pilot, "5", "slash", *"loss", "enter")
+        await shows(pilot, "learning_rate")
+        await press(pilot, "slash", *"loss", "enter")
         await shows(pilot, "filter 'loss'")
+        await lacks(pilot, "learning_rate")
+        assert app.focused is app.screen.query_one("#curves")
+        await press(pilot, "escape", "v", "slash", *"loss", "enter")
+        await shows(pilot, "filter 'loss'", "values of train")
         await lacks(pilot, "learning_rate")
         assert app.focused is app.screen.query_one("#values")
 
@@ -103,7 +226,7 @@ async def test_the_whole_run_and_the_frozen_screen() -> None:
     app = cockpit(feed := trainings.live(trainings.training().snapshots[-2]), title="spirals")
     trainings.watched(app)
     async with app.run_test(size=(160, 40)) as pilot:
-        await press(pilot, "5")
+        await press(pilot, "5", "v")
         await shows(pilot, "last 10 s", "step 1,177: rank 1")
         await press(pilot, "space")
         before = text(app)
@@ -121,7 +244,7 @@ async def test_without_news_nothing_is_drawn() -> None:
     app = cockpit(feed := trainings.live(), title="spirals")
     trainings.watched(app)
     async with app.run_test() as pilot:
-        await press(pilot, "5")
+        await press(pilot, "5", "v")
         await shows(pilot, "hanging for 29 s")
         drawn: list[str] = []
         for name in TABLES:
@@ -137,6 +260,7 @@ async def test_the_overview_says_how_backends_are() -> None:
     """In a line above the last mark; those that are in trouble by name."""
     app = cockpit(feed := trainings.live(), title="spirals")
     async with app.run_test() as pilot:
+        await press(pilot, "1")
         await shows(pilot, "backends  1 ✓ · wandb retrying · otlp hanging for 29 s · mlflow failed")
         assert "learning rate halved" in text(app).splitlines()[-2]
         feed.tell(NewSnapshot(feeds.ended(trainings.well(trainings.training().last)), 0))
@@ -150,7 +274,7 @@ async def test_slow_ranks_are_above_the_values() -> None:
         feed = trainings.live()
         app = trainings.watched(cockpit(feed, title="spirals"))
         async with app.run_test(size=size) as pilot:
-            await press(pilot, "5")
+            await press(pilot, "5", "v")
             await shows(pilot, "values of train")
             await lacks(pilot, "rank 3 costs")
             feed.tell(StragglersOf((found,)))

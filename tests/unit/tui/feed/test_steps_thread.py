@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from telemetry.errors import RunDirectoryError
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.testing.slow_ranks import SimulatedRanks
-from telemetry.tui.feed import stragglers_thread as module
-from telemetry.tui.feed.news import Note, StragglersOf
-from telemetry.tui.feed.stragglers_thread import DiskRecords, StragglersThread
+from telemetry.tui.feed import steps_thread as module
+from telemetry.tui.feed.news import CurvesOf, Note, StragglersOf
+from telemetry.tui.feed.step_records import DiskRecords
+from telemetry.tui.feed.steps_thread import StepsThread
 from telemetry.wire.events import StreamRecord
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 from telemetry.wire.stragglers import WAIT, WORK
@@ -47,11 +48,11 @@ def log(run: Any) -> Log:
 
 
 @pytest.fixture
-def thread(run: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[StragglersThread]:
+def thread(run: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[StepsThread]:
     """Of the records of `run`, which it looks at often."""
     monkeypatch.setattr(module, "_PERIOD_S", 0.02)
     monkeypatch.setattr(module, "_RETRY_S", 0.03)
-    made = StragglersThread(told, lambda _: DiskRecords(run))
+    made = StepsThread(told, lambda _: DiskRecords(run))
     made.start()
     yield made
     made.close()
@@ -60,7 +61,7 @@ def thread(run: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Str
 
 
 def test_the_verdict_is_told_when_windows_have_ended(
-    thread: StragglersThread, log: Log, told: Any, wait_until: Until
+    thread: StepsThread, log: Log, told: Any, wait_until: Until
 ) -> None:
     """At first of all steps so far, then again as they come."""
     log.add(60)
@@ -77,16 +78,76 @@ def test_the_verdict_is_told_when_windows_have_ended(
     wait_until(is_told, WAIT_S)
 
 
-def test_a_run_without_work_and_wait_is_not_read(run: Any, told: Any) -> None:
+def test_a_run_without_steps_is_not_read(run: Any, told: Any) -> None:
     """Its log may be large."""
-    thread = StragglersThread(told, lambda _: pytest.fail("it is opened"))
+    thread = StepsThread(told, lambda _: pytest.fail("it is opened"))
     thread.start()
-    thread.saw(replace(LIVE, axes=[AxisStat(name="step", values={"loss": 1.0})]))
+    thread.saw(replace(LIVE, axes=[]))
     thread.close()
     assert told.of(Note) == []
 
 
-def test_a_result_is_read_once(thread: StragglersThread, log: Log, told: Any, wait_until: Until) -> None:
+def test_curves_are_those_of_the_whole_run_and_grow(
+    thread: StepsThread, log: Log, told: Any, wait_until: Until
+) -> None:
+    """Steps of before it was opened are in them."""
+    log.add(60)
+    thread.saw(LIVE)
+    wait_until(lambda: told.of(CurvesOf), WAIT_S)
+    assert {curve.name for curve in told.of(CurvesOf)[0].curves} >= {WORK, WAIT}
+    log.add(40)
+
+    def is_told() -> bool:
+        thread.saw(LIVE)
+        return {curve.count for curve in told.of(CurvesOf)[-1].curves} == {100}
+
+    wait_until(is_told, WAIT_S)
+    assert {(curve.steps[0], curve.steps[-1]) for curve in told.of(CurvesOf)[-1].curves} == {(0, 99)}
+
+
+def test_curves_without_news_are_not_told_again(
+    thread: StepsThread, log: Log, told: Any, wait_until: Until
+) -> None:
+    """A screen that stands still costs nothing."""
+    log.add(60)
+    thread.saw(LIVE)
+    wait_until(lambda: told.of(CurvesOf), WAIT_S)
+    asked = thread._records
+    assert asked is not None
+    looks: list[int] = []
+    read = asked.read
+
+    def counted() -> Iterator[StreamRecord]:
+        looks.append(1)
+        return read()
+
+    asked.read = counted  # type: ignore[method-assign]
+
+    def has_looked() -> bool:
+        thread.saw(LIVE)
+        return len(looks) > 3
+
+    wait_until(has_looked, WAIT_S)
+    assert len(told.of(CurvesOf)) == 1
+
+
+def test_a_run_whose_records_can_not_be_read_has_no_curves(
+    told: Any, wait_until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen shows the tables then."""
+
+    def opened(_: MetricsSnapshot) -> DiskRecords:
+        raise RunDirectoryError("away")
+
+    thread = StepsThread(told, opened)
+    thread.start()
+    thread.saw(LIVE)
+    wait_until(lambda: told.of(CurvesOf), WAIT_S)
+    thread.close()
+    assert told.of(CurvesOf) == [CurvesOf(())]
+
+
+def test_a_result_is_read_once(thread: StepsThread, log: Log, told: Any, wait_until: Until) -> None:
     """Then the thread has ended."""
     log.add(60)
     thread.saw(replace(LIVE, state="COMPLETE"))
@@ -95,7 +156,7 @@ def test_a_result_is_read_once(thread: StragglersThread, log: Log, told: Any, wa
 
 
 def test_a_damaged_record_costs_itself_only(
-    run: Any, thread: StragglersThread, log: Log, told: Any, wait_until: Until
+    run: Any, thread: StepsThread, log: Log, told: Any, wait_until: Until
 ) -> None:
     """The others are read."""
     log.add(80)
@@ -121,7 +182,7 @@ def test_records_that_can_not_be_read_are_tried_again(
         return DiskRecords(run)
 
     log.add(60)
-    thread = StragglersThread(told, opened)
+    thread = StepsThread(told, opened)
     thread.start()
 
     def is_told() -> bool:
@@ -138,9 +199,9 @@ def test_an_error_is_told(told: Any, wait_until: Until) -> None:
     def fails(_: MetricsSnapshot) -> DiskRecords:
         raise ValueError("surprise")
 
-    thread = StragglersThread(told, fails)
+    thread = StepsThread(told, fails)
     thread.start()
     thread.saw(LIVE)
     wait_until(lambda: told.of(Note), WAIT_S)
-    assert "looking for slow ranks stopped" in told.of(Note)[0].words
+    assert "reading the steps stopped" in told.of(Note)[0].words
     thread.close()

@@ -1,0 +1,247 @@
+"""The curves of steps as a grid of small plots: their order, their texts, and their drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import structs
+
+from telemetry import formatting
+from telemetry.directions import better_of_name
+from telemetry.formatting import columns, number_of, printable
+from telemetry.tui.model import numbers
+from telemetry.tui.model.braille import ACROSS, Layer, dots
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.model.lines import Piece, cut, elided, fitted, width_of
+from telemetry.tui.model.producer_names import short_names
+from telemetry.tui.model.scene import Scene, Units, View
+from telemetry.tui.model.steps import USUAL_OPEN, steps_per_s, waiting_words
+from telemetry.tui.model.visible_series import matches
+from telemetry.wire.pictures import StepCurve
+from telemetry.wire.snapshot import AxisStat
+
+READING: Final = "reading the steps"
+_SLACK: Final = 1e-6
+"""Relative distance of a mean from the values it is of, after rounding."""
+_LEAST_NAME: Final = 8
+"""Columns of a name that stay beside the newest value."""
+
+DEFAULT_AXIS: Final = "step"
+"""Axis of a program that names none: its name says nothing."""
+
+CurveId = tuple[str, str]
+"""Axis and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A small plot. `behind` is the same value of the run that is compared with."""
+
+    key: CurveId
+    curve: StepCurve
+    behind: StepCurve | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The curves of an axis below a line about it."""
+
+    heading: Line
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepGrid:
+    sections: tuple[Section, ...] = ()
+    empty: str = ""
+    """Text shown if there are no curves."""
+    units: Units = "readable"
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        return tuple(card for section in self.sections for card in section.cards)
+
+
+def step_grid(scene: Scene, view: View, width: int = 80) -> StepGrid:
+    """Return the curves that pass the filter, axis by axis. `width` is that of the headings."""
+    behind = {_key(curve): curve for curve in scene.baseline_curves} if view.compare else {}
+    by_axis: dict[str, list[Card]] = {}
+    for curve in scene.curves or ():
+        if not view.filter or matches(curve.name, view.filter):
+            card = Card(_key(curve), curve, behind.get(_key(curve)))
+            by_axis.setdefault(curve.axis, []).append(card)
+    known = short_names(scene)
+    sections = []
+    for stat in scene.snapshot.axes if scene.snapshot else ():
+        cards = by_axis.get(stat.name, [])
+        if cards or not view.filter:
+            sections.append(Section(_heading(stat, scene, view, known, width), tuple(cards)))
+    return StepGrid(tuple(sections), _empty(scene, view), view.units)
+
+
+def with_band(curve: StepCurve) -> StepCurve:
+    """Return the curve without its band if that is not around it: a sum lies beyond the values of all producers."""
+    rows = zip(curve.values, curve.low, curve.high, strict=False)
+    if all(
+        value is None
+        or low is None
+        or high is None
+        or low - (slack := _SLACK * abs(value)) <= value <= high + slack
+        for value, low, high in rows
+    ):
+        return curve
+    return structs.replace(curve, low=[], high=[])
+
+
+def curve_of(curves: Sequence[StepCurve], key: CurveId) -> StepCurve | None:
+    return next((curve for curve in curves if _key(curve) == key), None)
+
+
+def _key(curve: StepCurve) -> CurveId:
+    return curve.axis, curve.name
+
+
+def _empty(scene: Scene, view: View) -> str:
+    if scene.curves is None:
+        return READING
+    return f"no value matches '{printable(view.filter)}'" if view.filter else "no step has been closed yet"
+
+
+def _heading(stat: AxisStat, scene: Scene, view: View, known: Mapping[str, str], width: int) -> Line:
+    """Return a line such as `train  step 1,196 · 20 steps/s · step 1,197 waits for rank 1 ────`."""
+    speed = steps_per_s(stat, scene, view)
+    behind = stat.open > USUAL_OPEN
+    waiting = waiting_words(stat, known).replace(": ", " waits for ", 1) if behind or stat.producers > 1 else ""
+    newest = f"step {formatting.count(stat.newest)}" if stat.newest is not None else "no step yet"
+    is_default = stat.name == DEFAULT_AXIS
+    pieces = [
+        Piece("" if is_default else printable(stat.name), "strong"),
+        Piece(newest, "strong" if is_default else "plain"),
+        Piece(f"{numbers.value(speed, '', view.units)} steps/s" if speed else "", keep=3),
+        Piece(waiting, "warn" if behind else "dim", 2),
+        Piece(number_of(stat.timeouts, "timeout") if stat.timeouts else "", "warn", 1),
+        Piece(number_of(stat.corrections, "correction") if stat.corrections else "", "dim", 4),
+    ]
+    line = fitted(pieces, width)
+    room = width - width_of(line) - 1
+    return (*line, Cell(f" {'─' * room}", "dim")) if room > 1 else line
+
+
+# --- one plot --------------------------------------------------------------------------------------
+
+
+def drawn(card: Card, width: int, height: int, units: Units) -> tuple[Line, ...]:
+    """Return the lines of a small plot: name and newest value, the curve, and below it where it came from."""
+    if height < 3:
+        return (_title(card, width, units),)[:height]
+    return (_title(card, width, units), *_plot(card, width, height - 2), _foot(card.curve, width, units))
+
+
+def _title(card: Card, width: int, units: Units) -> Line:
+    last = value_text(card.curve.last, units)
+    room = max(width - columns(last) - 1, _LEAST_NAME)
+    name = formatting.without_middle(printable(card.curve.name), room)
+    space = " " * max(1, width - columns(name) - columns(last))
+    return cut((Cell(name), Cell(f"{space}{last}", "strong")), width)
+
+
+def _foot(curve: StepCurve, width: int, units: Units) -> Line:
+    """Return the first value at the left, and the best one, or the range, at the right."""
+    if curve.count < 2 or curve.first is None:
+        return ()
+    right = best_text(curve, units) or f"{value_text(curve.min, units)} … {value_text(curve.max, units)}"
+    left = f"from {value_text(curve.first, units)}"
+    room = width - columns(left) - columns(right)
+    return (Cell(f"{left}{' ' * room}{right}" if room > 1 else elided(right.rjust(width), width), "dim"),)
+
+
+def best_text(curve: StepCurve, units: Units, *, step: bool = False) -> str:
+    """Return the best value such as `best 0.09`, with `step` also where it was; empty if no direction is better."""
+    better = better_of_name(curve.name)
+    if better == "neither":
+        return ""
+    best, at = (curve.min, curve.min_step) if better == "lower" else (curve.max, curve.max_step)
+    where = f" at step {formatting.count(at)}" if step and at is not None else ""
+    return f"best {value_text(best, units)}{where}" if best is not None else ""
+
+
+def value_text(value: float | None, units: Units) -> str:
+    return "not finite" if value is None else numbers.value(value, "", units)
+
+
+def _plot(card: Card, width: int, height: int) -> tuple[Line, ...]:
+    main = with_band(card.curve)
+    curves = [curve for curve in (card.behind, main) if curve is not None and curve.steps]
+    known = [value for curve in curves for value in _values(curve)]
+    if not known:
+        return tuple(() for _ in range(height))
+    low, high = min(known), max(known)
+    first = min(curve.steps[0] for curve in curves)
+    last = max(curve.steps[-1] for curve in curves)
+    layers: list[Layer] = []
+    for curve in curves:
+        found = _columns(curve, first, last, width * ACROSS)
+        if curve is main:
+            lows = [None if each is None else _share(each.low, low, high) for each in found]
+            highs = [None if each is None else _share(each.high, low, high) for each in found]
+            layers.append(Layer("dim", lows, highs))
+        heights = [None if each is None else _share(each.mean, low, high) for each in found]
+        layers.append(Layer("accent" if curve is main else "good", heights))
+    return dots(layers, width, height)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    mean: float
+    low: float
+    high: float
+
+
+def _columns(curve: StepCurve, first: int, last: int, count: int) -> list[_Column | None]:
+    """Return the points of a curve by column of dots. Columns between two points lie on a straight line."""
+    points: list[list[int]] = [[] for _ in range(count)]
+    scale = (count - 1) / (last - first) if last > first else 0.0
+    for index, step in enumerate(curve.steps):
+        points[round((step - first) * scale)].append(index)
+    found: list[_Column | None] = [_column(curve, indices) for indices in points]
+    before: int | None = None
+    for at, indices in enumerate(points):
+        if not indices:
+            continue
+        if before is not None and at - before > 1:
+            _bridge(found, before, at)
+        before = at
+    return found
+
+
+def _bridge(found: list[_Column | None], start: int, end: int) -> None:
+    """Fill the columns between two points, unless one of them is not finite."""
+    a, b = found[start], found[end]
+    if a is None or b is None:
+        return
+    for at in range(start + 1, end):
+        part = (at - start) / (end - start)
+        found[at] = _Column(*(x + (y - x) * part for x, y in ((a.mean, b.mean), (a.low, b.low), (a.high, b.high))))
+
+
+def _column(curve: StepCurve, indices: Sequence[int]) -> _Column | None:
+    values = [value for index in indices if (value := curve.values[index]) is not None]
+    if not values:
+        return None
+    lows = [value for index in indices if curve.low and (value := curve.low[index]) is not None]
+    highs = [value for index in indices if curve.high and (value := curve.high[index]) is not None]
+    return _Column(sum(values) / len(values), min(*lows, *values, values[0]), max(*highs, *values, values[0]))
+
+
+def _values(curve: StepCurve) -> Iterator[float]:
+    for values in (curve.values, curve.low, curve.high):
+        yield from (value for value in values if value is not None)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Return the height of a value in the plot; the middle if all values are equal."""
+    # Halves: the difference of two large floats may overflow.
+    spread = high / 2 - low / 2
+    return (value / 2 - low / 2) / spread if spread > 0 else 0.5

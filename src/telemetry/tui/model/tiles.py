@@ -1,0 +1,102 @@
+"""The headline: the figures that a user looks at first, beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from telemetry.formatting import columns, without_middle
+from telemetry.headlines import Figure, Headline, headline
+from telemetry.tui.model.grid import Cell, Line, Tone
+from telemetry.tui.model.lines import elided
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.visible_series import is_over
+
+_GAP: Final = 2
+_MOST_GAP: Final = 8
+_SUBJECT_SHARE: Final = 5
+"""The subject is not shortened to less than one in this many columns."""
+_TONES: Final[dict[str, Tone]] = {"plain": "strong", "good": "good", "warn": "warn", "bad": "bad"}
+_TALL_FROM: Final = 36
+"""Lines of the screen from which a second headline is shown, and notes."""
+
+
+def tiles(scene: Scene, view: View, width: int, height: int) -> tuple[Line, ...]:
+    """Return the figures in two lines, or in three with their notes. `width` is in columns.
+
+    `height` is that of the screen: a high one shows two headlines. Empty for a moment in the past, and if nothing
+    was recorded yet.
+    """
+    if scene.snapshot is None or scene.moment is not None:
+        return ()
+    recent = view.figures == "window" and not is_over(scene)
+    found = headline(scene.snapshot, recent=recent, curves=scene.curves or ())
+    is_tall = height >= _TALL_FROM
+    lines: list[Line] = []
+    for one in found[: 2 if is_tall else 1]:
+        lines += _drawn(one, width, named=len(found) > 1, notes=is_tall)
+    return tuple(lines)
+
+
+def _drawn(one: Headline, width: int, *, named: bool, notes: bool) -> list[Line]:
+    shown = list(_shortened(one, named=named))
+    is_named = bool(shown) and shown[0].title == one.flavour
+    if is_named and (over := _taken(shown) - width) > 0:
+        least = max(width // _SUBJECT_SHARE, columns(one.flavour))
+        subject = without_middle(one.subject, max(columns(one.subject) - over, least))
+        shown[0] = replace(shown[0], text=subject)
+    while len(shown) > 1 and _taken(shown) > width:
+        shown.pop()
+    widths = [_needed(figure) + _GAP for figure in shown]
+    if notes:
+        widths = _with_notes(shown, widths, width)
+    more = min(max(0, width - sum(widths)) // max(1, len(shown)), _MOST_GAP - _GAP)
+    widths = [size + more for size in widths]
+    pairs = list(zip(shown, widths, strict=True))
+    tones: list[Tone] = [_TONES[figure.health] for figure in shown]
+    if is_named:
+        tones[0] = "accent"
+    lines: list[Line] = [
+        tuple(Cell(_padded(figure.text, size), tone) for (figure, size), tone in zip(pairs, tones, strict=True)),
+        tuple(Cell(_padded(figure.title, size), "dim") for figure, size in pairs),
+    ]
+    if notes and any(figure.note for figure in shown):
+        lines.append(tuple(Cell(_padded(elided(figure.note, size - _GAP), size), "dim") for figure, size in pairs))
+    return lines
+
+
+def _shortened(one: Headline, *, named: bool) -> Sequence[Figure]:
+    """Return the figures without the subject in their titles; it is a figure of its own then, the first one."""
+    figures, subject = one.figures, one.subject
+    if not subject:
+        return figures
+    prefix = f"{subject} "
+    if any(figure.title.startswith(prefix) for figure in figures):
+        figures = tuple(replace(figure, title=figure.title.removeprefix(prefix)) for figure in figures)
+        named = True
+    return (Figure(one.flavour, subject), *figures) if named else figures
+
+
+def _with_notes(shown: Sequence[Figure], widths: Sequence[int], width: int) -> list[int]:
+    """Return the widths, larger for notes as far as there is room."""
+    room, found = width - sum(widths), list(widths)
+    for at, figure in enumerate(shown):
+        more = max(0, columns(figure.note) + _GAP - found[at])
+        if more <= room:
+            found[at] += more
+            room -= more
+    return found
+
+
+def _padded(text: str, width: int) -> str:
+    text = elided(text, width - 1)
+    return text + " " * (width - columns(text))
+
+
+def _needed(figure: Figure) -> int:
+    return max(columns(figure.text), columns(figure.title))
+
+
+def _taken(figures: Sequence[Figure]) -> int:
+    return sum(_needed(figure) + _GAP for figure in figures)

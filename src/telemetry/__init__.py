@@ -6,7 +6,6 @@
         latency = run.series("latency", unit="ms")
         with latency.time():
             ...
-    print(run.report)
 
 The names below load on first use; importing the package alone costs a few milliseconds.
 """
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         end_step,
         expect,
         gauge,
+        headline,
         histogram,
         image,
         log,
@@ -90,6 +90,7 @@ _HOME = {
     "end_step": "telemetry.client.module_level",
     "expect": "telemetry.client.module_level",
     "gauge": "telemetry.client.module_level",
+    "headline": "telemetry.client.module_level",
     "histogram": "telemetry.client.module_level",
     "image": "telemetry.client.module_level",
     "load_report": "telemetry.report",
@@ -141,6 +142,7 @@ __all__ = [
     "end_step",
     "expect",
     "gauge",
+    "headline",
     "histogram",
     "image",
     "load_report",

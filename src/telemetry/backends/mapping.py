@@ -27,6 +27,8 @@ from telemetry.backends.naming import labelled
 from telemetry.config import BackendsConfig, BackendValues
 from telemetry.errors import ConfigError
 from telemetry.formatting import printable
+from telemetry.headline_choice import PARAM, shown_params
+from telemetry.wire.events import Scalar
 from telemetry.wire.snapshot import CounterStat, GaugeStat, SeriesStat
 
 ALIKE: Final = "renamed_alike"
@@ -79,10 +81,11 @@ class ItemMapping:
     def apply(self, item: Item) -> Item | None:
         """Return the item with the values for this backend, or None if none are left.
 
-        Marks always pass. Params pass unless a pattern of `exclude` matches.
+        Marks always pass. Params pass unless a pattern of `exclude` matches. The choice of figures to show first is
+        ours alone.
         """
         if self._all:
-            return item
+            return self.allowed_params(item) if isinstance(item, Params) and PARAM in item.values else item
         change = _CHANGES.get(type(item))
         return item if change is None else change(self, item)
 
@@ -165,8 +168,13 @@ class ItemMapping:
     def allowed_params(self, item: Params) -> Item | None:
         for name in item.values if self._idle else ():
             self._seen((name,))
-        values = {name: value for name, value in item.values.items() if not _fits(self._exclude, (name,))}
+        values = self._kept_params(item.values)
         return replace(item, values=values) if values else None
+
+    def _kept_params(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return parameters without those filtered out, and without the choice of figures."""
+        kept = shown_params(values)
+        return {name: value for name, value in kept.items() if not _fits(self._exclude, (name,))}
 
     def step(self, item: Step) -> Item | None:
         named = {name: given for name in item.values if (given := self.name(name, "step")) is not None}
@@ -191,7 +199,7 @@ class ItemMapping:
             counters=self.instruments(snapshot.counters),
             gauges=self.instruments(snapshot.gauges),
             axes=[replace(axis, values=self.values(axis.values, "step")) for axis in snapshot.axes],
-            params={name: value for name, value in snapshot.params.items() if not _fits(self._exclude, (name,))},
+            params=self._kept_params(snapshot.params),
         )
         return replace(item, snapshot=own)
 

@@ -76,6 +76,21 @@ def find(args: argparse.Namespace) -> Target:
     return Target(spec, root, live.endpoint if live else "", live)
 
 
+def directories(spec: str, root: Path, last: int | None = None) -> list[Path]:
+    """Return the directory of one run, or those of the newest `last` runs of a name, oldest first.
+
+    Raises RunNotFoundError.
+    """
+    from telemetry.store.run_directory import list_runs, resolve, slug
+
+    found = resolve(spec, root)
+    where = Path(spec).resolve()
+    if spec in (LATEST, found.run_id, found.path.name) or found.path in (where, where.parent):
+        return [found.path]
+    named = [run.path for run in list_runs(root) if run.slug == slug(spec)]
+    return named[:last][::-1]
+
+
 def require_live(target: Target) -> str:
     """Return the control address. Raises RunNotFoundError if the run is not live."""
     from telemetry.store.live_runs import find_live

@@ -16,10 +16,12 @@ from typing import Any, Final
 
 from telemetry.cli import console
 from telemetry.cli.exit_codes import Exit
+from telemetry.cli.parser import CommandParser
 from telemetry.errors import TelemetryError, UsageError
 
 COMMANDS: Final[dict[str, str]] = {
     "run": "run a command and record it, then print a report",
+    "sweep": "run a command with several values of a parameter, and compare the runs",
     "serve": "run only an aggregator, in the foreground",
     "capture": "show which libraries `run --capture` records, and reach stubborn environments",
     "feed": "receive what another program publishes, as part of a run",
@@ -36,6 +38,7 @@ COMMANDS: Final[dict[str, str]] = {
     "gate": "check conditions on a run: pass, fail or inconclusive",
     "merge": "merge several finished runs into one",
     "compare": "compare two sets of runs and separate differences from noise",
+    "curve": "show runs that differ in a parameter: throughput, latency, goodput",
     "calibrate": "measure run-to-run noise of a command",
     "recover": "make the result of a run from its journal, after its aggregator died",
     "replay": "play the journal of a finished run through a live aggregator",
@@ -80,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser with all commands. With `only`, just the module of that command is imported."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="telemetry",
         description="Live percentiles, exact results and loss accounting for a benchmark or a training job.",
         epilog=_EPILOG,

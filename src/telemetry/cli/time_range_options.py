@@ -62,8 +62,10 @@ def step_of(args: argparse.Namespace) -> float | None:
     return step_s
 
 
-def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | None) -> Report:
-    """Return the report of a time range of a run.
+def report_of(
+    target: find_run.Target, choice: TimeRangeChoice, step_s: float | None, *, pictures: bool = False
+) -> Report:
+    """Return the report of a time range of a run, with `pictures` also the figures for pictures.
 
     For a live run only the whole run is possible, from its aggregator.
 
@@ -72,7 +74,9 @@ def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | 
     report = find_run.report_of(target)
     if report.source == "status" and not report.final:
         if choice.whole and step_s is None:
-            return report
+            from telemetry.history.run import with_history
+
+            return with_history(report)
         raise UsageError(
             "the run is still going, and time ranges are for runs that have ended",
             hint="`telemetry top` shows any time range of a live run",
@@ -81,10 +85,10 @@ def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | 
     from telemetry.memory import keep_freed
 
     keep_freed()
-    return RecordedRun(report, _directory(target, report)).time_range(choice, step_s)
+    return RecordedRun(report, directory_of(target, report)).time_range(choice, step_s, pictures=pictures)
 
 
-def _directory(target: find_run.Target, report: Report) -> RunDirectory | None:
+def directory_of(target: find_run.Target, report: Report) -> RunDirectory | None:
     """Return the directory of a run. None for a result without a directory, and for a run on another machine."""
     from telemetry.store.run_directory import resolve
 

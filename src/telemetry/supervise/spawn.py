@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
@@ -61,16 +61,24 @@ class Aggregator:
 
 
 def spawn(
-    name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float, run_id: str = ""
+    name: str,
+    flags: Mapping[str, object],
+    *,
+    owner_pid: int,
+    timeout_s: float,
+    run_id: str = "",
+    params: Sequence[str] = (),
 ) -> Aggregator:
     """Start an aggregator and wait, at most `timeout_s`, until it listens.
 
     `flags` are configuration keys such as `run.dir`; None leaves a key unchanged. The run ends with the process
-    `owner_pid`. Without `run_id`, the aggregator chooses one. The caller must wait for the returned process. Raises
-    the error that the aggregator reported, or EndpointError if it reported none.
+    `owner_pid`. Without `run_id`, the aggregator chooses one. `params` are written as `NAME=VALUE`. The caller must
+    wait for the returned process. Raises the error that the aggregator reported, or EndpointError if it reported
+    none.
     """
     conditions = StartConditions(environment(flags), working_directory(), owner_pid)
     words = [f"--name={name}"] + ([f"--run-id={run_id}"] if run_id else [])
+    words += [f"--param={param}" for param in params]
     return _start(words, conditions, timeout_s, discard=dismiss)
 
 

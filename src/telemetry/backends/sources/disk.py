@@ -14,6 +14,7 @@ from telemetry.backends.sources.sequence import Sequence, SequenceSource
 from telemetry.backends.sources.source import Position, Read
 from telemetry.config.schema import PERCENTILES
 from telemetry.errors import RunDirectoryError
+from telemetry.headline_choice import shown_params
 from telemetry.history.bounds import is_percentile
 from telemetry.history.interval_source import DiskIntervals
 from telemetry.store.dead_run import remains
@@ -134,7 +135,7 @@ def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
             started_ns=told.started_ns,
             directory=directory.path,
             host=host,
-            params=told.params,
+            params=shown_params(told.params),
         )
     assert manifest is not None
     return RunFacts(

@@ -18,6 +18,7 @@ from telemetry.backends.sources.sequence import Sequence, SequenceSource
 from telemetry.backends.sources.snapshots import window_reading
 from telemetry.backends.sources.source import Position, Read
 from telemetry.errors import ProtocolError, RunDirectoryError, TelemetryError
+from telemetry.headline_choice import shown_params
 from telemetry.history.interval_source import ControlIntervals
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.endpoints import refuses
@@ -193,5 +194,9 @@ def _facts(told: MetricsSnapshot, directory: RunDirectory | None) -> RunFacts:
     if directory is not None:
         return facts_of(directory, told)
     return RunFacts(
-        run_id=told.run_id, name=told.name, started_ns=told.started_ns, directory=None, params=told.params
+        run_id=told.run_id,
+        name=told.name,
+        started_ns=told.started_ns,
+        directory=None,
+        params=shown_params(told.params),
     )

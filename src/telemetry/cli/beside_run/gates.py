@@ -15,6 +15,7 @@ from telemetry.config.schema import Config
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.gates.check import Rules, check_one
 from telemetry.gates.evidence import Evidence
+from telemetry.gates.functions import SHARE
 from telemetry.gates.noise import floors
 from telemetry.gates.parser import parse_all
 from telemetry.gates.run_evidence import RunEvidence, evidence_of
@@ -165,7 +166,7 @@ class RunGates:
 
 def _by_history(gate: Gate) -> bool:
     """Return whether a gate needs the history. The result alone answers all other gates."""
-    return gate.every is not None or any(term.percentile for term in gate.terms)
+    return gate.every is not None or any(term.percentile or term.function == SHARE for term in gate.terms)
 
 
 def _answer(gate: Gate, evidence: Evidence, rules: Rules) -> list[GateResult]:

@@ -1,9 +1,10 @@
-"""`telemetry compare A… --vs B…`: the differences between two sets of runs, as far as the data shows them."""
+"""`telemetry compare A B` and `A… --vs B…`: the differences between two sets of runs, as far as data shows them."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vs",
         nargs="+",
-        required=True,
+        default=[],
         metavar="B",
         dest="after",
-        help="runs after the change, given in the same way",
+        help="runs after the change, given in the same way; two runs need no --vs: `telemetry compare A B`",
     )
     find_run.add_dir_argument(parser)
     parser.add_argument("--last", type=int, metavar="N", help="use only the newest N runs of a name")
@@ -81,12 +82,14 @@ def run(args: argparse.Namespace) -> int:
         min_effect=args.min_effect,
         directions=Directions(lower=args.lower_is_better, higher=args.higher_is_better),
         only=args.metric,
+        overlays=any(output.form == "html" for output in wanted),
         allow_incomplete=args.allow_incomplete,
     )
     if args.last is not None and args.last < 1:
         raise UsageError(f"--last {args.last} selects no runs", hint="give 1 or more")
     root = find_run.root_directory(args.dir)
-    before, after = _sides(args, root)
+    html = any(output.form == "html" for output in wanted)
+    before, after = _sides(args, root, html=html)
     if args.calibration:
         calibration: Calibration | None = read_calibration(root, args.calibration)
     else:
@@ -112,17 +115,41 @@ def _code(comparison: Comparison) -> Exit:
     return Exit.INCONCLUSIVE if comparison.verdict == "cannot_tell" else Exit.OK
 
 
-def _sides(args: argparse.Namespace, root: Path) -> tuple[list[Report], list[Report]]:
+def _sides(args: argparse.Namespace, root: Path, *, html: bool) -> tuple[list[Report], list[Report]]:
     """Return the results of both sides, each run once; runs of a name are sorted oldest first.
 
-    With one run on each side, results include confidence bounds. This reads the histories of both runs.
+    With one run on each side, results include confidence bounds. For a page, the newest runs of each side include
+    figures over time. Both read the histories of these runs.
     """
+    from telemetry.compare.overlays import RUNS
+
     before, after = (
-        list(dict.fromkeys(path for spec in specs for path in _directories(spec, root, args.last)))
-        for specs in (args.before, args.after)
+        list(dict.fromkeys(path for spec in specs for path in find_run.directories(spec, root, args.last)))
+        for specs in _specs(args)
     )
     alone = len(before) == len(after) == 1
-    return [_report(path, bounds=alone) for path in before], [_report(path, bounds=alone) for path in after]
+    sides = []
+    for side in (before, after):
+        most = len(side) if alone else RUNS if html else 0
+        first = len(side) - most
+        sides.append([_report(path, whole=place >= first) for place, path in enumerate(side)])
+    return sides[0], sides[1]
+
+
+def _specs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Return the runs before and after as they were given. Two runs need no `--vs`. Raises UsageError."""
+    if args.after:
+        return args.before, args.after
+    if len(args.before) == 2:
+        return args.before[:1], args.before[1:]
+    before = " ".join(shlex.quote(run) for run in args.before)
+    if len(args.before) == 1:
+        raise UsageError("a comparison needs two sides", hint=f"telemetry compare {before} --vs OTHER")
+    first, *rest = (shlex.quote(run) for run in args.before)
+    raise UsageError(
+        f"which of the {len(args.before)} runs are those after the change?",
+        hint=f"put them after --vs, such as: telemetry compare {first} --vs {' '.join(rest)}",
+    )
 
 
 def _own_calibration(root: Path, reports: Sequence[Report]) -> Calibration | None:
@@ -144,21 +171,11 @@ def _write(comparison: Comparison, output: Output) -> None:
     write(render_comparison(comparison, output.form, width=width, color=color), output.path)
 
 
-def _directories(spec: str, root: Path, last: int | None) -> list[Path]:
-    """Return the directory of one run, or those of all runs of a name. Raises RunNotFoundError."""
-    from telemetry.store.run_directory import list_runs, resolve, slug
+def _report(path: Path, *, whole: bool) -> Report:
+    """Return the result of a run with its steps, and with all that its history adds if it is `whole`."""
+    from msgspec.structs import replace
 
-    found = resolve(spec, root)
-    where = Path(spec).resolve()
-    exact = spec in (find_run.LATEST, found.run_id, found.path.name) or found.path in (where, where.parent)
-    if exact:
-        return [found.path]
-    named = [run.path for run in list_runs(root) if run.slug == slug(spec)]
-    return named[:last][::-1]
-
-
-def _report(path: Path, *, bounds: bool) -> Report:
     from telemetry.history import open_run
 
     run = open_run(path, path.parent, find_run.fallback_dirs())
-    return run.report() if bounds else run.result
+    return run.report() if whole else replace(run.result, curves=run.curves)

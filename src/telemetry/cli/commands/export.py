@@ -1,4 +1,4 @@
-"""`telemetry export`: delivery of a run, live or finished, to trackers and monitors."""
+"""`telemetry export`: delivery of a run, live or finished, to trackers and monitors, or to files."""
 
 from __future__ import annotations
 
@@ -49,6 +49,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="deliver what earlier writers of the run have not delivered yet, with their original "
         "options; --to limits this to some writers and replaces their options",
     )
+    parser.add_argument(
+        "--requests",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write one row for each request that the run has logged to this file instead: .csv, .jsonl or "
+        ".parquet; repeatable",
+    )
+    parser.add_argument(
+        "--steps",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write one row for each value of each step to this file instead: .csv, .jsonl or .parquet; repeatable",
+    )
     parser.add_argument("--list", action="store_true", help="list the backends and their options, then exit")
     parser.add_argument(
         "--json", action="store_true", help="print the outcome of each backend, or the list, as JSON"
@@ -64,10 +79,30 @@ def run(args: argparse.Namespace) -> int:
         return show(as_json=args.json)
     from telemetry.cli.commands.serve import check_every
 
+    if args.requests or args.steps:
+        return _write_rows(args)
     check_every(args.every)
     if args.writer:
         return _write(args)
     return _export(args)
+
+
+def _write_rows(args: argparse.Namespace) -> int:
+    """Write files with the requests and steps of a run on this machine."""
+    from telemetry.cli.request_files import write_request_files
+    from telemetry.cli.step_files import write_step_files
+    from telemetry.store.run_directory import resolve
+
+    if args.to or args.resume:
+        flag = "--requests" if args.requests else "--steps"
+        raise UsageError(f"{flag} writes files, not to backends", hint="give --to in a command of its own")
+    target = find_run.find(args)
+    directory = resolve(target.directory_spec, target.root)
+    if args.requests:
+        write_request_files(directory, args.requests)
+    if args.steps:
+        write_step_files(directory, args.steps)
+    return Exit.OK
 
 
 def _export(args: argparse.Namespace) -> int:

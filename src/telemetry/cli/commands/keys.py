@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.exit_codes import Exit
+from telemetry.cli.parser import CommandParser
 from telemetry.errors import KeysError, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     revoke.add_argument("name", metavar="NAME", help="name of the trusted key")
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(CommandParser):
     """A parser that accepts a key with a leading dash. One in 85 keys from other programs begins with a dash."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -18,6 +18,7 @@ from telemetry.errors import TelemetryError
 if TYPE_CHECKING:
     from telemetry.store.live_runs import LiveRun
     from telemetry.store.run_directory import RunDirectory
+    from telemetry.wire.snapshot import MetricsSnapshot
 
 _ANSWER_TIMEOUT_S = 0.5
 DEAD = "DEAD"
@@ -30,6 +31,7 @@ _SOMEWHERE = "LIVE"
 It is starting, or it runs on another host.
 """
 _OFFERED = 5
+_RED, _YELLOW, _GREEN, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
 
 
 class Listed(Struct, kw_only=True, frozen=True):
@@ -43,6 +45,16 @@ class Listed(Struct, kw_only=True, frozen=True):
     endpoint: str | None = None
     dir: str
     started_ns: int = 0
+    duration_s: float | None = None
+    """Time from the start to the end or until now. Null: unknown."""
+    events: int | None = None
+    """Number of events in the result, or so far. Null: unknown."""
+    exit_code: int | None = None
+    """Exit code of the command of `telemetry run`. Null: none, or ended by a signal."""
+    signal: str | None = None
+    """Signal that ended the command."""
+    failed: bool = False
+    """True if the command failed: an exit code other than 0, or a signal."""
     nodes: int = 0
     """Number of nodes of a run on several machines."""
     recoverable: bool = False
@@ -68,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def listed(root: Path, *, only_live: bool = False) -> list[Listed]:
-    """List live runs, then runs on disk below `root`, each newest first, then dead runs elsewhere."""
+    """List live runs, runs on disk below `root`, and dead runs elsewhere; the newest first."""
     from telemetry.store.live_runs import list_live
     from telemetry.store.run_directory import list_runs
     from telemetry.transport import runtime_directory
@@ -77,21 +89,27 @@ def listed(root: Path, *, only_live: bool = False) -> list[Listed]:
     live = [_live(found) for found in announced if found.alive]
     known = {item.run_id for item in live}
     if only_live:
-        return live
+        return _newest_first(live)
     fallback_dirs = find_run.fallback_dirs()
     on_disk = [_on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in known]
     known |= {item.run_id for item in on_disk}
     elsewhere = [item for found in announced if (item := _announced(found, fallback_dirs)) is not None]
-    return live + on_disk + [item for item in elsewhere if item.run_id not in known]
+    return _newest_first(live + on_disk + [item for item in elsewhere if item.run_id not in known])
+
+
+def _newest_first(found: list[Listed]) -> list[Listed]:
+    return sorted(found, key=lambda item: -item.started_ns)
 
 
 def _live(found: LiveRun) -> Listed:
-    state, nodes = _state_now(found)
+    snapshot = _now(found)
     return Listed(
         name=found.name,
         run_id=found.run_id,
-        state=state,
-        nodes=nodes,
+        state=snapshot.state if snapshot else found.state,
+        duration_s=snapshot.elapsed_s if snapshot else None,
+        events=snapshot.accounting.applied if snapshot else None,
+        nodes=len(snapshot.nodes) if snapshot else 0,
         pid=found.pid,
         endpoint=found.endpoint,
         dir=found.dir,
@@ -99,16 +117,12 @@ def _live(found: LiveRun) -> Listed:
     )
 
 
-def _state_now(found: LiveRun) -> tuple[str, int]:
-    """Ask the aggregator for its state and the number of its nodes.
-
-    Return the announced state if it does not answer within `_ANSWER_TIMEOUT_S`.
-    """
+def _now(found: LiveRun) -> MetricsSnapshot | None:
+    """Ask the aggregator for its state. Return None if it does not answer within `_ANSWER_TIMEOUT_S`."""
     try:
-        snapshot = find_run.ask(found.endpoint, _ANSWER_TIMEOUT_S)
+        return find_run.ask(found.endpoint, _ANSWER_TIMEOUT_S)
     except TelemetryError:
-        return found.state, 0
-    return snapshot.state, len(snapshot.nodes)
+        return None
 
 
 def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
@@ -149,6 +163,11 @@ def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
         completeness=head.completeness,
         dir=str(directory.path),
         started_ns=head.started_ns,
+        duration_s=head.elapsed_s,
+        events=head.accounting.applied,
+        exit_code=head.command.exit_code if head.command else None,
+        signal=head.command.signal if head.command else None,
+        failed=bool(head.command and (head.command.exit_code or head.command.signal)),
         nodes=len(head.nodes),
     )
 
@@ -190,17 +209,19 @@ def _from_here(directory: str) -> str:
 
 
 def _print_table(found: list[Listed]) -> None:
-    from telemetry.formatting import NOTHING, printable, timestamp
+    from telemetry.formatting import NOTHING, duration_s, printable, scaled
     from telemetry.report.table import Column, Table, fit, layout
 
     with_nodes = any(item.nodes for item in found)
     heads = [
         Column("name"),
         Column("run", right=False),
-        Column("state", right=False),
-        Column("result", 1, right=False),
+        Column("result", right=False),
+        Column("exit", 1),
+        Column("took", 1),
+        Column("events", 1),
         *([Column("nodes", 2)] if with_nodes else []),
-        Column("started", 2, right=False),
+        Column("started (UTC)", 2, right=False),
         Column("pid", 3),
         Column("directory", 4, right=False),
     ]
@@ -208,17 +229,61 @@ def _print_table(found: list[Listed]) -> None:
         [
             printable(item.name),
             item.run_id,
-            item.state,
-            item.completeness or NOTHING,
+            _result(item),
+            _exit(item),
+            duration_s(item.duration_s),
+            scaled(item.events),
             *([str(item.nodes or NOTHING)] if with_nodes else []),
-            timestamp(item.started_ns) if item.started_ns else NOTHING,
+            _started(item.started_ns),
             str(item.pid or NOTHING),
             printable(_from_here(item.dir)),
         ]
         for item in found
     ]
     table, width = Table(heads, rows), console.width(sys.stdout)
-    console.write("\n".join(layout(table, width)) + "\n")
+    head, *lines = layout(table, width)
+    if console.color(sys.stdout):
+        lines = [_painted(line, head, item) for line, item in zip(lines, found, strict=True)]
+    console.write("\n".join([head, *lines]) + "\n")
     shown = fit(table, width).columns
-    if hidden := [head.title for head in heads if head not in shown]:
+    # A run is found by its id, so its directory and process are no loss.
+    if hidden := [head.title for head in heads[:-2] if head not in shown]:
         console.say(f"hidden columns: {' and '.join(hidden)}; use a wider terminal or --json")
+
+
+def _result(item: Listed) -> str:
+    """Return the outcome of a run in a word; the state of one that has no result."""
+    if item.completeness is None:
+        return item.state if item.state in (DEAD, RESTARTING) else item.state.lower()
+    return "failed" if item.failed else item.completeness
+
+
+def _exit(item: Listed) -> str:
+    from telemetry.formatting import NOTHING, printable
+
+    return printable(item.signal) if item.signal else NOTHING if item.exit_code is None else str(item.exit_code)
+
+
+def _started(started_ns: int) -> str:
+    """Return the start in UTC, without the year and the seconds."""
+    from telemetry.formatting import NOTHING, timestamp
+
+    return timestamp(started_ns)[5:16] if started_ns else NOTHING
+
+
+def _painted(line: str, head: str, item: Listed) -> str:
+    """Return a row with its result in colour."""
+    from telemetry.formatting import columns, printable
+
+    word, name = _result(item), printable(item.name)
+    start = head.index("result") - (columns(name) - len(name))
+    end = start + len(word)
+    return f"{line[:start]}{_color(item)}{line[start:end]}{_PLAIN}{line[end:]}"
+
+
+def _color(item: Listed) -> str:
+    if item.failed or item.state == DEAD or item.completeness == "interrupted":
+        return _RED
+    if item.completeness in ("lossy", "incomplete"):
+        return _YELLOW
+    return _GREEN

@@ -48,16 +48,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not read the journals; percentiles of several runs then have the error bound of the histogram",
     )
+    parser.add_argument(
+        "--force", action="store_true", help="merge without asking, although the runs seem unrelated"
+    )
     parser.add_argument("--json", action="store_true", help="print the merged report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
     from telemetry.merge import MergeTarget, gather, merge
+    from telemetry.merge.related import unrelated
 
     root = find_run.root_directory(args.dir)
     found = [_open(target, root) for target in args.targets]
     inputs = gather(found, align_starts=args.align_starts)
+    if not args.force and (why := unrelated(inputs)) and not _confirmed(why):
+        console.say("nothing was merged")
+        return Exit.ERROR
     place = MergeTarget(root=root, directory=args.output, name=args.name)
     with Progress() as progress:
         merged = merge(
@@ -70,6 +77,15 @@ def run(args: argparse.Namespace) -> int:
         )
     _say(merged, as_json=args.json)
     return Exit.OK
+
+
+def _confirmed(why: str) -> bool:
+    """Ask the user whether to merge unrelated runs. Raises UsageError without a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"the runs seem unrelated: {why}", hint="give --force to merge them nevertheless")
+    console.say(f"the runs seem unrelated: {why}")
+    console.talk("Merge them nevertheless? [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _refine(progress: Progress) -> Refine:

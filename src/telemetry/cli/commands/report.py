@@ -9,9 +9,12 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from telemetry import wording
 from telemetry.cli import console, find_run, time_range_options
 from telemetry.cli.exit_codes import Exit, strictly
+from telemetry.cli.other_tools import goodput_of, judged_again, write_as_tool
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write, write_all
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
@@ -37,9 +40,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests",
         metavar="NAME",
-        help="kind of requests for --format endpoints, if the run has several: its name, or name{label=value,…}",
+        help="kind of requests for --as and --format endpoints, if the run has several: its name, or "
+        "name{label=value,…}",
+    )
+    parser.add_argument(
+        "--as",
+        dest="tool",
+        metavar="TOOL[@VERSION]",
+        help="show the requests by the definitions and in the layout of another benchmark tool: vllm, sglang, "
+        "sglang-native or aiperf; --json has its names",
+    )
+    parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="with --as: show our figures and those of the tool, and why they differ",
+    )
+    parser.add_argument(
+        "--goodput",
+        nargs="+",
+        metavar="KEY:LIMIT",
+        help="judge the requests by other limits than those of the run, such as ttft:300 tpot:50 (in ms), from the "
+        "request log; chat=ttft:300 is for one kind",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="show all figures in text and Markdown, such as every percentile, early stopping and all parameters",
     )
     time_range_options.add_part_arguments(parser)
+    parser.add_argument(
+        "--pictures", action="store_true", help="add the figures that the HTML page draws to --json, as `pictures`"
+    )
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, then exit")
     parser.add_argument(
         "--strict", action="store_true", help="exit 4 unless the result is complete, 5 if the run was interrupted"
@@ -52,22 +83,30 @@ def run(args: argparse.Namespace) -> int:
     wanted = outputs(args.formats, args.files)
     if args.series is not None and all(output.form != "hgrm" for output in wanted):
         raise UsageError("--series works only with the format hgrm", hint="add --format hgrm")
-    if args.requests is not None and all(output.form != "endpoints" for output in wanted):
+    if args.pictures and all(output.form != "json" for output in wanted):
+        raise UsageError("--pictures works only with the format json", hint="add --format json")
+    if args.beside and args.tool is None:
+        raise UsageError("--beside works only with --as", hint="add --as vllm, sglang, sglang-native or aiperf")
+    if args.tool is None and args.requests is not None and all(output.form != "endpoints" for output in wanted):
         raise UsageError(
-            "--requests works only with the format endpoints",
-            hint="add --format endpoints",
+            "--requests works only with --as and the format endpoints",
+            hint="add --format endpoints, or --as TOOL",
         )
     with uncollected():
-        return _report(args, wanted)
+        return _report(args, wanted) if args.tool is None else write_as_tool(args, wanted)
 
 
 def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
     target = find_run.find(args)
     choice, step_s = time_range_options.choice_of(args), time_range_options.step_of(args)
-    if choice.whole and step_s is None and all(output.form in _BARE for output in wanted):
+    limits = goodput_of(args)
+    if limits is None and choice.whole and step_s is None and all(output.form in _BARE for output in wanted):
         report = find_run.report_of(target)
     else:
-        report = time_range_options.report_of(target, choice, step_s)
+        pictures = args.pictures or any(output.form == "html" for output in wanted)
+        report = time_range_options.report_of(target, choice, step_s, pictures=pictures)
+    if limits is not None:
+        report = judged_again(report, target, limits)
     make_folders(wanted)
     for output in wanted:
         if output.form == "hlog":
@@ -77,18 +116,19 @@ def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
         elif output.form == "endpoints":
             _write_summary(report, args.requests or "", output)
         else:
-            _write(report, output, steps=args.every is not None)
+            drawn = report if args.pictures or output.form == "html" else replace(report, pictures=None)
+            _write(drawn, output, steps=args.every is not None, full=args.full)
     return strictly(report.completeness) if args.strict else Exit.OK
 
 
-def _write(report: Report, output: Output, *, steps: bool) -> None:
+def _write(report: Report, output: Output, *, steps: bool, full: bool) -> None:
     from telemetry.report import render
 
     form: Any = output.form
     width, color = console.PIPED_WIDTH, False
     if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
-    write(render(report, form, width=width, color=color, steps=steps), output.path)
+    write(render(report, form, width=width, color=color, steps=steps, full=full), output.path)
 
 
 def _write_summary(report: Report, kind: str, output: Output) -> None:

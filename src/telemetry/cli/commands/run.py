@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.cli import console
+from telemetry.cli import console, run_options
+from telemetry.cli.beside_run import goodput
 from telemetry.cli.beside_run.ray import RayRoot
 from telemetry.cli.commands import serve
 from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.wrapped.command import Job
 from telemetry.cli.wrapped.stage import Stage, open_stage
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.report.live_line import describe
+from telemetry.report.live_line import LiveLine
+from telemetry.sweeps.params import parse_assignments, variable
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import Request, Stop, Watch
 from telemetry.wire.report import Report
@@ -41,6 +43,13 @@ _LEAVES_S: Final = 3.0  # for a leaf whose root has its result
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default=None, help="name of the run (default: the command's name)")
     serve.add_run_flags(parser)
+    serve.add_param_argument(parser)
+    parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--no-report",
+        action="store_true",
+        help="print no report on stderr at the end, only gates that did not pass",
+    )
     parser.add_argument(
         "--quiet",
         action="store_true",
@@ -57,70 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed, the gateway, a "
         "backend or all captures failed",
     )
-    parser.add_argument(
-        "--gate",
-        dest="gates",
-        action="append",
-        metavar="EXPR",
-        help="condition on the run, such as 'p99(latency) < 250ms'; repeatable; exit 99 if one fails, 3 "
-        "if one is inconclusive (default: the setting gates.expressions)",
-    )
-    parser.add_argument("--no-gates", action="store_true", help="ignore the setting gates.expressions")
-    parser.add_argument("--baseline", default=None, metavar="RUN", help="run that `baseline` stands for in a gate")
-    parser.add_argument(
-        "--abort-on-fail", action="store_true", help="stop the command as soon as a gate fails for good"
-    )
-    parser.add_argument(
-        "--capture",
-        dest="captures",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME…]",
-        help="record what the command's Python processes log through these libraries, without changing the "
-        "command; `telemetry capture list` shows the names; repeatable",
-    )
-    parser.add_argument(
-        "--stand-in",
-        dest="stand_ins",
-        action="append",
-        default=[],
-        metavar="LIBRARY",
-        help="give the command our interface in place of this library, which need not be installed: wandb",
-    )
-    parser.add_argument(
-        "--stragglers",
-        default=None,
-        metavar="SPAN[,SPAN…]",
-        help="find ranks that slow the others: names or patterns of the spans in which the command's processes "
-        "wait for each other, such as 'all_reduce,nccl.*' (default: the setting emit.stragglers)",
-    )
-    parser.add_argument(
-        "--flight-recorder",
-        default=None,
-        metavar="TIME",
-        help="write the last TIME of the run, such as 30s, with every value if the command fails, is killed or "
-        "stalls, a gate fails, or a mark has the label flight=dump",
-    )
-    parser.add_argument(
-        "--gateway",
-        default=None,
-        metavar="[HOST:]PORT",
-        help="serve the run over HTTP, as `telemetry gateway` does; the command finds the address in "
-        "TELEMETRY_GATEWAY_URL",
-    )
-    parser.add_argument(
-        "--ray",
-        action="store_true",
-        help="put a leaf on each node of the Ray cluster that the command, a driver, connects to, and record in "
-        "its workers",
-    )
-    parser.add_argument(
-        "--worker-grace",
-        type=float,
-        default=None,
-        metavar="SECONDS",
-        help="after the command ended: longest wait for its workers that still record (default: 10)",
-    )
+    run_options.add_arguments(parser)
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="command to run, with its arguments"
     )
@@ -133,14 +79,15 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.supervise.spawn import environment, spawn
     from telemetry.supervise.writers import with_backends
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command:
-        raise UsageError("no command to run", hint="telemetry run --name NAME -- CMD …")
+    parse_assignments(args.params)
+    limits_of_requests = goodput.checked(args.goodput)  # first: without `--`, the command is among the limits
+    command = _checked_command(args)
     name = _checked_name(args, command)
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = serve.with_checked_node(args, load(flags).config)
     run_gates = _run_gates(args, config, name)
     with (
+        goodput.in_environment(limits_of_requests),
         open_stage(tui=args.tui) as stage,
         serve.writers(args, config, stage.say) as writers,
         _companions(args, config, stage) as companions,
@@ -149,7 +96,12 @@ def run(args: argparse.Namespace) -> int:
         captures = _captures(args, stage)
         flight = _flight_recorder(args, config, stage)
         aggregator = spawn(
-            name, flags | ray_root.flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s
+            name,
+            flags | ray_root.flags,
+            owner_pid=os.getpid(),
+            timeout_s=config.emit.start_timeout_s,
+            run_id=args.run_id or "",
+            params=args.params,
         )
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         hurried = False
@@ -158,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
             writers.begin(aggregator.endpoint, aggregator.directory)
             variables = {
                 "TELEMETRY_ENDPOINT": aggregator.endpoint,
+                **_params(args),
                 **companions.variables,
                 **_waits(args, config),
                 **ray_root.variables(aggregator.endpoint, name),
@@ -187,10 +140,15 @@ def run(args: argparse.Namespace) -> int:
     if run_gates is not None:
         report = run_gates.concluded(report)
     flight.conclude(report, job.ended_ns, ended_by_gate=run_gates is not None and run_gates.ended_by is not None)
-    _say_result(report, quiet=args.quiet)
+    _say_result(report, quiet=args.quiet or args.no_report or not job.started)
     _await_leaf(keeper, None if hurried else config, quiet=args.quiet)
     failed = companions.failed or writers.failed or (captures is not None and captures.failed)
     return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
+
+
+def _params(args: argparse.Namespace) -> dict[str, str]:
+    """Return the variables that tell the command the parameters of its run."""
+    return {variable(name): text for name, text in parse_assignments(args.params).items()}
 
 
 def _waits(args: argparse.Namespace, config: Config) -> dict[str, str]:
@@ -346,6 +304,14 @@ def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]],
     return say
 
 
+def _checked_command(args: argparse.Namespace) -> list[str]:
+    """Return the command. Raises UsageError if there is none."""
+    command: list[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command to run", hint="telemetry run --name NAME -- CMD …")
+    return command
+
+
 def _checked_name(args: argparse.Namespace, command: list[str]) -> str:
     """Return the name of the run. Raises UsageError."""
     name: str = args.name or name_of(command[0])
@@ -380,6 +346,7 @@ class _Watch:
         self._keeper = keeper
         self._stage = stage
         self._quiet = args.quiet
+        self._line = LiveLine()
         self._over = False
         self._is_ended_by_command = args.ray
         """True if the command ends the run itself, shortly before its own end."""
@@ -391,7 +358,7 @@ class _Watch:
         if snapshot is None or self._over:
             return
         if not self._quiet:
-            self._stage.pass_by(describe(snapshot) + "\n")
+            self._stage.show(self._line.parts(snapshot))
         if self._run_gates is not None:
             self._run_gates.look(snapshot)
         self._flight.look(snapshot, self._run_gates.failing if self._run_gates is not None else ())
@@ -428,5 +395,7 @@ def _say(report: Report) -> None:
     from telemetry.report import render
 
     report = replace(report, early_rule=early_rule())
-    text = render(with_history(report), width=console.width(sys.stderr), color=console.color(sys.stderr))
-    console.talk(f"{text}run directory: {report.directory}\n")
+    text = render(
+        with_history(report, over_time=True), width=console.width(sys.stderr), color=console.color(sys.stderr)
+    )
+    console.talk(text)

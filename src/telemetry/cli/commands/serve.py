@@ -46,6 +46,7 @@ FLAGS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default=None, help="name of the run (default: the host name)")
     add_run_flags(parser)
+    add_param_argument(parser)
     parser.add_argument("--bind", default=None, help="control address: tcp://host:port or ipc://path")
     parser.add_argument(
         "--insecure",
@@ -68,6 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--owner-pid", type=int, default=None, help=argparse.SUPPRESS)
+
+
+def add_param_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--param",
+        dest="params",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the run, such as concurrency=4; the command of `run` finds it in "
+        "TELEMETRY_PARAM_CONCURRENCY; repeatable",
+    )
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
@@ -190,6 +203,7 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.config.load import load
     from telemetry.daemon import DaemonOptions, run_daemon
     from telemetry.supervise.writers import Writers
+    from telemetry.sweeps.params import parse_assignments, scalar
 
     name = args.name or socket.gethostname()
     check_name(name)
@@ -207,6 +221,7 @@ def run(args: argparse.Namespace) -> int:
         ready_fd=args.ready_fd,
         command_line=tuple(sys.argv),
         resume=_to_resume(args, root),
+        params={key: scalar(text) for key, text in parse_assignments(args.params).items()},
     )
     begun: list[bool] = []
     alone = args.ready_fd is None
@@ -292,7 +307,7 @@ def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
     if args.resume is None:
         return None
     kept = ("name", "bind", "run_id", "journal", "upstream", "node", "nodes")
-    known = [flag for flag in kept if getattr(args, flag) is not None]
+    known = [flag for flag in kept if getattr(args, flag) is not None] + (["param"] if args.params else [])
     if known:
         flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in known)
         raise UsageError(

@@ -79,8 +79,9 @@ def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
     from telemetry.report.content import content
     from telemetry.report.text import render_section
 
-    said = content(report)
+    said = content(report, full=True)
     yield said.headline
+    yield from filter(None, [said.gates])
     yield from said.facts
     if report.source == "status":
         pid = f" · pid {target.live.pid}" if target.live else ""

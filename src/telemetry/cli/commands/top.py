@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from telemetry.store.live_runs import LiveRun
     from telemetry.store.run_directory import RunDirectory
     from telemetry.tui.app import Cockpit
-    from telemetry.wire.snapshot import MetricsSnapshot
+    from telemetry.tui.model.scene import Baseline
 
 _NAMED: Final = 5
 """Live runs that fit in an error line."""
@@ -113,11 +113,20 @@ def has_screen(*, served: bool) -> bool:
     )
 
 
-def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> MetricsSnapshot:
-    """Return the result of a finished run. Reads files. Raises RunNotFoundError or RunDirectoryError."""
-    from telemetry.report import load_report
+def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> Baseline:
+    """Return the result of a finished run, with its curves. Reads files.
 
-    return load_report(spec, root, fallback_dirs).snapshot
+    Raises RunNotFoundError or RunDirectoryError.
+    """
+    from telemetry.history.step_curves import curves_of
+    from telemetry.report import load_report
+    from telemetry.store.run_directory import RunDirectory
+    from telemetry.tui.model.scene import Baseline
+
+    report = load_report(spec, root, fallback_dirs)
+    if not report.directory or not report.snapshot.axes:
+        return Baseline(report.snapshot)
+    return Baseline(report.snapshot, tuple(curves_of(RunDirectory.open(Path(report.directory)), report.snapshot)))
 
 
 def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None) -> list[tuple[str, str]]:

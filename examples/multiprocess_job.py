@@ -46,8 +46,7 @@ def main() -> None:
         worker.start()
     for worker in workers:
         worker.join()
-    report = run.finish()
-    print(telemetry.render(report))
+    run.finish()
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def draw(network: Network, path: Path) -> Path:
     return path
 
 
-def train(settings: Settings) -> telemetry.Report:
+def train(settings: Settings) -> None:
     """Starts the ranks and waits for them."""
     settings.out.mkdir(parents=True, exist_ok=True)
     run = telemetry.start("training")
@@ -149,7 +149,7 @@ def train(settings: Settings) -> telemetry.Report:
         rank.start()
     for rank in ranks:
         rank.join()
-    return run.finish()
+    run.finish()
 
 
 def main() -> None:
@@ -161,8 +161,7 @@ def main() -> None:
     parser.add_argument("--eval-every", type=int, default=100, metavar="STEPS")
     parser.add_argument("--out", type=Path, default=Path("pictures"), help="where the pictures go")
     given = parser.parse_args()
-    report = train(Settings(given.ranks, given.steps, given.batch, given.rate, given.eval_every, given.out))
-    print(telemetry.render(report))
+    train(Settings(given.ranks, given.steps, given.batch, given.rate, given.eval_every, given.out))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,16 @@ import pytest
 
 RATE = 50_000
 FLUSHED = RATE // 10
+REQUESTS = """
+import os, time, telemetry
+run = telemetry.start("job")
+requests = run.requests("llm")
+while not os.path.exists("go"):
+    time.sleep(0.01)
+for number in range(1_000):
+    requests.issue().complete(output_tokens=1)
+run.finish()
+"""
 SPARE = "TELEMETRY_RUN__FALLBACK_DIRS"
 
 
@@ -111,6 +122,25 @@ def test_a_journal_that_may_not_grow_costs_exactness_and_no_count(
     final = ground.final()
     check_counts(faults, final, sender)
     assert (final["exact"], final["exact_reason"]) == (False, too_large)
+
+
+def test_a_request_log_that_may_not_be_written_costs_no_count(ground: Any, crew: Any) -> None:
+    """Its folder can't be made: all requests are counted, the result is exact and complete, and a warning says
+    why the log lacks them."""
+    program = ground.program("asking.py", REQUESTS)
+    wrapper = ground.telemetry("run", "--name", "job", "--", sys.executable, program)
+    crew.wait_until(ground.live, 30.0, "a run")
+    (live,) = ground.live()
+    Path(live["dir"], "requests").touch()
+    (ground.folder / "go").touch()
+    _, said = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 0, said
+    final = ground.final()
+    words = {stat["name"]: stat["value"] for stat in final["counters"]}
+    assert (words["llm.issued"], words["llm.completed"]) == (1_000, 1_000)
+    assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "complete", True)
+    (warning,) = [line for line in final["warnings"] if "request log" in line]
+    assert warning.startswith(f"can't write the request log: {os.strerror(errno.EEXIST)}")
 
 
 def test_a_result_that_no_disk_takes_is_still_reported(

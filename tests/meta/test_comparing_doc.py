@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from telemetry import directions
 from telemetry.cli.commands import calibrate, compare
-from telemetry.compare import VERDICT_WORDS, Options, direction
+from telemetry.compare import VERDICT_WORDS, Options
 from telemetry.compare.figures import PERCENTILES, needed
 
 ROOT = Path(__file__).parents[2]
@@ -48,14 +49,24 @@ def test_values_a_percentile_needs() -> None:
 
 def test_words_that_decide_a_direction_are_read() -> None:
     """Those that are named as examples."""
-    trouble, time, speed = (
+    trouble, time, speed, loss, success, settings = (
         re.findall(r"`(\w+)`", WORDS.partition(start)[2].partition(")")[0])
-        for start in ("a word of trouble (", "a word of time (", "of speed (")
+        for start in (
+            "a word of trouble (",
+            "A word of time (",
+            "of speed (",
+            "of loss (",
+            "of success (",
+            "A word of settings (",
+        )
     )
     assert len(trouble) > 3
-    assert set(trouble) <= direction._TROUBLE
-    assert set(time) <= direction._TIME_WORDS
-    assert set(speed) <= direction._SPEED_WORDS
+    assert set(trouble) <= directions.TROUBLE
+    assert set(time) <= directions.TIME
+    assert set(speed) <= directions.SPEED
+    found = [{directions.better_of_name(word) for word in words} for words in (loss, success, settings)]
+    assert found == [{"lower"}, {"higher"}, {"neither"}]
+    assert directions.better_of_name("loss_scale") == "neither"
 
 
 def test_figures_are_those_that_were_stored() -> None:

@@ -12,11 +12,13 @@ import pytest
 from telemetry import limits
 from telemetry.cli.exit_codes import Exit
 from telemetry.gates import parser
-from telemetry.gates.parser import FUNCTIONS, THROUGHPUTS, parse
+from telemetry.gates.functions import FUNCTIONS, RATES
+from telemetry.gates.parser import parse
 from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import Fact, nodes
 from telemetry.gates.units import LITERALS
 from telemetry.statistics.confidence import least_count
+from telemetry.statistics.proportions import least_total, wilson
 from telemetry.wire.gates import GateResult
 
 TEXT = (Path(__file__).parents[2] / "docs" / "GATES.md").read_text()
@@ -54,9 +56,9 @@ def test_every_expression_is_one(text: str) -> None:
 def test_every_function_and_fact_is_shown_and_told() -> None:
     """In the examples and in the tables."""
     functions = {term.function for text in expressions() for term in parse(text).terms}
-    assert {*FUNCTIONS, *THROUGHPUTS} <= functions
+    assert {*FUNCTIONS, *RATES} <= functions
     told = set(re.findall(r"`([a-z.]+)`", " ".join(column("function"))))
-    assert told == {*FUNCTIONS, *THROUGHPUTS}
+    assert told == {*FUNCTIONS, *RATES}
     facts = set(re.findall(r"`([a-z._]+)`", " ".join(column("fact"))))
     assert facts == {*FACTS, *WORD_FACTS}
     shown = {node.name for text in expressions() for node in nodes(parse(text).left) if isinstance(node, Fact)}
@@ -78,6 +80,9 @@ def test_units_and_bounds_are_the_code_s() -> None:
     assert f"at most {limits.GATE_CHARS:,} characters and {limits.GATE_OPERANDS} operands" in WORDS
     assert f"there are at most {limits.GATES} of them" in WORDS
     assert f"`p99(x) < …` needs {least_count((99, 100))} values" in WORDS
+    needed = [f"{least_total(share):,}" for share in (0.99, 0.95, 0.999)]
+    assert "a limit of 99 % needs {} values, 95 % needs {}, and 99.9 % needs {}".format(*needed) in WORDS
+    assert f"leave room for {wilson(100, 100)[0]:.1%}".replace("%", " %") in WORDS
     assert (limits.ABORT_KILL_S, limits.GATE_ABORT_AFTER_S) == (10, 10)
     assert "SIGKILL ten seconds later" in WORDS
     assert "for ten seconds on end" in WORDS

@@ -15,7 +15,19 @@ import zmq
 
 from telemetry import drop_reasons, limits
 from telemetry.transport import sockets
-from telemetry.wire import cells, codec, control, events, frames, history, nodes, search, snapshot, units
+from telemetry.wire import (
+    cells,
+    codec,
+    control,
+    events,
+    frames,
+    history,
+    nodes,
+    request_log,
+    search,
+    snapshot,
+    units,
+)
 from telemetry.wire.events import Count, Sample
 from telemetry.wire.rows import ROW_BYTES
 from telemetry.wire.version import PROTOCOL, SCHEMA
@@ -131,6 +143,19 @@ def test_record_tags_and_fields() -> None:
         fields = ", ".join(shown_default(field) for field in msgspec.structs.fields(kind))
         plain = re.sub(r" \([^)]*\)", "", written[tag(kind)])
         assert plain == fields, tag(kind)
+
+
+def test_request_records_and_entries() -> None:
+    """Every field of the records for the request log, in order."""
+    text = section("Records")
+    written = {quoted(row[0])[0]: row[1] for row in table(text, "request record")}
+    assert list(written) == [tag(kind) for kind in request_log.REQUEST_RECORDS]
+    for kind in request_log.REQUEST_RECORDS:
+        assert written[tag(kind)] == ", ".join(shown_default(field) for field in msgspec.structs.fields(kind))
+    found = [(int(row[0]), *quoted(row[1])) for row in table(text, "index")]
+    assert found == list(enumerate(names(request_log.RequestEntry)))
+    assert f"up to {limits.REQUESTS_PER_RECORD:,} requests" in text
+    assert f"at most {limits.CHUNKS_HELD:,}" in text
 
 
 def test_node_records_and_columns() -> None:

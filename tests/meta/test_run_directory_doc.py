@@ -15,11 +15,11 @@ import pytest
 from telemetry import limits
 from telemetry.backends.sources.source import Position
 from telemetry.cli.beside_run.flight import FOLDER
-from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig, UpstreamConfig
+from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig, RunConfig, UpstreamConfig
 from telemetry.integrations.capture.signs import SIGNS
 from telemetry.limits import GIB, MIB
 from telemetry.store import backends as writers
-from telemetry.store import journal
+from telemetry.store import journal, request_log
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
 from telemetry.store.gate_results import write_gates
 from telemetry.store.history import HistoryWriter
@@ -37,6 +37,7 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import Count, Mark, StreamRecord
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint
+from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.snapshot import BackendStat
 from telemetry.wire.sources import Sources, SourceSeries, SourceStat
 from telemetry.wire.version import SCHEMA
@@ -108,7 +109,7 @@ def test_sizes_and_kinds_are_the_codes() -> None:
     """Headers, kinds, notes and magics: each number and word that somebody would write a reader from."""
     assert [row[0] for row in table("bytes of a segment")] == ["0–7", "8–15", f"from {SEGMENT_HEADER_BYTES}"]
     assert [row[0] for row in table("bytes of a frame")][-1] == f"from {FRAME_HEADER_BYTES}"
-    for magic in (journal.MAGIC, levels.MAGIC, OUTBOX_MAGIC):
+    for magic in (journal.MAGIC, levels.MAGIC, OUTBOX_MAGIC, request_log.MAGIC):
         assert f"`{magic.decode().encode('unicode_escape').decode()}`" in TEXT
     assert f"schema version, {SCHEMA} " in TEXT
     kinds = {"a batch": journal.BATCH, "a checkpoint": journal.CHECKPOINT, "a note": journal.NOTE}
@@ -176,6 +177,7 @@ def test_bounds_are_the_settings() -> None:
     assert list(kept) == [f"{level} s" for level in levels.LEVELS]
     assert f"`history.cap_bytes` ({ages.cap_bytes // GIB} GiB by default)" in WORDS
     assert f"`upstream.cap_bytes` ({UpstreamConfig().cap_bytes // MIB} MiB by default)" in WORDS
+    assert f"`run.request_log_cap` ({RunConfig().request_log_cap // MIB} MiB by default)" in WORDS
     assert f"`records.cap_bytes` ({RecordsConfig().cap_bytes // GIB} GiB by default)" in WORDS
     assert kept["1 s"] == f"`history.retention_1s_s`, {ages.retention_1s_s / 3_600:g} h by default"
     assert kept["10 s"] == f"`history.retention_10s_s`, {ages.retention_10s_s / 3_600:g} h by default"
@@ -201,6 +203,11 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     history._notice(1, "nothing")
     history.close()
     RecordLog(run.records).append([StreamRecord((1, 0), "r1", 0, "p", 1, Mark("m"))])
+    log = request_log.RequestLogWriter(run.requests)
+    log.append([LoggedRecords("p", 0, 0, [])], 0)
+    log.close()
+    logged = WORDS.partition("a msgpack array of four elements:")[2].partition(". These")[0]
+    assert re.findall(r"`(\w+)`", logged) == names(LoggedRecords)
     leave_a_writer(run.path)
     outbox = DiskOutbox(run.upstream)
     outbox.append([StoredBatch(0, 0, 0, 0, batch("p"))], {})

@@ -9,11 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.pages import Seen
 from tests.processes import end_group, kill_all, processes_with
 
 DEADLINE_S = 60.0
@@ -98,6 +99,19 @@ class Ground:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+@pytest.fixture
+def seen(require_tool: Callable[[str], str], tmp_path: Path) -> Iterator[Seen]:
+    from playwright.sync_api import sync_playwright
+
+    chromium = require_tool("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        made = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light").new_page()
+        made.set_default_timeout(DEADLINE_S * 1_000)
+        yield Seen(made, tmp_path)
+        browser.close()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Truth:
         if turn:
             self._value("turn.ttft", times[0] - line["issued"], window, turn=turn)
         for before, after in pairwise(times):
-            self._value("chunk_gap", after - before, window)
+            self._value("itl", after - before, window)
         if tokens is not None and (later := tokens - line["pieces"][0][1]) > 0:
             self._value("tpot", (line["ended"] - times[0]) / later, window)
 

@@ -284,4 +284,4 @@ def test_a_signal_ends_the_waiting_of_a_command_that_is_over(field: Field) -> No
     _, said = child.communicate(timeout=DEADLINE_S)
     assert child.returncode == 0, said
     assert re.search(r"faulty: .*not .*delivered.*; telemetry export --resume ", said), said
-    assert "run directory: " in said
+    assert "files: " in said

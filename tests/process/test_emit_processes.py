@@ -50,6 +50,7 @@ def script(short_dir: Path) -> Script:
         path = short_dir / "job.py"
         path.write_text(PRELUDE + textwrap.dedent(body))
         env = {**os.environ, "XDG_RUNTIME_DIR": str(short_dir), "PYTHONWARNINGS": "error", **environ}
+        env["TELEMETRY_EMIT__QUIET"] = "true"  # what is said besides the two lines at the end
         env.pop("TELEMETRY_ENDPOINT", None)
         return Done(
             subprocess.run(

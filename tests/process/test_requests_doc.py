@@ -17,7 +17,10 @@ pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "REQUESTS.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+WRITTEN = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+BLOCKS = [block for block in WRITTEN if "open_run" not in block]
+READERS = [block for block in WRITTEN if "open_run" in block]
+"""Programs that read a run which has ended."""
 BEFORE = """
 import asyncio, time, telemetry
 
@@ -58,8 +61,12 @@ def test_the_first_program(ground: Any) -> None:
     assert {stat["name"]: stat["value"] for stat in final["counters"]} == counted
     assert all(stat["labels"]["model"] == "m-7b" for stat in (*final["counters"], *final["series"]))
     series = {stat["name"].removeprefix("chat."): stat for stat in final["series"]}
-    assert set(series) == {"latency", "ttft", "chunk_gap", "tpot", "input_tokens", "output_tokens"}
+    assert set(series) == {"latency", "ttft", "itl", "tpot", "input_tokens", "output_tokens"}
     assert (series["output_tokens"]["total"], series["input_tokens"]["total"]) == (10, 4)
+    assert READERS
+    for number, block in enumerate(READERS):
+        reader = ground.popen(sys.executable, ground.program(f"reader_{number}.py", block))
+        assert (reader.communicate(timeout=60), reader.returncode) == (("", ""), 0)
 
 
 def test_all_the_others_together(ground: Any) -> None:
@@ -72,7 +79,7 @@ def test_all_the_others_together(ground: Any) -> None:
     windows = {stat["labels"].get("window") for stat in final["series"] if stat["name"] == "chat.latency"}
     assert windows == {None, "warm-up", "measured"}
     totals = {stat["name"]: stat["total"] for stat in final["series"] if not stat["labels"]}
-    assert (totals["chat.conversation.turns"], totals["chat.output_tokens"]) == (2, 5 + 7)
+    assert (totals["chat.conversation.turns"], totals["chat.output_tokens"]) == (2, 5 + 1 + 7)
     assert [stat["value"] for stat in final["counters"] if stat["name"] == "chat.after_end"] == [1]
 
 

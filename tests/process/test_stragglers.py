@@ -11,7 +11,8 @@ import pytest
 
 from telemetry.transport.client import ControlClient
 from telemetry.tui.feed.news import News, StragglersOf
-from telemetry.tui.feed.stragglers_thread import ControlRecords, StragglersThread
+from telemetry.tui.feed.step_records import ControlRecords
+from telemetry.tui.feed.steps_thread import StepsThread
 from telemetry.wire.control import GetStatus, Status
 
 pytestmark = pytest.mark.slow
@@ -102,7 +103,7 @@ def test_the_cockpit_sees_slow_ranks_of_another_machine(ground: Any) -> None:
         if isinstance(news, StragglersOf):
             told.append(news)
 
-    thread = StragglersThread(tell, lambda _: ControlRecords(endpoint))
+    thread = StepsThread(tell, lambda _: ControlRecords(endpoint))
     thread.start()
     try:
         deadline = time.monotonic() + 60.0

@@ -28,6 +28,15 @@ sys.stdin.read()
 """
 
 
+STEPS = """
+import sys
+import telemetry
+
+run = telemetry.start()
+for step in range(201):
+    run.log({"loss": 200.0 - step, "accuracy": step / 200}, step=step)
+sys.stdin.read()
+"""
 DETACHED = """
 import os, sys
 if os.fork():
@@ -60,14 +69,13 @@ def test_lines_go_on_through_a_silence(ground: Ground) -> None:
     """A stopped aggregator is missed and waited for; the end is the run's result, and exit code 0."""
     aggregator, _ = ground.serve()
     watch = ground.telemetry("top", "--plain")
-    line_with(watch.stdout, " INITIALIZE ")
+    line_with(watch.stdout, "  nothing recorded yet")
     aggregator.send_signal(signal.SIGSTOP)
     line_with(watch.stderr, "telemetry: last snapshot ")
     aggregator.send_signal(signal.SIGCONT)
     line_with(watch.stderr, "telemetry: snapshots arrive again")
-    line_with(watch.stdout, " INITIALIZE ")
+    line_with(watch.stdout, "  nothing recorded yet")
     assert ground.run("stop", "job")[0] == 0
-    line_with(watch.stdout, " COMPLETE ")
     line_with(watch.stdout, "complete: job, 0 of 0 events applied, 0 lost")
     assert watch.wait(DEADLINE_S) == 0
 
@@ -77,7 +85,7 @@ def test_lines_without_a_terminal(ground: Ground) -> None:
     ground.serve()
     watch = ground.telemetry("top", "job")
     line_with(watch.stderr, "no terminal to draw on")
-    line_with(watch.stdout, " INITIALIZE ")
+    line_with(watch.stdout, "  nothing recorded yet")
     watch.stdout.close()  # type: ignore[union-attr]
     assert watch.wait(DEADLINE_S) == 141
 
@@ -136,6 +144,32 @@ def test_coming_and_going_on_a_terminal(ground: Ground, require_tool: Callable[[
             assert not terminal.mouse_is_wanted()
             assert terminal.modes() == before
     assert {run["name"] for run in ground.live()} == {"job", "training"}
+
+
+def test_a_training_run_opens_on_its_curves(ground: Ground, require_tool: Callable[[str], str]) -> None:
+    """From its first step on, whenever it was opened; keys enlarge one, read it, and show the tables."""
+    require_tool("tmux")
+    _, endpoint = ground.serve()
+    ground.popen(sys.executable, "-c", STEPS, environ={"TELEMETRY_ENDPOINT": endpoint}, stdin=subprocess.PIPE)
+    deadline = time.monotonic() + DEADLINE_S
+    while not json.loads(ground.run("status", endpoint, "--json")[1])["axes"]:
+        assert time.monotonic() < deadline
+    with Tmux(ground.folder, ground.environ) as terminal:
+        terminal.type(f"{TELEMETRY} top\n")
+        terminal.wait_for("step 199", "from 200", "best 1", "accuracy")
+        terminal.press("Enter")
+        terminal.wait_for("loss · 200 → 1", "▏step 199", "by step")
+        terminal.press("Home")
+        terminal.wait_for("▏step 0 · 200")
+        terminal.press("Right")
+        terminal.wait_for("▏step 1 · 199")
+        terminal.press("Down")
+        terminal.wait_for("accuracy · 0 → 0.995")
+        terminal.press("Escape")
+        terminal.wait_for("from 200")
+        terminal.press("v")
+        terminal.wait_for("values of step", "over the run")
+        terminal.press("q")
 
 
 def test_nobody_is_left_when_the_terminal_goes(ground: Ground, require_tool: Callable[[str], str]) -> None:

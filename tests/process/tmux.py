@@ -64,6 +64,10 @@ class Tmux:
         """What is seen now, and what has scrolled away. Lines that were too long are whole."""
         return self._say("capture-pane", "-p", "-J", "-S", "-1000")
 
+    def visible(self) -> list[str]:
+        """The rows that are seen now, from the first to the last."""
+        return self._say("capture-pane", "-p").split("\n")[:-1]
+
     def modes(self) -> str:
         """The terminal's settings, as `stty -g` says them."""
         path = self._say("display-message", "-p", "#{pane_tty}").strip()

@@ -9,10 +9,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from telemetry.request_model import issued_kind, joined, rates_of, request_counts, together
+from telemetry.request_model import (
+    issued_kind,
+    joined,
+    rates_of,
+    request_counts,
+    request_instruments,
+    together,
+)
 from telemetry.wire.cells import cell
 from telemetry.wire.report import Rates
-from telemetry.wire.requests import COMPLETED, FAILED, INSTRUMENTS, ISSUED, LATENCY, OUTPUT_TOKENS, name_of
+from telemetry.wire.requests import (
+    COMPLETED,
+    EXPIRED,
+    FAILED,
+    FAILED_LATENCY,
+    GOOD,
+    INPUT_TOKENS,
+    INSTRUMENTS,
+    ISSUED,
+    ITL,
+    LATENCY,
+    MET,
+    OUTPUT_TOKENS,
+    TTFT,
+    name_of,
+)
 from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat, WindowStat
 
 SECOND = 10**9
@@ -287,3 +309,97 @@ def test_numbers_of_hostile_files_raise_nothing() -> None:
     mixed = [counter(ISSUED, huge), counter(COMPLETED, 1), replace(counter(COMPLETED, 1, finish="f"), value=1.5)]
     (one,) = request_counts(snapshot(*mixed, replace(bad, total=1.5), replace(third, total=huge)))
     assert (one.in_flight, one.series[LATENCY].total) == (math.inf, math.inf)
+
+
+def test_the_instruments_of_requests_one_by_one() -> None:
+    """Each has its kind, the labels of the kind and its word; other instruments are not among them."""
+    stats = [counter(ISSUED, 2, window="w"), counter(FAILED, 1, reason="r", gpu="1"), CounterStat(name="other")]
+    found = [(one.kind, one.labels, one.word, one.stat) for one in request_instruments(snapshot(*stats))]
+    kind = stats[0].name.partition(".")[0]
+    assert found == [(kind, (), ISSUED, stats[0]), (kind, (("gpu", "1"),), FAILED, stats[1])]
+    assert list(request_instruments(snapshot(*stats[1:]))) == []
+
+
+def judged(**met: int) -> list[CounterStat | SeriesStat]:
+    """Ten requests in two seconds: seven completed, of which five are good, two failed, one expired."""
+    extent = Extent(first_ns=SECOND, last_ns=2 * SECOND, last_done_ns=3 * SECOND, end_ns=3 * SECOND, inside=5)
+    return [
+        counter(ISSUED, 10),
+        counter(COMPLETED, 7),
+        counter(FAILED, 2, reason="r"),
+        counter(EXPIRED, 1),
+        counter(GOOD, 5),
+        *(counter(MET, number, slo=key) for key, number in met.items()),
+        series(LATENCY, [SECOND // 2] * 7, extent=extent),
+        series(FAILED_LATENCY, [SECOND // 4] * 2),
+        series(TTFT, [1] * 7),
+        series(ITL, [1] * 14),
+        series(INPUT_TOKENS, [10] * 7),
+        series(OUTPUT_TOKENS, [6] * 7, extent=extent),
+    ]
+
+
+def test_goodput_counts_all_requests_that_ended() -> None:
+    """Failed and expired ones are never good; each limit has a share of its own."""
+    params = {"slo.llm": "ttft:200ms tpot:50ms"}
+    (one,) = request_counts(replace(snapshot(*judged(ttft=6, tpot=5)), params=params))
+    assert (one.good, one.ended, one.attainment, dict(one.met)) == (5, 10, 0.5, {"ttft": 6, "tpot": 5})
+    assert (one.attainment_of("ttft"), one.attainment_of("gap")) == (0.6, None)
+    assert (one.slo, one.goodput_per_s) == ("ttft:200ms tpot:50ms", 2.5)
+    assert set(one.series) == {LATENCY, FAILED_LATENCY, TTFT, ITL, INPUT_TOKENS, OUTPUT_TOKENS}
+
+
+def test_rates_cover_the_time_from_the_first_issue_to_the_last_end() -> None:
+    """Tokens a chunk count the first one."""
+    (one,) = request_counts(snapshot(*judged()))
+    assert (one.input_tokens_per_s, one.output_tokens_per_s, one.total_tokens_per_s) == (35.0, 21.0, 56.0)
+    assert one.tokens_per_chunk == 2.0
+    assert one.attainment_of("ttft") is None
+
+
+def test_requests_that_did_not_complete_may_lie_outside_the_known_time() -> None:
+    """So the offered rate and the mean in flight are unknown if there are many: a server that died is no load."""
+    extent = Extent(first_ns=0, last_ns=10 * SECOND, last_done_ns=11 * SECOND, end_ns=11 * SECOND, inside=5)
+    done = [counter(COMPLETED, 1_000), series(LATENCY, [SECOND // 10] * 1_000, extent=extent)]
+
+    def figures(*stats: CounterStat | SeriesStat) -> tuple[float | None, float | None]:
+        (one,) = request_counts(snapshot(*stats))
+        return one.offered_per_s, one.concurrency_mean and round(one.concurrency_mean, 3)
+
+    few = counter(FAILED, 4, reason="r"), series(FAILED_LATENCY, [SECOND // 10] * 4)
+    assert figures(counter(ISSUED, 1_000), *done) == (99.9, 9.091)
+    assert figures(counter(ISSUED, 1_010), *done, *few, counter(EXPIRED, 6)) == (100.9, 9.127)
+    assert figures(counter(ISSUED, 1_011), *done, *few) == (None, 9.127)
+    assert figures(counter(ISSUED, 1_002), *done, series(FAILED_LATENCY, [SECOND] * 2)) == (100.1, None)
+    assert figures(counter(ISSUED, 1_011), *done, counter(EXPIRED, 11)) == (None, None)
+
+
+def test_without_limits_or_times_nothing_is_said_of_them() -> None:
+    """Not 0, which would be a figure."""
+    (one,) = request_counts(snapshot(counter(ISSUED, 1)))
+    figures = (one.good, one.attainment, one.goodput_per_s, one.offered_per_s, one.concurrency_mean)
+    assert (*figures, one.tokens_per_chunk, one.total_tokens_per_s, one.slo) == (*[None] * 7, "")
+    (one,) = request_counts(snapshot(counter(ISSUED, 1), counter(GOOD, 0)))
+    assert (one.good, one.attainment) == (0, None)
+
+
+def test_good_requests_of_windows_add_up() -> None:
+    """Limits of labels are found by the labels, else by the kind alone."""
+    stats = [counter(ISSUED, 2, window=name, model="m") for name in ("a", "b")]
+    stats += [counter(GOOD, 1, window=name, model="m") for name in ("a", "b")]
+    stats += [counter(MET, 2, window="b", model="m", slo="gap")]
+    params = {"slo.llm": "gap:1s", "slo.llm{model=m}": "gap:2s"}
+    (one,) = request_counts(replace(snapshot(*stats), params=params))
+    assert (one.good, dict(one.met), one.slo) == (2, {"gap": 2}, "gap:2s")
+    assert [(part.good, dict(part.met)) for part in one.windows] == [(1, {}), (1, {"gap": 2})]
+    (one,) = request_counts(replace(snapshot(*stats), params={"slo.llm": "gap:1s"}))
+    assert one.slo == "gap:1s"
+
+
+def test_chunk_gaps_of_earlier_versions_are_itl() -> None:
+    """Also beside those of a present program."""
+    old = replace(series(ITL, [5, 7]), name="llm.chunk_gap")
+    (one,) = request_counts(snapshot(counter(ISSUED, 1), old))
+    assert one.series[ITL] == old
+    (one,) = request_counts(snapshot(counter(ISSUED, 1), old, series(ITL, [9])))
+    assert (one.series[ITL].count, one.series[ITL].max) == (3, 9)

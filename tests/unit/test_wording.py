@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from telemetry.drop_reasons import Reason
@@ -21,6 +23,7 @@ from telemetry.wording import (
     backend,
     backend_state,
     batches,
+    cause,
     ending,
     error_bound,
     instrument,
@@ -88,6 +91,25 @@ def test_a_command_ended_or_did_not() -> None:
     assert ending(CommandFacts(argv=[], exit_code=3)) == "exit code 3"
     assert ending(CommandFacts(argv=[], exit_code=-15, signal="SIGTERM")) == "ended by SIGTERM"
     assert ending(CommandFacts(argv=[])) == "still running"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"signal": "SIGSEGV"}, "segmentation fault"),
+        ({"signal": "SIGKILL"}, "perhaps out of memory"),
+        ({"signal": "SIGTERM"}, ""),
+        ({"exit_code": 137}, "SIGKILL, perhaps out of memory"),
+        ({"exit_code": 143}, "SIGTERM"),
+        ({"exit_code": 1}, ""),
+        ({"exit_code": 255}, ""),
+        ({"exit_code": 0}, ""),
+        ({}, ""),
+    ],
+)
+def test_why_a_command_failed(facts: dict[str, Any], words: str) -> None:
+    """Signals have a meaning; a shell reports them as an exit code."""
+    assert cause(CommandFacts(argv=[], **facts)) == words
 
 
 NOW = 1_772_366_400_000_000_000

@@ -23,6 +23,7 @@ from telemetry.backends.items import (
 from telemetry.backends.mapping import ALIKE, ItemMapping, values_of
 from telemetry.config import BackendsConfig, BackendValues
 from telemetry.errors import ConfigError
+from telemetry.headline_choice import PARAM
 from telemetry.wire.events import Spread
 from telemetry.wire.snapshot import AxisStat, GaugeStat, MetricsSnapshot
 
@@ -146,6 +147,16 @@ def test_snapshots_have_what_readings_have() -> None:
     assert [stat.name for stat in found.snapshot.gauges] == ["z"]
     assert found.snapshot.axes[0].values == {"z": 1.0}
     assert found.snapshot.params == {"c": 1}
+
+
+@pytest.mark.parametrize("values", [BackendValues(), BackendValues(include=("*",))])
+def test_the_choice_of_figures_is_no_parameter_of_a_tracker(values: BackendValues) -> None:
+    """Neither alone nor among others."""
+    mapping = ItemMapping(values)
+    params = mapping.apply(Params(key="r1", time_ns=1, values={"lr": 1, PARAM: '["loss"]'}))
+    assert isinstance(params, Params)
+    assert params.values == {"lr": 1}
+    assert mapping.apply(Params(key="r1", time_ns=1, values={PARAM: '["loss"]'})) is None
 
 
 def test_params_are_left_out_by_exclude_alone() -> None:

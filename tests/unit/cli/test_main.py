@@ -118,13 +118,62 @@ def test_an_unknown_command_names_the_near_miss(capsys: pytest.CaptureFixture[st
     assert "--help" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["report", "--frmat", "json"], ["report", "--format", "pdf"], ["ls", "--js"]])
+@pytest.mark.parametrize("argv", [["report", "--format", "pdf"], ["gate"], ["report", "--dir"]])
 def test_wrong_arguments_are_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Unknown options, wrong choices and abbreviations exit with 2 and leave stdout clean."""
+    """Wrong choices and missing arguments exit with 2, show the usage and leave stdout clean."""
     assert main(argv) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "usage: telemetry" in captured.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_suggests_an_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped option is one line with the near option, whatever the command is."""
+    assert main([command, "--hepl"]) == 2
+    line = f"telemetry: unknown option --hepl of `telemetry {command}` (did you mean --help?)\n"
+    assert capsys.readouterr() == ("", line)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["run", "--gates", "lost == 0", "--", "true"], "--gates of `telemetry run` (did you mean --gate?)"),
+        (["report", "--frmat=json"], "--frmat of `telemetry report` (did you mean --format?)"),
+        (["ls", "--js"], "--js of `telemetry ls` (did you mean --json?)"),
+        (["gate", "job", "--confidnt", "lost == 0"], "--confidnt of `telemetry gate` (did you mean --confident?)"),
+        (["keys", "show", "--jsn"], "--jsn of `telemetry keys show` (did you mean --json?)"),
+        (["--versoin"], "--versoin of `telemetry` (did you mean --version?)"),
+        (["ls", "--xyzzy"], "--xyzzy of `telemetry ls` (`telemetry ls --help` lists its options)"),
+    ],
+)
+def test_unknown_options_name_the_near_one(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also with a value, between other arguments, and of an action of a command."""
+    assert main(argv) == 2
+    assert capsys.readouterr() == ("", f"telemetry: unknown option {said}\n")
+
+
+def test_words_of_the_users_command_are_not_options(command: Callable[[Behave], None]) -> None:
+    """Behind `--` nothing is looked at."""
+    command(lambda _args: 0)
+    assert main(["probe", "--flag", "1"]) == 0
+    with pytest.raises(SystemExit):
+        build_parser(only="run").parse_args(["run", "--name"])
+    assert build_parser(only="run").parse_args(["run", "--", "x", "--gates"]).command == ["--", "x", "--gates"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["keys", "shw"], "did you mean show?"),
+        (["report", "--format", "jsn"], "did you mean json?"),
+        (["ls", "job"], "unexpected argument 'job'"),
+    ],
+)
+def test_wrong_words_name_the_near_one(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Actions and choices are suggested; an argument too many is named."""
+    assert main(argv) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:

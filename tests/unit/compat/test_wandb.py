@@ -256,7 +256,7 @@ def test_init_starts_a_run_that_other_processes_join(short_dir: Path) -> None:
     child = subprocess.run(
         [sys.executable, "job.py"],
         cwd=short_dir,
-        env=environment(short_dir) | {"PYTHONPATH": ""},
+        env=environment(short_dir) | {"PYTHONPATH": "", "TELEMETRY_EMIT__QUIET": "true"},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -184,3 +184,30 @@ def test_what_is_no_share_is_said(text: str) -> None:
     """By argparse, with exit code 2."""
     with pytest.raises(ArgumentTypeError, match="is not a valid share"):
         fraction(text)
+
+
+@pytest.mark.usefixtures("both")
+def test_two_runs_need_no_vs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two names are two sides, in this order."""
+    assert main(["compare", "old", "--vs", "new", "--json"]) == 0
+    given = json.loads(capsys.readouterr().out)
+    assert main(["compare", "old", "new", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == given
+
+
+@pytest.mark.usefixtures("both")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["old"], "a comparison needs two sides (telemetry compare old --vs OTHER)"),
+        (
+            ["old", "new", "the rest"],
+            "which of the 3 runs are those after the change? (put them after --vs, such as: "
+            "telemetry compare old --vs new 'the rest')",
+        ),
+    ],
+)
+def test_what_to_type_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it is not clear which runs are which."""
+    assert main(["compare", *words]) == 2
+    assert capsys.readouterr().err == f"telemetry: {said}\n"

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
+from msgspec.structs import replace
 
 from telemetry.cli.beside_run.exports import Task
 from telemetry.cli.commands import export
 from telemetry.cli.main import main
 from telemetry.errors import UsageError
 from telemetry.store.backends import Checkpoint, WriterFacts, writer_folder
+from telemetry.store.final_snapshot import write_final
+from telemetry.store.records import RecordLog
+from telemetry.store.request_log import FILE_NAME, RequestLogWriter
+from telemetry.store.run_directory import Manifest, RunDirectory
+from telemetry.testing import ended
+from telemetry.wire.events import ClosedStep, StreamRecord
+from telemetry.wire.request_log import LoggedRecords
+from telemetry.wire.snapshot import MetricsSnapshot, RequestLogStat
+from telemetry.wire.version import PROTOCOL
 
 
 def writer(run: Path, name: str, to: str, *, done: bool = False) -> None:
@@ -102,3 +115,99 @@ def test_a_run_that_is_not_there_is_said(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert main(["export", "nothing", "--dir", str(tmp_path), "--to", "jsonl"]) == 1
     assert "no run 'nothing'" in capsys.readouterr().err
+
+
+def with_steps(directory: RunDirectory) -> None:
+    """Give a run two closed steps."""
+    directory.records.mkdir(exist_ok=True)
+    steps = [ClosedStep("train", at, {"loss": 1.0 / (at + 1)}) for at in range(2)]
+    records = [StreamRecord(PROTOCOL, "a1", at, "p", 10**18, step) for at, step in enumerate(steps)]
+    RecordLog(directory.records).append(records)
+
+
+def test_steps_go_to_files(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each in the form of its suffix; the number of rows is a message."""
+    with_steps(make_run("job", "a1"))
+    assert main(["export", "job", "--steps", "s.csv", "--steps", "s.parquet"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err.splitlines()) == (
+        "",
+        ["telemetry: 2 values of steps in s.csv", "telemetry: 2 values of steps in s.parquet"],
+    )
+    assert Path("s.csv").read_text().splitlines()[1].startswith("train,0,2001-09-09T01:46:40.000000000Z,loss,1.0")
+    assert Path("s.parquet").exists()
+
+
+def test_steps_that_cannot_be_exported_are_said(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """No record log, a suffix that means nothing, and a backend beside it."""
+    make_run("none", "b1")
+    with_steps(make_run("job", "a1"))
+    assert main(["export", "none", "--steps", "s.csv"]) == 1
+    assert "the run has no record log" in capsys.readouterr().err
+    assert main(["export", "job", "--steps", "s.xlsx"]) == 2
+    assert "use one of .csv, .jsonl, .parquet" in capsys.readouterr().err
+    assert main(["export", "job", "--steps", "s.csv", "--to", "jsonl"]) == 2
+    assert "--steps writes files, not to backends" in capsys.readouterr().err
+    assert not Path("s.csv").exists()
+
+
+@pytest.fixture
+def with_requests(tmp_path: Path) -> Path:
+    """A run directory whose log has three requests and lacks two."""
+    run = RunDirectory.create(tmp_path, "job", "r1", 10**18)
+    run.write_manifest(Manifest(run_id="r1", name="job"))
+    record = replace(ended(range(3)), left_out=2)
+    log = RequestLogWriter(run.requests)
+    log.append([LoggedRecords("p", 0, 0, [Raw(msgspec.msgpack.encode(record))])], 0)
+    log.close()
+    return run.path
+
+
+def test_requests_are_written_to_each_file(
+    with_requests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what the log lacks, once; nothing goes to standard output."""
+    files = [tmp_path / "a.csv", tmp_path / "b.jsonl"]
+    assert (
+        main(["export", str(with_requests), *(word for file in files for word in ("--requests", str(file)))]) == 0
+    )
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.removeprefix("telemetry: ") for line in err.splitlines()] == [
+        f"3 requests in {files[0]}",
+        f"3 requests in {files[1]}",
+        "the request log lacks 2 of 5 requests: their programs could not send them in time",
+    ]
+    assert [len(file.read_text().splitlines()) for file in files] == [4, 3]
+
+
+def test_a_log_that_is_cut_short_is_not_exported_in_silence(
+    with_requests: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result knows how many requests were logged, also where the file was removed or a disk was full."""
+    run = RunDirectory.open(with_requests)
+    stat = RequestLogStat(kept=7)
+    write_final(MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", request_log=stat), [run.final])
+    assert main(["export", str(with_requests), "--requests", "r.csv"]) == 0
+    path = run.requests / FILE_NAME
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == f"telemetry: 7 requests were logged and 4 of them are missing from {path}"
+    path.unlink()
+    assert main(["export", str(with_requests), "--requests", "r.csv"]) == 0
+    assert "7 requests were logged and 7 of them are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--requests", "r.csv", "--to", "jsonl"], "--requests writes files, not to backends"),
+        (["--requests", "r.xlsx"], "the suffix .xlsx of r.xlsx does not select a format for requests"),
+    ],
+)
+def test_files_of_requests_that_can_not_be_written(
+    with_requests: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line that says what to do, and exit code 2."""
+    assert main(["export", str(with_requests), *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

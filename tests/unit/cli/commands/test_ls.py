@@ -177,16 +177,68 @@ def test_what_has_no_room_is_said(
 ) -> None:
     """A column does not vanish silently."""
     directory = make_run("job", "aaaa1111")
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("COLUMNS", "40")
     assert main(["ls"]) == 0
     said = capsys.readouterr()
     assert directory.path.name not in said.out
-    assert said.err == "telemetry: hidden columns: pid and directory; use a wider terminal or --json\n"
+    assert said.err == "telemetry: hidden columns: exit and started (UTC); use a wider terminal or --json\n"
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["ls"]) == 0
+    said = capsys.readouterr()
+    assert all(len(line) <= 80 for line in said.out.splitlines())
+    assert (directory.path.name in said.out, said.err) == (False, "")
     monkeypatch.setenv("COLUMNS", "500")
     assert main(["ls"]) == 0
     said = capsys.readouterr()
     assert said.err == ""
     assert f" runs/{directory.path.name}\n" in said.out
+
+
+def ended(make_run: MakeRun, run_id: str, started_s: int, command: str, completeness: str = "complete") -> None:
+    """A run of 83 s with 1,234,567 events whose command ended so."""
+    directory = make_run("job", run_id)
+    directory.final.write_text(
+        f'{{"run_id":"{run_id}","name":"job","state":"COMPLETE","completeness":"{completeness}",'
+        f'"started_ns":{STARTED_NS + started_s * 10**9},"elapsed_s":83.0,"accounting":{{"applied":1234567}},'
+        f'"command":{command}}}'
+    )
+
+
+def test_failed_runs_are_shown_as_failed(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code or signal, duration and events; the newest run is first, and colours only where wanted."""
+    ended(make_run, "aaaa1111", 0, '{"exit_code":3,"signal":null}')
+    ended(make_run, "bbbb2222", 120, '{"exit_code":null,"signal":"SIGSEGV"}', "lossy")
+    ended(make_run, "cccc3333", 60, '{"exit_code":0,"signal":null}')
+    ended(make_run, "dddd4444", 180, "null", "interrupted")
+    make_run("killed", "eeee5555", ended=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["ls"]) == 0
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    rows = {cells[1]: [cell.strip() for cell in cells[2:] if cell.strip()] for cells in map(stripped, lines[1:])}
+    assert rows["aaaa1111"][:5] == ["failed", "3", "83.0 s", "1.23 M", "03-01 12:00"]
+    assert rows["bbbb2222"][:2] == ["failed", "SIGSEGV"]
+    assert rows["cccc3333"][:2] == ["complete", "0"]
+    assert rows["dddd4444"][:2] == ["interrupted", "–"]
+    assert rows["eeee5555"][:4] == ["DEAD", "–", "–", "–"]
+    assert [run_id for run_id in rows if run_id != "eeee5555"] == ["dddd4444", "bbbb2222", "cccc3333", "aaaa1111"]
+    assert main(["ls", "--json"]) == 0
+    found = {item["run_id"]: item for item in json.loads(capsys.readouterr().out)}
+    shown = [found["bbbb2222"][key] for key in ("failed", "exit_code", "signal", "duration_s", "events")]
+    assert shown == [True, None, "SIGSEGV", 83.0, 1234567]
+    assert (found["aaaa1111"]["failed"], found["aaaa1111"]["exit_code"]) == (True, 3)
+    assert not found["cccc3333"]["failed"]
+    assert [found["eeee5555"][key] for key in ("failed", "duration_s", "events")] == [False, None, None]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["ls"]) == 0
+    painted = capsys.readouterr().out
+    for words in ("\x1b[31mfailed\x1b[0m", "\x1b[32mcomplete\x1b[0m", "\x1b[31mDEAD\x1b[0m"):
+        assert words in painted
+
+
+def stripped(cells: list[str]) -> list[str]:
+    return [cell.strip() for cell in cells if cell.strip()]
 
 
 def test_a_directory_elsewhere_is_shown_whole(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from tests.unit.cli.terminals import Desk
 
 from telemetry.cli.main import main
+from telemetry.history import load_report
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.snapshot import CommandFacts
 
 MakeRun = Callable[..., RunDirectory]
 
@@ -60,3 +68,51 @@ def test_what_cannot_be_merged_is_said(
     assert message in said.err
     assert said.out == ""
     assert sorted(before[0].parent.iterdir()) == before
+
+
+def unrelated(make_run: MakeRun) -> None:
+    """Leave two runs of different names and programs."""
+    for name, run_id, program in (("one", "r1", "./apples"), ("two", "r2", "./pears")):
+        directory = make_run(name, run_id)
+        snapshot = load_report(directory.path).snapshot
+        write_final(replace(snapshot, command=CommandFacts(argv=[program])), [directory.final])
+
+
+def test_unrelated_runs_need_force(
+    make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a terminal nobody can be asked."""
+    unrelated(make_run)
+    before = sorted(root.iterdir())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(["merge", "r1", "r2"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        "telemetry: the runs seem unrelated: the runs have different names and programs: apples, pears "
+        "(give --force to merge them nevertheless)\n"
+    )
+    assert sorted(root.iterdir()) == before
+    assert main(["merge", "r1", "r2", "--force"]) == 0
+
+
+@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+def test_a_user_is_asked(
+    make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, code: int
+) -> None:
+    """On a terminal; anything but yes is no."""
+    unrelated(make_run)
+    before = len(list(root.iterdir()))
+    desk = Desk()
+    try:
+        with os.fdopen(os.dup(desk.near), "r+b", buffering=0) as terminal:
+            desk.type(answer)
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(terminal, write_through=True))
+            monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(terminal, write_through=True))
+            assert main(["merge", "r1", "r2"]) == code
+            desk.wait_for(b"Merge them nevertheless? [y/N] ")
+            if code:
+                desk.wait_for(b"nothing was merged")
+    finally:
+        desk.close()
+    assert len(list(root.iterdir())) - before == (not code)

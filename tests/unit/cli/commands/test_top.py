@@ -52,7 +52,7 @@ def test_a_finished_run_in_lines(make_run: MakeRun, words: list[str], capsys: py
     assert main(words) == 0
     captured = capsys.readouterr()
     line, headline = captured.out.splitlines()
-    assert "COMPLETE 7 events" in line
+    assert line == "0:00  requests 7"
     assert headline == "complete: job, 7 of 7 events applied, 0 lost"
     assert ("no terminal" in captured.err) == ("--plain" not in words)
     assert (f"no live run; showing the newest run, {directory.path}" in captured.err) == ("job" not in words)
@@ -205,7 +205,7 @@ def test_baselines_are_results_of_other_runs(make_run: MakeRun, root: Path) -> N
     make_run("broken", "dddd4444").final.write_text("{")
     assert top.baselines(root, (), own) == [(str(other.path), "job  2026-03-01 12:00:00 UTC  lossy")]
     assert {spec for spec, _ in top.baselines(root, (), None)} == {str(own.path), str(other.path)}
-    assert top.load_baseline(root, (), str(other.path)).run_id == "bbbb2222"
+    assert top.load_baseline(root, (), str(other.path)).snapshot.run_id == "bbbb2222"
     with pytest.raises(RunNotFoundError):
         top.load_baseline(root, (), "nobody")
     with pytest.raises(RunDirectoryError):

@@ -103,6 +103,7 @@ def ended(folder: Path) -> tuple[dict[str, Any], Any, list[Any], str]:
     """What the program found, its report and records, and its messages."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "TELEMETRY"))}
     environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONSOLE": "off", "HOME": str(folder)}
+    environ["TELEMETRY_EMIT__QUIET"] = "true"
     child = subprocess.run(
         [sys.executable, "-c", _PROGRAM], cwd=folder, env=environ, capture_output=True, text=True, check=False
     )

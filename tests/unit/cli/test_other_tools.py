@@ -43,6 +43,12 @@ def empty(number: int = 0, **more: Any) -> RequestEntry:
     return entry(number, **{"first_ns": None, "gaps_ns": [], "chunk_tokens": [], "output_tokens": None, **more})
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no sentence wrap, whatever the terminal of the tests is."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.fixture
 def run_of(make_run: MakeRun) -> Callable[..., RunDirectory]:
     """`run_of({(kind, window): [entry, …]}, missing=0)` leaves a run; `missing` requests are not in its log."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from telemetry import formatting, limits, wording
 from telemetry.formatting import number_of, printable
-from telemetry.request_model import RequestCounts, request_counts
+from telemetry.request_model import RequestCounts, late_at, request_counts
 from telemetry.statistics.proportions import wilson
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
@@ -26,12 +26,6 @@ BOUNDED: Final = (words.LATENCY, words.CORRECTED, words.TTFT, words.TPOT)
 
 _KINDS: Final = 8
 """Kinds, and windows of each kind, with findings."""
-_LATE_AT: Final = "99"
-_CLEARLY: Final = (5, 4)
-"""Ratio to the raw percentile. Below it a load generator was a little late, as all are.
-
-The lateness must explain the ratio: if only some requests were planned, these may be slower by themselves.
-"""
 
 Stops = Callable[[SeriesStat], dict[str, EarlyStop]]
 
@@ -80,7 +74,7 @@ def late_words(of: RequestCounts) -> str:
 
     Empty unless that latency is clearly worse than the one measured from the issue.
     """
-    return _late(of) if _is_late(of) else ""
+    return next((_late(of, percentile) for percentile in late_at(of)), "")
 
 
 def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:
@@ -90,28 +84,16 @@ def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:
             yield from (part.series[word] for word in BOUNDED if word in part.series)
 
 
-def _is_late(of: RequestCounts) -> bool:
-    raw, corrected = of.series.get(words.LATENCY), of.series.get(words.CORRECTED)
-    if raw is None or corrected is None or words.QUEUE_DELAY not in of.series:
-        return False
-    stats = (raw, corrected, of.series[words.QUEUE_DELAY])
-    before, after, late = (one.percentiles.get(_LATE_AT) for one in stats)
-    if before is None or after is None or late is None:
-        return False
-    more, whole = _CLEARLY
-    return whole * after > more * before and more * late > (more - whole) * after
-
-
-def _late(of: RequestCounts) -> str:
+def _late(of: RequestCounts, percentile: str) -> str:
     raw, corrected, delay = (of.series[word] for word in (words.LATENCY, words.CORRECTED, words.QUEUE_DELAY))
     late = formatting.quantity(delay.max, delay.unit)
-    before, after = (formatting.quantity(one.percentiles[_LATE_AT], one.unit) for one in (raw, corrected))
+    before, after = (formatting.quantity(one.percentiles[percentile], one.unit) for one in (raw, corrected))
     planned = ""
     if corrected.count != raw.count:
         planned = f" of the {formatting.count(corrected.count)} of {formatting.count(raw.count)} that were planned"
     return printable(
         f"requests of {_name(of)} started up to {late} late: counted from the planned time, "
-        f"p{_LATE_AT} latency{planned} is {after} instead of {before}"
+        f"p{percentile} latency{planned} is {after} instead of {before}"
     )
 
 

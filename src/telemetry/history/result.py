@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from telemetry import formatting
 from telemetry.errors import RunDirectoryError
 from telemetry.formatting import number_of
@@ -29,7 +31,7 @@ def load_report(
 ) -> Report:
     """Return the report of a run given by directory, run id, name, `latest`, or its final file.
 
-    Reads files, blocks.
+    It has the curves of steps if the run directory is there. Reads files, blocks.
 
     `fallback_dirs` are those of the run's settings: a result that could not be written to its directory is there,
     or among the temporary files. The report's `source` and `source_reason` say what was read, and why no better
@@ -37,7 +39,12 @@ def load_report(
 
     Raises RunNotFoundError, or RunDirectoryError if the run left no readable result.
     """
-    return find_result(spec, root, fallback_dirs, early_rule)[0]
+    report, directory = find_result(spec, root, fallback_dirs, early_rule)
+    if directory is None or not report.snapshot.axes:
+        return report
+    from telemetry.history.step_curves import curves_of  # arrays
+
+    return replace(report, curves=curves_of(directory, report.snapshot))
 
 
 def find_result(

@@ -162,3 +162,12 @@ def test_counts_that_contradict_each_other_have_no_interval(good: int) -> None:
     """As a file may have them."""
     (one,) = with_requests(report(counter(ISSUED, 10), counter(COMPLETED, 10), counter(GOOD, good))).requests
     assert (one.attainment_low, one.attainment_high) == (None, None)
+
+
+def test_late_medians_are_named_if_the_slowest_were_not_late() -> None:
+    """Most requests may wait while those that take longest were sent in time."""
+    raw, late = [1_000] * 90 + [10_000_000] * 10, [9_000] * 90 + [0] * 10
+    assert list(of_requests(report(*planned(raw, late)))) == [
+        "requests of llm started up to 9.00 µs late: counted from the planned time, p50 latency is "
+        "10.0 µs instead of 1.00 µs"
+    ]

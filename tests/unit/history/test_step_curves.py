@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.history import step_curves
+from telemetry.history import load_report, step_curves
 from telemetry.history.step_curves import StepCurves, closed_steps, curve_findings, curves_of, read
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.wire.events import ClosedStep, Mark, Spread, Streamed, StreamRecord
@@ -258,6 +259,18 @@ def test_a_run_without_a_log_has_no_curves(tmp_path: Path, monkeypatch: pytest.M
     [note] = curve_findings([], run, snapshot)
     assert "too large for a report" in note
     assert list(curve_findings([], missing, snapshot)) == []
+
+
+def test_the_report_of_a_directory_has_curves(tmp_path: Path) -> None:
+    """So that it can show the first and the best value; a result file alone has none."""
+    run = logged(tmp_path, losses([3.0, 1.0, 2.0]))
+    axis = AxisStat(name="train", values={"loss": 2.0})
+    snapshot = MetricsSnapshot(run_id="r1", name="job", started_ns=START_NS, state="COMPLETE", axes=[axis])
+    write_final(snapshot, [run.final])
+    [curve] = load_report(run.path).curves
+    assert (curve.first, curve.min, curve.last) == (3.0, 1.0, 2.0)
+    run.final.rename(tmp_path / "alone.json")
+    assert load_report(tmp_path / "alone.json").curves == []
 
 
 def test_a_report_says_that_names_have_no_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

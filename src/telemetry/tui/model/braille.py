@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -77,7 +78,9 @@ def _between(start: int, end: int) -> range:
 
 def _dot(height: float | None, rows: int) -> int | None:
     """Return the row of dots at a height."""
-    return None if height is None else rows - 1 - min(max(round(height * (rows - 1)), 0), rows - 1)
+    if height is None or math.isnan(height):
+        return None
+    return rows - 1 - round(min(max(height, 0.0), 1.0) * (rows - 1))  # infinite for values near the largest float
 
 
 def _line(bits: Sequence[int], tones: Sequence[Tone]) -> Line:

@@ -14,6 +14,7 @@ from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted
 from telemetry.tui.model.progress import progress
 from telemetry.tui.model.scene import Scene, Units, View
 from telemetry.tui.model.visible_series import moment_words
+from telemetry.wire.gates import GateResult, Outcome, worst
 from telemetry.wire.snapshot import TERMINAL, Completeness, MetricsSnapshot
 
 _BADGES: Final[dict[str, tuple[str, Tone]]] = {
@@ -29,6 +30,12 @@ _TONES: Final[dict[Completeness, Tone]] = {
     "incomplete": "warn",
     "interrupted": "bad",
 }
+_GATES: Final[dict[Outcome, tuple[str, Tone, int]]] = {
+    "fail": ("failed", "bad", 0),
+    "inconclusive": ("inconclusive", "warn", 0),
+    "pass": ("passed", "good", 3),
+}
+"""Outcome of gates → words, tone, and when they are left out."""
 _SILENT: Final = Cell(" SILENT ", "warn")
 TROUBLE_LINES: Final = 4
 """Lines of 80 columns for the age of the last snapshot and a reason that contains a command."""
@@ -59,6 +66,7 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
     if trouble := _trouble(scene, width):
         return (*lines, *trouble)
     pieces = list(_pending(snapshot) if snapshot.state == "DRAINING" else _course(snapshot))
+    pieces[1:1] = gates(scene.gates)
     return (*lines, fitted(pieces, width))
 
 
@@ -85,6 +93,16 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
     if account.missing:
         return Piece(f"{formatting.count(account.missing)} missing, requested again", "warn")
     return Piece("complete so far · 0 lost", "good")
+
+
+def gates(results: Sequence[GateResult]) -> list[Piece]:
+    """Return the outcome of the gates, such as `1 gate failed`; empty without gates."""
+    if not results:
+        return []
+    outcome = worst(list(results))
+    number = sum(result.outcome == outcome for result in results)
+    words, tone, keep = _GATES[outcome]
+    return [Piece(f"{number_of(number, 'gate')} {words}", tone, keep)]
 
 
 def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.wire.control import MemberFacts
+from telemetry.wire.gates import GateResult
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -85,6 +86,8 @@ class Scene:
     """Time range in the past that the viewer has chosen; None is now."""
     members: Mapping[str, tuple[MemberFacts, ...]] = field(default_factory=dict)
     """Producers of the nodes that were opened, by run id of the leaf."""
+    gates: tuple[GateResult, ...] = ()
+    """Results of the gates of an ended run."""
     output: tuple[str, ...] = ()
     """Last lines of the wrapped command's output, including escape sequences."""
 

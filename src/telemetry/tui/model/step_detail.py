@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry import formatting
 from telemetry.formatting import number_of, printable
+from telemetry.history.curve_points import first_step, has_means
 from telemetry.tui.model import curve_detail as curves
 from telemetry.tui.model import numbers
 from telemetry.tui.model.axes import axis_of, linear_axis, spaced, tick_words
@@ -55,7 +56,8 @@ def step_detail(scene: Scene, view: View, key: CurveId, cursor: Cursor, width: i
     reading = _reading(curve, at, view.units)
     if others:
         other = min(others, key=lambda point: abs(point.place - at.place))
-        reading.append(Piece(f"{earlier} {value_text(other.value, view.units)}", "good", 2))
+        mean = "mean " if behind is not None and has_means(behind) else ""
+        reading.append(Piece(f"{earlier} {mean}{value_text(other.value, view.units)}", "good", 2))
     facts = (_facts(curve, view.units, width), fitted(reading, width))
     places = tuple(point.place for point in inside)
     return CurveDetail(facts, replace(plot, x_ticks=x_ticks, cursor=at.place), places)
@@ -88,13 +90,23 @@ def _facts(curve: StepCurve, units: Units, width: int) -> Line:
 
 
 def _reading(curve: StepCurve, at: Point, units: Units) -> list[Piece]:
-    """Return the values at the cursor: `step 600 · 0.25 · 0.22 to 0.28 · 30 s after the start`."""
+    """Return the values at the cursor: `step 600 · 0.25 · 0.22 to 0.28 · 30 s after the start`.
+
+    A point of several steps is named as their mean: `steps 598–600 · mean 0.25`.
+    """
     index = curve.steps.index(int(at.place))
+    first, last = first_step(curve, index), curve.steps[index]
+    steps, mean = f"step {formatting.count(last)}", ""
+    if first != last:
+        begin = "to " if first is None else f"{formatting.count(first)}–"
+        steps, mean = f"steps {begin}{formatting.count(last)}", "mean "
+    is_newest = bool(mean) and index == len(curve.steps) - 1
     is_spread = at.low is not None and at.high is not None and at.low < at.high
     after = f"{numbers.seconds(curve.times_s[index])} after the start" if index < len(curve.times_s) else ""
     return [
-        Piece(f"▏step {formatting.count(int(at.place))}", "accent"),
-        Piece(value_text(at.value, units), "strong"),
+        Piece(f"▏{steps}", "accent"),
+        Piece(f"{mean}{value_text(at.value, units)}", "strong"),
+        Piece(f"last {value_text(curve.last, units)}" if is_newest else "", keep=1),
         Piece(f"{value_text(at.low, units)} to {value_text(at.high, units)}" if is_spread else "", keep=1),
         Piece(after, "dim", 3),
     ]

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry.formatting import columns, without_middle
-from telemetry.headlines import Figure, Headline, headline
+from telemetry.formatting import columns, duration_s, without_middle
+from telemetry.headlines import Figure, Headline, headline, makes_room
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import elided
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.visible_series import is_over
+from telemetry.wire.snapshot import MetricsSnapshot
 
 _GAP: Final = 2
 _MOST_GAP: Final = 8
 _SUBJECT_SHARE: Final = 5
 """The subject is not shortened to less than one in this many columns."""
 _TONES: Final[dict[str, Tone]] = {"plain": "strong", "good": "good", "warn": "warn", "bad": "bad"}
+_SAME_SPAN: Final = 0.01
+"""Relative difference of two time ranges up to which rates look the same."""
 _TALL_FROM: Final = 36
 """Lines of the screen from which a second headline is shown, and notes."""
 
@@ -35,8 +38,17 @@ def tiles(scene: Scene, view: View, width: int, height: int) -> tuple[Line, ...]
     is_tall = height >= _TALL_FROM
     lines: list[Line] = []
     for one in found[: 2 if is_tall else 1]:
-        lines += _drawn(one, width, named=len(found) > 1, notes=is_tall)
+        figures = tuple(_with_span(figure, scene.snapshot, view) for figure in one.figures)
+        lines += _drawn(replace(one, figures=figures), width, named=len(found) > 1, notes=is_tall)
     return tuple(lines)
+
+
+def _with_span(figure: Figure, snapshot: MetricsSnapshot, view: View) -> Figure:
+    """Name the time range of a rate, unless it is that of the tables."""
+    seconds, elapsed_s = figure.seconds, snapshot.elapsed_s
+    if not seconds or (view.figures == "run" and abs(seconds - elapsed_s) <= _SAME_SPAN * elapsed_s):
+        return figure
+    return replace(figure, title=f"{figure.title} over {duration_s(seconds)}")
 
 
 def _drawn(one: Headline, width: int, *, named: bool, notes: bool) -> list[Line]:
@@ -46,6 +58,9 @@ def _drawn(one: Headline, width: int, *, named: bool, notes: bool) -> list[Line]
         least = max(width // _SUBJECT_SHARE, columns(one.flavour))
         subject = without_middle(one.subject, max(columns(one.subject) - over, least))
         shown[0] = replace(shown[0], text=subject)
+    spare = [figure for figure in shown if makes_room(figure, one.figures)]
+    while spare and _taken(shown) > width:
+        shown.remove(spare.pop())
     while len(shown) > 1 and _taken(shown) > width:
         shown.pop()
     widths = [_needed(figure) + _GAP for figure in shown]

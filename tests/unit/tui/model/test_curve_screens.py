@@ -35,7 +35,7 @@ def test_the_facts_and_the_newest_point() -> None:
     facts, reading = texts(steps().facts)
     assert facts.startswith("loss · 1.11 → 0.117 · best 0.115 at step 1,189 · 0.115 to 1.11 · 1,160 steps")
     assert facts.endswith("2 producers")
-    assert reading.startswith("▏step 1,196 · 0.136 · 0.11 to 0.17")
+    assert reading.startswith("▏steps 1,192–1,196 · mean 0.136 · last 0.117 · 0.11 to 0.17")
 
 
 def test_the_cursor_reads_the_nearest_point() -> None:
@@ -64,7 +64,7 @@ def test_traces_are_the_band_the_earlier_run_and_the_value() -> None:
     assert [trace.name for trace in traces] == ["lowest and highest of ranks", "", "spirals-old", "loss"]
     assert [trace.name for trace in steps().plot.traces][-1] == "loss"
     facts = steps(baseline=trainings.earlier().snapshot, baseline_curves=trainings.earlier().curves).facts
-    assert "spirals-old 0.2" in texts(facts)[1]
+    assert "spirals-old mean 0.2" in texts(facts)[1]
 
 
 def test_the_axis_of_steps_is_whole_and_that_of_a_positive_value_not_negative() -> None:
@@ -143,3 +143,16 @@ def test_the_instrument_of_a_row() -> None:
     assert instrument_of(played_load, ("nothing", ())) is None
     assert instrument_of(Scene(), ("nothing", ())) is None
     assert instrument_of(Scene(snapshot=feeds.play().last), ("connections", ())) is not None
+
+
+def test_a_point_of_several_steps_is_their_mean() -> None:
+    """A single step has its own value; the newest point does not hide the last value."""
+    merged = curve(values=[4.0, 2.0, 1.0], count=6, first=5.0, last=0.5)
+
+    def reading(of: Any, cursor: Cursor) -> str:
+        return texts(step_detail(Scene(curves=(of,)), View(), LOSS, cursor, 120).facts)[1]
+
+    assert reading(merged, Cursor(10.0)).startswith("▏steps 1–10 · mean 2 · 1 s")
+    assert reading(merged, Cursor()).startswith("▏steps 11–20 · mean 1 · last 0.5 · ")
+    assert reading(merged, Cursor(0.0)).startswith("▏steps to 0 · mean 4 · ")
+    assert reading(curve(values=[4.0, 2.0]), Cursor()).startswith("▏step 10 · 2 · ")

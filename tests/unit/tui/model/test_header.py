@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, snapshot, texts
@@ -10,6 +11,7 @@ from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, snapshot,
 from telemetry.tui.model.header import badge, header, reporting, verdict
 from telemetry.tui.model.lines import width_of
 from telemetry.tui.model.scene import RangeFigures, Scene, View
+from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import Accounting, CommandFacts, Pending, SelfCost
 
 
@@ -180,3 +182,21 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
     assert all(width_of(line) <= width for line in lines)
     assert "\x1b" not in "".join(texts(lines))
     assert " LIVE  a v" in texts(lines)[0]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words", "tone"),
+    [
+        (["pass", "fail"], "1 gate failed", "bad"),
+        (["fail", "inconclusive", "fail"], "2 gates failed", "bad"),
+        (["inconclusive"], "1 gate inconclusive", "warn"),
+        (["pass", "pass"], "2 gates passed", "good"),
+    ],
+)
+def test_gates_stand_beside_the_verdict(outcomes: list[Any], words: str, tone: str) -> None:
+    """A complete result may have failed a gate."""
+    gates = tuple(GateResult(expression="e", outcome=outcome, reason="r") for outcome in outcomes)
+    shown = replace(scene(state="COMPLETE", completeness="complete", reason="r" * 90), gates=gates)
+    cells = {cell.text: cell.tone for cell in header(shown, View(), 200)[-1]}
+    assert cells[words] == tone
+    assert tone == "good" or said(shown, 80)[-1].startswith(f"complete · 0 lost · {words}")

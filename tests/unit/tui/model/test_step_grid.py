@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.tui import trainings
 from tests.unit.tui.model.scenes import scene, text, texts
@@ -173,6 +173,7 @@ def test_a_curve_is_found_by_axis_and_name() -> None:
 
 
 @given(st.lists(st.none() | FINITE, max_size=30), st.integers(2, 60), st.integers(3, 12))
+@example([None, None, 8.988465674311579e307, 8.98846567431158e307, None], 2, 3)
 def test_any_curve_can_be_drawn(values: list[float | None], width: int, height: int) -> None:
     """Whatever the values, in any size."""
     lines = drawn(card(curve(values=values)), width, height, "raw")

@@ -11,17 +11,19 @@ _AFTER: Final = frozenset({"failed", "in flight", "steps/s", "values/s", "goodpu
 """Titles that stand behind their figure: `24.1 req/s`. All others stand before it."""
 
 
-def compact(figure: Figure, of: Headline) -> str:
+def compact(figure: Figure, of: Headline, *, median: bool = True) -> str:
     """Return a figure of a headline with its title.
 
-    The median is included if it is the note: `TTFT p50 56.1 ms p99 134 ms`. What the headline is about is left out.
+    The median is included if it is the note: `TTFT p50 56.1 ms p99 134 ms`, unless `median` is False. What the
+    headline is about is left out.
     """
     title, text = figure.title.removeprefix(f"{of.subject} "), figure.text
     if of.flavour == "load" and of.subject:
         title = title.removeprefix("latency ")
     if title in _AFTER:
         return f"{text} {_SHORT.get(title, title)}"
-    if figure.note.startswith("p50 ") and " " in title:
+    middle = figure.note.partition(", ")[0]
+    if median and middle.startswith("p50 ") and " " in title:
         name, _, percentile = title.rpartition(" ")
-        title = f"{name} {figure.note} {percentile}"
+        title = f"{name} {middle} {percentile}"
     return f"{title} {text}"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from telemetry import slo
 from telemetry.errors import UsageError
-from telemetry.formatting import NOTHING, count, listed, printable
+from telemetry.formatting import NOTHING, count, duration_s, listed, printable
 from telemetry.headline_choice import MOST
 from telemetry.headlines.model import (
     Figure,
     Headline,
     Health,
+    failures_second,
     largest,
     per_second,
     percentile,
@@ -20,7 +22,7 @@ from telemetry.headlines.model import (
     whole,
     with_median,
 )
-from telemetry.request_model import RequestCounts
+from telemetry.request_model import RequestCounts, late_at
 from telemetry.wire import requests as words
 from telemetry.wire.report import RequestFigures
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -28,6 +30,8 @@ from telemetry.wording import instrument
 
 ATTAINED: Final = 0.99
 """Share of requests within their limits from which the share is good."""
+_HALF: Final = 0.5
+"""Share below which it is bad."""
 _OWN_LABELS: Final = frozenset({words.WINDOW, words.REASON, words.FINISH})
 _REASONS: Final = 2
 
@@ -60,15 +64,15 @@ class Load:
         if self._recent:
             figures.append(whole("in flight", self.kind.in_flight))
         subject = instrument(self.kind.kind, self.kind.labels)
-        return Headline("llm" if is_llm else "load", subject, tuple(figures[:MOST]))
+        return Headline("llm" if is_llm else "load", subject, failures_second(figures)[:MOST])
 
     def _plain(self) -> Iterator[Figure]:
         goodput = self.attainment()
         if goodput is not None:
             yield goodput
         latency = self.kind.series.get(words.LATENCY)
-        yield percentile("latency p50", latency, "50", recent=self._recent)
-        yield percentile("latency p99", latency, "99", recent=self._recent)
+        for key in ("50", "99"):
+            yield self._from_planned(percentile(f"latency p{key}", latency, key, recent=self._recent))
         if not self._recent:
             yield largest("latency max", latency)
 
@@ -86,7 +90,18 @@ class Load:
         else:
             yield from with_median("ITL", self.kind.series.get(words.ITL), recent=self._recent)
         if goodput is None or not self._recent:  # seven figures are the most
-            yield from with_median("latency", self.kind.series.get(words.LATENCY), recent=self._recent)
+            for figure in with_median("latency", self.kind.series.get(words.LATENCY), recent=self._recent):
+                yield self._from_planned(figure)
+
+    def _from_planned(self, latency: Figure) -> Figure:
+        """Add the percentile counted from the planned times to its note, if requests were clearly late."""
+        corrected = self.kind.series.get(words.CORRECTED)
+        if corrected is None or not late_at(self.kind):
+            return latency
+        planned = percentile("", corrected, latency.title.rpartition(" p")[2], recent=self._recent)
+        if planned.value is None:
+            return latency
+        return replace(latency, note=", ".join(filter(None, (latency.note, f"from planned {planned.text}"))))
 
     def requests_per_s(self) -> Figure:
         """Return the rate of completed requests, from the first issue to the last completion."""
@@ -98,7 +113,9 @@ class Load:
         if rate is None and not self.kind.completed:
             rate = 0.0
         issued = f" of {count(self.kind.issued)}" if self.kind.in_flight >= 0 else ""
-        return per_second("requests/s", rate, f"{count(self.kind.completed)}{issued} completed")
+        took = self.kind.completed / rate if rate else self._seconds
+        span = f" in {duration_s(took)}" if took and rate else ""
+        return per_second("requests/s", rate, f"{count(self.kind.completed)}{issued} completed{span}", took)
 
     def _tokens_per_s(self) -> float | None:
         if not self._recent:
@@ -123,7 +140,7 @@ class Load:
         share = self._recent_attainment() if self._recent else self.kind.attainment
         if share is None:
             return Figure("attainment", NOTHING, note)
-        health: Health = "good" if share >= ATTAINED else "warn"
+        health: Health = "good" if share >= ATTAINED else "warn" if share >= _HALF else "bad"
         return Figure("attainment", f"{share * 100:.1f} %", note, health, share, "share")
 
     def _recent_attainment(self) -> float | None:

@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from telemetry.directions import TROUBLE, words_of
-from telemetry.formatting import count, quantity, rate
-from telemetry.headlines.model import Figure, Headline, largest, per_second, percentile, recent_rate
+from telemetry.formatting import count, duration_s, quantity, rate
+from telemetry.headlines.model import (
+    Figure,
+    Headline,
+    failures_second,
+    largest,
+    per_second,
+    percentile,
+    recent_rate,
+)
 from telemetry.request_model import without_requests
 from telemetry.span_model import span_times, without_spans
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
@@ -15,6 +23,8 @@ from telemetry.wire.units import TIME_NS
 from telemetry.wording import instrument
 
 _LATENCY: Final = frozenset({"latency", "latencies", "duration", "rtt", "response"})
+_COUNTED: Final = "requests"
+"""Last word of a counter of requests."""
 _OF_A_KIND: Final = 2
 """Largest number of counters, and of gauges."""
 
@@ -25,13 +35,13 @@ def metrics_headline(snapshot: MetricsSnapshot, *, recent: bool) -> list[Headlin
     own = without_spans(without_requests(snapshot.counters, snapshot))
     counters = [stat for stat in own if stat.events or stat.value]  # a time range has no number of events
     if series:
-        return [_of_series(_busiest(series), counters, snapshot, recent=recent)]
+        return [_of_series(series, counters, snapshot, recent=recent)]
     gauges = [stat for stat in snapshot.gauges if stat.value is not None]
     figures = _of_counters(counters, snapshot, recent=recent)[:_OF_A_KIND]
     figures += [gauge(stat) for stat in gauges[:_OF_A_KIND]]
     if not figures:
         spans = span_times(snapshot)
-        return [_of_series(spans[0].durations, [], snapshot, recent=recent)] if spans else []
+        return [_of_series([spans[0].durations], [], snapshot, recent=recent)] if spans else []
     return [Headline("metrics", "", (*figures, *_troubles(counters)))]
 
 
@@ -69,18 +79,56 @@ def _busiest(series: Sequence[SeriesStat]) -> SeriesStat:
 
 
 def _of_series(
-    stat: SeriesStat, counters: Sequence[CounterStat], snapshot: MetricsSnapshot, *, recent: bool
+    series: Sequence[SeriesStat], counters: Sequence[CounterStat], snapshot: MetricsSnapshot, *, recent: bool
 ) -> Headline:
+    """Return the rate of all label sets of the busiest name, and percentiles of the busiest label set."""
+    stat = _busiest(series)
+    alike = [one for one in series if (one.name, one.unit) == (stat.name, stat.unit)]
     is_load = stat.unit in TIME_NS and bool(_LATENCY & set(words_of(stat.name)))
-    name = instrument(stat.name, stat.labels, stat.unit)
+    name = subject = instrument(stat.name, stat.labels, stat.unit)
+    if len(alike) > 1:
+        subject = instrument(stat.name, {}, stat.unit)
+        name = f"{subject} {instrument('', _apart(stat, alike)).strip('{}') or 'no labels'}"
+    requests = _requests(counters, stat.name) if is_load else []
     figures = [
-        series_rate(stat, snapshot, "requests/s" if is_load else "values/s", recent=recent),
+        _total_rate(requests or alike, snapshot, "requests/s" if is_load else "values/s", recent=recent),
         percentile(f"{name} p50", stat, "50", recent=recent),
         percentile(f"{name} p99", stat, "99", recent=recent),
         *([] if recent else [largest(f"{name} max", stat)]),
         *_troubles(counters),
     ]
-    return Headline("load" if is_load else "metrics", name, tuple(figures))
+    return Headline("load" if is_load else "metrics", subject, failures_second(figures))
+
+
+def _apart(stat: SeriesStat, alike: Sequence[SeriesStat]) -> dict[str, str]:
+    """Return the labels of the series that others of its name do not share."""
+    return {key: text for key, text in stat.labels.items() if any(one.labels.get(key) != text for one in alike)}
+
+
+def _requests(counters: Sequence[CounterStat], series: str) -> list[CounterStat]:
+    """Return the counters of the requests whose times are in a series: `http.requests` for `http.latency`."""
+    name = f"{series.rpartition('.')[0]}.{_COUNTED}".lstrip(".")
+    return [stat for stat in counters if stat.name == name]
+
+
+def _total_rate(
+    of: Sequence[CounterStat | SeriesStat], snapshot: MetricsSnapshot, title: str, *, recent: bool
+) -> Figure:
+    """Return the rate of several counters or series together, with their total as the note."""
+    if recent:
+        return per_second(title, sum(_recent_rate(stat, snapshot) for stat in of))
+    total = sum(_number(stat) for stat in of)
+    seconds = snapshot.elapsed_s
+    return per_second(title, _per_s(total, snapshot), f"{count(total)} in {duration_s(seconds)}", seconds)
+
+
+def _recent_rate(stat: CounterStat | SeriesStat, snapshot: MetricsSnapshot) -> float:
+    rate_now = stat.rate if isinstance(stat, CounterStat) else stat.window.rate
+    return recent_rate(rate_now, _number(stat), snapshot)
+
+
+def _number(stat: CounterStat | SeriesStat) -> float:
+    return float(stat.value) if isinstance(stat, CounterStat) else float(stat.count)
 
 
 def _of_counters(counters: Sequence[CounterStat], snapshot: MetricsSnapshot, *, recent: bool) -> list[Figure]:
@@ -88,18 +136,26 @@ def _of_counters(counters: Sequence[CounterStat], snapshot: MetricsSnapshot, *, 
 
 
 def _troubles(counters: Sequence[CounterStat]) -> list[Figure]:
-    """Return the counter of errors and the like with the most of them."""
-    found = sorted((stat for stat in counters if _is_trouble(stat)), key=lambda stat: -stat.value)
+    """Return the counter of errors and the like with the most of them, all its label sets together."""
+    by_name: dict[str, list[CounterStat]] = {}
+    for stat in counters:
+        if _is_trouble(stat):
+            by_name.setdefault(stat.name, []).append(stat)
+    found = sorted(by_name.values(), key=lambda alike: -_sum(alike))
     return [
         Figure(
-            instrument(stat.name, stat.labels),
-            count(stat.value),
-            health="warn" if stat.value else "plain",
-            value=float(stat.value),
-            unit=stat.unit,
+            instrument(alike[0].name, alike[0].labels if len(alike) == 1 else {}),
+            count(_sum(alike)),
+            health="warn" if _sum(alike) else "plain",
+            value=_sum(alike),
+            unit=alike[0].unit,
         )
-        for stat in found[:1]
+        for alike in found[:1]
     ]
+
+
+def _sum(counters: Sequence[CounterStat]) -> float:
+    return float(sum(float(stat.value) for stat in counters))
 
 
 def _is_trouble(stat: CounterStat) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -12,6 +12,9 @@ from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 Flavour = Literal["llm", "load", "training", "metrics"]
 Health = Literal["plain", "good", "warn", "bad"]
 
+_SHARES: Final = frozenset({"attainment"})
+"""Figures that may warn, and are no failures."""
+_SPARE: Final = ("TPOT ", "ITL ")
 _FIRST_S: Final = 2.0
 """Age of a run from which it has rates of its last seconds."""
 
@@ -27,6 +30,8 @@ class Figure:
     value: float | None = None
     """The number behind the text; None if there is none."""
     unit: str = ""
+    seconds: float | None = None
+    """Time range of a rate of the whole run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,10 @@ class Headline:
     figures: tuple[Figure, ...]
 
 
-def per_second(title: str, number: float | None, note: str = "") -> Figure:
-    """Return a rate, with its unit in the title: `requests/s`."""
+def per_second(title: str, number: float | None, note: str = "", seconds: float | None = None) -> Figure:
+    """Return a rate, with its unit in the title: `requests/s`. `seconds` is its time range, if it is named."""
     text = scaled(number) if number is None or abs(number) < 1000 else f"{number:,.0f}"
-    return Figure(title, text, note, value=number, unit=title)
+    return Figure(title, text, note, value=number, unit=title, seconds=seconds)
 
 
 def recent_rate(rate: float, number: float, snapshot: MetricsSnapshot) -> float:
@@ -50,6 +55,25 @@ def recent_rate(rate: float, number: float, snapshot: MetricsSnapshot) -> float:
     if rate or not 0.0 < snapshot.elapsed_s < _FIRST_S:
         return rate
     return number / snapshot.elapsed_s
+
+
+def failures_second(figures: Sequence[Figure]) -> tuple[Figure, ...]:
+    """Return the figures with failures right after the first one: a narrow line has them too."""
+    failures = [figure for figure in figures[1:] if _is_failure(figure)]
+    return (*figures[:1], *failures, *(figure for figure in figures[1:] if figure not in failures))
+
+
+def makes_room(figure: Figure, among: Sequence[Figure]) -> bool:
+    """Return whether a narrow line leaves this figure out first: a median or TPOT, beside failures."""
+    return has_failures(among) and (figure.title.startswith(_SPARE) or figure.title.endswith("p50"))
+
+
+def has_failures(figures: Sequence[Figure]) -> bool:
+    return any(_is_failure(figure) for figure in figures)
+
+
+def _is_failure(figure: Figure) -> bool:
+    return figure.health == "warn" and figure.title not in _SHARES
 
 
 def whole(title: str, number: float, note: str = "", health: Health = "plain") -> Figure:

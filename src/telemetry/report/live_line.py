@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from telemetry.formatting import columns, count, duration_s, number_of, printable, without_middle
-from telemetry.headlines import Health, compact, headline
+from telemetry.headlines import Headline, Health, compact, has_failures, headline, makes_room
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress
 from telemetry.wording import backend, node_is_well
@@ -33,6 +33,8 @@ class Part:
 
     text: str
     health: Health = "plain"
+    narrow: str | None = None
+    """Text for a line that is too narrow for all parts: empty to leave this one out first. None: the same text."""
 
 
 class LiveLine:
@@ -57,7 +59,7 @@ class LiveLine:
         parts = [Part(_clock(snapshot.elapsed_s)), *_troubles(snapshot)]
         for one in found:
             subject = [Part(one.subject)] if len(found) > 1 and one.subject else []
-            parts += [*subject, *(Part(compact(figure, one), figure.health) for figure in one.figures)]
+            parts += [*subject, *_figures(one)]
         if not found:
             applied = snapshot.accounting.applied
             parts.append(Part(number_of(applied, "event") if applied else "nothing recorded yet"))
@@ -86,7 +88,17 @@ def describe(snapshot: MetricsSnapshot) -> str:
 
 
 def fitted(parts: Sequence[Part], width: int) -> list[Part]:
-    """Return the parts that fit in `width` columns. The first part is cut if it does not fit alone."""
+    """Return the parts that fit in `width` columns. The first part is cut if it does not fit alone.
+
+    Parts with a narrow text make room for others first: those left out before those shortened, the last ones first.
+    """
+    parts = list(parts)
+    places = [place for place, part in enumerate(parts) if part.narrow is not None]
+    for place in sorted(places, key=lambda place: (bool(parts[place].narrow), -place)):
+        if columns(joined([part for part in parts if part.text])) <= width:
+            break
+        parts[place] = Part(parts[place].narrow or "", parts[place].health)
+    parts = [part for part in parts if part.text]
     kept: list[Part] = []
     left = width
     for part in parts:
@@ -100,6 +112,13 @@ def fitted(parts: Sequence[Part], width: int) -> list[Part]:
 def joined(parts: Sequence[Part]) -> str:
     """Return the parts as text."""
     return _GAP.join(part.text for part in parts)
+
+
+def _figures(of: Headline) -> Iterator[Part]:
+    for figure in of.figures:
+        whole, short = compact(figure, of), compact(figure, of, median=False)
+        narrow = short if short != whole and has_failures(of.figures) else None
+        yield Part(whole, figure.health, "" if makes_room(figure, of.figures) else narrow)
 
 
 def _troubles(snapshot: MetricsSnapshot) -> Iterator[Part]:

@@ -9,6 +9,7 @@ from telemetry.request_model.counts import (
     without_requests,
 )
 from telemetry.request_model.figures import RequestCounts
+from telemetry.request_model.lateness import late_at
 from telemetry.request_model.merging import Number, joined, shifted, together
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "RequestInstrument",
     "issued_kind",
     "joined",
+    "late_at",
     "rates_of",
     "request_counts",
     "request_instruments",

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry.headline_choice import PARAM, encoded
-from telemetry.headlines import Figure, Headline, headline
+from telemetry.headlines import Figure, Headline, compact, headline
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import (
     AxisStat,
@@ -92,7 +92,8 @@ def test_a_load_of_the_whole_run() -> None:
         "latency max": "900 ms",
         "failed": "38",
     }
-    assert named(found, "requests/s").note == "1,000 of 1,050 completed"
+    assert named(found, "requests/s").note == "1,000 of 1,050 completed in 40.0 s"
+    assert named(found, "requests/s").seconds == 40.0
     failed = named(found, "failed")
     assert (failed.note, failed.health, failed.value) == ("30 timeout, 8 http_503", "warn", 38.0)
     p99 = named(found, "latency p99")
@@ -143,7 +144,9 @@ def test_an_llm_load_has_tokens_and_first_tokens() -> None:
     assert len(now.figures) <= 7
 
 
-@pytest.mark.parametrize(("good", "text", "health"), [(900, "86.7 %", "warn"), (1_038, "100.0 %", "good")])
+@pytest.mark.parametrize(
+    ("good", "text", "health"), [(900, "86.7 %", "warn"), (1_038, "100.0 %", "good"), (500, "48.2 %", "bad")]
+)
 def test_limits_give_a_share_of_good_requests(good: int, text: str, health: str) -> None:
     """Failed requests are not good."""
     params = {"slo.chat": "ttft:200ms"}
@@ -342,3 +345,68 @@ def test_a_run_of_less_than_two_seconds_has_the_rates_since_its_start() -> None:
     assert texts(only(headline(snapshot(*stats), recent=True)))["requests/s"] == "0"
     plain = replace(snapshot(series("latency", count=20, window=none), counter("errors", 2)), elapsed_s=0.5)
     assert texts(only(headline(plain, recent=True)))["requests/s"] == "40"
+
+
+def test_a_load_over_several_routes_is_counted_as_a_whole() -> None:
+    """The rate is that of all label sets; the percentiles say whose they are."""
+    routes = [
+        series("latency", labels={"route": "/a", "host": "h"}, count=1_500),
+        series("latency", labels={"route": "/b", "host": "h"}, count=500, max=950 * MS),
+    ]
+    found = only(
+        headline(snapshot(*routes, counter("errors", 40), counter("errors", 19, route="/b")), recent=False)
+    )
+    assert found.subject == "latency"
+    assert texts(found) == {
+        "requests/s": "20",
+        "errors": "59",
+        "latency route=/a p50": "40.0 ms",
+        "latency route=/a p99": "400 ms",
+        "latency route=/a max": "900 ms",
+    }
+    assert named(found, "requests/s").note == "2,000 in 100 s"
+    now = only(headline(snapshot(*routes), recent=True))
+    assert texts(now)["requests/s"] == "10"
+
+
+def test_a_counter_of_requests_is_their_number() -> None:
+    """Failed requests may have no latency. A counter of another name counts something else."""
+    stats = [
+        series("http.latency", count=1_500),
+        counter("http.requests", 1_600, 16.0, route="/a"),
+        counter("http.requests", 400, 4.0, route="/b"),
+        counter("cache.requests", 9_000, 90.0),
+    ]
+    found = only(headline(snapshot(*stats), recent=False))
+    assert texts(found)["requests/s"] == "20"
+    assert named(found, "requests/s").note == "2,000 in 100 s"
+    assert texts(only(headline(snapshot(*stats), recent=True)))["requests/s"] == "20"
+
+
+def test_failures_come_right_after_the_rate() -> None:
+    """A narrow line would not have them at the end; without failures they are the least of the figures."""
+    stats = [*load(), series("chat.ttft"), series("chat.tpot"), counter("chat.good", 900, 20.0)]
+    for recent in (False, True):
+        found = only(headline(snapshot(*stats), recent=recent))
+        assert [figure.title for figure in found.figures][:2] == ["requests/s", "failed"]
+    fine = [counter("http.issued", 5), counter("http.completed", 5), series("http.latency")]
+    titles = [figure.title for figure in only(headline(snapshot(*fine), recent=False)).figures]
+    assert titles[-1] == "failed"
+
+
+@pytest.mark.parametrize("delay", [{"50": 2 * SECOND, "99": 3 * SECOND}, {"50": 2 * SECOND, "99": 1}])
+def test_late_requests_have_their_latency_from_the_planned_time(delay: dict[str, int]) -> None:
+    """Beside the latency that looks better, whether most requests were late or only the slowest."""
+    late = [
+        series("http.queue_delay", percentiles=delay),
+        series("http.latency_corrected", percentiles={"50": 2 * SECOND, "99": 3 * SECOND}),
+    ]
+    found = only(headline(snapshot(*load("http"), *late), recent=False))
+    assert named(found, "latency p50").note == "from planned 2.00 s"
+    assert named(found, "latency p99").note == "from planned 3.00 s"
+    llm = only(headline(snapshot(*load("http"), *late, series("http.ttft")), recent=False))
+    p99 = named(llm, "latency p99")
+    assert p99.note == "p50 40.0 ms, from planned 3.00 s"
+    assert compact(p99, llm) == "latency p50 40.0 ms p99 400 ms"
+    on_time = [series("http.queue_delay", percentiles={"50": 1, "99": 1}), *late[1:]]
+    assert named(only(headline(snapshot(*load("http"), *on_time), recent=False)), "latency p99").note == ""

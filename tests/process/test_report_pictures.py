@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,10 @@ REPORTS = {"load": load_report, "llm": llm_report, "training": training_report}
 DRAWN = "all => all.map(svg => svg.querySelectorAll('path, .bar, .heat-cell, .dot').length)"
 MARKS = "all => all.map(svg => svg.querySelectorAll('.mark').length)"
 HAIRS = "all => all.map(line => line.getAttribute('visibility'))"
-TALL = "all => all.map(svg => svg.getBoundingClientRect().height > 40)"
+TALL = """() => {
+  const all = [...document.querySelectorAll('.plot svg')];
+  return all.length > 0 && all.every(svg => svg.getBoundingClientRect().height > 40);
+}"""
 SECTIONS = {
     "load": ["over-time", "distribution", "counters", "gauges"],
     "llm": ["over-time", "distribution"],
@@ -116,8 +120,7 @@ def test_print_has_all_pictures_and_no_controls(kind: str, seen: Seen) -> None:
     browser.evaluate("document.documentElement.dataset.theme = 'dark'")
     browser.emulate_media(media="print")
     browser.evaluate("dispatchEvent(new Event('beforeprint'))")
-    visible = browser.locator(".plot svg").evaluate_all(TALL)
-    assert all(visible)
+    browser.wait_for_function(TALL)  # charts are drawn anew for the width of the paper
     if kind == "training":
         assert browser.locator("#steps .cell").count() == 40
     for control in ("#theme", "nav", ".scale", ".tools", ".more", "select"):
@@ -161,6 +164,109 @@ def test_values_of_all_steps_are_read_together(seen: Seen) -> None:
     assert len(told) == 4
     assert len(steps) == 1
     assert " to " in told[0]
+    seen.check_quiet()
+
+
+def test_curves_name_their_ends_and_their_strokes(seen: Seen) -> None:
+    """The first and the last step have ticks; the legend names only what is drawn."""
+    report = training_report()
+    browser = shown(seen, report)
+    ticks = browser.locator("#steps .cell svg").first.locator(".tick[text-anchor=middle]").all_text_contents()
+    assert {"10", "1,000"} <= set(ticks)
+    legend = browser.locator("#steps .strokes")
+    assert legend.inner_text() == "line: smoothed · pale: as recorded · band: lowest to highest rank"
+    browser.get_by_role("slider").fill("0")
+    assert legend.inner_text() == "band: lowest to highest rank"
+    browser.locator("#steps .plot svg").first.hover()
+    assert "(by rank " in browser.locator("#steps .moment").first.inner_text()
+    chosen = browser.locator("#steps .plot svg").evaluate_all(
+        "all => all.map(one => getComputedStyle(one).userSelect)"
+    )
+    assert set(chosen) == {"none"}
+    alone = [replace(one, low=[], high=[], steps=one.steps[:9], values=one.values[:9]) for one in report.curves]
+    browser = shown(seen, replace(report, curves=alone))
+    assert not browser.locator("#steps .strokes").is_visible()
+    seen.check_quiet()
+
+
+def test_twelve_curves_have_a_filter(seen: Seen) -> None:
+    """Eleven can be seen at a glance."""
+    names = [f"value {number}" for number in range(12)]
+    browser = shown(seen, training_report(names[:11]))
+    assert browser.get_by_role("searchbox").count() == 0
+    browser = shown(seen, training_report(names))
+    browser.get_by_role("searchbox").fill("value 7")
+    assert browser.locator("#steps .cell .name").all_inner_texts() == ["value 7"]
+    seen.check_quiet()
+
+
+@pytest.mark.parametrize("width", [400, 1_280])
+def test_terms_are_explained_on_focus_and_under_the_pointer(width: int, seen: Seen) -> None:
+    """Inside of the window, also for keys alone, and never on paper."""
+    seen.page.set_viewport_size({"width": width, "height": 900})
+    browser = shown(seen, llm_report())
+    marks = browser.locator(".help button")
+    assert marks.count() > 5
+    for at in range(marks.count()):
+        text = browser.locator(".help > span").nth(at)
+        assert not text.is_visible()
+        marks.nth(at).focus()
+        assert text.is_visible()
+        box = text.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        browser.keyboard.press("Escape")
+        assert not text.is_visible()
+    first = browser.locator(".chart-head .help").first
+    first.get_by_role("button").hover()
+    assert first.locator("span").is_visible()
+    browser.emulate_media(media="print")
+    assert browser.locator(".help:visible").count() == 0
+    seen.check_quiet()
+
+
+def test_a_gauge_is_drawn_as_steps(seen: Seen) -> None:
+    """Two values are a line with a stair, not two dots."""
+    report = load_report()
+    pictures = report.pictures
+    assert pictures is not None
+    values: list[float | None] = [None, 16.0, *([None] * 10), 4.0]
+    gauge = replace(pictures.gauges[0], values=[*values, *([None] * (len(pictures.gauges[0].values) - 13))])
+    browser = shown(seen, replace(report, pictures=replace(pictures, gauges=[gauge])))
+    cell = browser.locator("#gauges .cell")
+    assert cell.locator(".dot").count() == 0
+    drawn = cell.locator(".line").get_attribute("d") or ""
+    spots = [spot.split(",") for spot in drawn[1:].split("L")]
+    assert all(one[0] == other[0] or one[1] == other[1] for one, other in pairwise(spots))
+    assert len({y for _, y in spots}) == 2
+    seen.check_quiet()
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_without_scripts_there_are_no_empty_headings(kind: str, seen: Seen) -> None:
+    """Tables are open, and each visible heading and link leads to something."""
+    plain = seen.page.context.browser.new_context(java_script_enabled=False).new_page()  # type: ignore[union-attr]
+    plain.set_content(render(REPORTS[kind](), "html"))
+    sections = plain.locator("main > section:visible")
+    for at in range(sections.count()):
+        assert len(sections.nth(at).inner_text().splitlines()) > 1, sections.nth(at).inner_text()
+    named = {f"#{sections.nth(at).get_attribute('id')}" for at in range(sections.count())}
+    links = plain.locator("nav a:visible")
+    assert {links.nth(at).get_attribute("href") for at in range(links.count())} == named
+    if kind == "training":
+        assert plain.locator("#steps details table").first.is_visible()
+
+
+def test_details_are_open_on_paper_only(seen: Seen) -> None:
+    """They are closed on the screen, before and after."""
+    browser = shown(seen, training_report())
+    table = browser.locator("#steps details table").first
+    assert not table.is_visible()
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert table.is_visible()
+    browser.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not table.is_visible()
     seen.check_quiet()
 
 
@@ -233,4 +339,26 @@ def test_a_large_report_is_drawn_from_compressed_data(seen: Seen) -> None:
     browser = seen.report(html)
     browser.locator(".series .open").nth(99).click()
     browser.locator(".detail .plot svg").nth(2).wait_for()
+    seen.check_quiet()
+
+
+def test_a_point_of_several_steps_is_read_as_their_mean(seen: Seen) -> None:
+    """The last one also has the last value, which the title names."""
+    report = training_report()
+    (curve, *_) = report.curves
+    pairs = [replace(curve, name=name, count=2 * len(curve.steps), first=9.0) for name in ("loss", "other")]
+    browser = shown(seen, replace(report, curves=[*pairs, replace(curve, name="single", count=len(curve.steps))]))
+    cells = browser.locator("#steps .cell")
+    cells.first.locator("svg").focus()
+    browser.keyboard.press("ArrowRight")
+    moments = cells.locator(".moment")
+    assert moments.nth(0).inner_text().startswith("steps to 10, mean 2.03")
+    assert moments.nth(2).inner_text().startswith("step 10: 2.03")
+    browser.keyboard.press("ArrowRight")
+    assert moments.nth(0).inner_text().startswith("steps 11–20, mean ")
+    for _ in range(len(curve.steps)):
+        browser.keyboard.press("ArrowRight")
+    assert moments.nth(0).inner_text().startswith("steps 991–1,000, mean ")
+    assert moments.nth(0).inner_text().endswith(", last 0.171")
+    assert moments.nth(2).inner_text().startswith("step 1,000: 0.171")
     seen.check_quiet()

@@ -16,10 +16,12 @@ from telemetry.compare.model import (
     Overlay,
     OverlayLine,
     RunFacts,
+    Setting,
     Verdict,
 )
 from telemetry.compare.noise import noise_of
 from telemetry.compare.options import Options
+from telemetry.compare.sizes import largest
 
 __all__ = [
     "COMMAND_WORDS",
@@ -35,7 +37,9 @@ __all__ = [
     "Overlay",
     "OverlayLine",
     "RunFacts",
+    "Setting",
     "Verdict",
     "compare",
+    "largest",
     "noise_of",
 ]

@@ -17,7 +17,9 @@ from telemetry.compare.options import Options
 from telemetry.compare.overlays import overlays
 from telemetry.compare.percentile_curves import curves
 from telemetry.compare.samples import Sample, samples
+from telemetry.compare.settings import settings
 from telemetry.compare.sides import by_turns, facts
+from telemetry.compare.sizes import size
 from telemetry.errors import UsageError
 from telemetry.statistics.proportions import wilson
 from telemetry.statistics.runs import holm
@@ -59,6 +61,7 @@ def compare(
         calibration=calibration.name if calibration else "",
         before=[facts(report) for report in before],
         after=[facts(report) for report in after],
+        settings=settings(before, after),
         metrics=sorted(results, key=_place),
         curves=curves(before, after),
         overlays=overlays(before, after) if options.overlays else [],
@@ -140,16 +143,14 @@ def _adjusted(cases: Sequence[Case], pairs: Pairs | None, options: Options) -> l
     return found
 
 
-def _place(metric: MetricResult) -> tuple[int, float, str, str, list[tuple[str, str]]]:
+def _place(metric: MetricResult) -> tuple[int, bool, float, str, str, list[tuple[str, str]]]:
     """Return the sort key: worse first, then better, then the rest.
 
-    Larger differences come first within a verdict.
+    Larger differences come first within a verdict, and figures of the command after all others.
     """
-    told = metric.verdict in ("worse", "better", "changed")
-    size = -abs(metric.difference) if told and metric.difference is not None else 0.0
-    if told and metric.difference is None:
-        size = float("-inf")
-    return _ORDER[metric.verdict], size, metric.name, metric.statistic, sorted(metric.labels.items())
+    labels = sorted(metric.labels.items())
+    of_command = metric.of == "command"
+    return _ORDER[metric.verdict], of_command, -size(metric), metric.name, metric.statistic, labels
 
 
 def _notes(before: Sequence[Report], after: Sequence[Report], pairs: Pairs | None) -> Iterator[str]:

@@ -146,6 +146,15 @@ class Overlay(Struct, frozen=True, kw_only=True):
     lines: list[OverlayLine] = []
 
 
+class Setting(Struct, frozen=True, kw_only=True):
+    """A parameter, or the command line, whose values differ between the sides."""
+
+    name: str
+    before: list[str] = []
+    """Different values of the runs of a side; empty if no run has it."""
+    after: list[str] = []
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
     """A comparison of two sets of runs."""
 
@@ -159,8 +168,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Name of the calibration; empty without one."""
     before: list[RunFacts] = []
     after: list[RunFacts] = []
+    settings: list[Setting] = []
+    """Settings that differ between the sides."""
     metrics: list[MetricResult] = []
-    """Results: worse first, then better, then the rest."""
+    """Results: worse first, then better, then the rest; larger differences first within a verdict."""
     curves: list[Curve] = []
     overlays: list[Overlay] = []
     """Runs over time and steps, if they were asked for."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry.compare.figures import AXIS
 from telemetry.compare.model import Overlay, OverlayLine
+from telemetry.history.curve_points import first_step
 from telemetry.request_model import issued_kind
 from telemetry.wire import requests as words
 from telemetry.wire.pictures import StepCurve
@@ -83,7 +84,7 @@ def _over_steps(runs: Sequence[tuple[Report, bool]]) -> Iterator[Overlay]:
             OverlayLine(
                 run_id=report.snapshot.run_id,
                 after=after,
-                starts=[float(step) for step in curve.steps],
+                starts=[float(first) for first in _first_steps(curve)],
                 ends=[float(step) for step in curve.steps],
                 values=list(curve.values),
             )
@@ -91,3 +92,10 @@ def _over_steps(runs: Sequence[tuple[Report, bool]]) -> Iterator[Overlay]:
             if curve.steps
         ]
         yield Overlay(of="steps", name=name, labels={AXIS: axis}, lines=lines)
+
+
+def _first_steps(curve: StepCurve) -> Iterator[int]:
+    """Yield the first step of each point; the last one where it is unknown."""
+    for place, last in enumerate(curve.steps):
+        first = first_step(curve, place)
+        yield last if first is None else first

@@ -18,12 +18,14 @@ from telemetry.compare import (
     Comparison,
     MetricResult,
     RunFacts,
+    Setting,
     Verdict,
+    largest,
 )
 from telemetry.formatting import NOTHING, number_of, printable, printable_json
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import DOT, Column, Section, Table, cut
 from telemetry.report.text import INDENT
 
 _TOLD: Final = ("worse", "better", "changed")
@@ -40,6 +42,9 @@ _NAMES_SHOWN: Final = 6
 """Figures that are named beside a reason: they have rows of their own."""
 _ROWS_SHOWN: Final = 200
 """Rows of a table of figures without a difference, and names of instruments in a line. The rest is counted."""
+_SETTINGS_SHOWN: Final = 12
+_VALUES_SHOWN: Final = 3
+_VALUE_COLUMNS: Final = 60
 _FULL_FROM: Final = 10.0
 """Percentages are written out from ten times on."""
 
@@ -82,9 +87,46 @@ def comparison_content(comparison: Comparison) -> Content:
         obstacles([metric for metric in untold if metric.before_within is None]),
         left_out(comparison),
     ]
-    return Content(
-        printable(comparison.headline()), list(comparison_facts(comparison)), [part for part in sections if part]
-    )
+    facts = [*top_lines(comparison), *comparison_facts(comparison)]
+    return Content(printable(comparison.headline()), facts, [part for part in sections if part])
+
+
+def title(comparison: Comparison) -> str:
+    """Name both sides: `main against branch`, or by run ids and numbers of runs if they have the same names."""
+    sides = [comparison.before, comparison.after]
+    names = [", ".join(dict.fromkeys(run.name for run in side)) for side in sides]
+    if names[0] == names[1]:
+        alone = all(len(side) == 1 for side in sides)
+        own = [side[0].run_id if alone else number_of(len(side), "run") for side in sides]
+        names = [f"{names[0]} {own[0]}", own[1]]
+    return printable(f"{names[0]} against {names[1]}")
+
+
+def top_lines(comparison: Comparison) -> Iterator[str]:
+    """Describe what a reader looks for first: the largest differences, and the settings that differ."""
+    found = [
+        f"{figure_name(metric)} {amount(metric, metric.before)} → {amount(metric, metric.after)} ({change(metric)})"
+        for metric in largest(comparison)
+    ]
+    if found:
+        yield f"largest {'differences' if len(found) > 1 else 'difference'}: {DOT.join(found)}"
+    yield from settings_line(comparison)
+
+
+def settings_line(comparison: Comparison) -> Iterator[str]:
+    """`differs: lr 1.0 → 1.6`; nothing if all settings are equal."""
+    if comparison.settings:
+        shown = [
+            f"{printable(one.name)} {_setting(one, 'before')} → {_setting(one, 'after')}"
+            for one in comparison.settings[:_SETTINGS_SHOWN]
+        ]
+        hidden = len(comparison.settings) - len(shown)
+        yield f"differs: {DOT.join([*shown, *([f'{hidden:,} more'] if hidden else [])])}"
+
+
+def _setting(setting: Setting, side: str) -> str:
+    values = setting.before if side == "before" else setting.after
+    return _named([cut(printable(value), _VALUE_COLUMNS) for value in values], _VALUES_SHOWN) if values else NOTHING
 
 
 def comparison_facts(comparison: Comparison) -> Iterator[str]:
@@ -148,7 +190,7 @@ def interval(metric: MetricResult) -> str:
 
 def change(metric: MetricResult) -> str:
     """Format the difference; a change from 0 has none."""
-    if metric.difference is None and metric.method == "exact":
+    if metric.difference is None and metric.before == 0 and metric.after:
         return "from 0"
     return signed(metric.difference)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -12,6 +12,7 @@ from telemetry import formatting, wording
 from telemetry.compare import Comparison, MetricResult, Overlay, OverlayLine
 from telemetry.formatting import printable
 from telemetry.report.html.data import embedded
+from telemetry.report.html.help import question
 from telemetry.report.html.numbers import column
 from telemetry.report.html.page import asset
 from telemetry.report.html.sections import table
@@ -77,8 +78,9 @@ def _chart(one: Overlay) -> str:
     log = {"log": False} if rate else {}
     data = {"unit": printable(unit), "start": first.starts, "end": first.ends, "lines": lines, **log}
     return (
-        f'<figure class="chart over-time"><figcaption>{escape(printable(title))}</figcaption>{embedded(data)}'
-        f"<details><summary>Figures</summary>{_table(merged, unit, rate=rate)}</details></figure>"
+        f'<figure class="chart over-time"><figcaption>{escape(printable(title))}{question(title)}</figcaption>'
+        f"{embedded(data)}"
+        f"<details open><summary>Figures</summary>{_table(merged, unit, rate=rate)}</details></figure>"
     )
 
 
@@ -107,7 +109,7 @@ def _table(merged: dict[str, _Merged], unit: str, *, rate: bool) -> str:
 
 def _grid(axis: str, overlays: Sequence[Overlay], last: Mapping[_Key, MetricResult]) -> str:
     items = [_item(one, last.get(_key(one))) for one in overlays]
-    data = {"items": items, "axis": "step", "smoothing": True, "what": "values"}
+    data = {"items": items, "axis": "step", "smoothing": True, "what": "values", "band": "run"}
     title = f"<h3><bdi>{escape(printable(axis))}</bdi></h3>"
     return f'{title}<div class="overlay-grid step-grid"></div>{embedded(data)}'
 
@@ -124,7 +126,16 @@ def _item(one: Overlay, last: MetricResult | None) -> dict[str, Any]:
     facts = []
     if last is not None and last.before is not None and last.after is not None:
         facts = [("last", f"{formatting.scaled(last.before)} → {formatting.scaled(last.after)}\u2002")]
-    return {"name": printable(one.name), "unit": "", "x": steps, "lines": lines, "facts": facts}
+    item: dict[str, Any] = {"name": printable(one.name), "unit": "", "x": steps, "lines": lines, "facts": facts}
+    ranges = [_range_at(step, merged.values()) for step in steps]
+    return item | {"means": True, "ranges": ranges} if any(start < end for start, end in ranges) else item
+
+
+def _range_at(step: float, sides: Iterable[_Merged]) -> tuple[int, int]:
+    """Return the first and the last step of the points of all sides that hold a step."""
+    found = [(of, bisect_left(of.ends, step)) for of in sides]
+    held = [(of.starts[place], of.ends[place]) for of, place in found if place < len(of.ends)]
+    return int(min(start for start, _ in held)), int(max(end for _, end in held))
 
 
 def _key(one: Overlay | MetricResult) -> _Key:

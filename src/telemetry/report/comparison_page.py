@@ -7,11 +7,12 @@ from html import escape
 from typing import Final
 
 from telemetry import formatting, wording
-from telemetry.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict
+from telemetry.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict, largest
 from telemetry.formatting import number_of, printable
 from telemetry.report import comparison as compared
 from telemetry.report.comparison_overlays import overlay_sections, script
 from telemetry.report.html import curves, page
+from telemetry.report.html.help import question
 from telemetry.report.html.sections import block, table
 from telemetry.report.table import Column, Section, Table
 
@@ -24,6 +25,7 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "same": ("calm", "="),
     "left_out": ("calm", "–"),
 }
+_TILES: Final[dict[Verdict, str]] = {"worse": "bad-tile", "better": "good-tile"}
 _CURVES_SHOWN: Final = 100
 """Charts on the page: those of figures that differ come first."""
 
@@ -33,15 +35,17 @@ def comparison_html(comparison: Comparison) -> str:
     kind, mark = _MARKS[comparison.verdict]
     word = VERDICT_WORDS[comparison.verdict]
     head = (
-        f"<h1>{escape(_title(comparison))}</h1>"
+        f"<h1>{escape(compared.title(comparison))}</h1>"
         f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
         f"<strong>{escape(word)}</strong> · {escape(comparison.headline().removeprefix(f'{word}: '))}</p>"
+        f"{_largest(comparison)}"
     )
+    differ = "".join(f"<p>{escape(line)}</p>" for line in compared.settings_line(comparison))
     facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in compared.comparison_facts(comparison))
     notes = block(Section("Notes", [printable(note) for note in comparison.notes]), "notes")
-    body = "\n".join((head, facts, notes, *_sections(comparison)))
+    body = "\n".join((head, differ, facts, notes, *_sections(comparison)))
     code = script() if comparison.overlays else ""
-    return page(f"{_title(comparison)} – telemetry comparison", body, code)
+    return page(f"{compared.title(comparison)} – telemetry comparison", body, code)
 
 
 def _sections(comparison: Comparison) -> Iterator[str]:
@@ -59,9 +63,21 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     yield block(Section("Runs"), "runs", _runs(comparison))
 
 
-def _title(comparison: Comparison) -> str:
-    sides = [", ".join(dict.fromkeys(run.name for run in side)) for side in (comparison.before, comparison.after)]
-    return printable(sides[0] if sides[0] == sides[1] else f"{sides[0]} → {sides[1]}")
+def _largest(comparison: Comparison) -> str:
+    """Return tiles with the largest differences, coloured by the verdict on each."""
+    tiles = []
+    for metric in largest(comparison):
+        name = compared.figure_name(metric)
+        kind = f" {_TILES[metric.verdict]}" if metric.verdict in _TILES else ""
+        tiles.append(
+            f'<div class="tile{kind}"><dt><bdi>{escape(name)}</bdi>{question(name)}</dt>'
+            f'<dd class="figure">{escape(compared.change(metric))}</dd>'
+            f'<dd class="note">{escape(compared.amount(metric, metric.before))} → '
+            f"{escape(compared.amount(metric, metric.after))}</dd></div>"
+        )
+    if not tiles:
+        return ""
+    return f'<p class="subject">Largest differences</p><dl class="tiles">{"".join(tiles)}</dl>'
 
 
 def _figures(metrics: Sequence[MetricResult]) -> str:

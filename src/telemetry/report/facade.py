@@ -11,13 +11,16 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.formatting import printable
 from telemetry.history.run import with_history
 from telemetry.report import FORMATS, Format, render
-from telemetry.report.content import content
+from telemetry.report.content import Content, content
+from telemetry.report.gates import ORDER, gate_lines
 from telemetry.report.html.sections import block
 from telemetry.report.html.sections import content as inside
 from telemetry.report.live_line import describe
+from telemetry.report.picture import picture
 from telemetry.report.rows import frame
 from telemetry.report.table import Section
 from telemetry.store.atomic import write_atomic
+from telemetry.wire.gates import Outcome, worst
 from telemetry.wire.report import Report
 
 SUFFIXES: Final[dict[str, Format]] = {
@@ -26,8 +29,10 @@ SUFFIXES: Final[dict[str, Format]] = {
 }  # fmt: skip
 _ROWS: Final = 10
 """Rows of each table in a notebook, where hundreds would be too many."""
-_ALARM: Final = "#b3261e"
-_COLORS: Final = {"complete": "#14713a", "lossy": "#8a4b00", "incomplete": "#8a4b00", "interrupted": "#b3261e"}
+_ALARM: Final = "#d0362b"
+_COLORS: Final = {"complete": "#1e8a4c", "lossy": "#a86400", "incomplete": "#a86400", "interrupted": "#d0362b"}
+
+_OUTCOMES: Final[dict[Outcome, str]] = {"pass": "#1e8a4c", "inconclusive": "#a86400", "fail": _ALARM}
 
 
 class RunFacts(Protocol):
@@ -59,13 +64,33 @@ def save(report: Report, path: str | os.PathLike[str], format: str | None) -> No
 
 
 def report_html(report: Report) -> str:
-    """Return a short report as a fragment of HTML: headline, facts, and the first rows of each table."""
-    color = _COLORS.get(report.verdict, "#0b5cad")
+    """Return a short report as a fragment of HTML: headline, facts, a picture, and the first rows of each table.
+
+    Figures over time come from the run directory, if it exists. Blocks for the disk.
+    """
+    if report.time_range is None and not report.over_time:
+        report = with_history(report, over_time=True)
+    color = _COLORS.get(report.verdict, "#2f7fd0")
     headline = f'<p style="color: {color}; font-weight: 600">{escape(printable(report.headline()))}</p>'
     said = content(report, full=False)
     alarms = "".join(f'<p style="color: {_ALARM}; font-weight: 600">{escape(line)}</p>' for line in said.alarms)
-    known = "".join(f"<p>{escape(fact)}</p>" for fact in (*filter(None, [said.gates]), *said.facts))
-    return f"<div>{alarms}{headline}{known}{''.join(map(_block, said.sections))}</div>"
+    known = "".join(f"<p>{escape(fact)}</p>" for fact in said.facts)
+    tables = "".join(_block(section) for section in said.sections if section.title != "Gates")
+    return f"<div>{alarms}{headline}{_gates(report, said)}{known}{picture(report)}{tables}</div>"
+
+
+def _gates(report: Report, said: Content) -> str:
+    """Return the outcomes of the gates in one line, and the gates that did not pass."""
+    if not report.gates:
+        return ""
+    poor = sorted(
+        (gate for gate in report.gates if gate.outcome != "pass"), key=lambda gate: ORDER.index(gate.outcome)
+    )
+    lines = [(worst(report.gates), said.gates)]
+    lines += [(gate.outcome, line) for gate in poor[:_ROWS] for line in gate_lines([gate]).lines]
+    return "".join(
+        f'<p style="color: {_OUTCOMES[outcome]}; font-weight: 600">{escape(line)}</p>' for outcome, line in lines
+    )
 
 
 def run_html(run: RunFacts, report: Report | None) -> str:

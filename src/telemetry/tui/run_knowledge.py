@@ -9,6 +9,7 @@ from typing import Final
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.feed.news import (
     CurvesOf,
+    GatesOf,
     MembersOf,
     News,
     NewSnapshot,
@@ -65,6 +66,8 @@ class RunKnowledge:
             self._scene = replace(scene, stragglers=news.found)
         elif isinstance(news, CurvesOf):
             self._scene = replace(scene, curves=news.curves)
+        elif isinstance(news, GatesOf):
+            self._scene = replace(scene, gates=news.gates)
         elif isinstance(news, Output):
             self._scene = replace(scene, output=news.lines)
         elif isinstance(news, MembersOf):

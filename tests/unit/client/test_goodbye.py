@@ -42,7 +42,7 @@ def test_warnings_take_the_place_of_lesser_figures() -> None:
     """Failures are never left out."""
     failed = CounterStat(name="errors", value=3, events=3)
     (line,) = goodbye(report(series=[LATENCY], counters=[failed]))
-    assert line.endswith(" · 200 req/s · p50 3.00 ms · p99 5.00 ms · errors 3")
+    assert line.endswith(" · 200 req/s · errors 3 · p50 3.00 ms · p99 5.00 ms")
 
 
 def test_a_result_that_is_not_complete_says_so() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.compare import Comparison, Directions, MetricResult, Options, compare
+from telemetry.compare import Comparison, Directions, MetricResult, Options, Setting, compare, largest
 from telemetry.errors import UsageError
 from telemetry.statistics.proportions import wilson
 from telemetry.store.calibrations import Calibration, MetricNoise
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Bounds, Report, SeriesBounds
-from telemetry.wire.snapshot import AxisStat, CounterStat
+from telemetry.wire.snapshot import AxisStat, CommandFacts, CounterStat
 
 Run = Callable[..., Report]
 ByTurns = Callable[..., tuple[list[Report], list[Report]]]
@@ -117,6 +117,55 @@ def test_with_one_run_a_side_nothing_is_claimed(run: Run) -> None:
     assert (p50.before_within.value, p50.before_within.low, p50.before_within.high) == (10.0, 9.0, 11.0)
     assert p50.after_within is not None
     assert (p50.after_within.value, p50.after_within.low) == (20.0, None)
+
+
+def test_larger_differences_come_first_within_a_verdict(run: Run, series: Any) -> None:
+    """A value that halves differs as much as one that doubles; figures of the command come last."""
+    sides = [
+        run(series=[series("a", 10.0), series("b", values[0]), series("c", values[1])],
+            command=CommandFacts(argv=["x"], exit_code=0, wall_s=values[2], cpu_user_s=1.0))
+        for values in ((10.0, 40.0, 1.0), (20.0, 10.0, 90.0))
+    ]  # fmt: skip
+    found = compare(sides[:1], sides[1:])
+    p50 = [one.name for one in found.metrics if one.statistic == "p50"]
+    assert p50 == ["c", "b", "a"]
+    compared = [one.of for one in found.metrics if one.verdict == "cannot_tell"]
+    assert compared[-2:] == ["command", "command"]
+    assert [(one.name, one.statistic) for one in largest(found)] == [("c", "p99"), ("b", "p99"), ("", "wall")]
+
+
+def test_only_differences_that_matter_are_among_the_largest(run: Run) -> None:
+    """Neither equal figures, nor those below the smallest effect; trouble that was not there before is."""
+    errors = [[CounterStat(name="errors", value=value, events=value)] for value in (0, 4)]
+    before, after = run(10.0, counters=errors[0]), run(10.1, counters=errors[1])
+    assert [one.name for one in largest(compare([before], [after]))] == ["errors"]
+    assert largest(compare([run(10.0)], [run(10.1)])) == []
+
+
+def test_settings_that_differ_are_told(run: Run) -> None:
+    """Parameters of the runs and words of the command, but not the choice of figures to show first."""
+    before = [
+        run(params={"lr": 1.0, "seed": seed, "batch": 8, "telemetry.headline": str(seed)},
+            command=CommandFacts(argv=["train", "1.0", "x"], exit_code=0, wall_s=1.0))
+        for seed in (1, 2)
+    ]  # fmt: skip
+    after = run(
+        params={"lr": 1.6, "seed": 1, "batch": 8, "amp": True},
+        command=CommandFacts(argv=["train", "1.6", "x"], exit_code=0, wall_s=1.0),
+    )
+    assert compare(before, [after]).settings == [
+        Setting(name="amp", after=["true"]),
+        Setting(name="lr", before=["1.0"], after=["1.6"]),
+        Setting(name="seed", before=["1", "2"], after=["1"]),
+        Setting(name="command", before=["1.0"], after=["1.6"]),
+    ]
+    longer = run(command=CommandFacts(argv=["train", "it all"], exit_code=0, wall_s=1.0))
+    assert compare([longer], [after]).settings[-1] == Setting(
+        name="command", before=["train 'it all'"], after=["train 1.6 x"]
+    )
+    assert compare(before, [replace(before[0], snapshot=replace(before[0].snapshot, run_id="z"))]).settings == [
+        Setting(name="seed", before=["1", "2"], after=["1"])
+    ]
 
 
 def test_with_one_run_a_side_a_calibration_says_whether_noise_reaches_so_far(run: Run) -> None:

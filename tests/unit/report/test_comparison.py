@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from telemetry.compare import ONE_SIDED, BoundedFigure, Comparison, Curve, MetricResult, Noise, RunFacts
+from telemetry.compare import ONE_SIDED, BoundedFigure, Comparison, Curve, MetricResult, Noise, RunFacts, Setting
 from telemetry.errors import UsageError
 from telemetry.report.comparison import (
     amount,
@@ -25,6 +25,7 @@ from telemetry.report.comparison import (
     interval,
     obstacles,
     signed,
+    title,
 )
 from telemetry.report.comparison_forms import render_comparison
 
@@ -76,6 +77,11 @@ def sample() -> Comparison:
         calibration="bench",
         before=runs("main", 0, 6),
         after=runs("branch", 1, 6),
+        settings=[
+            Setting(name="lr", before=["1.0"], after=["1.6"]),
+            Setting(name="seed", before=["1", "2", "3", "4"], after=["5"]),
+            Setting(name="command", after=["--fast"]),
+        ],
         metrics=[
             replace(
                 latency,
@@ -328,6 +334,26 @@ def test_names_and_amounts_of_figures() -> None:
     errors = sample().metrics[0]
     assert (change(errors), interval(errors)) == ("from 0", "")
     assert figure_name(sample().metrics[4]) == "command wall time"
+
+
+def test_the_largest_differences_and_the_settings_are_said_first() -> None:
+    """One line each, below the verdict, in text and in Markdown."""
+    _, largest, differs, *_ = comparison_text(sample(), width=400).splitlines()
+    assert largest == (
+        "largest differences: errors 0 → 3.50 (from 0) · latency{route=/a|b} p99 10.2 ms → 11.3 ms (+10.8 %) · "
+        "sent 2.00 MiB → 41.0 MiB (+1,950 %)"
+    )
+    assert differs == "differs: lr 1.0 → 1.6 · seed 1, 2, 3, 1 more → 5 · command – → --fast"
+    assert render_comparison(sample(), "md").splitlines()[2].startswith("largest differences: errors 0 → 3.50")
+    calm = replace(sample(), metrics=[], settings=[])
+    assert comparison_text(calm).splitlines()[1].startswith("before: ")
+
+
+def test_the_title_names_both_sides() -> None:
+    """Run ids tell two runs of one name apart; several runs of one name are counted."""
+    assert title(sample()) == "main against branch"
+    assert title(single()) == "main 00000000 against 00000001"
+    assert title(replace(single(), after=runs("main", 1, 6))) == "main 1 run against 6 runs"
 
 
 def test_an_unknown_format_is_said() -> None:

@@ -93,3 +93,15 @@ def test_a_page_has_the_overlays_and_their_script() -> None:
     assert "<loss>" not in page
     assert "overlay-grid" in page
     assert "overlay-grid" not in render_comparison(sample(), "html")
+
+
+def test_points_of_several_steps_say_which() -> None:
+    """Sides may have points of other lengths: the range holds those of both."""
+    single = OverlayLine(run_id="c", after=True, starts=[1.0, 2.0], ends=[1.0, 2.0], values=[1.0, 2.0])
+    (grid,) = data(Comparison(overlays=[steps(single, replace(single, after=False))]), "steps")
+    assert "means" not in grid["items"][0]
+    pairs = OverlayLine(run_id="a", starts=[1.0, 3.0], ends=[2.0, 4.0], values=[1.0, 2.0])
+    whole = OverlayLine(run_id="b", after=True, starts=[1.0], ends=[4.0], values=[5.0])
+    (grid,) = data(Comparison(overlays=[steps(pairs, whole)]), "steps")
+    (item,) = grid["items"]
+    assert (item["x"], item["means"], item["ranges"]) == ([2, 4], True, [[1, 4], [1, 4]])

@@ -7,7 +7,7 @@ import re
 
 from msgspec.structs import replace
 
-from telemetry.compare import Comparison, Curve, MetricResult, RunFacts
+from telemetry.compare import Comparison, Curve, MetricResult, RunFacts, Setting
 from telemetry.report.comparison_page import comparison_html
 
 RUNS = [RunFacts(run_id=f"r{number}", name="<b>main</b>", completeness="complete") for number in range(2)]
@@ -31,6 +31,31 @@ def test_the_verdict_is_first_and_every_figure_is_there() -> None:
     assert re.findall(r'<th scope="row">(.*?)</th>', figures) == ["latency p99", "latency p50"]
     assert '<p class="soft">significant alone: latency p50</p>' in figures
     assert '<span class="badge calm">≈ no difference shown</span>' in text
+
+
+def test_the_largest_differences_are_tiles_below_the_verdict() -> None:
+    """With both values; only a verdict gives them a colour. The settings that differ follow."""
+    untold = replace(
+        WORSE, name="ttft", verdict="cannot_tell", before=62.0, after=988.0, difference=14.9, method=""
+    )
+    text = comparison_html(
+        replace(
+            COMPARISON,
+            after=[replace(run, name="branch") for run in RUNS],
+            metrics=[WORSE, untold],
+            settings=[Setting(name="<lr>", before=["1.0"], after=["1.6"])],
+        )
+    )
+    assert "<h1>&lt;b&gt;main&lt;/b&gt; against branch</h1>" in text
+    tiles = text.partition("Largest differences")[2].partition("</dl>")[0]
+    assert re.findall(r'<div class="(.*?)"><dt><bdi>(.*?)</bdi>', tiles) == [
+        ("tile bad-tile", "latency p99"),
+        ("tile", "ttft p99"),
+    ]
+    assert '<dd class="figure">+1,490 %</dd><dd class="note">62.0 ms → 988 ms</dd>' in tiles
+    assert (
+        text.index('id="verdict"') < text.index("Largest differences") < text.index("differs: &lt;lr&gt; 1.0 → 1.6")
+    )
 
 
 def test_both_sides_are_in_one_chart() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
+from tests.unit.report.html.samples import training_report
 
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.report import Format, render
+from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 
 
@@ -59,6 +62,31 @@ def test_a_notebook_shows_headline_and_figures() -> None:
     assert "<script>" not in html
     assert "latency" in html
     assert "p99" in html
+
+
+def test_a_notebook_shows_failed_gates_in_red() -> None:
+    """The outcomes, and each gate that did not pass, the worst first; passed gates alone are green."""
+    gates = [
+        GateResult(expression="p50(x) < 1", outcome="pass", reason="0.5"),
+        GateResult(expression="p90(x) < 1", outcome="inconclusive", reason="too few"),
+        GateResult(expression="p99(x) < 1", outcome="fail", reason="2 is not < 1"),
+    ]
+    html = replace(stored_report(), gates=gates)._repr_html_()
+    lines = re.findall(r'<p style="color: (.*?); font-weight: 600">(.*?)</p>', html)[1:]
+    assert lines == [
+        ("#d0362b", "gates: 1 fail, 1 inconclusive, 1 pass"),
+        ("#d0362b", "fail: p99(x) &lt; 1 · 2 is not &lt; 1"),
+        ("#a86400", "inconclusive: p90(x) &lt; 1 · too few"),
+    ]
+    good = replace(stored_report(), gates=gates[:1])._repr_html_()
+    assert re.findall(r'<p style="color: ([^;]*); font-weight: 600">gates', good) == ["#1e8a4c"]
+
+
+def test_a_notebook_has_a_picture() -> None:
+    """Of the loss, above the tables."""
+    html = training_report()._repr_html_()
+    assert html.index("<svg") < html.index("<table")
+    assert 'aria-label="train/loss"' in html
 
 
 def test_its_repr_is_one_line() -> None:

@@ -183,3 +183,17 @@ def test_names_from_outside_are_safe_to_show() -> None:
     """A name may hold anything."""
     line = describe(snapshot(axes=[axis(1, "\x1b[2J"), axis(2, "b")], counters=[counted("issued", 1, kind="\x07")]))
     assert line.isprintable()
+
+
+def test_failures_stay_in_a_narrow_line() -> None:
+    """They come after the rate, in their colour; TPOT and medians make room for other figures."""
+    failed = counted("failed", 59, 2.0, reason="timeout")
+    stats = [*(series(f"chat.{name}") for name in ("latency", "ttft", "tpot"))]
+    load = [counted("issued", 2_460, 25.0), LOAD[1], failed]
+    parts = LiveLine().parts(snapshot(counters=load, series=stats))
+    wide, narrow = joined(parts), joined(fitted(parts, 80))
+    assert "  TPOT p50" in wide
+    assert narrow == "1:23  24.1 req/s  59 failed  TTFT p99 134 ms  latency p99 134 ms  13 in flight"
+    assert next(part.health for part in parts if part.text == "59 failed") == "warn"
+    plain = LiveLine().parts(snapshot(counters=load, series=stats[:1]))
+    assert joined(fitted(plain, 45)) == "1:23  24.1 req/s  59 failed  p99 134 ms"

@@ -8,6 +8,7 @@ from tests.unit.tui import feeds, loads, trainings
 
 from telemetry.tui.feed.news import (
     CurvesOf,
+    GatesOf,
     MembersOf,
     NewSnapshot,
     Note,
@@ -21,6 +22,7 @@ from telemetry.tui.feed.news import (
 from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, Scene, ValuesOverTime
 from telemetry.tui.run_knowledge import RunKnowledge
 from telemetry.wire.control import MemberFacts
+from telemetry.wire.gates import GateResult
 
 S = feeds.SECOND_NS
 SERIES = ("queue_wait", ())
@@ -35,9 +37,10 @@ def test_news_become_the_scene() -> None:
     """Snapshot, trouble, output: each replaces what was known before."""
     known = RunKnowledge(0)
     snapshot = feeds.play().last
-    for news in (NewSnapshot(snapshot, S), Trouble("gone"), Output(("a", "b")), Note("never mind")):
+    gates = (GateResult(expression="p99(a) < 1ms", outcome="fail", reason="2 ms"),)
+    for news in (NewSnapshot(snapshot, S), Trouble("gone"), Output(("a", "b")), GatesOf(gates), Note("never mind")):
         known.learn(news)
-    assert known.scene(S) == Scene(snapshot=snapshot, trouble="gone", output=("a", "b"))
+    assert known.scene(S) == Scene(snapshot=snapshot, trouble="gone", output=("a", "b"), gates=gates)
     known.learn(Trouble(""))
     assert known.scene(S).trouble == ""
 

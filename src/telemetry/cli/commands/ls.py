@@ -14,6 +14,7 @@ from msgspec import Struct
 from telemetry.cli import console, find_run
 from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError
+from telemetry.wire.gates import Outcome
 
 if TYPE_CHECKING:
     from telemetry.store.live_runs import LiveRun
@@ -31,6 +32,8 @@ _SOMEWHERE = "LIVE"
 It is starting, or it runs on another host.
 """
 _OFFERED = 5
+_GATES = {"fail": "gate failed", "inconclusive": "gate inconclusive"}
+"""Words for gates that did not pass."""
 _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
 
 
@@ -55,6 +58,8 @@ class Listed(Struct, kw_only=True, frozen=True):
     """Signal that ended the command."""
     failed: bool = False
     """True if the command failed: an exit code other than 0, or a signal."""
+    gates: Outcome | None = None
+    """Worst outcome of the gates of `telemetry run`. Null: none, or unknown."""
     nodes: int = 0
     """Number of nodes of a run on several machines."""
     recoverable: bool = False
@@ -168,8 +173,20 @@ def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
         exit_code=head.command.exit_code if head.command else None,
         signal=head.command.signal if head.command else None,
         failed=bool(head.command and (head.command.exit_code or head.command.signal)),
+        gates=_gates(directory),
         nodes=len(head.nodes),
     )
+
+
+def _gates(directory: RunDirectory) -> Outcome | None:
+    from telemetry.store.gate_results import read_gates
+    from telemetry.wire.gates import worst
+
+    try:
+        results = read_gates(directory.path)
+    except TelemetryError:
+        return None
+    return worst(results) if results else None
 
 
 def _without_result(directory: RunDirectory) -> Listed:
@@ -255,7 +272,8 @@ def _result(item: Listed) -> str:
     """Return the outcome of a run in a word; the state of one that has no result."""
     if item.completeness is None:
         return item.state if item.state in (DEAD, RESTARTING) else item.state.lower()
-    return "failed" if item.failed else item.completeness
+    word = "failed" if item.failed else item.completeness
+    return f"{word}, {_GATES[item.gates]}" if item.gates in _GATES else word
 
 
 def _exit(item: Listed) -> str:
@@ -284,6 +302,8 @@ def _painted(line: str, head: str, item: Listed) -> str:
 def _color(item: Listed) -> str:
     if item.failed or item.state == DEAD or item.completeness == "interrupted":
         return _RED
-    if item.completeness in ("lossy", "incomplete"):
+    if item.gates == "fail":
+        return _RED
+    if item.completeness in ("lossy", "incomplete") or item.gates == "inconclusive":
         return _YELLOW
     return _GREEN

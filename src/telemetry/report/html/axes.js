@@ -1,5 +1,5 @@
 "use strict";
-/* Axes and empty plots, as SVG. An axis is {place: value → 0…1, ticks: [value], text: value → label}. */
+/* Axes and empty plots, as SVG. An axis is {place: value → 0…1, ticks: [value], text: value → label, ends?: [value]}. */
 Object.assign(telemetry, (() => {
   const { element, svg, quantity, durationNs, nature } = telemetry;
   const LOG_FROM = 20; // largest over smallest value from which a logarithmic axis shows more
@@ -89,13 +89,14 @@ Object.assign(telemetry, (() => {
       plot.append(svg("line", { class: "grid", x1: left, x2: end, y1: up(at), y2: up(at) }));
       plot.append(svg("text", { class: "tick", x: left - 8, y: up(at) + 4, "text-anchor": "end" }, y.text(at)));
     }
-    let free = -Infinity;
-    for (const at of x.ticks) {
-      plot.append(svg("line", { class: "grid", x1: across(at), x2: across(at), y1: top, y2: base }));
+    const taken = []; // by labels: the ends of an axis come first, if it asks for them
+    for (const at of new Set([...(x.ends ?? []), ...x.ticks])) {
       const text = x.text(at), half = text.length * 3.4;
       const middle = Math.min(Math.max(across(at), left), width - half - 2);
-      if (middle - half < free + 6) continue;
-      free = middle + half;
+      const free = taken.every(([from, to]) => middle + half + 6 < from || middle - half > to + 6);
+      if (free || !x.ends) plot.append(svg("line", { class: "grid", x1: across(at), x2: across(at), y1: top, y2: base }));
+      if (!free) continue;
+      taken.push([middle - half, middle + half]);
       plot.append(svg("text", { class: "tick", x: middle, y: base + 18, "text-anchor": "middle" }, text));
     }
     plot.append(svg("line", { class: "axis", x1: left, x2: end, y1: base, y2: base }));

@@ -137,7 +137,7 @@ Object.assign(telemetry, (() => {
   /** The head of a chart over time: its title, the moment that is read, and controls. */
   function head(host, data, ...more) {
     const moment = element("span", { class: "moment" }, data.whole ?? "");
-    host.append(element("div", { class: "chart-head" }, data.title ? element("h3", {}, data.title) : null, moment, ...more));
+    host.append(element("div", { class: "chart-head" }, data.title ? element("h3", {}, data.title, telemetry.help(data.help)) : null, moment, ...more));
     return moment;
   }
 

@@ -9,6 +9,7 @@ from typing import Final
 from telemetry import formatting
 from telemetry.formatting import printable
 from telemetry.report.html.data import embedded
+from telemetry.report.html.help import question
 
 Curve = Sequence[tuple[float, float]]
 """Points (fraction of the values, value that this fraction does not exceed), as `Digest.curve` returns them.
@@ -26,9 +27,9 @@ def curves(name: str, lines: Sequence[tuple[str, Curve]], unit: str) -> str:
     """
     drawn = [{"name": printable(line), "points": curve} for line, curve in lines if curve]
     return (
-        f'<figure class="chart curves"><figcaption>{escape(printable(name))}</figcaption>'
+        f'<figure class="chart curves"><figcaption>{escape(printable(name))}{question(name)}</figcaption>'
         f"{embedded({'unit': printable(unit), 'lines': drawn})}"
-        f"<details><summary>Figures</summary>{_table(lines, unit)}</details></figure>"
+        f"<details open><summary>Figures</summary>{_table(lines, unit)}</details></figure>"
     )
 
 

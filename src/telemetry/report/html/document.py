@@ -11,6 +11,7 @@ from telemetry.report import accounting, brief, content
 from telemetry.report import series as measured
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines
+from telemetry.report.glossary import explanation
 from telemetry.report.html.backends import backends_body, backends_link
 from telemetry.report.html.bodies import command_body, gates_body
 from telemetry.report.html.data import embedded
@@ -38,6 +39,8 @@ SCRIPTS: Final = ("heat_map.js", "grid.js", "shape.js", "series_table.js", "repo
 """Scripts of the report, after those of every page."""
 _WITHOUT_SCRIPT: Final = 200
 """Rows of the table of series for browsers without scripts."""
+_DRAWN: Final = ("over-time", "distribution")
+"""Sections that scripts fill. Those without a table for browsers without scripts are hidden there."""
 _ORDER: Final = {
     "training": ("steps", "stragglers", "over-time", "spans", "distribution", "gauges", "counters", "requests"),
     "llm": ("over-time", "distribution", "requests", "counters", "gauges", "steps", "spans", "stragglers"),
@@ -85,7 +88,8 @@ def _pictures(report: Report) -> Iterator[Part]:
     }
     for name, (section, body) in bodies.items():
         if section:
-            yield name, section, block(section, name, body)
+            scripted = name in _DRAWN and "<noscript>" not in body
+            yield name, section, block(section, name, body, scripted=scripted)
 
 
 def _over_time(report: Report, groups: list[Group]) -> tuple[Section, str]:
@@ -107,6 +111,7 @@ def _distribution(report: Report, groups: list[Group]) -> tuple[Section, str]:
     chosen = [
         {
             "title": group.title,
+            "help": explanation(f"{group.title} percentiles bounds"),
             "lines": [
                 (name, places[identity(stat)])
                 for name, stat in group.lines
@@ -180,11 +185,12 @@ def _links(report: Report, parts: list[Part]) -> str:
         "backends": backends_link(report),
     }
     links = []
-    for name, section, _ in parts:
+    for name, section, html in parts:
         text, kind = numbers.get(name, ("", ""))
         marked = f' class="{kind}"' if kind and (text or name in ("losses", "backends")) else ""
+        hidden = " hidden data-scripted" if html.startswith(f'<section id="{name}" hidden') else ""
         title = section.title.partition(",")[0]
-        links.append(f'<a href="#{name}"{marked}>{escape(title)}{text}</a>')
+        links.append(f'<a href="#{name}"{marked}{hidden}>{escape(title)}{text}</a>')
     return f'<nav aria-label="Sections">{"".join(links)}</nav>'
 
 

@@ -2,7 +2,11 @@
 /* A grid of small charts. A single line may have a band, between `low` and `high`. All share a crosshair.
 
      telemetry.grid(host, {items: [{name, group?, unit, x: [x], lines: [{name, values, low?, high?}], facts: [[text, value]]}],
-                           axis: "step" | "time", domain?, marks?, smoothing?, what}) */
+                           axis: "step" | "time", domain?, marks?, smoothing?, held?, band?, what})
+
+   `held`: a value lasts until the next one. `band`: what a band goes over, such as "rank".
+   An item with `means` has points that are means of several steps: of those after the point before, for the first
+   point of those from `from` on; or of the steps in `ranges: [[first, last]]`. */
 Object.assign(telemetry, (() => {
   const { element, svg, count, quantity, seconds, known, linear, timeAxis, valueAxis, ground, path, stretches,
           responsive, crosshair, follow, hair, drawMarks, wantsLog, color } = telemetry;
@@ -23,9 +27,20 @@ Object.assign(telemetry, (() => {
     });
   }
 
+  const smooths = (line, state) => state.weight > 0 && known(line.values).length >= SMOOTH_FROM;
+
+  /** What the strokes of a grid mean; only those that are drawn. */
+  function strokes(data, state) {
+    const lines = data.items.flatMap((item) => item.lines);
+    return [
+      ...(lines.some((line) => smooths(line, state)) ? ["line: smoothed", "pale: as recorded"] : []),
+      ...(lines.some((line) => known(line.low ?? []).length) ? [`band: lowest to highest ${data.band ?? "value"}`] : []),
+    ].join(" · ");
+  }
+
   function stepAxis(low, high, ticks) {
     const axis = linear(low, high, "", ticks);
-    return { ...axis, ticks: axis.ticks.filter(Number.isInteger), text: (at) => (at < 1e5 ? count(at) : telemetry.short(telemetry.scaled(at))) };
+    return { ...axis, ends: [low, high], ticks: axis.ticks.filter(Number.isInteger), text: (at) => (at < 1e5 ? count(at) : telemetry.short(telemetry.scaled(at))) };
   }
 
   /** One chart of the grid. */
@@ -47,20 +62,30 @@ Object.assign(telemetry, (() => {
       return best;
     };
     const worth = ({ values, low, high }, place) => quantity(values[place], item.unit) + (known([low[place], high[place]]).length === 2
-      ? ` (${quantity(low[place], item.unit)} to ${quantity(high[place], item.unit)})` : "");
+      ? ` (${data.band ? `by ${data.band} ` : ""}${quantity(low[place], item.unit)} to ${quantity(high[place], item.unit)})` : "");
+    /** The step of a point, or the steps that it is the mean of. */
+    const stepsOf = (place) => {
+      const neighbours = [!item.means ? item.x[place] : place ? item.x[place - 1] + 1 : item.from, item.x[place]];
+      const [first, last] = item.ranges ? item.ranges[place] : neighbours;
+      if (first === last) return [`step ${count(last)}`, ": "];
+      return [first === null || first === undefined ? `steps to ${count(last)}` : `steps ${count(first)}–${count(last)}`, ", mean "];
+    };
+    const newest = (place) => (item.means && !several && place === item.x.length - 1 && item.facts.length
+      ? `, ${item.facts[0].filter(Boolean).join(" ")}` : "");
     cross.charts.add((x) => {
       if (!area) return;
       const place = x === null ? -1 : at(x);
       move(place < 0 ? null : area.across(item.x[place]));
       facts.hidden = place >= 0;
-      const moment = place < 0 ? "" : data.axis === "step" ? `step ${count(item.x[place])}` : seconds(item.x[place]);
-      now.textContent = place < 0 || several ? moment : `${moment}: ${worth(lines[0], place)}`;
+      const [moment, then] = place < 0 ? [""] : data.axis === "step" ? stepsOf(place) : [seconds(item.x[place]), ": "];
+      now.textContent = place < 0 ? moment : several ? `${moment}${then.replace(/[: ]+$/, "")}` : `${moment}${then}${worth(lines[0], place)}${newest(place)}`;
       if (several) read.forEach((one, index) => { one.textContent = place < 0 ? "" : worth(lines[index], place); });
     });
 
     const spots = (part) => part.map(([index, value]) => [area.across(item.x[index]), area.up(value)]);
+    const stairs = (points) => points.flatMap(([x, y], at) => (at ? [[x, points[at - 1][1]], [x, y]] : [[x, y]]));
     const drawLine = (line, values, kind) => stretches(values).map(spots).forEach((points) =>
-      area.plot.append(points.length > 1 ? svg("path", { class: `${kind} ${color(line)}`, d: path(points) })
+      area.plot.append(points.length > 1 ? svg("path", { class: `${kind} ${color(line)}`, d: path(data.held ? stairs(points) : points) })
         : svg("circle", { class: `dot ${color(line)}`, cx: points[0][0], cy: points[0][1], r: 2.5 })));
     function drawBand(line) {
       const both = line.low.map((value, index) => (value === null || line.high[index] === null ? null : value));
@@ -82,7 +107,7 @@ Object.assign(telemetry, (() => {
         area = ground(width, large ? LARGE : SMALL, x, y, item.name, { left: large ? 62 : 54, right: 8, top: 8, bottom: 24 });
         for (const line of lines) {
           if (line.low.length) drawBand(line);
-          const smooth = state.weight > 0 && known(line.values).length >= SMOOTH_FROM;
+          const smooth = smooths(line, state);
           drawLine(line, line.values, smooth ? "line raw" : "line");
           if (smooth) drawLine(line, smoothed(line.values, state.weight), "line");
         }
@@ -138,7 +163,7 @@ Object.assign(telemetry, (() => {
       return { filter: (given) => { words = given; return renew(); }, renew };
     });
 
-    if (data.items.length > FILTER_FROM) {
+    if (data.items.length >= FILTER_FROM) {
       const filter = element("input", { type: "search", placeholder: "Filter by name", "aria-label": `Filter ${data.what}` });
       filter.addEventListener("input", () => {
         const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -154,6 +179,7 @@ Object.assign(telemetry, (() => {
       slider.addEventListener("input", () => {
         state.weight = Number(slider.value);
         shown.textContent = state.weight ? state.weight.toFixed(2) : "off";
+        tell();
         cells.forEach((one) => one.again());
       });
       tools.append(element("label", {}, "Smoothing ", slider, shown));
@@ -163,7 +189,11 @@ Object.assign(telemetry, (() => {
         cells.forEach((one) => one.again());
       } } }, "log scale"));
     }
-    if (tools.children.length) host.prepend(tools);
+    const legend = element("p", { class: "soft strokes" });
+    const tell = () => { legend.textContent = strokes(data, state); legend.hidden = !legend.textContent; };
+    tell();
+    host.prepend(tools, legend);
+    tools.hidden = !tools.children.length;
     parts.forEach((part) => part.renew());
   }
   return { grid, smoothed };

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from telemetry import formatting, wording
 from telemetry.directions import better_of_name
 from telemetry.formatting import printable
+from telemetry.history.curve_points import first_step, has_means
 from telemetry.report.html.main_series import LINES
 from telemetry.report.html.numbers import Column, column
 from telemetry.report.html.over_time import LEAST_STEPS, marks
@@ -30,14 +31,15 @@ def counters_data(report: Report) -> dict[str, Any] | None:
     counters = report.pictures.counters if report.pictures else []
     moved = [one for one in counters if any(one.rates) and not one.name.startswith(words.SELF)]
     values = {_key(stat): stat for stat in report.snapshot.counters}
+    edges = report.pictures.edges_s if report.pictures else []
     items = []
     for same in _together(moved):
         facts = []
         if len(same) == 1:
             one = same[0]
-            stat, mean = values.get(_key(one)), _mean(one.rates)
+            stat, (mean, seconds) = values.get(_key(one)), _mean(one.rates, edges)
             facts = [("", _amount(stat.value, one.unit))] if stat is not None else []
-            facts.append(("mean", formatting.rate(mean, one.unit)))
+            facts.append((f"mean over {formatting.duration_s(seconds)}", formatting.rate(mean, one.unit)))
         items.append(_item(same, [one.rates for one in same], facts, " per second"))
     return _over_time(report, items, "counters")
 
@@ -55,8 +57,9 @@ def gauges_data(report: Report) -> dict[str, Any] | None:
             if min(known) < max(known):
                 lowest, highest = (formatting.quantity(end, one.unit) for end in (min(known), max(known)))
                 facts.append(("range", f"{lowest} to {highest}"))
-        items.append(_item(same, [one.values for one in same], facts))
-    return _over_time(report, items, "gauges")
+        items.append(_item(same, [_held(one.values) for one in same], facts))
+    found = _over_time(report, items, "gauges")
+    return None if found is None else found | {"held": True}
 
 
 def steps_data(axis: str, curves: Sequence[StepCurve]) -> dict[str, Any]:
@@ -77,12 +80,15 @@ def steps_data(axis: str, curves: Sequence[StepCurve]) -> dict[str, Any]:
             "lines": [{"name": "", "values": column(curve.values)}],
             "facts": _facts(curve),
         }
+        if has_means(curve):
+            item["means"] = True
+            item["from"] = first_step(curve, 0)
         if curve.low and curve.high and curve.producers > 1:
             item["lines"][0] |= {"low": column(curve.low), "high": column(curve.high)}
         items.append(item)
     ends = [curve.steps for curve in curves if curve.steps]
     domain = [min(steps[0] for steps in ends), max(steps[-1] for steps in ends)] if ends else [0, 1]
-    return {"axis_name": printable(axis), "xs": xs, "items": items, "domain": domain}
+    return {"axis_name": printable(axis), "xs": xs, "items": items, "domain": domain, "band": "rank"}
 
 
 def _facts(curve: StepCurve) -> list[tuple[str, str]]:
@@ -142,15 +148,25 @@ def _over_time(report: Report, items: list[Item], what: str) -> dict[str, Any] |
     }
 
 
+def _held(values: Column) -> Column:
+    """Return values in which each one lasts until the next; none before the first."""
+    last: float | None = None
+    return [last := value if value is not None else last for value in values]
+
+
 def _key(
     of: CounterOverTime | GaugeOverTime | CounterStat,
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
     return of.name, tuple(sorted(of.labels.items()))
 
 
-def _mean(values: Column) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _mean(rates: Column, edges: Sequence[float]) -> tuple[float | None, float]:
+    """Return the whole increase divided by the seconds with data, and these seconds."""
+    known = [
+        (rate, end - start) for rate, (start, end) in zip(rates, pairwise(edges), strict=False) if rate is not None
+    ]
+    seconds = sum(long for _, long in known)
+    return (sum(rate * long for rate, long in known) / seconds if seconds else None), seconds
 
 
 def _amount(value: float, unit: str) -> str:

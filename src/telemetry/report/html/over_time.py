@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from telemetry import wording
+from telemetry import formatting, wording
 from telemetry.directions import TROUBLE, words_of
 from telemetry.formatting import printable
+from telemetry.report.glossary import explanation
 from telemetry.report.html.main_series import LINES, Group
 from telemetry.report.html.numbers import Column, column, rounded
 from telemetry.wire.pictures import Distribution, HeatMap, Pictures, RequestsOverTime
@@ -76,9 +77,13 @@ class TimeCharts:
     def _add(self, title: str, unit: str, times: Times, lines: Sequence[Chart], whole: str = _MEAN) -> None:
         drawn = [line for line in lines if any(value is not None for value in line["values"])]
         if drawn and len(times[0]) >= LEAST_STEPS:
+            if whole == _MEAN:
+                drawn, whole = _with_means(drawn, times)
             drawn_lines = [{**line, "values": column(line["values"])} for line in drawn]
+            terms = " ".join([title, *(line["name"] for line in drawn)])
             chart = {"title": title, "unit": printable(unit), "lines": drawn_lines, "whole": whole}
-            scale = {"log": False} if whole == _MEAN else {}
+            chart |= {"help": text} if (text := explanation(terms)) else {}
+            scale = {"log": False} if whole.startswith(_MEAN) else {}
             self._charts.append({**chart, **scale, "times": self._times_of(times)})
 
     def _times_of(self, times: Times) -> int:
@@ -94,14 +99,14 @@ class TimeCharts:
         lines = []
         for one in shown:
             name = "" if len(shown) == 1 else f"{wording.instrument(one.kind, one.labels)} "
-            lines.append(_mean_line(f"{name}completed", one.completed_per_s))
+            lines.append(_line(f"{name}completed", one.completed_per_s))
             if len(shown) == 1 and any(one.good_per_s):
-                lines.append(_mean_line(f"{name}within limits", one.good_per_s, "good"))
+                lines.append(_line(f"{name}within limits", one.good_per_s, "good"))
         times = edges[:-1], edges[1:]
         self._add("Requests per second", "", times, lines)
         failed = _sum([one.failed_per_s for one in requests])
         if any(failed):
-            self._add("Failed requests per second", "", times, [_mean_line("failed", failed, "bad")])
+            self._add("Failed requests per second", "", times, [_line("failed", failed, "bad")])
 
     def _rates(self, groups: Sequence[Group], pictures: Pictures) -> None:
         """Add rates of the values of the main series, and of counters of trouble."""
@@ -110,12 +115,12 @@ class TimeCharts:
             series = [(name, one.points) for name, one in found if one is not None]
             if not series:
                 continue
-            lines = [_mean_line(name, [point.rate for point in points]) for name, points in series]
+            lines = [_line(name, [point.rate for point in points]) for name, points in series]
             times = _ends(series[0][1])
             title = "Values per second" if len(series) > 1 else f"{group.title}: values per second"
             self._add(title, "", times, [line for line in lines if len(line["values"]) == len(times[0])])
         trouble = [one for one in pictures.counters if TROUBLE & set(words_of(one.name)) and any(one.rates)]
-        lines = [_mean_line(wording.instrument(one.name, one.labels), one.rates) for one in trouble[:LINES]]
+        lines = [_line(wording.instrument(one.name, one.labels), one.rates) for one in trouble[:LINES]]
         if len(lines) == 1:
             lines[0]["tone"] = "bad"
         edges = pictures.edges_s
@@ -184,7 +189,7 @@ class TimeCharts:
         )
         for title, values_of in read:
             lines = [
-                _mean_line(wording.instrument(one.kind, one.labels), values_of(one))
+                _line(wording.instrument(one.kind, one.labels), values_of(one))
                 for one in requests[:LINES]
                 if any(values_of(one))
             ]
@@ -197,6 +202,7 @@ class TimeCharts:
         self._charts.append(
             {
                 "title": f"{title}: how values spread",
+                "help": explanation(f"{title}: how values spread"),
                 "unit": printable(one.unit),
                 "edges": [rounded(edge) for edge in one.edges],
                 "columns": columns,
@@ -234,12 +240,33 @@ def _heat_maps(pictures: Pictures, groups: Sequence[Group]) -> Iterator[tuple[st
         yield (group.title if group.is_request else wording.instrument(one.name, one.labels)), one
 
 
-def _mean_line(name: str, values: Column, tone: str = "") -> Chart:
-    """Return a line with its mean from the first to the last step that is not 0."""
-    active = [at for at, value in enumerate(values) if value]
-    known = [value for value in values[active[0] : active[-1] + 1] if value is not None] if active else [0.0]
-    line: Chart = {"name": name, "values": values, "whole": rounded(sum(known) / len(known))}
+def _line(name: str, values: Column, tone: str = "") -> Chart:
+    """Return a line whose mean is still to be added."""
+    line: Chart = {"name": name, "values": values}
     return line | {"tone": tone} if tone else line
+
+
+def _with_means(lines: Sequence[Chart], times: Times) -> tuple[list[Chart], str]:
+    """Return the lines with their means over the same time, and words for it: `mean over 24.0 s`.
+
+    The time goes from the first to the last step in which any line is not 0. Of a rate, the mean is what there was
+    in total divided by the seconds with data.
+    """
+    if all("whole" in line for line in lines):
+        return list(lines), _MEAN
+    active = [at for line in lines for at, value in enumerate(line["values"]) if value]
+    first, last = (min(active), max(active) + 1) if active else (0, len(times[0]))
+    seconds = [end - start for start, end in zip(*times, strict=True)]
+    longest = 0.0
+    found = []
+    for line in lines:
+        pairs = zip(line["values"][first:last], seconds[first:last], strict=False)
+        known = [(value, long) for value, long in pairs if value is not None]
+        span = sum(long for _, long in known)
+        longest = max(longest, span)
+        mean = sum(value * long for value, long in known) / span if span else 0.0
+        found.append({**line, "whole": rounded(mean)})
+    return found, f"{_MEAN} over {formatting.duration_s(longest)}"
 
 
 def _ends(points: Sequence[SeriesPoint]) -> Times:

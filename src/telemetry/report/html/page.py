@@ -11,7 +11,7 @@ from typing import Final
 
 from telemetry.formatting import printable
 
-SCRIPTS: Final = ("formatting.js", "axes.js", "charts.js")
+SCRIPTS: Final = ("formatting.js", "page.js", "axes.js", "charts.js")
 """Scripts of every page."""
 _HERE: Final = Path(__file__).parent
 

@@ -24,8 +24,8 @@
 
   /** The main series, one below the other; a list to choose others from. */
   function distributions(host, chosen) {
-    for (const { title, lines } of chosen) {
-      draw(host.appendChild(element("div", { class: "pair" })), title, lines);
+    for (const { title, lines, help } of chosen) {
+      draw(host.appendChild(element("div", { class: "pair" })), title, lines, help);
     }
     const rest = series.series.filter((one) => one.values[1]);
     if (rest.length <= chosen.length) return;
@@ -39,10 +39,10 @@
     host.append(element("div", { class: "tools" }, select), box);
   }
 
-  function draw(box, title, lines) {
+  function draw(box, title, lines, help) {
     const drawn = lines.map(([name, index]) => [name, series.series[index]]), [, first] = drawn[0];
     const part = (text, fill) => {
-      const side = box.appendChild(element("div", { class: "chart" }, element("h3", {}, element("span", { class: "name" }, title), text)));
+      const side = box.appendChild(element("div", { class: "chart" }, element("h3", {}, element("span", { class: "name" }, title), text, telemetry.help(help))));
       fill(side);
     };
     const named = drawn.length > 1 ? `: ${drawn[0][0]}` : "";

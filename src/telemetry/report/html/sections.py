@@ -9,14 +9,18 @@ from telemetry.report.series import BOUNDS_KEEP
 from telemetry.report.table import Section, Table
 
 
-def block(section: Section, name: str = "", body: str = "", rows: int | None = None) -> str:
+def block(
+    section: Section, name: str = "", body: str = "", rows: int | None = None, *, scripted: bool = False
+) -> str:
     """Return a titled part of the page, or nothing if the section is empty; `name` is the target of links.
 
     `body` is HTML that replaces the section's own lines and table. A table gets at most `rows` rows.
+    A `scripted` part has no content without scripts, so it is hidden until a script shows it.
     """
     if not section and not body:
         return ""
     named = f' id="{escape(name)}"' if name else ""
+    named += " hidden data-scripted" if scripted else ""
     return f"<section{named}><h2>{escape(section.title)}</h2>{content(section, body, rows)}</section>"
 
 

@@ -27,7 +27,7 @@ def steps_section(report: Report) -> tuple[Section, str]:
         f"{_title(section)}{content(section)}" if at else content(section) for at, section in enumerate(sections)
     ]
     if grids and tables:
-        body = f"{''.join(grids)}<details><summary>Table of values</summary>{''.join(tables)}</details>"
+        body = f"{''.join(grids)}<details open><summary>Table of values</summary>{''.join(tables)}</details>"
     else:
         body = "".join([*grids, *tables])
     return Section(TITLE, ["…"] if body else []), body
@@ -35,7 +35,8 @@ def steps_section(report: Report) -> tuple[Section, str]:
 
 def _grid(at: int, axis: str, curves: list[StepCurve], *, named: bool) -> str:
     last = max(curve.steps[-1] for curve in curves)
-    title = f"<h3>axis <bdi>{escape(printable(axis))}</bdi> <small>to step {formatting.count(last)}</small></h3>"
+    reach = f"<small>to step {formatting.count(last)}</small>"
+    title = f"<h3 hidden data-scripted>axis <bdi>{escape(printable(axis))}</bdi> {reach}</h3>"
     data, name = steps_data(axis, curves), f"steps-data-{at}"
     return f'{title if named else ""}<div class="step-grid" data-of="steps-data-{at}"></div>{embedded(data, name)}'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import Final
@@ -9,9 +10,11 @@ from typing import Final
 from telemetry import formatting, wording
 from telemetry.formatting import printable
 from telemetry.headlines import Figure, Headline
+from telemetry.report.html.help import question
 from telemetry.report.series import between
 from telemetry.wire.report import Report
 
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:[nµm]?s|min|h|[KMGT]i?B|B|[kMGT]|%)(?!\w))")
 _ROWS: Final = 4
 """Largest number of rows of tiles."""
 
@@ -44,13 +47,20 @@ def _row(subject: str, figures: list[Figure], report: Report) -> str:
 
 def _tile(figure: Figure, subject: str, report: Report) -> str:
     title = figure.title.removeprefix(f"{subject} ") if subject else figure.title
-    notes = [note for note in (figure.note, _bounds(figure, report)) if note]
-    note = "".join(f'<dd class="note">{escape(printable(note))}</dd>' for note in notes)
+    bounds = _bounds(figure, report)
+    notes = [note for note in (figure.note, bounds) if note]
+    terms = [title, *(["bounds"] if bounds else [])]
+    note = "".join(f'<dd class="note">{_with_units(note)}</dd>' for note in notes)
     kind = f" {figure.health}-tile" if figure.health != "plain" else ""
     return (
-        f'<div class="tile{kind}"><dt><bdi>{escape(printable(title))}</bdi></dt>'
-        f'<dd class="figure">{escape(printable(figure.text))}</dd>{note}</div>'
+        f'<div class="tile{kind}"><dt><bdi>{escape(printable(title))}</bdi>{question(" ".join(terms))}</dt>'
+        f'<dd class="figure">{_with_units(figure.text)}</dd>{note}</div>'
     )
+
+
+def _with_units(text: str) -> str:
+    """Return the text as HTML in which no unit begins a line."""
+    return _BEFORE_UNIT.sub("\u00a0", escape(printable(text)))
 
 
 def _bounds(figure: Figure, report: Report) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from telemetry.errors import RunDirectoryError
 from telemetry.history.interval_source import DiskIntervals
 from telemetry.store.run_directory import RunDirectory
+from telemetry.tui.feed.gates import GatesWatch
 from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import members_of, remedy_of, result_of
 from telemetry.tui.feed.member_requests import MemberRequests
@@ -30,6 +31,7 @@ class DiskFeed:
         self._result = _result(directory, fallback_dirs)
         self._fallback_dirs = fallback_dirs
         self._output = OutputTail(directory.path)
+        self._gates = GatesWatch(directory.path)
         self._outlet = NewsChannel()
         self._members = MemberRequests(self._outlet.tell, self._read_members)
         self._history_thread = HistoryThread(self._outlet.tell, lambda _: DiskIntervals(directory.history))
@@ -38,9 +40,9 @@ class DiskFeed:
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
         tell(NewSnapshot(self._result, time.monotonic_ns(), live=False))
-        output = self._output.look()
-        if output is not None:
-            tell(output)
+        for found in (self._gates.look(), self._output.look()):
+            if found is not None:
+                tell(found)
         self._history_thread.saw(self._result)
         self._history_thread.start()
         self._steps.saw(self._result)

@@ -12,6 +12,7 @@ from telemetry.history.interval_source import ControlIntervals, DiskIntervals, I
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import ControlClient
 from telemetry.transport.members import ask_members
+from telemetry.tui.feed.gates import GatesWatch
 from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import directory_of, members_of, remedy_of, result_of
 from telemetry.tui.feed.member_requests import MemberRequests
@@ -56,8 +57,9 @@ class LiveFeed:
         self._stopping: Thread | None = None
         self._run_id = ""
         self._directory: RunDirectory | None = None
-        """Directory on this machine. The listener thread sets it and `_output` before it reports the run."""
+        """Directory on this machine. The listener thread sets it and what reads it before it reports the run."""
         self._output: OutputTail | None = None
+        self._gates: GatesWatch | None = None
         self._outlet = NewsChannel()
         tell = self._outlet.tell
         self._history_thread = HistoryThread(tell, self._open_past)
@@ -93,6 +95,8 @@ class LiveFeed:
         self._steps.close()
         if self._output is not None:
             self._output.close()
+        if self._gates is not None:
+            self._gates.close()
 
     def _read_members(self, node: str) -> list[MemberFacts]:
         """Ask the aggregator; once it is gone, read the result of the leaf."""
@@ -132,6 +136,8 @@ class LiveFeed:
             if self._directory is not None:
                 self._output = OutputTail(self._directory.path)
                 self._output.start(self._outlet.tell)
+                self._gates = GatesWatch(self._directory.path)
+                self._gates.start(self._outlet.tell)
         self._history_thread.saw(snapshot)
         self._steps.saw(snapshot)
 

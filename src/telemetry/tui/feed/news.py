@@ -9,6 +9,7 @@ from typing import Protocol
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.model.scene import RangeFigures, SeriesId, ValuesOverTime
 from telemetry.wire.control import MemberFacts
+from telemetry.wire.gates import GateResult
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -83,6 +84,13 @@ class ValuesOf:
 
 
 @dataclass(frozen=True, slots=True)
+class GatesOf:
+    """The results of the gates, once they are known."""
+
+    gates: tuple[GateResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """The last lines of the wrapped command's output."""
 
@@ -104,6 +112,7 @@ News = (
     | TimelineOf
     | ValuesOf
     | RangeFiguresOf
+    | GatesOf
     | MembersOf
     | StragglersOf
     | CurvesOf

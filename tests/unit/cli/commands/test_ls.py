@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from telemetry.cli.main import main
+from telemetry.store.gate_results import GATES, write_gates
 from telemetry.store.live_runs import LiveRun, announce
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import runtime_directory
 from telemetry.transport.keeper_lock import KeeperLock
+from telemetry.wire.gates import GateResult
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -261,3 +264,39 @@ def test_the_sockets_of_a_dead_run_that_nothing_can_be_made_of_go(
     assert main(["ls", "--json"]) == 0
     assert [item["state"] for item in json.loads(capsys.readouterr().out)] == ["DEAD", "DEAD"]
     assert [path.name for path in runtime_directory().iterdir()] == ["cccc3333"]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "word", "color"),
+    [
+        (["pass", "fail"], "complete, gate failed", "31"),
+        (["inconclusive"], "complete, gate inconclusive", "33"),
+        (["pass"], "complete", "32"),
+    ],
+)
+def test_gates_that_did_not_pass_are_in_the_list(
+    outcomes: list[Any],
+    word: str,
+    color: str,
+    *,
+    make_run: MakeRun,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A complete result may have failed a gate: its command ended with another exit code than 0."""
+    directory = make_run("job", "aaaa1111")
+    write_gates(directory.path, [GateResult(expression="e", outcome=each, reason="r") for each in outcomes])
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["ls"]) == 0
+    assert f"\x1b[{color}m{word}\x1b[0m" in capsys.readouterr().out
+    assert main(["ls", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["gates"] == next(
+        each for each in ("fail", "inconclusive", "pass") if each in outcomes
+    )
+
+
+def test_gates_that_cannot_be_read_are_unknown(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """The list shows the run all the same."""
+    (make_run("job", "aaaa1111").path / GATES).write_text("{")
+    assert main(["ls", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["gates"] is None

@@ -37,7 +37,7 @@ def test_trust_comes_first_then_pictures_then_tables(report: Report, pictures: l
     """The order of the pictures is that of the kind of run."""
     text = body(render_html(report))
     assert text.index('id="verdict"') < text.index('class="tiles"') < text.index("<nav") < text.index("<section")
-    sections = re.findall(r'<section id="([^"]+)">', text)
+    sections = re.findall(r'<section id="([^"]+)"(?: hidden data-scripted)?>', text)
     assert sections[: len(pictures)] == pictures
     tables = ["series", "gates", "marks", "losses", "warnings", "producers", "parameters", "command", "cost"]
     places = [sections.index(name) for name in tables if name in sections]
@@ -95,7 +95,7 @@ def test_what_comes_from_outside_is_text() -> None:
     )
     assert "<img" not in text
     data = text.count('<script type="application/json"')
-    assert text.count("</script>") == data + 4  # scripts of every page, and that of the report
+    assert text.count("</script>") == data + 5  # scripts of every page, and that of the report
     assert data > 0
     assert unescape(text).count("onerror=alert(1)") > 10
 
@@ -131,3 +131,14 @@ def test_values_that_are_all_the_same_have_no_distribution() -> None:
     assert 'id="distribution"' not in render_html(Report(snapshot=shown, source="file"))
     wider = replace(shown, series=[replace(stat, max=2.5)])
     assert 'id="distribution"' in render_html(Report(snapshot=wider, source="file"))
+
+
+def test_parts_that_scripts_fill_are_hidden_without_them() -> None:
+    """With their links, unless there is a table in their place."""
+    text = render_html(training_report())
+    assert '<section id="over-time" hidden data-scripted>' in text
+    assert '<a href="#over-time" hidden data-scripted>' in text
+    assert "<details open><summary>Table of values" in text
+    loaded = render_html(load_report())
+    assert '<section id="over-time">' in loaded
+    assert '<section id="distribution" hidden data-scripted>' in loaded

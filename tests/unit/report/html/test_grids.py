@@ -18,7 +18,7 @@ def test_instruments_of_one_name_share_a_chart() -> None:
     assert (gpu["name"], gpu["unit"], gpu["facts"]) == ("gpu", "%", [])
     assert [line["name"] for line in gpu["lines"]] == ["rank=0", "rank=1"]
     assert [item["name"] for item in counters["items"]] == ["errors per second", "sent per second"]
-    assert counters["items"][1]["facts"][-1] == ("mean", "1,014 B/s")
+    assert counters["items"][1]["facts"][-1] == ("mean over 30.0 s", "1,014 B/s")
     assert len(counters["x"]) == len(gpu["lines"][0]["values"]) == STEPS
 
 
@@ -31,6 +31,20 @@ def test_many_label_sets_have_a_chart_each() -> None:
     data = gauges_data(replace(report, pictures=replace(report.pictures, gauges=many)))
     assert data is not None
     assert [item["name"] for item in data["items"]] == [f"gpu{{rank={rank}}}" for rank in range(9)]
+
+
+def test_a_gauge_holds_its_value_until_the_next_one() -> None:
+    """Nothing is drawn before the first value; the last one holds to the end."""
+    report = load_report()
+    assert report.pictures is not None
+    values = [None, 16.0, *([None] * 20), 4.0, *([None] * (STEPS - 23))]
+    gauge = replace(report.pictures.gauges[0], values=values)
+    data = gauges_data(replace(report, pictures=replace(report.pictures, gauges=[gauge])))
+    assert data is not None
+    assert data["held"]
+    [line] = data["items"][0]["lines"]
+    assert line["values"] == [None, *([16.0] * 21), *([4.0] * (STEPS - 22))]
+    assert dict(data["items"][0]["facts"])["range"] == "4 to 16"
 
 
 def test_values_of_steps_are_grouped_by_prefix() -> None:
@@ -64,3 +78,26 @@ def test_a_value_that_is_not_finite_is_named() -> None:
     data = steps_data("train", [diverged])
     assert data["items"][0]["facts"][0] == ("last", "not finite")
     assert data["items"][0]["lines"][0]["values"][-1] is None
+
+
+def test_the_mean_rate_of_a_counter_is_its_increase_by_time() -> None:
+    """Time steps differ in length, and some have no data."""
+    report = load_report()
+    assert report.pictures is not None
+    edges = [0.0, 1.0, 2.0, 12.0, 22.0]
+    sent = replace(report.pictures.counters[1], rates=[100.0, 300.0, 10.0, None])
+    data = counters_data(replace(report, pictures=replace(report.pictures, edges_s=edges, counters=[sent])))
+    assert data is not None
+    assert data["items"][0]["facts"][-1] == ("mean over 12.0 s", "41.7 B/s")
+
+
+def test_points_that_are_means_of_steps_say_so() -> None:
+    """They begin after the point before; the first one has none, unless it is the lowest step alone."""
+    (curve, *_) = training_report().curves
+    merged = replace(curve, count=2 * len(curve.steps))
+    single = replace(curve, count=len(curve.steps))
+    (alone, several) = steps_data("train", [single, merged])["items"]
+    assert "means" not in alone
+    assert (several["means"], several["from"]) == (True, 10)
+    (unknown,) = steps_data("train", [replace(merged, first=9.0)])["items"]
+    assert unknown["from"] is None

@@ -45,8 +45,8 @@ def test_tiles_have_bounds_duration_and_exit_code() -> None:
     own = {"99": Bounds(low=6.1, high=6.9)}
     bounded = replace(report, bounds=[SeriesBounds(name=stat.name, labels=stat.labels, percentiles=own)])
     text = tiles(bounded, headlines(bounded))
-    assert re.search(r"<dt><bdi>[^<]*p99</bdi></dt><dd class=\"figure\">6.52 ms</dd>", text)
-    assert text.count("95 %: 6.10–6.90 ms") == 1
+    assert re.search(r"<dt><bdi>[^<]*p99</bdi>.*?</dt><dd class=\"figure\">6.52\u00a0ms</dd>", text)
+    assert text.count("95\u00a0%: 6.10–6.90\u00a0ms") == 1
     assert "<bdi>duration</bdi>" in text
     assert '<bdi>exit code</bdi></dt><dd class="figure">0</dd>' in text
 
@@ -64,3 +64,11 @@ def test_the_command_is_text_in_one_place() -> None:
     text = head(replace(report, snapshot=replace(report.snapshot, command=CommandFacts(argv=argv, exit_code=0))))
     assert text.count('class="command"') == 1
     assert "<b>" not in text
+
+
+def test_no_unit_begins_a_line() -> None:
+    """A number and its unit stay together in a narrow tile."""
+    report = load_report()
+    text = tiles(report, headlines(report))
+    assert re.search(r'<dd class="figure">6.52\u00a0ms</dd>', text)
+    assert re.search(r'<dd class="note">998,000 in 2\u00a0min 5\u00a0s</dd>', text)

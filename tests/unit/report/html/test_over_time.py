@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from tests.unit.report.html.samples import EDGES, llm_report, load_report, training_report
 
 from telemetry.report.html.main_series import main_groups
+from telemetry.report.html.numbers import rounded
 from telemetry.report.html.over_time import TimeCharts
+from telemetry.wire.pictures import Pictures
 from telemetry.wire.report import Report
 
 
@@ -50,6 +52,7 @@ def test_requests_have_failures_concurrency_and_tokens() -> None:
         "completed"
     ] * 2
     assert found["Failed requests per second"]["lines"][0]["whole"] == 0.5
+    assert found["Failed requests per second"]["whole"] == "mean over 30.0 s"
     assert {"Requests in flight", "Output tokens per second"} <= set(found)
     assert [title.partition("{")[0] for title in found if "percentiles" in title] == [
         "llm.ttft",
@@ -80,3 +83,19 @@ def test_a_run_of_a_moment_has_no_charts() -> None:
     report = load_report()
     short = [replace(one, points=one.points[:2]) for one in report.over_time]
     assert charts(replace(report, over_time=short, pictures=None)) == []
+
+
+def test_the_mean_of_a_rate_is_the_total_by_time() -> None:
+    """Time steps differ in length. All lines of a chart have the same time, which is named."""
+    report = llm_report()
+    assert report.pictures is not None
+    kind = replace(
+        report.pictures.requests[0],
+        completed_per_s=[0.0, 100.0, 40.0, 10.0, None, 0.0],
+        good_per_s=[0.0, 0.0, 20.0, 0.0, None, 0.0],
+        failed_per_s=[0.0] * 6,
+    )
+    pictures = Pictures(edges_s=[0.0, 1.0, 2.0, 12.0, 15.0, 16.0, 17.0], requests=[kind])
+    (first, *_) = charts(replace(report, pictures=pictures))
+    assert first["whole"] == "mean over 14.0 s"
+    assert [line["whole"] for line in first["lines"]] == [rounded(530 / 14), rounded(200 / 14)]

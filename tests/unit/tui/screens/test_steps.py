@@ -97,19 +97,21 @@ async def test_enter_enlarges_a_curve_and_escape_goes_back() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await shows(pilot, "learning_rate")
         await press(pilot, "enter")
-        await shows(pilot, "loss · 1.11 → 0.117 · best 0.115 at step 1,189", "▏step 1,196", "by step of train")
+        await shows(
+            pilot, "loss · 1.11 → 0.117 · best 0.115 at step 1,189", "▏steps 1,192–1,196", "by step of train"
+        )
         await press(pilot, "left", "left")
-        await shows(pilot, "▏step 1,1")
-        await lacks(pilot, "▏step 1,196")
+        await shows(pilot, "▏steps 1,1")
+        await lacks(pilot, "▏steps 1,192–1,196")
         await press(pilot, "plus")
         zoomed = text(app)
         await press(pilot, "minus")
         assert zoomed != text(app)
         await press(pilot, "home")
         await shows(pilot, "after the start")
-        await lacks(pilot, "▏step 1,1")
+        await lacks(pilot, "▏steps 1,1")
         await press(pilot, "end")
-        await shows(pilot, "▏step 1,196")
+        await shows(pilot, "▏steps 1,192–1,196")
         await press(pilot, "down")
         await shows(pilot, "accuracy · 0.451 → 0.934")
         await press(pilot, "escape")
@@ -131,7 +133,7 @@ async def test_an_earlier_run_is_behind_the_curves() -> None:
         await press(pilot, "enter")
         await shows(pilot, "behind: spirals-old")
         await press(pilot, "enter")
-        await shows(pilot, "━━ spirals-old", "· spirals-old 0.2")
+        await shows(pilot, "━━ spirals-old", "· spirals-old mean 0.2")
     assert app.failures == []
 
 

@@ -1,0 +1,36 @@
+"use strict";
+/* Behaviour of every page: explanations behind a `?`, parts that scripts fill, and details, which are open in print. */
+Object.assign(telemetry, (() => {
+  const { element } = telemetry;
+  const EDGE = 12; // pixels between an explanation and the edge of the window
+
+  /** A `?` that shows a text, as `telemetry.report.html.help` makes it; nothing without a text. */
+  const help = (text) => text ? element("span", { class: "help" },
+    element("button", { type: "button", "aria-label": text }, "?"), element("span", { "aria-hidden": "true" }, text)) : null;
+
+  /** Keeps an explanation inside the window. */
+  function inside(event) {
+    const box = event.target.closest?.(".help"), text = box?.lastElementChild;
+    if (!text) return;
+    text.style.marginLeft = "0";
+    const over = text.getBoundingClientRect().right - (document.documentElement.clientWidth - EDGE);
+    if (over > 0) text.style.marginLeft = `${-over}px`;
+  }
+  for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, inside);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && event.target.closest?.(".help")) event.target.blur();
+  });
+
+  for (const part of document.querySelectorAll("[data-scripted]")) part.hidden = false;
+
+  const details = [...document.querySelectorAll("details")];
+  let closed = details;
+  const close = () => closed.forEach((one) => { one.open = false; });
+  close();
+  addEventListener("beforeprint", () => {
+    closed = details.filter((one) => !one.open);
+    closed.forEach((one) => { one.open = true; });
+  });
+  addEventListener("afterprint", close);
+  return { help };
+})());

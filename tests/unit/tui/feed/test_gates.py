@@ -1,0 +1,46 @@
+"""Results of the gates, from the run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from telemetry.store.final_snapshot import write_final
+from telemetry.store.gate_results import GATES, write_gates
+from telemetry.tui.feed.disk import DiskFeed
+from telemetry.tui.feed.gates import GatesWatch
+from telemetry.tui.feed.news import GatesOf
+from telemetry.wire.gates import GateResult
+
+WAIT_S = 30.0
+FAILED = GateResult(expression="p99(a) < 1ms", outcome="fail", reason="2 ms")
+
+
+def test_a_finished_run_has_its_gates(run: Any, told: Any, snapshot_of: Callable[..., Any]) -> None:
+    """At once, with its result."""
+    write_final(snapshot_of(state="COMPLETE"), [run.final])
+    write_gates(run.path, [FAILED])
+    feed = DiskFeed(run)
+    feed.start(told)
+    assert told.of(GatesOf) == [GatesOf((FAILED,))]
+    feed.close()
+
+
+def test_gates_of_a_live_run_are_told_when_they_are_decided(
+    run: Any, told: Any, wait_until: Callable[..., Any]
+) -> None:
+    """`telemetry run` writes them after the run."""
+    watch = GatesWatch(run.path)
+    assert watch.look() is None
+    watch.start(told)
+    write_gates(run.path, [FAILED])
+    wait_until(lambda: told.of(GatesOf), WAIT_S)
+    assert told.of(GatesOf) == [GatesOf((FAILED,))]
+    watch.close()
+    watch.close()
+
+
+def test_a_damaged_file_is_no_news(run: Any) -> None:
+    """The report names the problem."""
+    (run.path / GATES).write_text("{")
+    assert GatesWatch(run.path).look() is None

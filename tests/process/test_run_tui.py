@@ -213,7 +213,7 @@ def test_the_key_that_stops_the_command(ground: Any, terminal: Tmux) -> None:
     terminal.press("C-x")
     terminal.wait_for("Stop the command? This sends it SIGTERM.")
     terminal.press("y")
-    terminal.wait_for("the command was killed by SIGTERM", "shell saw 143")
+    terminal.wait_for("command ended by SIGTERM", "shell saw 143")
     assert_tidy(terminal, modes)
     assert ground.final()["command"]["signal"] == "SIGTERM"
 
@@ -226,7 +226,7 @@ def test_a_signal_ends_command_and_viewer(ground: Any, terminal: Tmux, number: s
     terminal.wait_for("LIVE", "latency{route=/cart}")
     (wrapper,) = processes(ground, "--tui")
     os.kill(wrapper, number)
-    terminal.wait_for(f"the command was killed by {number.name}", f"shell saw {128 + number}")
+    terminal.wait_for(f"command ended by {number.name}", f"shell saw {128 + number}")
     assert_tidy(terminal, modes)
     assert processes(ground, "top") == []
 

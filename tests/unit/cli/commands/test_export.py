@@ -188,12 +188,12 @@ def test_a_log_that_is_cut_short_is_not_exported_in_silence(
     run = RunDirectory.open(with_requests)
     stat = RequestLogStat(kept=7)
     write_final(MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", request_log=stat), [run.final])
-    assert main(["export", str(with_requests), "--requests", "r.csv"]) == 0
+    assert main(["export", str(with_requests), "--requests", str(with_requests / "r.csv")]) == 0
     path = run.requests / FILE_NAME
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == f"telemetry: 7 requests were logged and 4 of them are missing from {path}"
     path.unlink()
-    assert main(["export", str(with_requests), "--requests", "r.csv"]) == 0
+    assert main(["export", str(with_requests), "--requests", str(with_requests / "r.csv")]) == 0
     assert "7 requests were logged and 7 of them are missing" in capsys.readouterr().err
 
 

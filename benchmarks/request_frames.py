@@ -11,6 +11,7 @@ import numpy as np
 
 from telemetry.client.catalog import Catalog
 from telemetry.client.recorders import build_recorders
+from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.request import Request
 from telemetry.client.requests.stopping import StatusQuery
@@ -53,7 +54,7 @@ class RequestFrames:
         self._seq = 0
         self._first = 0
         buffer = self._host.recorders.buffer
-        calls = _traffic(Requests(self._host, "llm", {}, StatusQuery(str)), chunks, in_flight)
+        calls = _traffic(Requests(self._host, "llm", {}, StatusQuery(str), EndedLog()), chunks, in_flight)
         for _ in range(2 * in_flight * (chunks + OTHER_PHASES)):
             next(calls)
         buffer.clear()

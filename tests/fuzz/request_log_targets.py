@@ -15,7 +15,8 @@ from tests.fuzz.target import MIB, Target, refused
 
 from telemetry.errors import RunDirectoryError
 from telemetry.history.request_log import RequestLog, _TokensLater
-from telemetry.report.request_rows import _cell, _iso, row
+from telemetry.report.request_rows import row
+from telemetry.report.row_files import cell, iso
 from telemetry.store import framing, request_log
 from telemetry.wire import codec
 from telemetry.wire.request_log import LoggedRecords
@@ -45,9 +46,9 @@ def run_request_log(data: bytes) -> int:
                 assert min(found.issued_at, found.issued_ns, found.ended_ns) >= 0
                 assert max(found.issued_at, found.issued_ns, found.ended_ns) <= _MOST_NS
                 assert len(found.chunk_tokens) == len(found.gaps_ns) or request.entry.chunk_tokens
-                _iso(found.issued_at)
+                iso(found.issued_at)
                 for value in found:
-                    _cell(value)
+                    cell(value)
         except RunDirectoryError as error:
             refused(error)
         assert requests.damage.isprintable()

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from telemetry.distribution import install_hint
-from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
-from telemetry.formatting import printable
 from telemetry.history.request_log import LoggedRequest
-from telemetry.store.append_file import describe
-from telemetry.store.atomic import replacing
+from telemetry.report.row_files import LATEST_NS, RowKind, write_rows
 
 _ROWS_AT_ONCE: Final = 8_192
 """Rows of a group of a Parquet file: 10 MB with thirty chunks each."""
-_FORMULA: Final = ("=", "+", "-", "@")
-"""First characters of a formula in spreadsheets."""
-_LATEST_NS: Final = (1 << 63) - 1
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 class RequestRow(NamedTuple):
@@ -103,7 +89,7 @@ def row(request: LoggedRequest) -> RequestRow:
 
 def _at(time_ns: int, shift_ns: int) -> int:
     """Return a time on another clock. The result fits in 64 bits, whatever time a program gave."""
-    return min(max(0, time_ns + shift_ns), _LATEST_NS)
+    return min(max(0, time_ns + shift_ns), LATEST_NS)
 
 
 def _tpot_ns(request: LoggedRequest) -> float | None:
@@ -117,95 +103,19 @@ def _tpot_ns(request: LoggedRequest) -> float | None:
 def write_requests(requests: Iterable[LoggedRequest], path: Path) -> int:
     """Write one row for each request, in the format of the file's suffix, and return their number.
 
-    The file appears when it is complete. Memory does not depend on the number of requests. Raises UsageError for an
-    unknown suffix, RunDirectoryError if the file can't be written, TelemetryError if `pyarrow` is missing.
+    Raises what `write_rows` raises.
     """
-    write = _FORMS.get(path.suffix.lower())
-    if write is None:
-        raise UsageError(
-            f"the suffix {path.suffix} of {path} does not select a format for requests",
-            hint=f"use one of {', '.join(_FORMS)}",
-        )
-    try:
-        with replacing(path, durable=False) as file:
-            return write(map(row, requests), file)
-    except OSError as error:
-        raise RunDirectoryError(f"can't write {path}: {describe(error)}") from error
+    return write_rows(_KIND, map(row, requests), path)
 
 
-def _write_csv(rows: Iterator[RequestRow], file: BinaryIO) -> int:
-    """Write a header and a line for each request. Lists are joined with `;`, labels are a JSON object."""
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(RequestRow._fields)
-    count = 0
-    for found in rows:
-        lines.writerow(map(_cell, found._replace(issued_at=_iso(found.issued_at))))  # type: ignore[arg-type]
-        count += 1
-    text.flush()
-    text.detach()  # the caller closes the file
-    return count
+def _columns(arrow: Any) -> dict[str, Any]:
+    columns = dict.fromkeys(RequestRow._fields, arrow.int64())
+    columns |= dict.fromkeys(("kind", "producer", "outcome", "reason", "turn"), arrow.string())
+    columns |= dict.fromkeys(("tpot_ns", "input_tokens", "output_tokens"), arrow.float64())
+    columns |= dict.fromkeys(("gaps_ns", "chunk_tokens"), arrow.list_(arrow.int64()))
+    columns["labels"] = arrow.map_(arrow.string(), arrow.string())
+    columns["slo"] = arrow.map_(arrow.string(), arrow.int64())
+    return columns
 
 
-def _cell(value: Any) -> Any:
-    if isinstance(value, str):
-        shown = printable(value)
-        return f"'{shown}" if shown.startswith(_FORMULA) else shown
-    if isinstance(value, list):
-        return ";".join("" if item is None else str(item) for item in value)
-    if isinstance(value, dict):
-        return _ENCODER.encode(value).decode() if value else ""
-    return value
-
-
-def _write_lines(rows: Iterator[RequestRow], file: BinaryIO) -> int:
-    """Write a JSON object for each request."""
-    count = 0
-    for found in rows:
-        fields = found._replace(issued_at=_iso(found.issued_at))._asdict()  # type: ignore[arg-type]
-        file.write(_ENCODER.encode(fields) + b"\n")
-        count += 1
-    return count
-
-
-def _write_parquet(rows: Iterator[RequestRow], file: BinaryIO) -> int:
-    """Write a Parquet file with list columns for chunks, and a timestamp for `issued_at`."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise TelemetryError(
-            "can't write Parquet: the package `pyarrow` is not installed",
-            hint=f"{install_hint('parquet')}, or choose a file that ends with .csv or .jsonl",
-        ) from error
-    columns = dict.fromkeys(RequestRow._fields, pyarrow.int64())
-    columns |= dict.fromkeys(("kind", "producer", "outcome", "reason", "turn"), pyarrow.string())
-    columns |= dict.fromkeys(("tpot_ns", "input_tokens", "output_tokens"), pyarrow.float64())
-    columns |= dict.fromkeys(("gaps_ns", "chunk_tokens"), pyarrow.list_(pyarrow.int64()))
-    columns["labels"] = pyarrow.map_(pyarrow.string(), pyarrow.string())
-    columns["slo"] = pyarrow.map_(pyarrow.string(), pyarrow.int64())
-    columns["issued_at"] = pyarrow.timestamp("ns", tz="UTC")
-    schema = pyarrow.schema(list(columns.items()))
-    count = 0
-    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        while some := list(islice(rows, _ROWS_AT_ONCE)):
-            values = dict(zip(RequestRow._fields, zip(*some, strict=True), strict=True))
-            for name in ("labels", "slo"):
-                values[name] = tuple(list(pairs.items()) for pairs in values[name])
-            arrays = [pyarrow.array(values[name], kind) for name, kind in columns.items()]
-            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
-            count += len(some)
-    return count
-
-
-def _iso(time_ns: int) -> str:
-    """Return a time on the wall clock as text, in UTC."""
-    seconds, rest = divmod(time_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
-
-
-_FORMS: Final[dict[str, Callable[[Iterator[RequestRow], BinaryIO], int]]] = {
-    ".csv": _write_csv,
-    ".jsonl": _write_lines,
-    ".parquet": _write_parquet,
-}
+_KIND: Final = RowKind("requests", RequestRow, "issued_at", _ROWS_AT_ONCE, _columns)

@@ -1,4 +1,4 @@
-"""What opens from a table or a grid: a series, a counter, a gauge, a value of steps, or a node."""
+"""Opening the row of a table or a grid: a series, a counter, a gauge, a value of steps, or a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all families of a kind of request share, and the interface of the process that they need."""
+"""State that all instruments of a kind of request share, and the interface of the process that they need."""
 
 from __future__ import annotations
 

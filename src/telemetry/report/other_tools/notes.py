@@ -1,4 +1,4 @@
-"""What a report in the form of another tool does not know, and what it assumes."""
+"""Notes below a report in the form of another tool: figures that are unknown, and assumptions."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class RangeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What is open on the whole screen: a series; a counter or gauge; or a value of steps, by axis and name."""
+    """The thing that fills the screen: a series, a counter, a gauge, or a value of steps by axis and name."""
 
     kind: Literal["series", "value", "steps"]
     series: SeriesId = ("", ())

@@ -96,7 +96,7 @@ def test_a_body_is_bounded(site: Site, wait_until: WaitUntil) -> None:
         (COUNT, {"Content_Type": ""}, 415, "missing"),
         (COUNT, {"Content_Type": "application/msgpack"}, 400, "not valid msgpack"),
         (COUNT, {"Content_Encoding": "br"}, 415, "use gzip"),
-        (gzip.compress(COUNT)[:-3], {"Content_Encoding": "gzip"}, 400, "cut off"),
+        (gzip.compress(COUNT, mtime=0)[:-3], {"Content_Encoding": "gzip"}, 400, "cut off"),
         (b"[]", {}, 422, "body: Expected `object`"),
     ],
 )

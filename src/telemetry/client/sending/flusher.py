@@ -164,6 +164,11 @@ class Flusher:
     def welcome(self) -> Welcome | None:
         return self._conversation.welcome if self._conversation else None
 
+    @property
+    def run(self) -> Welcome | None:
+        """Last welcome of any aggregator, which describes the run. None before the first."""
+        return self._conversation.run if self._conversation else None
+
     def wait_for_welcome(self, timeout_s: float) -> Welcome:
         """Block until the aggregator has answered. Raise EndpointError or ProtocolError."""
         self._decided.wait(timeout_s)

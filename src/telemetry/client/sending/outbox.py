@@ -12,7 +12,9 @@ from msgspec import Raw
 from telemetry import limits
 from telemetry.client.recorders import Buffer
 from telemetry.client.records import RECORD_BYTES
+from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.announcer import Announcer
+from telemetry.client.sending.door import Door
 from telemetry.client.tally import Tally
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.drop_reasons import Reason
@@ -47,6 +49,7 @@ class Outbox:
         *,
         tallies: Mapping[Reason, Tally],
         row_bound: int | None,
+        door: Door | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.producer = producer
@@ -60,6 +63,9 @@ class Outbox:
         """Numbers of rows and of records that left the queue: in a batch, or dropped by a bound."""
         self._buffer = buffer
         self._definitions = definitions
+        self._door = door or Door(REDACTION)
+        self._masked: list[Raw] = []
+        """Definitions as they are sent, which may be repeatedly."""
         self._tallies = tallies
         self.row_bound = row_bound
         self.wall_offset_ns = 0
@@ -140,16 +146,23 @@ class Outbox:
             return None
         return self._batch(start, stop, records, rows)
 
-    def _batch(self, start: int, stop: int, records: list[Raw], rows: list[float]) -> Packed:
+    def _batch(self, start: int, stop: int, records: list[bytes], rows: list[float]) -> Packed:
         seq, first, events = self.next_seq, self.emitted, len(records) + len(rows) // _ROW
         self.rows_taken += len(rows) // _ROW
         self.records_taken += len(records)
-        definitions = [Raw(definition) for definition in self._definitions[start:stop]]
         anchor = (self._clock.monotonic_ns(), self._clock.wall_ns() + self.wall_offset_ns)
-        batch = OutgoingBatch(
-            PROTOCOL, self.producer, seq, first, anchor, self.dropped, [*definitions, *records], rows
-        )
         try:
+            definitions = self._masked_definitions(start, stop)
+            batch = OutgoingBatch(
+                PROTOCOL,
+                self.producer,
+                seq,
+                first,
+                anchor,
+                self.dropped,
+                [*definitions, *(Raw(self._door.masked(record)) for record in records)],
+                rows,
+            )
             frame = encode_batch(batch)
         except Exception:
             self.drop(Reason.UNENCODABLE, events)
@@ -157,15 +170,21 @@ class Outbox:
         self.announcer.carried(seq, start, stop)
         self.next_seq += 1
         self.emitted += events
+        self._buffer.extend(self._door.counts())
         return Packed(seq, events, frame)
 
-    def _take_records(self, most: int) -> list[Raw]:
-        taken: list[Raw] = []
+    def _masked_definitions(self, start: int, stop: int) -> list[Raw]:
+        for definition in self._definitions[len(self._masked) : stop]:
+            self._masked.append(Raw(self._door.masked(definition)))
+        return self._masked[start:stop]
+
+    def _take_records(self, most: int) -> list[bytes]:
+        taken: list[bytes] = []
         size = 0
         while self.records and len(taken) < most and size + len(self.records[0]) <= RECORD_BYTES:
             record = self._pop_record()
             size += len(record)
-            taken.append(Raw(record))
+            taken.append(record)
         return taken
 
     def _pop_record(self) -> bytes:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from telemetry.wire.masking import MASK, mask_secrets, mask_text
+from telemetry.redaction import MASK, mask_secrets, mask_text
 
 
 @pytest.mark.parametrize(

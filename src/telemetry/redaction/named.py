@@ -1,0 +1,179 @@
+"""Secrets that a text names: `password=…`, `--token …`, headers, logins, and passwords in URLs."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from telemetry.redaction.names import hints, is_plain, is_secret, lowered
+
+MASK: Final = "***"
+NAMED: Final = "named"
+"""Rule of values whose name says that they are secret."""
+LOGIN: Final = "login"
+BEARER: Final = "bearer"
+URL_PASSWORD: Final = "url-password"
+RULES: Final = (NAMED, LOGIN, BEARER, URL_PASSWORD)
+
+Hit = Callable[[str], object]
+"""Function that counts one masked value under the name of its rule."""
+
+OPTION: Final = re.compile(r"-{0,2}([A-Za-z_][\w.-]*)\s*[=:]\s*(?=.)", re.DOTALL)
+"""Pattern of a whole argument: its value may contain spaces."""
+_NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]++)(?:\\*["'])?\s*([=:]\s*)(?=\\*["']?[^\s"',;&])""")
+_VALUE: Final = re.compile(r"""\\*"[^"]*"|\\*'[^']*'|\\*["']?[^\s"',;&]+""")
+_CREDENTIALS: Final = re.compile(
+    r"""(?i:(?:basic|bearer|token|apikey|digest|negotiate)[ \t]+)?["']?[^\s"',;&]+["']?"""
+)
+_COOKIES: Final = re.compile(r"""[^\r\n"']+""")
+# Patterns begin with a literal, and look behind after it: the search is then several times as fast.
+_OPTION_VALUE: Final = re.compile(r"""(--(?<![\w-]--)[A-Za-z][\w-]*)(\s+)("[^"]*"|'[^']*'|(?!-)[^\s"']+)""")
+_LISTED: Final = re.compile(r"""(["'])(--?[A-Za-z][\w-]*)\1(\s*,\s*)("[^"]*"|'[^']*')""")
+LOGIN_OPTIONS: Final = ("-u", "--user", "--proxy-user")
+_LOGIN: Final = re.compile(
+    r"""(-(?<![^\s"'=]-)(?:u|-user|-proxy-user))(["']?[\s=,]*["']?)([^\s:/"'=,]+):([^\s"']+)"""
+)
+_NETRC: Final = re.compile(r"(?i)\b(login[ \t\r\n]++\S++[ \t\r\n]++password[ \t\r\n]++)(\S++)")
+_PARSERS_TOKEN: Final = re.compile(r"(?:unrecognized|unexpected) token: \Z")
+"""Pattern of parser errors such as `unrecognized token: "9bad"`; the token is masked only if it is long."""
+_SECRET_CHARS: Final = 16
+_BEFORE_CHARS: Final = 32  # enough for the pattern above
+_PUBLIC_KEY: Final = r"[\w.:+=^!/*?&<>()\[\]{}@%$#-]{40}"  # Z85
+_URL_PASSWORD: Final = re.compile(rf"""(://(?<=\w://)(?![^/@\s]*:\d{{1,5}}#{_PUBLIC_KEY})[^/@:\s]*):([^/\s"']+)@""")
+"""A password in a URL. An address `tcp://HOST:PORT#KEY` has none, though its public key may contain an `@`."""
+_SCHEME: Final = re.compile(r"b(?:earer|asic)(?=\s)")
+_BEARER: Final = re.compile(r"(bearer)(\s+)([\w.~+/=-]{6,})", re.IGNORECASE)
+_BASIC: Final = re.compile(r"(basic)(\s+)([A-Za-z0-9+/_-]{6,}={0,2})", re.IGNORECASE)
+_HEADERS: Final = {"authorization": _CREDENTIALS, "cookie": _COOKIES}
+
+
+def mask_named(text: str, hit: Hit, *, is_name: bool = False) -> str:
+    """Mask values that the text names: pairs, options of a command line, and logins.
+
+    With `is_name`, a colon needs a space or a quote after it: `vllm:token:rate` is the name of a metric.
+    """
+    text = _mask_pairs(text, hit, is_name=is_name)
+    if "--" in text:
+        text = _OPTION_VALUE.sub(lambda found: _masked_option(found, hit), text)
+    if "'-" in text or '"-' in text:
+        text = _LISTED.sub(lambda found: _masked_listed(found, hit), text)
+    if "login" not in text.lower():
+        return text
+    return _NETRC.sub(lambda found: found[1] + mask_value(found[2], hit, NAMED), text)
+
+
+def mask_login(text: str, hit: Hit) -> str:
+    """Mask the password of `-u user:password` and keep the user; keep `1000:1000`, a user and a group."""
+
+    def masked(found: re.Match[str]) -> str:
+        option, between, user, password = found.groups()
+        if (user.isdecimal() and password.isdecimal()) or password == MASK:
+            return found[0]
+        hit(LOGIN)
+        return f"{option}{between}{user}:{MASK}"
+
+    return _LOGIN.sub(masked, text)
+
+
+def mask_url_passwords(text: str, hit: Hit) -> str:
+    """Mask the password of `scheme://user:password@host`."""
+
+    def masked(found: re.Match[str]) -> str:
+        if found[2] != MASK:
+            hit(URL_PASSWORD)
+        return f"{found[1]}:{MASK}@"
+
+    return _URL_PASSWORD.sub(masked, text)
+
+
+def mask_bearer(text: str, hit: Hit) -> str:
+    """Mask what follows the word `bearer`, and what follows `basic` if it is a login in base64."""
+    pieces: list[str] = []
+    at = 0
+    for scheme in _SCHEME.finditer(lowered(text)):
+        is_basic = scheme[0] == "basic"
+        found = (_BASIC if is_basic else _BEARER).match(text, scheme.start())
+        is_part = scheme.start() < at or text[scheme.start() - 1 : scheme.start()].isalnum()
+        if found is not None and not is_part and (not is_basic or _is_login(found[3])):
+            hit(BEARER)
+            pieces += [text[at : found.start(3)], MASK]
+            at = found.end()
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def mask_value(value: str, hit: Hit, rule: str) -> str:
+    """Return the mask, with the quotes of the value if it has any."""
+    bare = value.lstrip("\\")
+    slashes = value[: len(value) - len(bare)]
+    quote = bare[0] if bare[:1] in ('"', "'") else ""
+    closing = f"{slashes}{quote}" if quote and len(bare) > 1 and bare[-1] == quote else ""
+    masked = f"{slashes if quote else ''}{quote}{MASK}{closing}"
+    if masked != value:
+        hit(rule)
+    return masked
+
+
+def _mask_pairs(text: str, hit: Hit, *, is_name: bool) -> str:
+    """Mask values of `name=value` and `name: value`. A value that is kept may itself contain such pairs."""
+    pieces: list[str] = []
+    at = 0
+    for found in _secret_pairs(text):
+        if found.start() < at:
+            continue  # it is part of a masked value
+        is_bare_colon = is_name and found[2] == ":" and text[found.end()] not in "\"'\\"
+        value = None if is_bare_colon else _value_pattern(found[1]).match(text, found.end())
+        if value is not None and not _shows_nothing(text, found[1], value):
+            pieces += [text[at : found.end()], mask_value(value[0], hit, NAMED)]
+            at = value.end()
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def _secret_pairs(text: str) -> Iterator[re.Match[str]]:
+    """Yield the pairs with a secret name. Only names around a word that each secret name contains are looked at."""
+    checked = 0
+    for hint in hints(lowered(text)):
+        start = hint.start()
+        if start < checked:
+            continue
+        while start > checked and (text[start - 1].isalnum() or text[start - 1] in "_.-"):
+            start -= 1
+        found = _NAMED.match(text, start)
+        checked = hint.end() if found is None else found.end(1)
+        if found is not None and is_secret(found[1]):
+            yield found
+
+
+def _value_pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of the value. Headers that hold credentials have values of several words."""
+    return _HEADERS.get(name.lower().rpartition("-")[2], _VALUE)
+
+
+def _shows_nothing(text: str, name: str, value: re.Match[str]) -> bool:
+    """Return whether the value is no secret: a word such as `none`, or a token that a parser quotes in an error."""
+    bare = value[0].strip("\\\"'")
+    if is_plain(name, bare):
+        return True
+    before = text[max(0, value.start() - _BEFORE_CHARS) : value.start()]
+    return len(bare) < _SECRET_CHARS and bool(_PARSERS_TOKEN.search(before))
+
+
+def _masked_option(found: re.Match[str], hit: Hit) -> str:
+    name, between, value = found.groups()
+    if not is_secret(name) or is_plain(name, value.strip("\"'")):
+        return found[0]
+    return f"{name}{between}{mask_value(value, hit, NAMED)}"
+
+
+def _masked_listed(found: re.Match[str], hit: Hit) -> str:
+    quote, name, between, value = found.groups()
+    return f"{quote}{name}{quote}{between}{mask_value(value, hit, NAMED)}" if is_secret(name) else found[0]
+
+
+def _is_login(text: str) -> bool:
+    """Return whether a text is `user:password` in base64."""
+    try:
+        return b":" in binascii.a2b_base64(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        return False

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from telemetry.errors import EndpointError, UsageError
 from telemetry.formatting import printable
 from telemetry.integrations.sender_addresses import is_pattern
+from telemetry.plugins import points
+from telemetry.plugins.choice import unknown
 from telemetry.transport.endpoints import check_connectable
 
 if TYPE_CHECKING:
     from telemetry.client import Run
 
-GROUP: Final = "telemetry.feeds"
 BUILT_IN: Final = {"endpoints": "telemetry.integrations.endpoints.translate:EndpointsFeed"}
 
 
@@ -80,12 +79,9 @@ class FeedSpec:
 def parse_feed(text: str) -> FeedSpec:
     """Parse `NAME[:ADDRESS]`. Raises UsageError for an unknown feed or an invalid address."""
     name, colon, address = text.partition(":")
-    known = _known()
+    known = points.plugins("feeds", BUILT_IN)
     if name not in known:
-        close = get_close_matches(name, known, n=1)
-        meant = FeedSpec(close[0], printable(address)) if close else None
-        hint = f"did you mean {meant}?" if meant else f"one of {', '.join(sorted(known))}"
-        raise UsageError(f"no feed is named {printable(name)!r}", hint=hint)
+        raise unknown(name, "feed", known)
     if colon and not is_pattern(address):
         try:
             check_connectable(address)
@@ -98,15 +94,10 @@ def parse_feed(text: str) -> FeedSpec:
 
 
 def load_feed(name: str) -> FeedKind:
-    """Import a feed. Raises UsageError if the import fails."""
-    point = _known()[name]
-    try:
-        return cast(FeedKind, point.load())
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"can't load the feed {name}: {printable(str(error))}") from error
-
-
-def _known() -> dict[str, EntryPoint]:
-    """Return all feeds by name. Plugins can't replace built-in feeds."""
-    others = {point.name: point for point in entry_points(group=GROUP)}
-    return others | {name: EntryPoint(name, value, GROUP) for name, value in BUILT_IN.items()}
+    """Import a feed. Raises PluginError, a UsageError, with the package, the cause and the remedy."""
+    plugin = points.plugins("feeds", BUILT_IN)[name]
+    made = points.load(plugin)
+    lacks = [name for name in ("topics", "addresses") if not hasattr(made, name)]
+    if lacks or not callable(made):
+        raise points.broken(plugin, f"it lacks {', '.join(lacks) or 'a way to make a feed'}")
+    return cast(FeedKind, made)

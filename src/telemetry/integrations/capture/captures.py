@@ -6,14 +6,18 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
+from typing import Any, Final
 
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
 from telemetry.integrations.capture.boot_module import BOOT, CAPTURES
 from telemetry.integrations.capture.patching import Patch
+from telemetry.plugins import points
+from telemetry.plugins.choice import unknown
+from telemetry.plugins.points import Plugin
+
+BUILT_IN: Final = {name: f"telemetry.integrations.{name}" for name in CAPTURES}
 
 
 class Capture:
@@ -85,14 +89,48 @@ def _is_being_imported(module: ModuleType) -> bool:
 def check_captures(text: str) -> list[str]:
     """Return the names of a list separated by commas. Raises UsageError for an unknown name."""
     names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in CAPTURES:
-            close = get_close_matches(name, CAPTURES, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(CAPTURES)}"
-            raise UsageError(f"no capture is named {printable(name)!r}", hint=hint)
     if not names:
-        raise UsageError("--capture needs a name", hint=f"one or more of {', '.join(CAPTURES)}")
+        raise UsageError("--capture needs a name", hint=f"one or more of {', '.join(known_captures())}")
+    if not set(names) <= CAPTURES.keys():
+        known = known_captures()
+        for name in names:
+            if name not in known:
+                raise unknown(name, "capture", known)
     return names
+
+
+def known_captures() -> dict[str, Plugin]:
+    """Return all captures by name. Plug-ins can't replace built-in captures."""
+    return points.plugins("integrations", BUILT_IN)
+
+
+def load_capture(plugin: Plugin) -> Any:
+    """Import the module of a capture. Raises PluginError with the package, the cause and the remedy."""
+    made = points.load(plugin)
+    if not callable(getattr(made, "install", None)):
+        raise points.broken(plugin, "it lacks install")
+    modules = CAPTURES.get(plugin.name) or getattr(made, "MODULES", ())
+    if not modules or isinstance(modules, str) or not all(_is_module_name(name) for name in modules):
+        raise points.broken(plugin, "its MODULES are not the names of the modules that it captures")
+    return made
+
+
+def plugin_variable(names: Iterable[str]) -> str:
+    """Return the variable that tells the boot about captures of other packages. Raises PluginError.
+
+    This imports their modules, because the boot needs the names of the modules that they capture.
+    """
+    others = [name for name in names if name not in CAPTURES]
+    if not others:
+        return ""
+    known = known_captures()
+    return ";".join(
+        f"{name}={'|'.join([known[name].value, *load_capture(known[name]).MODULES])}" for name in others
+    )
+
+
+def _is_module_name(name: object) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
 
 def install(name: str) -> None:

@@ -13,6 +13,8 @@ VARIABLE = "TELEMETRY_CAPTURE"
 """Names of the captures to install, separated by commas."""
 SIGNS_VARIABLE = "TELEMETRY_CAPTURE_LOG"
 """File that gets one line of each Python process that started, and of each library that was hooked."""
+PLUGINS_VARIABLE = "TELEMETRY_CAPTURE_PLUGINS"
+"""Captures of other packages: `NAME=WHERE|TRIGGER|TRIGGER;NAME=…`. WHERE is the value of the entry point."""
 SIGNS_BYTES = 1 << 20
 _IN_PACKAGE = "integrations/capture/boot/_telemetry_boot.py"
 """This file in the package `telemetry`, of which the program's environment may have another copy."""
@@ -175,14 +177,15 @@ def say(text):
 def boot():
     """Prepare the captures that the environment names. Do nothing without them, or if this was done already."""
     names = [name.strip() for name in os.environ.get(VARIABLE, "").split(",")]
-    names = [name for name in names if name in TRIGGERS]
+    triggers = {**_read_plugins(), **TRIGGERS}
+    names = [name for name in names if name in triggers]
     if not names or PREPARED or _is_own_process():
         return
     PREPARED.extend(names)
     leave_sign(f"booted {sys.executable}")
     for name in names:
         hook = _Hook(name)
-        for trigger in TRIGGERS[name]:
+        for trigger in triggers[name]:
             if trigger in sys.modules:
                 try:
                     hook(sys.modules[trigger])
@@ -190,6 +193,18 @@ def boot():
                     _report(trigger, error)
             else:
                 FINDER.add(trigger, hook)
+
+
+def _read_plugins():
+    """Return the triggers of the captures of other packages, by name, and keep where the captures are."""
+    triggers = {}
+    for text in os.environ.get(PLUGINS_VARIABLE, "").split(";"):
+        name, _, rest = text.partition("=")
+        where, *modules = rest.split("|")
+        if name and where and name not in TRIGGERS:
+            PLUGINS[name] = where
+            triggers[name] = modules
+    return triggers
 
 
 def _is_own_process():
@@ -221,6 +236,9 @@ class _Hook:
 def _install(capture):
     if is_hidden(capture):
         return
+    if capture in PLUGINS:
+        _install_plugin(capture, PLUGINS[capture])
+        return
     try:
         from telemetry.integrations.capture import captures
     except ImportError as error:
@@ -228,6 +246,24 @@ def _install(capture):
         say(f"{capture} is not captured: {error}. Install telemetryd for {sys.executable}")
         return
     captures.install(capture)
+
+
+def _install_plugin(capture, where):
+    """Install a capture of another package. Report what it raises: a fault of it must not reach the program."""
+    try:
+        from importlib import import_module
+
+        module, _, attribute = where.partition(":")
+        plugin = import_module(module)
+        for part in filter(None, attribute.split(".")):
+            plugin = getattr(plugin, part)
+        plugin.install()
+    except Exception as error:  # noqa: BLE001 – the code of another package
+        what = f"can't load the capture {capture} ({where}): {type(error).__name__}: {error}"
+        leave_sign("failed " + what)
+        say(what)
+    else:
+        leave_sign(f"hooked {capture}")
 
 
 def is_hidden(capture):
@@ -254,6 +290,8 @@ def _report(name, error):
     say(what)
 
 
+PLUGINS = {}
+"""Where the captures of other packages are, by name."""
 PREPARED = []
 """Names of the captures that `boot` has prepared in this process."""
 _hidden = []

@@ -1,0 +1,102 @@
+"""`telemetry plugins`: the backends, collectors, feeds and captures of all installed packages."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from telemetry.cli import console
+from telemetry.cli.exit_codes import Exit
+from telemetry.cli.parser import CommandParser
+from telemetry.formatting import number_of, printable
+
+if TYPE_CHECKING:
+    from telemetry.cli.plugin_inventory.inventory import Listed
+
+_TIMEOUT_S: Final = 20.0
+_LABELS: Final = {"ready": "ready", "missing": "not installed", "broken": "BROKEN", "hidden": "hidden"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, help="what to do (see below)", parser_class=CommandParser
+    )
+    listing = actions.add_parser(
+        "list", help="show what is installed, and whether it can be loaded", allow_abbrev=False
+    )
+    listing.add_argument("--full", action="store_true", help="show descriptions and options, too")
+    check = actions.add_parser(
+        "check",
+        help="import each plug-in and the libraries that it needs, each in a process of its own",
+        allow_abbrev=False,
+    )
+    check.add_argument("names", nargs="*", metavar="NAME", help="plug-in to check (default: all)")
+    for each in (listing, check):
+        each.add_argument("--json", action="store_true", help="print a JSON list of objects")
+        each.add_argument(
+            "--timeout",
+            type=_seconds,
+            default=_TIMEOUT_S,
+            metavar="SECONDS",
+            help=f"longest time for the import of a plug-in (default: {_TIMEOUT_S:g})",
+        )
+    inspect = actions.add_parser("inspect", allow_abbrev=False)  # one plug-in, for the other actions
+    inspect.add_argument("plugin", help=argparse.SUPPRESS)
+    inspect.add_argument("--thorough", action="store_true", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "inspect":
+        from telemetry.cli.plugin_inventory.process import inspect
+
+        inspect(args.plugin, thorough=args.thorough)
+    from telemetry.cli.plugin_inventory.inventory import inventory
+
+    if args.action == "list":
+        _show(inventory(args.timeout), as_json=args.json, full=args.full)
+        return Exit.OK
+    checked = inventory(args.timeout, args.names, thorough=True)
+    _show(checked, as_json=args.json, full=False)
+    unusable = [one for one in checked if one.state in ("broken", "missing") and (args.names or not one.built_in)]
+    if unusable:
+        console.say(f"{number_of(len(unusable), 'plug-in')} can't be used")
+    return Exit.ERROR if unusable else Exit.OK
+
+
+def _show(plugins: list[Listed], *, as_json: bool, full: bool) -> None:
+    if as_json:
+        console.write_json(plugins)
+        return
+    rows = [("GROUP", "NAME", "PACKAGE", "STATE"), *(_row(one) for one in plugins)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row, one in zip(rows, [None, *plugins], strict=True):
+        cells = [f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)]
+        console.write(f"{'  '.join(cells)}  {row[3]}\n")
+        for line in _details(one, full=full) if one else ():
+            console.write(f"    {line}\n")
+
+
+def _row(one: Listed) -> tuple[str, str, str, str]:
+    package = "built in" if one.built_in else f"{one.package} {one.version}".strip() or "no name"
+    return one.group, printable(one.name), printable(package), _LABELS[one.state]
+
+
+def _details(one: Listed, *, full: bool) -> list[str]:
+    lines = [line for line in (one.problem, one.remedy) if line]
+    if not full:
+        return lines
+    if one.summary:
+        lines.append(one.summary)
+    for option in one.options:
+        lines.append(f"{option.name}: {option.type}{f' = {option.default}' if option.default else ' (required)'}")
+    return lines
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 3_600:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from above 0 to 3600")
+    return value

@@ -1,0 +1,141 @@
+"""The facts about one plug-in that only its import shows: its options, its summary, or why it can't be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from msgspec import Struct
+
+from telemetry.distribution import install_hint
+from telemetry.errors import TelemetryError
+from telemetry.formatting import printable
+from telemetry.plugins.choice import Option, options_of
+from telemetry.plugins.points import Plugin, words_of
+
+_SUMMARY_CHARS: Final = 200
+
+
+class Facts(Struct, kw_only=True, frozen=True):
+    """The facts about one plug-in."""
+
+    problem: str = ""
+    """The reason it can't be used; empty if it can be used."""
+    remedy: str = ""
+    is_missing: bool = False
+    """True if it can't be used only because a library is not installed."""
+    summary: str = ""
+    """First line of its description."""
+    options: list[Option] = []
+
+
+def built_in(group: str) -> Mapping[str, str]:
+    """Return the built-in plug-ins of a group: name → value."""
+    if group == "backends":
+        from telemetry.backends.registry import BUILT_IN
+
+        return {name: ours.value for name, ours in BUILT_IN.items()}
+    if group == "collectors":
+        from telemetry.collectors.registry import BUILT_IN as COLLECTORS
+
+        return COLLECTORS
+    if group == "feeds":
+        from telemetry.integrations.feeds import BUILT_IN as FEEDS
+
+        return FEEDS
+    from telemetry.integrations.capture.captures import BUILT_IN as CAPTURES
+
+    return CAPTURES
+
+
+def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
+    """Import a plug-in and return the facts. `thorough`: import the libraries of a built-in one, too."""
+    needs, extra = _needs(plugin)
+    try:
+        made = _LOADERS[plugin.group](plugin)
+    except TelemetryError as error:
+        return Facts(problem=error.message, remedy=error.hint)
+    described = Facts(summary=_summary(made), options=options_of(made.Options) if hasattr(made, "Options") else [])
+    lacks = [module for module in needs if not is_installed(module)]
+    if lacks:
+        return _with_problem(described, f"needs {' and '.join(lacks)}", install_hint(extra), is_missing=True)
+    for module in needs if thorough else ():
+        try:
+            import_module(module)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the library of another project
+            problem = f"{module} is broken: {words_of(error)}"
+            return _with_problem(described, problem, f"install {module} again: {install_hint(extra)}")
+    return described
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module is installed.
+
+    Imports its parent packages, which are empty, but not the module itself.
+    """
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+# --- helpers -----------------------------------------------------------------------------------------
+
+
+def _needs(plugin: Plugin) -> tuple[tuple[str, ...], str]:
+    """Return the modules that a built-in plug-in needs, and the extra that installs them."""
+    if plugin.group == "backends" and plugin.is_built_in:
+        from telemetry.backends.registry import BUILT_IN
+
+        ours = BUILT_IN[plugin.name]
+        return ours.needs, ours.extra
+    if plugin.group == "collectors" and plugin.name == "gpu":
+        return ("pynvml",), "gpu"
+    return (), ""
+
+
+def _with_problem(facts: Facts, problem: str, remedy: str, *, is_missing: bool = False) -> Facts:
+    return Facts(
+        problem=problem, remedy=remedy, is_missing=is_missing, summary=facts.summary, options=facts.options
+    )
+
+
+def _summary(made: Any) -> str:
+    text = made.__doc__ if isinstance(getattr(made, "__doc__", None), str) else ""
+    first = next(iter(text.strip().splitlines()), "")
+    return printable(first.strip())[:_SUMMARY_CHARS]
+
+
+def _load_backend(plugin: Plugin) -> Any:
+    from telemetry.backends.choice import load
+
+    return load(plugin.name)
+
+
+def _load_collector(plugin: Plugin) -> Any:
+    from telemetry.collectors.registry import load
+
+    return load(plugin.name)
+
+
+def _load_feed(plugin: Plugin) -> Any:
+    from telemetry.integrations.feeds import load_feed
+
+    return load_feed(plugin.name)
+
+
+def _load_capture(plugin: Plugin) -> Any:
+    from telemetry.integrations.capture.captures import load_capture
+
+    return load_capture(plugin)
+
+
+_LOADERS: Final[Mapping[str, Callable[[Plugin], Any]]] = {
+    "backends": _load_backend,
+    "collectors": _load_collector,
+    "feeds": _load_feed,
+    "integrations": _load_capture,
+}
+"""Group → function that imports a plug-in and checks its form. Raises TelemetryError."""

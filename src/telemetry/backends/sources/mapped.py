@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Item, Step
 from telemetry.backends.mapping import ItemMapping
+from telemetry.backends.sources.copies import located
 from telemetry.backends.sources.source import MISSED, NOTHING, Position, Read, Source
 from telemetry.backends.step_thinning import Thinning
 from telemetry.errors import TelemetryError
@@ -63,7 +64,7 @@ class MappedSource:
     def again(self, number: int) -> Item | None:
         item = self._source.again(number)
         before = dict(self._mapping.left_out)
-        found = None if item is None else self._mapping.apply(item)
+        found = None if item is None else self._mapping.apply(located(item, self.run.directory))
         self._mapping.left_out = before  # counted already at the first read
         return found
 
@@ -78,7 +79,7 @@ class MappedSource:
         self._source.close()
 
     def _through(self, read: Read) -> Read | None:
-        item = self._mapping.apply(read.item)
+        item = self._mapping.apply(located(read.item, self.run.directory))
         if item is None or (isinstance(item, Step) and not self._thinning.admits(item)):
             return None
         return Read(item, self._held(read.position), self._without(read.left_out))

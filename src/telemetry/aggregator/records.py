@@ -31,6 +31,7 @@ from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.drop_reasons import Reason
+from telemetry.redaction import mask_secrets
 from telemetry.wire.codec import Malformed, decode_record, record_tag
 from telemetry.wire.events import (
     STREAMED,
@@ -54,7 +55,6 @@ from telemetry.wire.events import (
     Table,
     Uncounted,
 )
-from telemetry.wire.masking import mask_secrets
 from telemetry.wire.nodes import NODE_RECORDS, BatchRecord, Relay, StepPart
 from telemetry.wire.request_log import REQUEST_RECORDS, RequestRecord
 

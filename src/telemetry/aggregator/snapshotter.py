@@ -150,9 +150,10 @@ def account_for(
     folded: FoldedProducers | None = None,
     nodes: Sequence[NodeStat] = (),
 ) -> Accounting:
-    """Return the account of all producers together, and of those of all nodes."""
+    """Return the account of all producers together, and of those of all nodes. Collectors are left out."""
     complete = folded or FoldedProducers()
-    rows: list[ProducerStat | Accounting] = [*producers, *(node.account for node in nodes)]
+    own = (stat for stat in producers if not stat.is_collector)
+    rows: list[ProducerStat | Accounting] = [*own, *(node.account for node in nodes)]
     return Accounting(
         emitted=complete.events + sum(row.emitted for row in rows),
         received=complete.events + sum(row.received for row in rows),
@@ -173,7 +174,7 @@ def _owing(parts: SnapshotParts) -> list[str]:
 
     They have not ended, or were still recording at the end of the run.
     """
-    unfinished = (stat.producer for stat in parts.producers if stat.unfinished)
+    unfinished = (stat.producer for stat in parts.producers if stat.unfinished and not stat.is_collector)
     return [*parts.waiting_for, *unfinished, *parts.nodes.owing]
 
 
@@ -221,7 +222,7 @@ def _progress(parts: SnapshotParts) -> list[Progress]:
 
 def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> list[str]:
     warnings = [*([_UNACCOUNTED] if facts.unaccounted else []), *facts.warnings, *parts.notes.warnings]
-    if unfinished := [producer for producer in parts.producers if producer.unfinished]:
+    if unfinished := [one for one in parts.producers if one.unfinished and not one.is_collector]:
         warnings.append(_still_recording(unfinished, parts.producers))
     silent = [producer.producer for producer in parts.producers if producer.completeness == "unknown"]
     if silent:

@@ -80,7 +80,7 @@ def test_rows_of_some_lots_only(producer: Producer) -> None:
 def test_what_is_kept_is_as_large_as_its_rows(producer: Producer) -> None:
     """Of lots without any, of which there may be thousands in a group, nothing is."""
     pending = PendingRows()
-    many = group([RowRange(producer, (0, number), 1) for number in range(10_000)], [7] * 10_000)
+    many = group([RowRange(producer, (0, number), 1) for number in range(2_000)], [7] * 2_000)
     add(pending, many, NOW_NS, at=[5])
     tracemalloc.start()
     try:

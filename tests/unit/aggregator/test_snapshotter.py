@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from telemetry.aggregator.snapshotter import RunFacts, account_for, completeness
-from telemetry.wire.snapshot import Accounting, ProducerStat, State
+from telemetry.wire.consistency import contradiction
+from telemetry.wire.snapshot import Accounting, MetricsSnapshot, ProducerStat, State
 
 
 def test_the_account_is_the_sum_over_producers() -> None:
@@ -47,6 +48,19 @@ def test_the_account_is_the_sum_over_producers() -> None:
         duplicates=2,
         bad_frames={"wrong_topic": 3},
     )
+
+
+def test_events_that_collectors_lost_leave_the_job_complete() -> None:
+    """Their events are in their own row only, also where some are lost."""
+    job = ProducerStat(producer="a", emitted=10, received=10, applied=10)
+    collectors = ProducerStat(
+        producer="telemetry.collectors.1", emitted=9, received=7, applied=6, dropped={"negative": 1}, missing=2
+    )
+    account = account_for([job, collectors], {})
+    assert account == Accounting(emitted=10, received=10, applied=10)
+    assert completeness(RunFacts(run_id="r", name="n", state="COMPLETE"), [], account, 0) == "complete"
+    whole = MetricsSnapshot(run_id="r", name="n", accounting=account, producers=[job, collectors])
+    assert contradiction(whole) == ""
 
 
 CLEAN = Accounting(emitted=5, received=5, applied=5)

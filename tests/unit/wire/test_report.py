@@ -156,3 +156,11 @@ def test_percentiles_that_rest_on_too_few_values() -> None:
     assert [found.trusted(stat, key) for key in ("50", "99", "100", "unknown")] == [True, False, True, True]
     assert found.trusted(other, "99")
     assert replace(found, bounds=[]).trusted(stat, "99")
+
+
+def test_events_of_collectors_alone_are_told_apart() -> None:
+    """A run whose command recorded nothing does not have "0 of 0 events"."""
+    account = {"emitted": 3, "received": 3, "applied": 3}
+    collectors = ProducerStat(producer="telemetry.collectors.1", completeness="complete", **account)
+    found = report(completeness="complete", producers=[collectors], accounting=Accounting())
+    assert found.headline() == "complete: demo, no events of the command, 3 events of collectors, 0 lost"

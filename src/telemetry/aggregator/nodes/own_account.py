@@ -48,7 +48,7 @@ class OwnNumbers:
 def own_account(own: OwnNumbers, roll: int, facts: LeafFacts) -> NodeAccount:
     """Return the account at the end of interval `roll`."""
     sums = account_for(own.producers, own.bad_frames, own.folded, own.nodes.stats)
-    unfinished = [stat.producer for stat in own.producers if stat.unfinished]
+    unfinished = [stat.producer for stat in own.producers if stat.unfinished and not stat.is_collector]
     owing = [*own.waiting_for, *unfinished, *own.nodes.owing]
     ended: State = "INTERRUPTED" if facts.interrupted else "COMPLETE"
     run = RunFacts(run_id="", name="", state=ended, unaccounted=facts.unaccounted)
@@ -58,7 +58,9 @@ def own_account(own: OwnNumbers, roll: int, facts: LeafFacts) -> NodeAccount:
         roll=roll,
         values=own.values,
         account=sums,
-        producers=len(own.producers) + folded + sum(node.producers for node in own.nodes.stats),
+        producers=sum(not stat.is_collector for stat in own.producers)
+        + folded
+        + sum(node.producers for node in own.nodes.stats),
         completeness=completeness(run, owing, sums, own.uncounted, nodes_lack=bool(own.nodes.lacks)),
         final=facts.final,
         owing=[name[: limits.PRODUCER_ID_CHARS] for name in owing[: limits.NODE_OWING]],

@@ -185,12 +185,19 @@ class ProducerBook:
         return moved
 
     def waiting_for(self) -> list[str]:
-        """Return producers whose end is expected: they sent hello and are not reconciled."""
-        return [producer.key for producer in self if producer.greeted and not producer.reconciled]
+        """Return producers whose end is expected: they sent hello and are not reconciled. Without collectors."""
+        return [
+            producer.key
+            for producer in self
+            if producer.greeted and not producer.reconciled and not producer.is_collector
+        ]
 
     def anyone_left(self, now_ns: int, besides: str = "") -> bool:
-        """Return False once there were producers other than `besides` and each has ended or is lost."""
-        others = [producer for producer in self if producer.key != besides]
+        """Return False once there were producers other than `besides` and each has ended or is lost.
+
+        Collectors don't keep a run alive.
+        """
+        others = [producer for producer in self if producer.key != besides and not producer.is_collector]
         if not others:
             return not self.folded.producers
         return any(producer.status(now_ns, self._config) not in ("ended", "lost") for producer in others)

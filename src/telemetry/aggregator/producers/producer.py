@@ -19,6 +19,7 @@ from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import PART
 from telemetry.drop_reasons import Count, Reason
 from telemetry.formatting import number_of
+from telemetry.wire.collectors import COLLECTORS
 from telemetry.wire.control import End, Ended, Hello
 from telemetry.wire.events import EventBatch, Natural
 from telemetry.wire.sequence import SequenceTracker
@@ -140,12 +141,17 @@ class Producer:
         return self.closed_at is not None
 
     @property
+    def is_collector(self) -> bool:
+        """True for the collectors of the run. They are no part of the job, so its result does not wait for them."""
+        return self.key.startswith(COLLECTORS)
+
+    @property
     def foldable(self) -> bool:
         """True if no message of it can change a number: it ended by itself, and all its events are applied.
 
-        A leaf keeps its row, because the row is that of its node.
+        A leaf keeps its row, because the row is that of its node. So do collectors, which are counted apart.
         """
-        if self.node is not None:
+        if self.node is not None or self.is_collector:
             return False
         return self.completeness() == "complete" and not self.unsettled and not self.sequence.unrepairable
 

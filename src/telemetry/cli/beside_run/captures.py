@@ -12,7 +12,7 @@ from telemetry import distribution
 from telemetry.compat.stand_ins import STAND_INS, check_stand_ins
 from telemetry.formatting import listed, printable
 from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER
-from telemetry.integrations.capture.captures import check_captures
+from telemetry.integrations.capture.captures import check_captures, plugin_variable
 from telemetry.integrations.capture.signs import SIGNS, read_signs
 from telemetry.wire.snapshot import ProducerStat
 
@@ -31,8 +31,9 @@ class Captures:
         say: Callable[[str], object],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Check the names. Raises UsageError for an unknown one."""
+        """Check the names. Raises UsageError for an unknown one, or one of another package that can't be loaded."""
         self._names = list(dict.fromkeys(name for text in captures for name in check_captures(text)))
+        self._plugins = plugin_variable(self._names)
         self._stand_ins = check_stand_ins(stand_ins)
         self._say = say
         self._now = now
@@ -54,6 +55,7 @@ class Captures:
         variables = {"PYTHONPATH": os.pathsep.join([*folders, *([before] if before else [])])}
         if self._names:
             variables[BOOT.VARIABLE] = ",".join(self._names)
+            variables |= {BOOT.PLUGINS_VARIABLE: self._plugins} if self._plugins else {}
             variables[BOOT.SIGNS_VARIABLE] = str((Path(directory) / SIGNS).absolute())
         return variables
 

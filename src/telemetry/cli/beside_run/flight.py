@@ -146,7 +146,7 @@ class FlightRecorder:
             self._order("gate", f"gate failed: {printable(new[0].expression[:_SHOWN_CHARS])}", now_ns)
 
     def _heed_stall(self, snapshot: MetricsSnapshot, seconds: float, now_ns: int) -> None:
-        if snapshot.accounting.received != self._received:
+        if snapshot.accounting.received != self._received:  # the machine's figures go on when the job stalls
             self._received = snapshot.accounting.received
             self._changed_ns = now_ns
         elif _statuses(snapshot) <= {"ended"}:
@@ -210,4 +210,4 @@ def _free_path(folder: Path, stem: str) -> Path:
 
 def _statuses(snapshot: MetricsSnapshot) -> set[str]:
     """Return the statuses of all producers and nodes."""
-    return {stat.status for stat in snapshot.producers} | {stat.status for stat in snapshot.nodes}
+    return {stat.status for stat in snapshot.own_producers} | {stat.status for stat in snapshot.nodes}

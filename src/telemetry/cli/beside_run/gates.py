@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final
 
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from telemetry.gates.tree import Gate
 from telemetry.gates.watch import Watch
 from telemetry.history import RecordedRun, TimeRangeChoice, open_run
 from telemetry.store.calibrations import Calibration, find_calibration, read_calibration
-from telemetry.store.gate_results import write_gates
+from telemetry.store.gate_results import write_ending_gate, write_gates, write_gates_so_far
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.gates import GateResult, worst
 from telemetry.wire.report import Report
@@ -100,6 +101,8 @@ class RunGates:
         self._say: Callable[[str], None] = lambda _: None
         self._end: Callable[[], None] = lambda: None
         self._directory = ""
+        self._so_far: list[GateResult] = []
+        """The results that were written last."""
         self.ended_by: GateResult | None = None
         """The gate that ended the command."""
         self.failing: list[GateResult] = []
@@ -130,9 +133,12 @@ class RunGates:
                 if ends:
                     self.ended_by = news.result
                     self._end()
+                    self._write_ending_gate(news.result)
+                    self._write_so_far(self._watch.so_far(snapshot))
                     return
         except UsageError as error:
             self._say(str(error))
+        self._write_so_far(self._watch.so_far(snapshot))
 
     def ending(self, why: str) -> str:
         """Return the reason why the run ends, in words. `why` is the command's own reason."""
@@ -150,6 +156,19 @@ class RunGates:
         except RunDirectoryError as error:
             self._say(str(error))
         return replace(report, gates=results)
+
+    def _write_so_far(self, results: list[GateResult]) -> None:
+        """Write the present results for viewers of the run, if they have changed."""
+        if self._directory and results != self._so_far:
+            self._so_far = results
+            with suppress(RunDirectoryError):  # the results at the end are what counts
+                write_gates_so_far(Path(self._directory), results)
+
+    def _write_ending_gate(self, result: GateResult) -> None:
+        """Write the gate for notifications: the command may take a while to end."""
+        with suppress(RunDirectoryError):  # the results at the end name the gate, too
+            if self._directory:
+                write_ending_gate(Path(self._directory), result)
 
     def _results(self, report: Report) -> list[GateResult]:
         run = RecordedRun(report, _opened(report.directory or self._directory))
@@ -190,10 +209,10 @@ def _opened(directory: str) -> RunDirectory | None:
 
 def _settled(run: RecordedRun) -> RunEvidence:
     """Return evidence once the history matches the result, or after `_SETTLES_S`."""
-    deadline = time.monotonic() + _SETTLES_S
+    deadline = monotonic() + _SETTLES_S
     while True:
         evidence = RunEvidence(run)
-        if evidence.settled or time.monotonic() > deadline:
+        if evidence.settled or monotonic() > deadline:
             return evidence
-        time.sleep(_LOOK_AGAIN_S)
+        sleep(_LOOK_AGAIN_S)
         run = RecordedRun(run.result, run.directory)

@@ -158,6 +158,24 @@ def test_a_run_that_had_no_producer_yet_is_not_deserted() -> None:
     assert ProducerBook(CONFIG).anyone_left(10**18)
 
 
+def test_collectors_are_neither_waited_for_nor_company() -> None:
+    """They are no part of the job: without a goodbye of theirs it is complete, and alone they keep no run alive."""
+    book = ProducerBook(CONFIG)
+    collectors = book.meet("telemetry.collectors.1", 0)
+    assert collectors is not None
+    collectors.hello(Hello(producer="telemetry.collectors.1", name="collectors"), 0)
+    assert (book.waiting_for(), book.anyone_left(10**18)) == ([], True)
+    producer = _producer(book)
+    producer.hello(Hello(producer="p"), 0)
+    assert (book.waiting_for(), book.anyone_left(0)) == (["p"], True)
+    producer.finish(End(producer="p", batches=0, emitted=0), 0)
+    producer.reconcile()
+    assert (book.waiting_for(), book.anyone_left(0)) == ([], False)
+    collectors.finish(End(producer="telemetry.collectors.1", batches=0, emitted=0), 0)
+    collectors.reconcile()
+    assert (producer.foldable, collectors.foldable) == (True, False)
+
+
 def test_completeness_is_unknown_without_a_hello() -> None:
     """Only who said hello, or ended, can be incomplete."""
     producer = _producer()

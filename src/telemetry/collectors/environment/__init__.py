@@ -1,0 +1,1 @@
+"""Collector `environment`: machine, environment variables, Python and its packages, once, as parameters."""

@@ -1,0 +1,229 @@
+"""The collector `scrape`.
+
+telemetry run --collect 'scrape:url=localhost:8000,metrics=vllm:*,as=vllm' -- CMD
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from msgspec import Meta, Struct
+
+from telemetry import limits
+from telemetry.client import notice
+from telemetry.collectors.collector import NotConfigured, Target
+from telemetry.collectors.scrape.conversion import Budget, Conversion
+from telemetry.collectors.scrape.fetch import Fetched, Fetcher, FetchError, normal_url, shown_url
+from telemetry.collectors.scrape.selection import Selection
+from telemetry.collectors.scrape.servers import Server, TargetFile
+from telemetry.collectors.scrape.text import Page, PageReader
+from telemetry.errors import TelemetryError, UsageError
+from telemetry.formatting import number_of, printable
+
+if TYPE_CHECKING:
+    from telemetry.client.run import Run
+
+_KIND: Final = "scrape"
+
+
+class Scrape:
+    """Metrics of one server, or of all servers in a file."""
+
+    class Options(Struct, frozen=True, kw_only=True):
+        """Options of the collector."""
+
+        url: str = ""
+        """Address of the page. Without a path, `/metrics`."""
+        targets: str = ""
+        """File with targets, instead of `url`."""
+        metrics: str = ""
+        """Patterns such as `vllm:*|node_cpu*|!go_*`. Empty: all metrics."""
+        without: str = ""
+        """Labels to leave out, such as `model_name|engine`."""
+        every: Annotated[float, Meta(ge=0.1, le=3_600.0)] = 5.0
+        """Seconds between two pages."""
+        timeout: Annotated[float, Meta(ge=0.05, le=60.0)] = 2.0
+        """Seconds for one page."""
+        series: Annotated[int, Meta(ge=1, le=limits.SERIES_MOST)] = 1_000
+        """Largest number of series in the run. A histogram of the page becomes four, a summary two."""
+        token_env: str = ""
+        """Environment variable with a token for `Authorization: Bearer`."""
+        verify: bool = True
+        """Whether the certificate of an https server is checked."""
+
+    def __init__(self, options: Options, target: Target) -> None:
+        """Check the options. Connects to no server yet. Raises NotConfigured."""
+        self.interval_s = options.every
+        self.options = options
+        self.name = target.collector or _KIND
+        # names of figures begin with the name of the collector already
+        self.labels = {key: text for key, text in target.labels.items() if key != "collector"}
+        self.token = _token(options.token_env)
+        self.selection = Selection(options.metrics)
+        self.budget = Budget(options.series)
+        self.without = frozenset(word.strip() for word in options.without.split("|") if word.strip())
+        self._watches: dict[str, _Watch] = {}
+        self._file: TargetFile | None = None
+        self._only: list[Server] = []
+        self._file_problem = ""
+        if bool(options.url) == bool(options.targets):
+            raise NotConfigured(
+                "scrape needs either an address or a file with targets",
+                hint="scrape:url=http://HOST:PORT/metrics, or scrape:targets=PATH",
+            )
+        if options.targets:
+            self._file = TargetFile(Path(options.targets).expanduser().absolute())
+        else:
+            try:
+                self._only = [Server(normal_url(options.url))]
+            except ValueError as error:
+                raise NotConfigured(
+                    f"{printable(shown_url(options.url))} is not an address of a page: {error}",
+                    hint="scrape:url=http://HOST:PORT/metrics",
+                ) from error
+
+    def sample(self, run: Run) -> None:
+        """Fetch the page of each server and record it. A server that is away gets `up` 0 and is tried again."""
+        watches = self._current(run)
+        if len(watches) == 1:
+            watches[0].look()
+        elif watches:
+            with ThreadPoolExecutor(min(len(watches), limits.SCRAPE_THREADS)) as pool:
+                list(pool.map(_Watch.fetch, watches))
+            for watch in watches:
+                watch.record()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for watch in self._watches.values():
+            watch.close()
+        self._watches = {}
+
+    def _current(self, run: Run) -> list[_Watch]:
+        """Return the watches of the servers that there are now."""
+        servers = self._servers()
+        for url in [url for url in self._watches if url not in {server.url for server in servers}]:
+            self._watches.pop(url).close()
+        for server in servers:
+            if server.url not in self._watches:
+                self._watches[server.url] = _Watch(self, run, server)
+        return list(self._watches.values())
+
+    def _servers(self) -> list[Server]:
+        if self._file is None:
+            return self._only
+        try:
+            servers = self._file.servers()
+            self._file_problem = ""
+        except UsageError as error:
+            if str(error) != self._file_problem:
+                self._file_problem = str(error)
+                notice.warn(f"{self.name}: {error}; it is read again every {self.interval_s:g} s")
+            return []
+        return servers
+
+
+class _Watch:
+    """One server: its connection, its series, and what was said about it."""
+
+    def __init__(self, scrape: Scrape, run: Run, server: Server) -> None:
+        options, name, labels = scrape.options, scrape.name, {**scrape.labels, **server.labels}
+        prefix = "" if name == _KIND else name
+        self._options = options
+        self._fetcher = Fetcher(server.url, options.timeout, token=scrape.token, verify=options.verify)
+        self._conversion = Conversion(
+            run, scrape.selection, scrape.budget, prefix=prefix, labels=labels, without=scrape.without
+        )
+        self._reader = PageReader()
+        self._put_up = run.gauge(f"{name}.up", labels=labels).set
+        self._run, self._seconds, self._labels = run, f"{name}.scrape_seconds", labels
+        self._who = f"{name}: {printable(shown_url(server.url))}"
+        self._outcome: Fetched | FetchError = FetchError("it was not asked yet")
+        self._at_s = 0.0
+        self._problem = ""
+        self._told: set[str] = set()
+
+    def look(self) -> None:
+        self.fetch()
+        self.record()
+
+    def fetch(self) -> None:
+        """Fetch the page. Any thread may call it."""
+        try:
+            self._outcome = self._fetcher.fetch()
+        except FetchError as error:
+            self._outcome = error
+        self._at_s = time.monotonic()
+
+    def record(self) -> None:
+        """Record the page that was fetched, or that there is none."""
+        outcome = self._outcome
+        try:
+            if isinstance(outcome, FetchError):
+                raise outcome
+            page = self._reader.read(outcome.body, outcome.content_type)
+            _check(page, outcome)
+        except FetchError as error:
+            self._put_up(0)
+            self._say_away(error)
+            return
+        self._put_up(1)
+        self._run.gauge(self._seconds, "s", labels=self._labels).set(outcome.seconds)
+        self._conversion.take(page, self._at_s)
+        self._say_back()
+        self._say_left_out(page)
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+    def _say_away(self, error: TelemetryError) -> None:
+        if not self._problem:
+            notice.warn(f"{self._who}: {error}; it is tried again every {self._options.every:g} s")
+        self._problem = str(error)
+
+    def _say_back(self) -> None:
+        if self._problem:
+            notice.warn(f"{self._who} answers again")
+        self._problem = ""
+
+    def _say_left_out(self, page: Page) -> None:
+        conversion = self._conversion
+        if conversion.left_out:
+            self._say_once(
+                "series",
+                f"{conversion.left_out:,} series of the page are left out, because the limit of the run is "
+                f"{self._options.series:,}; choose metrics with metrics=PATTERN|PATTERN, or raise series=",
+            )
+        if conversion.unusable:
+            self._say_once("unusable", f"a series can't be recorded: {conversion.unusable}")
+        if page.malformed:
+            self._say_once(
+                "malformed",
+                f"{number_of(page.malformed, 'line')} can't be read, such as {printable(page.first_malformed)!r}",
+            )
+
+    def _say_once(self, what: str, words: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            notice.warn(f"{self._who}: {words}")
+
+
+def _check(page: Page, fetched: Fetched) -> None:
+    """Raise FetchError if an answer is not a page of metrics."""
+    if page.malformed and not page.samples:
+        kind = printable(fetched.content_type) or "an unknown type"
+        raise FetchError(f"it answers with {kind}, not with metrics", hint="check the path of the page")
+
+
+def _token(variable: str) -> str:
+    """Return the token in an environment variable. Raises NotConfigured if there is none."""
+    token = os.environ.get(variable, "").strip() if variable else ""
+    if variable and not token:
+        raise NotConfigured(f"the environment variable {printable(variable)} has no token", hint="export it first")
+    if not token.isprintable():
+        raise NotConfigured(f"the token in {printable(variable)} has characters that can't be sent")
+    return token

@@ -1,0 +1,152 @@
+"""A reader for pages in the Prometheus text format, version 0.0.4, and in OpenMetrics.
+
+A server repeats the names and labels of its series on every page. The reader parses each of them once, and later
+looks up the text in front of the value. Lines with a timestamp or an exemplar are parsed each time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+OPEN_METRICS: Final = "application/openmetrics-text"
+"""Content type of OpenMetrics. All other pages are read as Prometheus text."""
+_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL: Final = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*')
+_SPACE: Final = re.compile(r"[ \t]*")
+_ESCAPE: Final = re.compile(r'\\([\\n"])')
+_MEANING: Final = re.compile(r"#[ \t]+(TYPE|UNIT)[ \t]+([^ \t]+)[ \t]+([^ \t]+)")
+_MS: Final = 1e-3
+_KNOWN_LEAST: Final = 1_000
+_KNOWN_TIMES: Final = 2
+"""Texts that are kept, relative to the samples of the newest page."""
+
+
+class PageSeries:
+    """A series as a page names it. The same object stands for the same text on all pages of a reader."""
+
+    __slots__ = ("labels", "name", "text")
+
+    def __init__(self, text: str, name: str, labels: dict[str, str]) -> None:
+        self.text = text
+        self.name = name
+        self.labels = labels
+
+
+class Sample(NamedTuple):
+    """One line of a page."""
+
+    series: PageSeries
+    value: float
+    time_s: float | None = None
+    """Unix time, if the server gives one."""
+
+
+@dataclass
+class Page:
+    """The content of one page."""
+
+    samples: list[Sample] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
+    """Type by name, such as `counter`."""
+    units: dict[str, str] = field(default_factory=dict)
+    """Unit by name. Only OpenMetrics has units."""
+    malformed: int = 0
+    """Number of lines that can't be read."""
+    first_malformed: str = ""
+
+
+class PageReader:
+    """A reader for the pages of one server."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, PageSeries] = {}
+
+    def read(self, data: bytes, content_type: str = "") -> Page:
+        """Return the content of a page. Lines that can't be read are counted and left out."""
+        page = Page()
+        samples = page.samples
+        add, known, make = samples.append, self._known.get, Sample._make
+        seconds = 1.0 if content_type.startswith(OPEN_METRICS) else _MS
+        for line in data.decode("utf-8", "replace").split("\n"):
+            text, _, value = line.rpartition(" ")
+            series = known(text)
+            if series is not None:
+                try:
+                    add(make((series, float(value), None)))
+                    continue
+                except ValueError:
+                    pass
+            if line[:1] == "#":
+                _note(page, line)
+            elif line and not line.isspace():
+                sample = self._sample(line, seconds)
+                if sample is not None:
+                    add(sample)
+                else:
+                    page.malformed += 1
+                    page.first_malformed = page.first_malformed or line[:100]
+        self._forget(samples)
+        return page
+
+    def _sample(self, line: str, seconds: float) -> Sample | None:
+        """Parse a line; None if it is malformed."""
+        line = line.strip()
+        name = _NAME.match(line)
+        if name is None:
+            return None
+        at = _after_space(line, name.end())
+        labels: dict[str, str] = {}
+        if line.startswith("{", at):
+            at += 1
+            while (label := _LABEL.match(line, at)) is not None:
+                if label[1] in labels:
+                    return None
+                labels[label[1]] = _unescaped(label[2])
+                at = label.end()
+                if not line.startswith(",", at):
+                    break
+                at += 1
+            at = _after_space(line, at)
+            if not line.startswith("}", at):
+                return None
+            at += 1
+        else:
+            at = name.end()
+        numbers = line[at:].partition("#")[0].split()
+        if not 1 <= len(numbers) <= 2 or "_" in line[at:].partition("#")[0]:
+            return None
+        try:
+            value = float(numbers[0])
+            time_s = float(numbers[1]) * seconds if len(numbers) > 1 else None
+        except ValueError:
+            return None
+        return Sample(self._series(line[:at], name[0], labels), value, time_s)
+
+    def _series(self, text: str, name: str, labels: dict[str, str]) -> PageSeries:
+        series = self._known.get(text)
+        if series is None:
+            series = self._known[text] = PageSeries(text, name, labels)
+        return series
+
+    def _forget(self, samples: list[Sample]) -> None:
+        """Forget series that are gone from the page, once there are many of them."""
+        if len(self._known) > max(_KNOWN_LEAST, _KNOWN_TIMES * len(samples)):
+            self._known = {sample.series.text: sample.series for sample in samples}
+
+
+def _note(page: Page, line: str) -> None:
+    """Note the type or unit that a comment states."""
+    found = _MEANING.match(line)
+    if found is not None:
+        (page.types if found[1] == "TYPE" else page.units)[found[2]] = found[3].strip()
+
+
+def _after_space(line: str, at: int) -> int:
+    found = _SPACE.match(line, at)
+    return found.end() if found is not None else at
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], text) if "\\" in text else text

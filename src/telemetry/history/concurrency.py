@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError
 from telemetry.history import request_log
+from telemetry.history.second_sums import AT_ONCE, SecondSums, SmallNumbers
 from telemetry.limits import MIB
 from telemetry.request_model import request_instruments
 from telemetry.wire import requests as words
@@ -60,7 +61,7 @@ class _Group:
     ended: array[int] = field(default_factory=lambda: array("q"))
     times: array[int] = field(default_factory=lambda: array("q"))
     """Time of each chunk of completed requests, the first output included."""
-    tokens: array[float] = field(default_factory=lambda: array("d"))
+    tokens: SmallNumbers = field(default_factory=lambda: SmallNumbers("B", "d"))
     """Tokens of each chunk."""
     knows_tokens: bool = True
 
@@ -152,13 +153,15 @@ def _peak(groups: Sequence[_Group]) -> int:
 
 def _best_second(groups: Sequence[_Group]) -> float | None:
     """Return the most output tokens in a whole second since the first issue; None if tokens are unknown."""
-    times = np.concatenate([np.frombuffer(group.times, np.int64) for group in groups])
-    if not times.size or not all(group.knows_tokens for group in groups):
+    if not any(group.times for group in groups) or not all(group.knows_tokens for group in groups):
         return None
-    tokens = np.concatenate([np.frombuffer(group.tokens, np.float64) for group in groups])
-    begin = min(min(group.issued) for group in groups)
-    _, seconds = np.unique((times - begin) // _SECOND, return_inverse=True)
-    return float(np.bincount(seconds, tokens).max())
+    sums = SecondSums(min(min(group.issued) for group in groups))
+    for group in groups:
+        times, tokens = np.frombuffer(group.times, np.int64), group.tokens.view()
+        for first in range(0, times.size, AT_ONCE):
+            own = slice(first, first + AT_ONCE)
+            sums.add(times[own], tokens[own].astype(np.float64))
+    return sums.most
 
 
 class InFlight:

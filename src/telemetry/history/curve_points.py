@@ -21,3 +21,11 @@ def first_step(curve: StepCurve, place: int) -> int | None:
         return curve.steps[place - 1] + 1
     # The first point has no neighbour. It is a single step if its mean is the value of the lowest step.
     return curve.steps[0] if curve.values[0] == curve.first else None
+
+
+def lowest_step(curve: StepCurve) -> int:
+    """Return the lowest step of a curve with points, which may be too low by a part of a point that is a mean."""
+    if not has_means(curve) or len(curve.steps) < 2:
+        return curve.steps[0]
+    first = first_step(curve, 0)
+    return max(curve.steps[0] - (curve.steps[1] - curve.steps[0]) + 1, 0) if first is None else first

@@ -136,7 +136,7 @@ def _history(report: Report, covered: Covered | None, passed_over: str) -> Itera
 def request_log(report: Report) -> Iterator[str]:
     """Yield a finding if the request log lacks requests. All of them are in the numbers."""
     stat = report.snapshot.request_log
-    if stat is not None and (lack := why_not_all(stat)):
+    if stat is not None and (lack := why_not_all(stat, is_merged=bool(report.sources))):
         yield lack
 
 

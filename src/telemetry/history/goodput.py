@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +26,7 @@ NO_LOG_HINT: Final = (
     "the log has requests that a program reports with run.requests(…), unless emit.request_log is off; "
     "runs of earlier versions have none"
 )
+_LATEST_NS: Final = (1 << 63) - 1
 Labels = tuple[tuple[str, str], ...]
 Limits = Mapping[str, int]
 LimitsByKind = Mapping[str, Mapping[str, int]]
@@ -100,7 +102,7 @@ class _Kind:
     counts: RequestCounts
     limits: dict[str, int]
     windows: dict[str, _Window] = field(init=False)
-    good_ns: list[int] = field(default_factory=list)
+    good_ns: array[int] = field(default_factory=lambda: array("q"))
     """End of each good request, on the wall clock."""
 
     def __post_init__(self) -> None:
@@ -113,7 +115,7 @@ class _Kind:
         if entry.outcome == "completed":
             if all(found.values()):
                 of.good += 1
-                self.good_ns.append(ended_ns)
+                self.good_ns.append(min(max(ended_ns, 0), _LATEST_NS))
             for key, is_met in found.items():
                 of.met[key] = of.met.get(key, 0) + is_met
 

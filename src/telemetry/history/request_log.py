@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -114,19 +115,33 @@ def facts(directory: RunDirectory) -> RequestLogFacts | None:
         return None
     if stat is None:
         stat = _counted(directory)
-    return RequestLogFacts(stat.kept, stat.left_out, size, why_not_all(stat))
+    return RequestLogFacts(stat.kept, stat.left_out, size, why_not_all(stat, is_merged=_is_merged(directory)))
 
 
-def why_not_all(stat: RequestLogStat) -> str:
-    """Return why a request log lacks requests, as a sentence; empty if it has all."""
+def why_not_all(stat: RequestLogStat, *, is_merged: bool) -> str:
+    """Return why a request log lacks requests, as a sentence; empty if it has all.
+
+    `is_merged`: the log has those of several runs, one after the other.
+    """
     if not stat.left_out:
         return ""
     ended = number_of(stat.kept + stat.left_out, "request")
     if stat.cap_bytes:
         cap = f"run.request_log_cap, {formatting.size(stat.cap_bytes)}"
+        if is_merged:
+            kept = formatting.count(stat.kept)
+            return (
+                f"the request log has {kept} of {ended}: the log of one of the merged runs or more is full ({cap})"
+            )
         return f"the request log has the first {formatting.count(stat.kept)} of {ended}: it is full ({cap})"
     lacks = formatting.count(stat.left_out)
     return f"the request log lacks {lacks} of {ended}: their programs could not send them in time"
+
+
+def _is_merged(directory: RunDirectory) -> bool:
+    with suppress(RunDirectoryError):
+        return bool(directory.read_manifest().merged_from)
+    return False
 
 
 def _told(directory: RunDirectory) -> RequestLogStat | None:

@@ -30,8 +30,9 @@ _HELD_VALUES: Final = limits.STEP_VALUES
 _MOST_BYTES: Final = GIB
 """Size of a record log that a report still reads: four million steps, twenty seconds."""
 _REPORT_POINTS: Final = 24_000
+_MOST_POINTS: Final = 500
 _LEAST_POINTS: Final = 60
-"""Points of all curves of a report, and of each one at least."""
+"""Points of all curves of a report, and of each one at most and at least."""
 _ROOM: Final = 1 << 16
 """Values of all names that are kept in Python objects before they become points."""
 
@@ -131,7 +132,7 @@ def curves_of(directory: RunDirectory, snapshot: MetricsSnapshot) -> list[StepCu
     The more names the run has, the fewer points each curve has.
     """
     names = sum(len(stat.values) for stat in snapshot.axes)
-    points = max(min(POINTS, _REPORT_POINTS // max(min(names, NAMES), 1)), _LEAST_POINTS)
+    points = max(min(_MOST_POINTS, _REPORT_POINTS // max(min(names, NAMES), 1)), _LEAST_POINTS)
     try:
         if _size(directory) > _MOST_BYTES:
             return []

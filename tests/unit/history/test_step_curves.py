@@ -69,10 +69,10 @@ def test_one_step_has_no_rate() -> None:
 def test_many_steps_are_merged_by_neighbours() -> None:
     """A point is the mean of its steps, between their extremes, at the last of them; figures stay exact."""
     rng = random.Random(1)
-    values = [math.exp(-step / 20_000) + rng.gauss(0.0, 0.1) for step in range(70_000)]
+    values = [math.exp(-step / 5_000) + rng.gauss(0.0, 0.1) for step in range(20_000)]
     [curve] = curves(losses(values))
     assert 60 <= len(curve.steps) <= 240
-    assert curve.steps[-1] == 69_999
+    assert curve.steps[-1] == 19_999
     begin = 0
     for place, step in enumerate(curve.steps):
         own = values[begin : step + 1]
@@ -80,7 +80,7 @@ def test_many_steps_are_merged_by_neighbours() -> None:
         assert (curve.low[place], curve.high[place]) == (min(own), max(own))
         assert curve.times_s[place] == pytest.approx(step * STEP_NS / 1e9)
         begin = step + 1
-    assert (curve.count, curve.first, curve.last) == (70_000, values[0], values[-1])
+    assert (curve.count, curve.first, curve.last) == (20_000, values[0], values[-1])
     assert (curve.min, curve.min_step) == (min(values), values.index(min(values)))
     assert (curve.max, curve.max_step) == (max(values), values.index(max(values)))
 

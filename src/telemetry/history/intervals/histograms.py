@@ -41,18 +41,11 @@ class Histograms:
 
         A percentile is the highest value of the slot that holds rank `ceil(p * n)`, limited to `[min, max]`.
         """
-        ratios = [parse_percentile(key) for key in percentiles]
+        rows, values = self.percentiles(percentiles)
         found = [Figures(seconds=seconds) for seconds in self.seconds.tolist()]
-        places = _Places.of(self)
-        rows = places.rows
         columns = (self.seconds, self.count, self.total, self.min, self.max)
-        lines = zip(
-            rows.tolist(),
-            *(column[rows].tolist() for column in columns),
-            self._values(rows, places.slots(ranks(ratios, places.held)), Layout.highest_of).tolist(),
-            strict=True,
-        )
-        for row, seconds, count, total, least, most, values in lines:
+        lines = zip(rows.tolist(), *(column[rows].tolist() for column in columns), values.tolist(), strict=True)
+        for row, seconds, count, total, least, most, line in lines:
             found[row] = Figures(
                 seconds=seconds,
                 count=count,
@@ -60,9 +53,18 @@ class Histograms:
                 total=total,
                 min=least,
                 max=most,
-                percentiles=dict(zip(percentiles, values, strict=True)),
+                percentiles=dict(zip(percentiles, line, strict=True)),
             )
         return found
+
+    def percentiles(self, percentiles: Sequence[str]) -> tuple[Integers, Floats]:
+        """Return the rows with values, and for each of them a line of percentiles, as `figures` has them.
+
+        Raises UsageError for a percentile outside (0, 100].
+        """
+        ratios = [parse_percentile(key) for key in percentiles]
+        places = _Places.of(self)
+        return places.rows, self._values(places.rows, places.slots(ranks(ratios, places.held)), Layout.highest_of)
 
     def bounds(self, percentiles: Sequence[str], confidence: float = 0.95) -> list[dict[str, Bounds]]:
         """Return confidence bounds of each row, for percentiles of the process that produced independent values.

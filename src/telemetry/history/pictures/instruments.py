@@ -11,11 +11,14 @@ from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.request_model import request_instruments, without_requests
 from telemetry.span_model import without_spans
 from telemetry.wire import requests as words
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 from telemetry.wire.units import TIME_NS
 
 COUNTERS: Final = 40
 GAUGES: Final = 40
+MACHINE: Final = 160
+"""Largest number of gauges of machine, GPUs and processes."""
 HEAT_MAPS: Final = 4
 KINDS: Final = 20
 """Largest number of kinds of requests."""
@@ -54,10 +57,15 @@ def drawn_counters(snapshot: MetricsSnapshot) -> list[CounterStat]:
 
 
 def drawn_gauges(snapshot: MetricsSnapshot) -> list[GaugeStat]:
-    """Return the gauges that were set most often, in the order of the snapshot."""
+    """Return the gauges that were set most often, in the order of the snapshot.
+
+    Those of the machine do not count: collectors set them all alike.
+    """
     stats = snapshot.gauges
-    busiest = sorted(range(len(stats)), key=lambda place: -stats[place].events)[:GAUGES]
-    return [stats[place] for place in sorted(busiest) if stats[place].events]
+    busiest = sorted(range(len(stats)), key=lambda place: -stats[place].events)
+    own = [place for place in busiest if not is_of_machine(stats[place].name)][:GAUGES]
+    machine = [place for place in busiest if is_of_machine(stats[place].name)][:MACHINE]
+    return [stats[place] for place in sorted([*own, *machine]) if stats[place].events]
 
 
 def drawn_heat_maps(snapshot: MetricsSnapshot) -> list[SeriesStat]:

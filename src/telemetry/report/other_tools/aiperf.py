@@ -12,7 +12,7 @@ import numpy as np
 from telemetry.report.other_tools.answers import Answers, Booleans, Numbers
 from telemetry.report.other_tools.console import UNKNOWN, number
 from telemetry.report.other_tools.selection import Selection
-from telemetry.report.other_tools.statistics import in_ms, linear, nearest, per_s
+from telemetry.report.other_tools.statistics import deviation, in_ms, linear, nearest, per_s
 
 Figures = dict[str, Any]
 
@@ -80,7 +80,7 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
             if values.size:
                 found[f"adj_{tag}"] = _adjusted(values, errors)
         inputs = failed.input_tokens
-        found["error_isl"] = _spread(inputs, _TOKENS)
+        found["error_isl"] = _spread(inputs.copy(), _TOKENS)
         found["total_error_isl"] = _scalar(inputs.sum(), _TOKENS)
     return found | dict(_scalars(done, errors, records, limits))
 
@@ -130,8 +130,7 @@ def _records(done: Answers) -> _Records:
 
 def _distributions(done: Answers, records: _Records) -> Iterator[tuple[str, Figures]]:
     """Yield the figures that have a value for each request or chunk."""
-    gaps, places = done.gaps
-    second = gaps[np.isin(places, done.offsets[:-1] + 1)]
+    second = done.steps_ns[done.offsets[:-1][done.has_gap] + 1]
     output, moving, begun = done.output_tokens, records.per_token > 0, records.ttft > 0
     for tag, values, unit in (
         ("time_to_first_token", in_ms(records.ttft), "ms"),
@@ -140,12 +139,12 @@ def _distributions(done: Answers, records: _Records) -> Iterator[tuple[str, Figu
         ("request_latency", in_ms(records.latency), "ms"),
         ("decode_duration", in_ms(records.decode), "ms"),
         ("inter_token_latency", in_ms(records.per_token), "ms"),
-        ("inter_chunk_latency", in_ms(gaps), "ms"),
+        ("inter_chunk_latency", done.gaps_ms(), "ms"),
         ("output_token_throughput_per_user", 1e9 / records.per_token[moving], _PER_USER),
         ("e2e_output_token_throughput", _per_s(output, records.latency), _PER_USER),
         ("prefill_throughput_per_user", done.input_tokens[begun] / (records.ttft[begun] / 1e9), _PER_USER),
-        ("output_sequence_length", output, _TOKENS),
-        ("input_sequence_length", done.input_tokens, _TOKENS),
+        ("output_sequence_length", output.copy(), _TOKENS),
+        ("input_sequence_length", done.input_tokens.copy(), _TOKENS),
         ("output_token_count", output[output > 0], _TOKENS),
     ):
         if values.size:
@@ -205,14 +204,15 @@ def _good(records: _Records, limits: Mapping[str, int]) -> int | None:
 
 
 def _spread(values: Numbers, unit: str) -> Figures:
-    total = float(values.sum())
+    """Return the figures of values. Changes their order."""
+    total, std = float(values.sum()), deviation(values)
     return {
         "unit": unit,
         "avg": total / values.size,
         **{f"p{percentile}": linear(values, percentile) for percentile in PERCENTILES},
         "min": float(values.min()),
         "max": float(values.max()),
-        "std": float(values.std()),
+        "std": std,
         "count": int(values.size),
         "sum": total,
     }

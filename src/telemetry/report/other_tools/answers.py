@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import sub
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry.history.goodput import verdicts
+from telemetry.history.second_sums import AT_ONCE, SmallNumbers
 from telemetry.wire.request_log import RequestEntry
 
 Integers = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
+NS_PER_MS: Final = 1e6
 
 
 @dataclass(slots=True)
@@ -41,8 +44,27 @@ class Lacks:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Some neighbouring requests, with all their chunks."""
+
+    requests: slice
+    chunks: slice
+    owner: Integers
+    """For each chunk the place of its request among all."""
+    times_ns: Integers
+    """Time of each chunk."""
+    tokens: Numbers
+    """Tokens of each chunk; 1 if unknown."""
+    is_first: Booleans
+    """True for the first chunk of each request."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answers:
-    """Requests that have ended. Times are in nanoseconds on the run's clock, right also between processes."""
+    """Requests that have ended. Times are in nanoseconds on the run's clock, right also between processes.
+
+    Chunks take 5 bytes each, because there are millions. `pieces` has their times.
+    """
 
     completed: Booleans
     expired: Booleans
@@ -58,11 +80,15 @@ class Answers:
     """True for requests with a first output; others have one chunk, at their end, or none."""
     is_cut: Booleans
     """True for requests without their early chunks."""
+    first_ns: Integers
+    """Time of the first chunk; that of the end for requests without output."""
+    last_ns: Integers
+    """Time of the last chunk; that of the end for requests without output."""
     offsets: Integers
     """Place of the first chunk of each request, and after the last request the number of all chunks."""
-    times_ns: Integers
-    """Time of each chunk of each request."""
-    chunk_tokens: Numbers
+    steps_ns: NDArray[Any]
+    """For each chunk the time since the one before; 0 for the first chunk of a request."""
+    chunk_tokens: NDArray[Any]
     """Tokens of each chunk; 1 if unknown."""
 
     def __len__(self) -> int:
@@ -78,16 +104,6 @@ class Answers:
         return self.chunks > 0
 
     @property
-    def first_ns(self) -> Integers:
-        """Time of the first chunk; that of the end for requests without output."""
-        return self._chunk_time(self.offsets[:-1])
-
-    @property
-    def last_ns(self) -> Integers:
-        """Time of the last chunk; that of the end for requests without output."""
-        return self._chunk_time(self.offsets[1:] - 1)
-
-    @property
     def first_tokens(self) -> Numbers:
         """Tokens of the first chunk; 0 for requests without output."""
         found, has_output = np.zeros(len(self)), self.has_output
@@ -100,19 +116,40 @@ class Answers:
         return int(self.ended_ns.max() - self.issued_ns.min()) if len(self) else 0
 
     @property
-    def gaps(self) -> tuple[Integers, Integers]:
-        """Time between each two chunks of a request, and the place of the later one."""
-        owner = np.repeat(np.arange(len(self)), self.chunks)
-        places = np.arange(owner.size)
-        later = places > self.offsets[owner]
-        later &= ~(self.is_cut[owner] & (places == self.offsets[owner] + 1))
-        chosen = places[later]
-        return self.times_ns[chosen] - self.times_ns[chosen - 1], chosen
+    def has_gap(self) -> Booleans:
+        """True for requests whose second chunk has a time since the first one."""
+        return (self.chunks > 1) & ~self.is_cut
+
+    def gaps_ms(self) -> Numbers:
+        """Return the time between each two chunks of a request in milliseconds, request by request."""
+        found, end = np.empty(self.steps_ns.size), 0
+        for piece in self.pieces():
+            is_later = ~piece.is_first
+            after_cut = self.offsets[:-1][piece.requests][
+                self.is_cut[piece.requests] & (self.chunks[piece.requests] > 1)
+            ]
+            is_later[after_cut + 1 - piece.chunks.start] = False
+            gaps = self.steps_ns[piece.chunks][is_later].astype(np.float64)
+            gaps /= NS_PER_MS
+            found[end : end + gaps.size] = gaps
+            end += gaps.size
+        return found[:end]
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield all requests in order, with about `AT_ONCE` chunks at a time."""
+        begin = 0
+        while begin < len(self):
+            wanted = self.offsets[begin] + AT_ONCE
+            end = max(int(np.searchsorted(self.offsets, wanted, side="right")) - 1, begin + 1)
+            yield self._piece(slice(begin, min(end, len(self))))
+            begin = end
 
     def chosen(self, which: Booleans) -> Answers:
-        """Return some of the requests."""
-        chunks = self.chunks
-        inside = np.repeat(which, chunks)
+        """Return some of the requests. Chunks are copied only if some of them are left out."""
+        chunks, steps, tokens = self.chunks, self.steps_ns, self.chunk_tokens
+        if chunks[~which].any():
+            inside = np.repeat(which, chunks)
+            steps, tokens = steps[inside], tokens[inside]
         return Answers(
             completed=self.completed[which],
             expired=self.expired[which],
@@ -123,32 +160,43 @@ class Answers:
             output_tokens=self.output_tokens[which],
             streamed=self.streamed[which],
             is_cut=self.is_cut[which],
+            first_ns=self.first_ns[which],
+            last_ns=self.last_ns[which],
             offsets=np.concatenate([[0], np.cumsum(chunks[which])]).astype(np.int64),
-            times_ns=self.times_ns[inside],
-            chunk_tokens=self.chunk_tokens[inside],
+            steps_ns=steps,
+            chunk_tokens=tokens,
         )
 
-    def _chunk_time(self, places: Integers) -> Integers:
-        found = self.ended_ns.copy()
-        has_output = self.has_output
-        found[has_output] = self.times_ns[places[has_output]]
-        return found
+    def _piece(self, requests: slice) -> Piece:
+        offsets = self.offsets[requests.start : requests.stop + 1]
+        chunks = slice(int(offsets[0]), int(offsets[-1]))
+        counts = np.diff(offsets)
+        owner = np.repeat(np.arange(requests.start, requests.stop), counts)
+        begins = (offsets[:-1] - offsets[0])[counts > 0]
+        is_first = np.zeros(owner.size, bool)
+        is_first[begins] = True
+        reached = np.cumsum(self.steps_ns[chunks], dtype=np.int64)
+        reached -= np.repeat(reached[begins], counts[counts > 0])  # the first step of a request is 0
+        tokens = self.chunk_tokens[chunks].astype(np.float64)
+        return Piece(requests, chunks, owner, self.first_ns[owner] + reached, tokens, is_first)
 
 
 @dataclass(slots=True)
 class Collector:
-    """Logged requests on their way into columns: some 16 bytes for each chunk, and 50 for each request."""
+    """Logged requests on their way into columns: some 5 bytes for each chunk, and 70 for each request."""
 
     limits: Mapping[str, int] = field(default_factory=dict)
     lacks: Lacks = field(default_factory=Lacks)
     _flags: array[int] = field(default_factory=lambda: array("b"))
     _issued: array[int] = field(default_factory=lambda: array("q"))
     _ended: array[int] = field(default_factory=lambda: array("q"))
+    _first: array[int] = field(default_factory=lambda: array("q"))
+    _last: array[int] = field(default_factory=lambda: array("q"))
     _input: array[float] = field(default_factory=lambda: array("d"))
     _output: array[float] = field(default_factory=lambda: array("d"))
     _chunks: array[int] = field(default_factory=lambda: array("q"))
-    _times: array[int] = field(default_factory=lambda: array("q"))
-    _tokens: array[float] = field(default_factory=lambda: array("d"))
+    _steps: SmallNumbers = field(default_factory=lambda: SmallNumbers("I", "q"))
+    _tokens: SmallNumbers = field(default_factory=lambda: SmallNumbers("B", "d"))
 
     def add(self, entry: RequestEntry, offset_ns: int = 0) -> None:
         """Add a request. `offset_ns` takes its times to the run's clock. Raises OverflowError beyond 64 bits."""
@@ -162,12 +210,16 @@ class Collector:
         )
         self._issued.append(entry.issued_ns + offset_ns)
         self._ended.append(entry.ended_ns + offset_ns)
+        self._first.append((times[0] if times else entry.ended_ns) + offset_ns)
+        self._last.append((times[-1] if times else entry.ended_ns) + offset_ns)
         self._input.append(entry.input_tokens or 0)
         known = entry.output_tokens
         self._output.append(len(times) + entry.chunks_left_out if known is None else known)
         self._chunks.append(len(times))
-        self._times.extend(time + offset_ns for time in times)
-        self._tokens.extend(1 if one is None else one for one in tokens)
+        if times:
+            array("q", (min(times) + offset_ns, max(times) + offset_ns))  # raises for times beyond 64 bits
+            self._steps.extend([0, *map(sub, times[1:], times)])
+            self._tokens.extend([1 if one is None else one for one in tokens])
         self._count(entry, completed, bool(times), None in tokens)
 
     def answers(self) -> Answers:
@@ -184,9 +236,11 @@ class Collector:
             output_tokens=np.frombuffer(self._output, np.float64),
             streamed=(flags & _STREAMED).astype(bool),
             is_cut=(flags & _CUT).astype(bool),
+            first_ns=np.frombuffer(self._first, np.int64),
+            last_ns=np.frombuffer(self._last, np.int64),
             offsets=np.concatenate([[0], np.cumsum(chunks)]).astype(np.int64),
-            times_ns=np.frombuffer(self._times, np.int64),
-            chunk_tokens=np.frombuffer(self._tokens, np.float64),
+            steps_ns=self._steps.view(),
+            chunk_tokens=self._tokens.view(),
         )
 
     def _count(self, entry: RequestEntry, completed: bool, has_output: bool, unknown_chunk: bool) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
-from telemetry.report.other_tools.answers import Answers, Numbers
-from telemetry.report.other_tools.statistics import MS, best_second, per_s
+from telemetry.report.other_tools.answers import Answers, Integers, Numbers
+from telemetry.report.other_tools.statistics import best_second, deviation, in_ms, per_s
 
 Ours = dict[str, float | None]
 
@@ -37,7 +37,7 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Ours:
         "input_tokens_per_s": per_s(inputs, span_ns),
         "output_tokens_per_s": per_s(outputs, span_ns),
         "total_tokens_per_s": per_s(inputs + outputs, span_ns),
-        "best_second": best_second(done.times_ns, answers.issued_ns.min(), _tokens_of_chunks(done)),
+        "best_second": best_second(_tokens_of_chunks(done), int(answers.issued_ns.min())),
         "concurrency_mean": per_s(float((timed.ended_ns - timed.issued_ns).sum()) / 1e9, span_ns),
         "concurrency_peak": _peak(answers),
         "error_rate": 100.0 * (len(answers) - len(done)) / len(answers) if len(answers) else None,
@@ -46,23 +46,23 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Ours:
     for name, values_ns in (
         ("ttft", (done.first_ns - done.issued_ns)[done.streamed]),
         ("tpot", tpot),
-        ("itl", done.gaps[0]),
         ("latency", done.ended_ns - done.issued_ns),
     ):
-        found |= _spread(name, values_ns.astype(np.float64) / MS)
+        found |= _spread(name, in_ms(values_ns))
+    found |= _spread("itl", done.gaps_ms())
     user = 1e9 / tpot[tpot > 0]
     found |= _spread("tokens_per_s_per_user", user)
     return found | _goodput(answers, limits, span_ns)
 
 
-def _tokens_of_chunks(done: Answers) -> Numbers:
-    """Return the tokens of each chunk. Tokens that do not add up to the output are spread evenly over it."""
-    if not done.chunk_tokens.size:
-        return done.chunk_tokens
-    owner = np.repeat(np.arange(len(done)), done.chunks)
-    told = np.bincount(owner, done.chunk_tokens, minlength=len(done))
-    even = done.output_tokens / np.maximum(done.chunks, 1)
-    return np.where((told == done.output_tokens)[owner], done.chunk_tokens, even[owner])
+def _tokens_of_chunks(done: Answers) -> Iterator[tuple[Integers, Numbers]]:
+    """Yield times and tokens of chunks. Tokens that do not add up to the output are spread evenly over it."""
+    for piece in done.pieces():
+        own = piece.owner - piece.requests.start
+        outputs = done.output_tokens[piece.requests]
+        told = np.bincount(own, piece.tokens, minlength=outputs.size)
+        even = outputs / np.maximum(done.chunks[piece.requests], 1)
+        yield piece.times_ns, np.where((told == outputs)[own], piece.tokens, even[own])
 
 
 def _peak(answers: Answers) -> int:
@@ -73,13 +73,14 @@ def _peak(answers: Answers) -> int:
 
 
 def _spread(name: str, values: Numbers) -> Ours:
-    """Return mean, extremes and percentiles. A percentile p is the value of rank ceil(p · n)."""
+    """Return mean, extremes and percentiles. A percentile p is the value of rank ceil(p · n). Sorts the values."""
     keys = ("mean", "min", "max", "std", *(f"p{percentile}" for percentile in _PERCENTILES))
     if not values.size:
         return dict.fromkeys(f"{name}_{key}" for key in keys)
-    ordered = np.sort(values)
-    ranks = [ordered[math.ceil(percentile * values.size / 100) - 1] for percentile in _PERCENTILES]
-    numbers = (values.mean(), ordered[0], ordered[-1], values.std(), *ranks)
+    mean, std = values.mean(), deviation(values)
+    values.sort()
+    ranks = [values[math.ceil(percentile * values.size / 100) - 1] for percentile in _PERCENTILES]
+    numbers = (mean, values[0], values[-1], std, *ranks)
     return {f"{name}_{key}": float(value) for key, value in zip(keys, numbers, strict=True)}
 
 

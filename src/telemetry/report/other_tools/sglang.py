@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
+from telemetry.history.second_sums import SecondSums
 from telemetry.report.other_tools.answers import Answers, Booleans, Integers, Numbers
 from telemetry.report.other_tools.console import WIDTH, line, number, title
 from telemetry.report.other_tools.selection import Selection
 from telemetry.report.other_tools.statistics import (
     best_second,
+    deviation,
     in_ms,
     linear,
+    median,
     most_in_a_second,
     per_s,
     per_token_ns,
@@ -44,7 +48,11 @@ def figures(answers: Answers, limits: Mapping[str, int], *, native: bool = False
     latency = done.ended_ns - done.issued_ns
     to_first = np.where(done.has_output, done.first_ns - done.issued_ns, 0)
     tokens, several = done.output_tokens, done.output_tokens > 1
-    gaps, times = _per_token(done) if native else (in_ms(done.gaps[0]), _with_empty(done))
+    begin_ns = int(done.issued_ns.min()) if len(done) else 0
+    if native:
+        gaps, best = _per_token(done, begin_ns)
+    else:
+        gaps, best = done.gaps_ms(), best_second(_with_empty(done), begin_ns)
     durations: dict[str, Numbers] = {
         "e2e_latency": in_ms(latency),
         "ttft": in_ms(to_first),
@@ -71,7 +79,7 @@ def figures(answers: Answers, limits: Mapping[str, int], *, native: bool = False
     found |= {
         "concurrency": per_s(float(latency.sum()) / 1e9, span_ns),
         "accept_length": None,
-        "max_output_tokens_per_s": best_second(times, done.issued_ns.min() if len(done) else 0),
+        "max_output_tokens_per_s": best,
         "max_concurrent_requests": most_in_a_second(done, done.ended_ns),
     }
     known = {key: limit for key, limit in limits.items() if key in LIMITS}
@@ -145,7 +153,8 @@ def _spread(key: str, values: Numbers) -> Figures:
     if not values.size and key == "e2e_latency":
         return {f"{name}_{key}_ms": None for name in names}
     values = values if values.size else np.zeros(1)
-    numbers = (float(values.mean()), float(np.median(values)), float(values.std()))
+    mean, std = float(values.mean()), deviation(values)
+    numbers = (mean, median(values), std)
     percentiles = (linear(values, percentile) for percentile in _PERCENTILES)
     return {f"{name}_{key}_ms": value for name, value in zip(names, (*numbers, *percentiles), strict=True)}
 
@@ -160,24 +169,30 @@ def _goodput(limits: Mapping[str, int], met: Mapping[str, Booleans], sent: int, 
     }
 
 
-def _with_empty(done: Answers) -> Integers:
-    """Return the times of all chunks. A request without output has one, at its issue."""
-    return np.concatenate([done.times_ns, done.issued_ns[~done.has_output]])
+def _with_empty(done: Answers) -> Iterator[tuple[Integers, None]]:
+    """Yield the times of all chunks. A request without output has one, at its issue."""
+    for piece in done.pieces():
+        yield piece.times_ns, None
+    yield done.issued_ns[~done.has_output], None
 
 
-def _per_token(done: Answers) -> tuple[Numbers, Integers]:
-    """Return the gap of each token in ms, and the time of the first chunk and of each later token.
+def _per_token(done: Answers, begin_ns: int) -> tuple[Numbers, float]:
+    """Return the gap of each token in ms, and the most tokens in a second: first chunks and each later token.
 
     The gap before a chunk is divided evenly among its tokens. A chunk without tokens belongs to the next one.
     """
-    is_first = np.zeros(done.times_ns.size, bool)
-    is_first[done.offsets[:-1][done.has_output]] = True
-    kept = is_first | (done.chunk_tokens > 0)
-    owner = np.repeat(np.arange(len(done)), done.chunks)[kept]
-    times, counts, is_first = done.times_ns[kept], done.chunk_tokens[kept].astype(np.int64), is_first[kept]
-    later = np.flatnonzero(~is_first & ~(done.is_cut[owner] & np.r_[False, is_first[:-1]]))
-    gaps, repeated = times[later] - times[later - 1], counts[later]
-    per_token = np.repeat(gaps / np.maximum(repeated, 1), repeated)
-    place = np.arange(per_token.size) - np.repeat(np.cumsum(repeated) - repeated, repeated)
-    reached = np.repeat(times[later - 1], repeated) + np.rint(per_token * (place + 1)).astype(np.int64)
-    return in_ms(per_token), np.concatenate([times[is_first], reached, done.issued_ns[~done.has_output]])
+    gaps, sums = array("d"), SecondSums(begin_ns)
+    for piece in done.pieces():
+        kept = piece.is_first | (piece.tokens > 0)
+        times, counts, is_first = piece.times_ns[kept], piece.tokens[kept].astype(np.int64), piece.is_first[kept]
+        after_cut = done.is_cut[piece.owner[kept]] & np.r_[False, is_first[:-1]] if kept.size else kept
+        later = np.flatnonzero(~is_first & ~after_cut)
+        distances, repeated = times[later] - times[later - 1], counts[later]
+        per_token = np.repeat(distances / np.maximum(repeated, 1), repeated)
+        place = np.arange(per_token.size) - np.repeat(np.cumsum(repeated) - repeated, repeated)
+        reached = np.repeat(times[later - 1], repeated) + np.rint(per_token * (place + 1)).astype(np.int64)
+        gaps.frombytes(in_ms(per_token).tobytes())
+        sums.add(times[is_first])
+        sums.add(reached)
+    sums.add(done.issued_ns[~done.has_output])
+    return np.frombuffer(gaps, np.float64), sums.most

@@ -13,8 +13,10 @@ from telemetry.report.other_tools.console import WIDTH, line, number, title
 from telemetry.report.other_tools.selection import Selection
 from telemetry.report.other_tools.statistics import (
     best_second,
+    deviation,
     in_ms,
     linear,
+    median,
     most_in_a_second,
     per_s,
     per_token_ns,
@@ -44,7 +46,7 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
     durations: dict[str, Numbers] = {
         "ttft": in_ms(to_first),
         "tpot": in_ms(per_token_ns(after_first[several], tokens[several])),
-        "itl": in_ms(done.gaps[0]),
+        "itl": done.gaps_ms(),
         "e2el": in_ms(to_last),
     }
     known = {key: limit for key, limit in limits.items() if key in LIMITS}
@@ -61,17 +63,20 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
         "request_goodput": None if good is None else per_s(good, span_ns),
         "output_throughput": per_s(outputs, span_ns),
         "total_token_throughput": per_s(inputs + outputs, span_ns),
-        "max_output_tokens_per_s": best_second(done.times_ns, done.issued_ns.min() if len(done) else 0),
+        "max_output_tokens_per_s": best_second(
+            ((piece.times_ns, None) for piece in done.pieces()), done.issued_ns.min() if len(done) else 0
+        ),
         "max_concurrent_requests": most_in_a_second(done, done.last_ns),
         "rtfx": 0.0,
     }
     for key, values in durations.items():
         if not values.size:
             values = np.zeros(1)  # noqa: PLW2901 – as the tool does
+        mean, std = float(values.mean()), deviation(values)  # before the others change the order of the values
         found |= {
-            f"mean_{key}_ms": float(values.mean()),
-            f"median_{key}_ms": float(np.median(values)),
-            f"std_{key}_ms": float(values.std()),
+            f"mean_{key}_ms": mean,
+            f"median_{key}_ms": median(values),
+            f"std_{key}_ms": std,
             f"p99_{key}_ms": linear(values, 99),
         }
     return found

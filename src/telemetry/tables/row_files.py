@@ -13,14 +13,16 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from telemetry.distribution import install_hint
-from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
+from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.formatting import printable
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import replacing
+from telemetry.tables.arrow import arrow
 
-LATEST_NS: Final = (1 << 63) - 1
-"""Latest time of a row: a timestamp of Parquet has 64 bits."""
+LARGEST: Final = (1 << 63) - 1
+"""Largest integer of a row: a column of Parquet has 64 bits."""
+LATEST_NS: Final = LARGEST
+"""Latest time of a row."""
 _FORMULA: Final = ("=", "+", "-", "@")
 """First characters of a formula in spreadsheets."""
 _ENCODER: Final = msgspec.json.Encoder()
@@ -28,7 +30,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 @dataclass(frozen=True)
 class RowKind:
-    """Everything that the writers must know of rows."""
+    """A kind of rows, with all that the writers must know."""
 
     what: str
     """Plural noun for messages, such as `requests`."""
@@ -108,14 +110,7 @@ def _with_text_time(kind: RowKind, row: Any) -> Any:
 
 def _write_parquet(kind: RowKind, rows: Iterator[Any], file: BinaryIO) -> int:
     """Write a Parquet file with list columns for lists, and map columns for maps."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise TelemetryError(
-            "can't write Parquet: the package `pyarrow` is not installed",
-            hint=f"{install_hint('parquet')}, or choose a file that ends with .csv or .jsonl",
-        ) from error
+    pyarrow = arrow(", or choose a file that ends with .csv or .jsonl")
     types = kind.columns(pyarrow) | {kind.time: pyarrow.timestamp("ns", tz="UTC")}
     schema = pyarrow.schema([(name, types[name]) for name in kind.type._fields])
     count = 0

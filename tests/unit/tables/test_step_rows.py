@@ -15,7 +15,7 @@ import pytest
 
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history.step_curves import StepValues
-from telemetry.report.step_rows import StepRow, rows, write_steps
+from telemetry.tables.step_rows import StepRow, rows, write_steps
 from telemetry.wire.events import Spread
 
 WALL_NS = 1_772_366_400_123_456_789

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from telemetry.history.request_log import LoggedRequest
-from telemetry.report.row_files import LATEST_NS, RowKind, write_rows
+from telemetry.tables.row_files import LARGEST, RowKind, write_rows
 
-_ROWS_AT_ONCE: Final = 8_192
-"""Rows of a group of a Parquet file: 10 MB with thirty chunks each."""
+_ROWS_AT_ONCE: Final = 4_096
+"""Rows of a group of a Parquet file: 5 MB with thirty chunks each."""
 
 
 class RequestRow(NamedTuple):
@@ -79,7 +79,7 @@ def row(request: LoggedRequest) -> RequestRow:
         input_tokens=entry.input_tokens,
         output_tokens=entry.output_tokens,
         first_tokens=None if first is None else entry.first_tokens,
-        chunks=0 if first is None else 1 + len(gaps) + entry.chunks_left_out,
+        chunks=0 if first is None else min(1 + len(gaps) + entry.chunks_left_out, LARGEST),
         chunks_left_out=entry.chunks_left_out,
         gaps_ns=gaps,
         chunk_tokens=entry.chunk_tokens or [1] * len(gaps),
@@ -89,7 +89,7 @@ def row(request: LoggedRequest) -> RequestRow:
 
 def _at(time_ns: int, shift_ns: int) -> int:
     """Return a time on another clock. The result fits in 64 bits, whatever time a program gave."""
-    return min(max(0, time_ns + shift_ns), LATEST_NS)
+    return min(max(0, time_ns + shift_ns), LARGEST)
 
 
 def _tpot_ns(request: LoggedRequest) -> float | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from telemetry.history.step_curves import StepValues
-from telemetry.report.row_files import LATEST_NS, RowKind, write_rows
+from telemetry.tables.row_files import LATEST_NS, RowKind, write_rows
 
 _ROWS_AT_ONCE: Final = 65_536
 """Rows of a group of a Parquet file."""

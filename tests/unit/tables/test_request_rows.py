@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.history.request_log import LoggedRequest
-from telemetry.report.request_rows import RequestRow, row, write_requests
+from telemetry.tables.request_rows import RequestRow, row, write_requests
 from telemetry.testing import ended
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.request_log import RequestEntry
@@ -148,6 +148,15 @@ def test_times_beyond_any_calendar_are_written(tmp_path: Path, suffix: str) -> N
     )
     entries = [request(odd, offset_ns=far, shift_ns=far), request(odd, offset_ns=-far, shift_ns=-far)]
     assert write_requests(entries, tmp_path / f"r{suffix}") == 2
+
+
+def test_a_number_of_chunks_beyond_64_bits_is_written(tmp_path: Path) -> None:
+    """As the largest one that the column takes."""
+    far = (1 << 63) - 1
+    path = tmp_path / "requests.parquet"
+    write_requests([request(replace(STREAMED, chunks_left_out=far))], path)
+    (found,) = polars.read_parquet(path).to_dicts()
+    assert (found["chunks"], found["chunks_left_out"]) == (far, far)
 
 
 def test_a_suffix_that_means_nothing_is_refused(tmp_path: Path) -> None:

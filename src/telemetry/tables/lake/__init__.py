@@ -1,0 +1,1 @@
+"""A lake: the tables of many runs as Parquet files, one file for each table and run."""

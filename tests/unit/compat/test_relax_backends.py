@@ -85,3 +85,20 @@ def test_secrets_go_through_the_environment() -> None:
     assert environment_of(args) == {"WANDB_API_KEY": "secret", "WANDB_BASE_URL": "https://w.example"}
     assert environment_of(Namespace(use_wandb=False, wandb_key="secret")) == {}
     assert environment_of(Namespace(use_wandb=True)) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "urls"),
+    [
+        ("ntfy://a,json://h/?x=1,2", ["ntfy://a", "json://h/?x=1,2"]),
+        (["ntfy://a?freq=10", "json://h?freq=5&x=1", "json://h?x=1&freq=5&y=2"], None),
+        ("", []),
+        (None, []),
+    ],
+    ids=["commas", "freq", "empty", "none"],
+)
+def test_receivers_of_notifications_travel_by_environment(given: object, urls: list[str] | None) -> None:
+    """Without `freq`, which is no part of an address."""
+    wanted = ["ntfy://a", "json://h?x=1", "json://h?x=1&y=2"] if urls is None else urls
+    found = environment_of(Namespace(notify_urls=given))
+    assert found == ({"TELEMETRY_NOTIFY__URLS": "\n".join(wanted)} if wanted else {})

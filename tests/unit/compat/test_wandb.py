@@ -133,6 +133,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 # --- the same program three times ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stand-in", "captured"])
 def test_the_program_sees_the_same(ended: dict[str, Ended], how: str) -> None:
     """Types of errors, config, summary, tables, distributions, steps."""
@@ -141,6 +142,7 @@ def test_the_program_sees_the_same(ended: dict[str, Ended], how: str) -> None:
     assert ended["real"].seen["run after"] is None
 
 
+@pytest.mark.slow
 def test_the_file_of_wandb_is_the_same_when_captured(ended: dict[str, Ended]) -> None:
     """The stand-in writes none."""
     assert ended["captured"].rows == ended["real"].rows
@@ -148,6 +150,7 @@ def test_the_file_of_wandb_is_the_same_when_captured(ended: dict[str, Ended]) ->
     assert ended["stand-in"].rows == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stand-in", "captured"])
 def test_our_steps_are_the_rows_of_wandb(ended: dict[str, Ended], how: str) -> None:
     """Numbers by W&B's own step, or by the step metric."""
@@ -167,6 +170,7 @@ def test_our_steps_are_the_rows_of_wandb(ended: dict[str, Ended], how: str) -> N
     assert [step for axis, step in found if axis == "train/step"] == [0, 10, 20]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stand-in", "captured"])
 def test_objects_of_a_step(ended: dict[str, Ended], how: str) -> None:
     """Texts, tables, distributions, pictures, artifacts and alerts."""
@@ -192,6 +196,7 @@ def test_objects_of_a_step(ended: dict[str, Ended], how: str) -> None:
     assert [mark.text for mark in run.of(Mark)] == ["watch out: the loss is high"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stand-in", "captured"])
 def test_config_and_summary_are_params(ended: dict[str, Ended], how: str) -> None:
     """With the newest values, and secrets masked."""

@@ -7,12 +7,18 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from telemetry.errors import UsageError
-from telemetry.integrations import feeds
 from telemetry.integrations.feeds import FeedSpec, load_feed, parse_feed
 
 
+class Mine:
+    """A feed, as far as it is looked at here."""
+
+    topics = (b"",)
+    addresses = ()
+
+
 def entry_points(*points: EntryPoint) -> object:
-    return lambda group: [point for point in points if group == feeds.GROUP]
+    return lambda group: [point for point in points if group == point.group]
 
 
 def test_a_name_and_an_address() -> None:
@@ -28,7 +34,7 @@ def test_a_name_and_an_address() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("endpoint:ipc:///x", "did you mean endpoints:ipc:///x"),
+        ("endpoint:ipc:///x", "did you mean endpoints?"),
         ("nothing", "one of endpoints"),
         ("endpoints:/dev/shm/x", "write endpoints:ipc://PATH"),
         ("\x1b[2J", r"\\x1b"),
@@ -56,13 +62,16 @@ def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch)
     """But none takes the place of ours."""
     ours = load_feed("endpoints")
     points = (
-        EntryPoint("mine", "collections:OrderedDict", feeds.GROUP),
-        EntryPoint("endpoints", "collections:OrderedDict", feeds.GROUP),
-        EntryPoint("broken", "no_such_module:thing", feeds.GROUP),
+        EntryPoint("mine", "tests.unit.integrations.test_feeds:Mine", "telemetry.feeds"),
+        EntryPoint("endpoints", "collections:OrderedDict", "telemetry.feeds"),
+        EntryPoint("odd", "collections:OrderedDict", "telemetry.feeds"),
+        EntryPoint("broken", "no_such_module:thing", "telemetry.feeds"),
     )
-    monkeypatch.setattr(feeds, "entry_points", entry_points(*points))
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points(*points))
     assert parse_feed("mine:ipc://x").name == "mine"
     assert load_feed("endpoints") is ours
-    assert load_feed("mine").__name__ == "OrderedDict"  # type: ignore[attr-defined]
+    assert load_feed("mine") is Mine
+    with pytest.raises(UsageError, match=r"can't load the feed odd: .* it lacks topics, addresses"):
+        load_feed("odd")
     with pytest.raises(UsageError, match="can't load the feed"):
         load_feed("broken")

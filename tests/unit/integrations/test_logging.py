@@ -272,7 +272,7 @@ def test_the_programs_output_is_the_same_with_and_without(tmp_path: Path) -> Non
     assert "INFO:any:by the root handler of basicConfig" in plain.stderr
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_flood_is_limited_and_counted_at_the_end(tmp_path: Path, method: str) -> None:
     """In the process itself, and in a child of multiprocessing, which skips `atexit`."""
     path = tmp_path / "flood.py"

@@ -88,7 +88,7 @@ def test_summed_intervals_are_the_final_histogram(
     tmp_path: Path, retention: dict[int, float | None] | None, level_s: int
 ) -> None:
     """Every series is found by its tag, and its intervals add up to the whole run, bucket by bucket."""
-    seconds = random_seconds(200)
+    seconds = random_seconds(125)
     history(tmp_path / "history", seconds, retention)
     lines = export_hlog(tmp_path / "history", tmp_path / "out.hlog", level_s)
     found = read_back(tmp_path / "out.hlog")

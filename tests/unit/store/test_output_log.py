@@ -34,21 +34,41 @@ def test_a_file_that_is_full_becomes_the_older_one(tmp_path: Path) -> None:
     """Both together hold the newest bytes, and neither is larger than it may be."""
     log = OutputLog(tmp_path, file_bytes=10)
     for number in range(10):
-        log.append(b"%04d" % number)
+        log.append(b"%03d\n" % number)
         assert (tmp_path / OUTPUT).stat().st_size <= 10
     log.close()
-    assert (tmp_path / OLDER).read_bytes() == b"00060007"
-    assert (tmp_path / OUTPUT).read_bytes() == b"00080009"
+    assert (tmp_path / OLDER).read_bytes() == b"006\n007\n"
+    assert (tmp_path / OUTPUT).read_bytes() == b"008\n009\n"
+
+
+def test_an_unfinished_line_stays_in_order_over_two_files(tmp_path: Path) -> None:
+    """It waits for its end, also while a file is full."""
+    log = OutputLog(tmp_path, file_bytes=10)
+    for piece in (b"01234567\nab", b"cdefghij\nk", b"l\n"):
+        log.append(piece)
+    log.close()
+    assert (tmp_path / OLDER).read_bytes() == b"abcdefghij\n"
+    assert (tmp_path / OUTPUT).read_bytes() == b"kl\n"
+
+
+def test_secrets_are_masked_over_the_ends_of_pieces(tmp_path: Path) -> None:
+    """Also where a process writes half a line first."""
+    log = OutputLog(tmp_path)
+    for piece in (b"password=hun", b"ter2\nnext ghp_" + b"a1B2" * 4, b"a1B2" * 5 + b" end"):
+        log.append(piece)
+    log.settle()
+    assert (tmp_path / OUTPUT).read_bytes() == b"password=***\nnext *** end"
+    log.close()
 
 
 def test_a_piece_that_is_larger_than_a_file_is_kept_whole(tmp_path: Path) -> None:
     """In a file of its own, which the next piece replaces."""
     log = OutputLog(tmp_path, file_bytes=10)
-    for piece in (b"a", b"b" * 100, b"c"):
+    for piece in (b"a\n", b"b" * 99 + b"\n", b"c\n"):
         log.append(piece)
     log.close()
-    assert (tmp_path / OLDER).read_bytes() == b"b" * 100
-    assert (tmp_path / OUTPUT).read_bytes() == b"c"
+    assert (tmp_path / OLDER).read_bytes() == b"b" * 99 + b"\n"
+    assert (tmp_path / OUTPUT).read_bytes() == b"c\n"
 
 
 def test_what_a_full_disk_does_not_take_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

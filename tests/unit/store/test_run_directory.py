@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
+from telemetry.redaction import MASK
 from telemetry.store.run_directory import Manifest, RunDirectory, list_runs, manifest_for, resolve, slug
-from telemetry.wire.masking import MASK
 
 NOON = 1_700_000_000_123_456_789
 

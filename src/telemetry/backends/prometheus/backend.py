@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,12 +12,17 @@ import msgspec
 from msgspec import Meta, Struct
 
 from telemetry.backends.backend import NotConfigured, RunFacts
-from telemetry.backends.items import Item, Live
+from telemetry.backends.items import Item, Live, Step
 from telemetry.backends.prometheus.families import families
 from telemetry.backends.prometheus.formats import choose
 from telemetry.backends.prometheus.names import Claim, Names, is_namespace
+from telemetry.backends.prometheus.run_families import Beside
 from telemetry.backends.prometheus.server import Page, Server
+from telemetry.backends.prometheus.targets import announce
 from telemetry.formatting import printable
+from telemetry.store.append_file import describe
+from telemetry.store.scrape_targets import remove_targets
+from telemetry.wire.events import Rank
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _ANY: Final = 0
@@ -42,6 +48,11 @@ class PrometheusOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields
 
     With it, the newest values of steps are gauges of their own names as well.
     """
+    targets: str = ""
+    """Folder in which Prometheus finds this writer; `none`: no folder.
+
+    By default it is the folder that `telemetry stack` reads.
+    """
 
 
 class PrometheusBackend:
@@ -52,7 +63,7 @@ class PrometheusBackend:
     """
 
     Options: ClassVar[type[Struct]] = PrometheusOptions
-    takes: ClassVar[tuple[type[Item], ...]] = (Live,)
+    takes: ClassVar[tuple[type[Item], ...]] = (Live, Step)
     idempotent: ClassVar[bool] = True
 
     say: Callable[[str], object]
@@ -66,12 +77,16 @@ class PrometheusBackend:
         self.say = print
         self._options = options
         self._host = ""
+        self._directory: Path | None = None
         self._server: Server | None = None
+        self._target_file: Path | None = None
         self._port = _ANY
         self._lock = threading.Lock()
         """Lock for the fields below, because scrapes run in other threads."""
         self._names = Names(namespace=options.namespace)
         self._snapshot: MetricsSnapshot | None = None
+        self._ranks: dict[str, dict[str, list[tuple[Rank, float]]]] = {}
+        """Axis → name → values of the ranks in the newest step that has them."""
         self._bodies: dict[str, bytes] = {}
         """Content type → newest snapshot in that format."""
         self._scraped = threading.Event()
@@ -80,6 +95,7 @@ class PrometheusBackend:
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         self.close(final=False)
         self._host = run.host
+        self._directory = run.directory
         self._names = Names(msgspec.convert(state.get("names", []), list[Claim]), self._options.namespace)
         options = self._options
         names = options.names.replace("+", " ").split()
@@ -90,12 +106,18 @@ class PrometheusBackend:
                 raise
             self._server = Server(options.host, _ANY, self._page, names)
         self._port = self._server.port
+        try:
+            self._target_file = announce(options.targets, options.host, self._port, run)
+        except OSError as error:
+            self.say(f"Prometheus does not find this run by itself: can't write its target: {describe(error)}")
 
     def write(self, items: Sequence[Item]) -> None:
-        newest = [item for item in items if isinstance(item, Live)][-1:]
         with self._lock:
-            for item in newest:
-                self._snapshot, self._bodies = item.snapshot, {}
+            for item in items:
+                if isinstance(item, Live):
+                    self._snapshot, self._bodies = item.snapshot, {}
+                elif isinstance(item, Step) and item.ranks:
+                    self._ranks.setdefault(item.axis, {}).update(item.ranks)
 
     def flush(self) -> None:
         """Return at once: the next process gets the newest snapshot anyway."""
@@ -109,6 +131,9 @@ class PrometheusBackend:
             return
         if final and self._is_final():
             self._linger()
+        if self._target_file is not None:  # first, so that Prometheus does not ask a closed port
+            remove_targets(self._target_file)
+            self._target_file = None
         self._server.close()
         self._server = None
 
@@ -135,7 +160,8 @@ class PrometheusBackend:
                 return None
             body = self._bodies.get(form.content_type)
             if body is None:
-                body = form.encode(families(snapshot, self._host, self._names, self._options.buckets))
+                beside = Beside(self._ranks, _disk(self._directory))
+                body = form.encode(families(snapshot, self._host, self._names, self._options.buckets, beside))
                 self._bodies[form.content_type] = body
         final = snapshot.state in TERMINAL
         return Page(form.content_type, body, self._scraped.set if final else lambda: None)
@@ -143,3 +169,14 @@ class PrometheusBackend:
     def _is_final(self) -> bool:
         with self._lock:
             return self._snapshot is not None and self._snapshot.state in TERMINAL
+
+
+def _disk(directory: Path | None) -> tuple[int, int] | None:
+    """Return free bytes and size of the disk with a directory; None if it can't be read."""
+    if directory is None:
+        return None
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return None
+    return usage.free, usage.total

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Literal, TypeVar, get_args
+from typing import Final, TypeVar
 
-from telemetry.backends.prometheus.names import OWN, Names, Unit, labels, unit_of
+from telemetry.backends.prometheus.family import Distribution, Family, Labels
+from telemetry.backends.prometheus.names import Names, Unit, labels, unit_of
+from telemetry.backends.prometheus.run_families import NOT_A_NUMBER, Beside, run_families
 from telemetry.backends.sources.snapshots import finite
 from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
-from telemetry.wire.snapshot import (
-    AxisStat,
-    Completeness,
-    CounterStat,
-    GaugeStat,
-    MetricsSnapshot,
-    SeriesStat,
-    State,
-)
-
-Kind = Literal["counter", "gauge", "histogram"]
-Labels = tuple[tuple[str, str], ...]
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 _GROUP: Final = 8 * PER_DOUBLING
 """Cells per group.
@@ -34,125 +24,25 @@ A whole group appears at once and then stays: buckets that appear in mid-run con
 _WHOLE_GROUPS: Final = (0, 2)  # ticks up to 131,071, for tokens and bytes
 _FINE_GROUPS: Final = (2, 4)  # 131 µs to 8.6 s; 0.13 to 8,600 for values counted in millionths
 _REMEMBERED: Final = 1 << 14
-_NOT_A_NUMBER: Final = float("nan")
+_NOTHING_BESIDE: Final = Beside()
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """A series as a histogram."""
-
-    labels: Labels
-    count: int
-    total: float
-    buckets: Sequence[tuple[float, int]]
-    """(upper bound, number of values up to it), ascending, without the bound +Inf."""
-    cells: Sequence[tuple[float, float, int]]
-    """(from, to, count), for native histograms."""
-
-
-@dataclass(slots=True)
-class Family:
-    name: str
-    """Name without `_total`."""
-    kind: Kind
-    help: str
-    unit: str = ""
-    samples: list[tuple[Labels, float]] = field(default_factory=list)
-    distributions: list[Distribution] = field(default_factory=list)
-    """Distributions of a histogram, which has no `samples`."""
-
-
-def families(snapshot: MetricsSnapshot, host: str, names: Names, per_doubling: int = PER_DOUBLING) -> list[Family]:
+def families(
+    snapshot: MetricsSnapshot,
+    host: str,
+    names: Names,
+    per_doubling: int = PER_DOUBLING,
+    beside: Beside = _NOTHING_BESIDE,
+) -> list[Family]:
     """Convert a snapshot. `per_doubling`: upper bounds of classic buckets for each doubling: 1, 2 or 4."""
     return [
-        *_run(snapshot, host),
-        *_account(snapshot),
-        *_steps(snapshot.axes),
+        *run_families(snapshot, host, beside),
         *_counters(snapshot.counters, names),
         *_gauges(snapshot.gauges, names),
         *(_step_gauges(snapshot, names) if names.namespace else ()),
         *_series(snapshot.series, names, PER_DOUBLING // per_doubling),
     ]
-
-
-# --- run -----------------------------------------------------------------------------------------
-
-
-def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
-    facts = {"run_id": snapshot.run_id, "name": snapshot.name, "host": host}
-    yield _own("run_info", "Name and id of the run", [(facts, 1.0)])
-    states = [({"state": word}, float(word == snapshot.state)) for word in get_args(State)]
-    yield _own("run_state", "1 for the current state", states)
-    words = [({"completeness": word}, float(word == snapshot.completeness)) for word in get_args(Completeness)]
-    yield _own("run_completeness", "1 for the current completeness", words)
-    yield _own("run_exact", "1 if the percentiles are exact", [({}, float(snapshot.exact))])
-    yield _own("run_start_time_seconds", "Start time", [({}, snapshot.started_ns / 1e9)], unit="seconds")
-    yield _own("run_snapshot_time_seconds", "Time of these values", [({}, snapshot.time_ns / 1e9)], unit="seconds")
-    yield _own("run_elapsed_seconds", "Age at that time", [({}, finite(snapshot.elapsed_s))], unit="seconds")
-    if snapshot.progress:
-        done = [({"name": one.name}, finite(one.done)) for one in snapshot.progress]
-        yield _own("progress_done", "Progress", done)
-        total = [({"name": one.name}, finite(one.total)) for one in snapshot.progress]
-        yield _own("progress_expected", "Expected total", total)
-
-
-def _account(snapshot: MetricsSnapshot) -> Iterator[Family]:
-    account = snapshot.accounting
-    yield _own("events_emitted", "Events of all producers", [({}, float(account.emitted))], "counter")
-    yield _own("events_applied", "Events that are counted", [({}, float(account.applied))], "counter")
-    yield _own("events_lost", "Events that are not counted", [({}, float(account.lost))])
-    yield _own("events_missing", "Of those, events that never arrived", [({}, float(account.missing))])
-    sides = {"aggregator": account.dropped, "producer": account.dropped_by_producer}
-    dropped: list[tuple[dict[str, str], float]] = [
-        ({"by": side, "reason": reason}, float(number))
-        for side, reasons in sides.items()
-        for reason, number in reasons.items()
-    ]
-    if dropped:
-        yield _own("events_dropped", "Of those, events that were dropped", dropped)
-    producers: dict[str, int] = {}
-    for producer in snapshot.producers:
-        producers[producer.status] = producers.get(producer.status, 0) + 1
-    if producers:
-        numbers = [({"status": status}, float(number)) for status, number in producers.items()]
-        yield _own("producers", "Producers by status", numbers)
-    nodes: dict[str, int] = {}
-    for node in snapshot.nodes:
-        nodes[node.status] = nodes.get(node.status, 0) + 1
-    if nodes:
-        yield _own(
-            "nodes", "Nodes by status", [({"status": word}, float(number)) for word, number in nodes.items()]
-        )
-
-
-def _steps(axes: Sequence[AxisStat]) -> Iterator[Family]:
-    if not axes:
-        return
-    values: list[tuple[dict[str, str], float]] = [
-        ({"axis": axis.name, "name": name}, _NOT_A_NUMBER if value is None else float(value))
-        for axis in axes
-        for name, value in axis.values.items()
-    ]
-    yield _own("step_value", "The newest value of a name on an axis of steps", values)
-    newest = [({"axis": axis.name}, float(axis.newest)) for axis in axes if axis.newest is not None]
-    yield _own("step_newest", "Highest closed step", newest)
-    closed = [({"axis": axis.name}, float(axis.closed)) for axis in axes]
-    yield _own("steps_closed", "Closed steps", closed, "counter")
-    yield _own("steps_open", "Open steps", [({"axis": axis.name}, float(axis.open)) for axis in axes])
-    timeouts = [({"axis": axis.name}, float(axis.timeouts)) for axis in axes]
-    yield _own("steps_timed_out", "Steps closed without all their producers", timeouts, "counter")
-
-
-def _own(
-    name: str,
-    words: str,
-    samples: Iterable[tuple[dict[str, str], float]],
-    kind: Kind = "gauge",
-    unit: str = "",
-) -> Family:
-    found = [(tuple(sorted(some.items())), value) for some, value in samples]
-    return Family(OWN + name, kind, words, unit, found)
 
 
 # --- instruments ---------------------------------------------------------------------------------
@@ -184,7 +74,7 @@ def _step_gauges(snapshot: MetricsSnapshot, names: Names) -> Iterator[Family]:
     for axis in snapshot.axes:
         for name, value in axis.values.items():
             if name not in instruments:
-                number = _NOT_A_NUMBER if value is None else float(value)
+                number = NOT_A_NUMBER if value is None else float(value)
                 found.setdefault(name, []).append(((("axis", axis.name),), number))
     for name, samples in found.items():
         yield Family(names.family("gauge", name, unit_of("")), "gauge", f"{name}: newest value", samples=samples)
@@ -221,7 +111,8 @@ def _by_name(stats: Iterable[_Stat]) -> Iterator[tuple[str, Unit, list[_Stat]]]:
 
 def _distribution(stat: SeriesStat, own: Labels, unit: Unit, every: int) -> Distribution:
     counts = {cell: count for cell, count in stat.histogram if count > 0 and 0 <= cell < CELLS}
-    first, after = _WHOLE_GROUPS if stat.cell_unit >= 1.0 else _FINE_GROUPS
+    counts_things = stat.cell_unit >= 1.0 and unit.word != "seconds"  # a tick of a series in ns is 1 as well
+    first, after = _WHOLE_GROUPS if counts_things else _FINE_GROUPS
     if counts:
         first, after = min(first, min(counts) // _GROUP), max(after, max(counts) // _GROUP + 1)
     tick = _tick(stat.cell_unit, unit.scale)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from telemetry.backends.prometheus import protobuf, text
-from telemetry.backends.prometheus.families import Family
+from telemetry.backends.prometheus.family import Family
 
 
 class Format(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from telemetry.backends.exponential_histogram import FINEST, Cells, buckets, runs
-from telemetry.backends.prometheus.families import Distribution, Family, Labels
+from telemetry.backends.prometheus.family import Distribution, Family, Labels
 
 CONTENT_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 _TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4}

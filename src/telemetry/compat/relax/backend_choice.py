@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from telemetry.config.load import env_name
+from telemetry.config.notify_urls import KEY, joined, split
+
+_FREQUENCY: Final = re.compile(r"[?&]freq=\d*(?:&|$)")
 _PROJECT: Final = "relax"
 _TIME: Final = "%Y%m%d_%H%M%S"
 _DISABLED: Final = "disabled"
@@ -55,11 +60,21 @@ def backends_of(
 
 
 def environment_of(args: Any) -> dict[str, str]:
-    """Return environment variables of the backends that no option may carry: key and address of W&B."""
-    if not option(args, "use_wandb"):
-        return {}
-    pairs = {"WANDB_API_KEY": option(args, "wandb_key"), "WANDB_BASE_URL": option(args, "wandb_host")}
+    """Return environment variables that no option may carry: key and address of W&B, receivers of notifications."""
+    pairs = {env_name(KEY): joined(receivers_of(args))}
+    if option(args, "use_wandb"):
+        pairs |= {"WANDB_API_KEY": option(args, "wandb_key"), "WANDB_BASE_URL": option(args, "wandb_host")}
     return {name: str(value) for name, value in pairs.items() if value}
+
+
+def receivers_of(args: Any) -> list[str]:
+    """Return the addresses of `notify_urls`, which has them as a list or with commas between them.
+
+    Their parameter `freq`, the number of steps between two messages, is left out: notifications tell of events.
+    """
+    given = option(args, "notify_urls") or ""
+    texts = [given] if isinstance(given, str) else [str(text) for text in given]
+    return [_FREQUENCY.sub(_kept_mark, url) for text in texts for url in split(text)]
 
 
 def option(args: Any, name: str) -> Any:
@@ -74,6 +89,11 @@ def _tensorboard_folder(args: Any, variables: Mapping[str, str], now: time.struc
         return os.path.join(str(save), "tensorboard_log")
     experiment = option(args, "tb_experiment_name") or time.strftime(_TIME, now or time.localtime())
     return os.path.join("tensorboard_log", str(option(args, "tb_project_name") or _PROJECT), str(experiment))
+
+
+def _kept_mark(found: re.Match[str]) -> str:
+    """Return the `?` that other parameters still need."""
+    return "?" if found[0].startswith("?") and found[0].endswith("&") else "&" if found[0].endswith("&") else ""
 
 
 def _text(kind: str, **options: Any) -> str:

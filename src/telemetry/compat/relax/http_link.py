@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from telemetry.errors import UsageError
-from telemetry.wire.masking import mask_secrets
+from telemetry.redaction import mask_secrets
 
 TOKEN_VARIABLE: Final = "TELEMETRY_GATEWAY_TOKEN"
 _ANSWER_BYTES: Final = 1 << 20

@@ -15,7 +15,7 @@ from telemetry import limits
 from telemetry.client import module_level as telemetry
 from telemetry.client import notice
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
-from telemetry.compat.relax.backend_choice import backends_of, environment_of, option
+from telemetry.compat.relax.backend_choice import backends_of, environment_of, option, receivers_of
 from telemetry.compat.relax.client import get_metrics_client
 from telemetry.compat.relax.metrics_service_adapter import (
     axis_of,
@@ -29,7 +29,7 @@ from telemetry.compat.relax.told import refuse, say_once
 from telemetry.compat.relax.values import counted, plain_values, shown, step_of
 from telemetry.compat.variables import variables
 from telemetry.errors import TelemetryError
-from telemetry.wire.masking import mask_secrets
+from telemetry.redaction import mask_secrets
 
 _NAME: Final = "relax"
 _SECRETS: Final = frozenset({"wandb_key", "notify_urls"})
@@ -47,6 +47,12 @@ def init_tracking(args: Any, primary: bool = True, **kwargs: Any) -> None:
     if os.environ.get(ENDPOINT_VARIABLE) or PROCESS.state in ("live", "inherited"):
         if primary and to:
             _warn_of_backends(to)
+        if primary and receivers_of(args):
+            say_once(
+                "notify_urls",
+                "notify_urls has no effect: this process joins a run that is open already; its notifications are "
+                "chosen where it is started, as in: telemetry run --notify URL -- CMD",
+            )
     elif uses_service and find_serve_url() is not None:
         pass  # the adapter sends to the service, which has backends of its own
     elif primary:
@@ -59,8 +65,6 @@ def init_tracking(args: Any, primary: bool = True, **kwargs: Any) -> None:
         )
     if primary and not missing_run():
         telemetry.params(_settings(args))
-    if primary and option(args, "notify_urls"):
-        say_once("notify_urls", "notify_urls has no effect: no backend sends notifications to these addresses")
     if uses_service:
         init_metrics_service_adapter(args)
 

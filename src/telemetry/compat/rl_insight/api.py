@@ -19,8 +19,8 @@ from telemetry.integrations.rl_insight.events import (
     EVENTS,
     GAUGE,
     HISTOGRAM,
-    record_targets,
 )
+from telemetry.integrations.rl_insight.targets import forget_targets, record_targets
 
 if TYPE_CHECKING:
     from telemetry.integrations.ray import RayRun
@@ -73,6 +73,7 @@ def init(
 
 def finish() -> None:
     """Switch the calls of this module off. End the run if `init` started it; another run goes on."""
+    forget_targets()
     run = MONITOR.run
     MONITOR.run, MONITOR.labels, MONITOR.is_on = None, {}, False
     if run is not None and run.owner:
@@ -107,18 +108,21 @@ def update_prometheus_config(
     config: Labels | None = None,
     reload_mode: str | None = None,
 ) -> None:
-    """Record addresses that Prometheus should scrape as parameters of the run.
+    """Let Prometheus scrape addresses, and record them as parameters of the run.
 
-    The older form, with the configuration before the addresses, works, too. Raises ValueError if there is not one
-    entry of `labels` for each address.
+    They are in the folder that `telemetry stack` reads, until `finish` or the end of this process. The older form,
+    with the configuration before the addresses, works, too. Raises ValueError if there is not one entry of `labels`
+    for each address.
     """
     if isinstance(server_addresses, Mapping):
-        server_addresses, job_name, labels = job_name, labels, project
+        server_addresses, job_name, labels, project = job_name, labels, project, None
     addresses: Sequence[Any] = server_addresses or ()
     if labels is not None and len(labels) != len(addresses):
         raise ValueError(f"{len(addresses)} addresses need as many labels, not {len(labels)}")
     if addresses:
-        record_targets(addresses, job_name, labels)
+        names = {"project": project, "experiment_name": experiment_name}
+        own = MONITOR.labels | {key: name for key, name in names.items() if name is not None}
+        record_targets(addresses, job_name, labels, own)
 
 
 close = finish

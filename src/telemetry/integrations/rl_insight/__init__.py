@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
-from telemetry.integrations.rl_insight.events import EVENTS, record_targets
+from telemetry.integrations.rl_insight.events import EVENTS
+from telemetry.integrations.rl_insight.targets import record_targets
 
 SERVER_VARIABLE: Final = "RL_INSIGHT_SERVER_URL"
 NO_SERVER: Final = "telemetry"

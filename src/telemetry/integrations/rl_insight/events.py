@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -28,7 +28,6 @@ SEGMENT: Final = "monitor.trace_segment"
 LANE: Final = "state_lane_id"
 BELOW_ZERO: Final = "below_zero"
 """End of the name under which negative amounts and samples are recorded, without their sign."""
-DEFAULT_JOB: Final = "trainer_metrics"
 LABEL_SETS: Final = 200  # with an instrument each, for each name; a run has 2,000 instruments of a kind
 _SHAPES: Final = 1_000  # remembered; others are checked at each span
 _FIRST: Final = (LANE, "state_name", SEGMENT, "monitor.trace_source", "process_id", "project", "experiment_name")
@@ -177,18 +176,6 @@ class Events:
 
 EVENTS: Final = Events()
 """The translator of this process."""
-
-
-def record_targets(
-    addresses: Sequence[object], job: object, labels: Sequence[Mapping[str, Any] | None] | None
-) -> None:
-    """Record the addresses that Prometheus should scrape as parameters, with their labels as values."""
-    found = labels if labels is not None else [None] * len(addresses)
-    values = {
-        str(address): ",".join(f"{key}={value}" for key, value in (own or {}).items())
-        for address, own in zip(addresses, found, strict=False)
-    }
-    telemetry.params({"rl_insight": {"scrape": {str(job or DEFAULT_JOB): values}}})
 
 
 def _recorder(kind: str, name: str, labels: Mapping[str, str]) -> Recorder:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from msgspec.structs import replace
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
-from telemetry.backends.prometheus.families import Family, families
+from telemetry.backends.prometheus.families import families
+from telemetry.backends.prometheus.family import Family
 from telemetry.backends.prometheus.names import Names
 from telemetry.wire.cells import CELLS, cell, edge
 from telemetry.wire.snapshot import SeriesStat
@@ -78,6 +80,16 @@ def test_buckets_are_there_before_their_values() -> None:
     assert (empty[0], len(empty), empty[-1][1]) == ((0.0, 1), 160, 5)
     last = SeriesStat(name="x", count=1, histogram=[(CELLS - 1, 1)], cell_unit=1.0)
     assert buckets_of(last)[float(edge(CELLS) - 1)] == 1
+
+
+def test_series_of_times_have_the_same_buckets_in_any_unit() -> None:
+    """Requests are in ns: their buckets from 131 µs to 8.6 s are there from the start, so a rate sees them."""
+    bounds = []
+    for unit, cell_unit in (("ns", 1.0), ("us", 1e-3), ("ms", 1e-6), ("s", 1e-9)):
+        found = buckets_of(SeriesStat(name="x", unit=unit, count=1, histogram=[(80, 1)], cell_unit=cell_unit))
+        bounds.append(sorted(found))
+    assert all(one == pytest.approx(bounds[0], rel=1e-12) for one in bounds)
+    assert (bounds[0][0], bounds[0][-1]) == pytest.approx((163.8e-6, 8.59), rel=1e-3)
 
 
 def test_fewer_buckets_are_some_of_them() -> None:

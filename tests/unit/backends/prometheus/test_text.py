@@ -8,7 +8,8 @@ import re
 from tests.backends.reading_prometheus import OPENMETRICS, TEXT, samples
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
-from telemetry.backends.prometheus.families import Family, families
+from telemetry.backends.prometheus.families import families
+from telemetry.backends.prometheus.family import Family
 from telemetry.backends.prometheus.names import Names
 from telemetry.backends.prometheus.text import openmetrics, plain
 

@@ -19,7 +19,8 @@ PROGRAM = """
 import json, sys, time
 import telemetry
 from telemetry.integrations.rl_insight import events
-from telemetry.integrations.rl_insight.events import EVENTS, record_targets
+from telemetry.integrations.rl_insight.events import EVENTS
+from telemetry.integrations.rl_insight.targets import record_targets
 
 class Unprintable:
     def __str__(self):

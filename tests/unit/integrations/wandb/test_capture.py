@@ -113,6 +113,7 @@ def ended(folder: Path) -> tuple[dict[str, Any], Any, list[Any], str]:
     return json.loads((folder / "found.json").read_text()), telemetry.load_report(directory), records, child.stderr
 
 
+@pytest.mark.slow
 def test_functions_are_restored_by_identity(ended: Any) -> None:
     """However often the capture was installed."""
     found, *_ = ended
@@ -121,6 +122,7 @@ def test_functions_are_restored_by_identity(ended: Any) -> None:
     assert found["restored"] == [True] * 15
 
 
+@pytest.mark.slow
 def test_a_capture_that_comes_late_goes_on_at_the_step_of_wandb(ended: Any) -> None:
     """The bound methods that W&B made at `init` are captured, too."""
     found, report, records, _ = ended
@@ -134,6 +136,7 @@ def test_a_capture_that_comes_late_goes_on_at_the_step_of_wandb(ended: Any) -> N
     assert found["step"] == 7
 
 
+@pytest.mark.slow
 def test_files_of_an_artifact_are_recorded_however_they_are_passed(ended: Any, folder: Path) -> None:
     """By position and by keyword. Copies that W&B makes for itself are left out."""
     _, _, records, _ = ended
@@ -147,6 +150,7 @@ def test_files_of_an_artifact_are_recorded_however_they_are_passed(ended: Any, f
     }
 
 
+@pytest.mark.slow
 def test_saved_files_are_recorded_where_they_are(ended: Any, folder: Path) -> None:
     """And not where W&B keeps its links to them."""
     found, _, records, _ = ended
@@ -157,6 +161,7 @@ def test_saved_files_are_recorded_where_they_are(ended: Any, folder: Path) -> No
     assert files == {"data/a.txt": f"{folder}/data/a.txt", "inner/b.txt": f"{folder}/data/inner/b.txt"}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_switched_off_is_not_recorded(ended: Any) -> None:
     """Neither its settings nor its values."""
     found, report, records, err = ended
@@ -166,6 +171,7 @@ def test_a_run_that_is_switched_off_is_not_recorded(ended: Any) -> None:
     assert "off" not in err
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_capture_is_printed_once_and_never_raised(ended: Any) -> None:
     """Errors of W&B itself are raised as before."""
     found, _, _, err = ended

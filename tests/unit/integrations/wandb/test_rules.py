@@ -232,6 +232,7 @@ def expected(rows: list[dict[str, Any]], step_metrics: dict[str, str], logged: s
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SEQUENCES))
 def test_rows_are_those_of_wandb(name: str, oracle: dict[str, list[dict[str, Any]]]) -> None:
     """Each value is at the step where W&B draws it. Only steps that W&B inserted are not recorded."""

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any, Final
 
 from telemetry.compat.tracelet.core.interfaces import CollectorInterface
-from telemetry.wire.masking import mask_secrets
+from telemetry.redaction import mask_secrets
 
 _TIMEOUT_S: Final = 10.0
 _SHARED: Final = ("branch", "commit_hash", "commit_datetime", "is_dirty", "remotes")

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from telemetry.client import module_level as client
 from telemetry.client import notice
+from telemetry.client.redaction import REDACTION
 from telemetry.compat.tracelet.core.artifacts import kind_of
 from telemetry.integrations.capture.boot_module import BOOT
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
-from telemetry.wire.masking import mask_secrets
 
 _JOIN_S: Final = 5.0
 _OBSERVERS: Final = Observers("tracelet")
@@ -38,7 +38,7 @@ def environment() -> dict[str, Any]:
 
 def arguments() -> dict[str, Any]:
     """Return the command line of the program, as settings, without its secrets."""
-    return {"args": " ".join(mask_secrets(sys.argv))}
+    return {"args": " ".join(REDACTION.redactor.arguments(sys.argv))}
 
 
 class Shared:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from telemetry import limits
 from telemetry.client import module_level as client
 from telemetry.client.run import Run
 from telemetry.compat.tracelet.core import session
@@ -29,7 +28,6 @@ from telemetry.compat.tracelet.core.run_backends import RunBackends, run_backend
 from telemetry.compat.tracelet.core.sinks import plain
 from telemetry.compat.tracelet.exceptions import BackendError
 from telemetry.compat.tracelet.settings import TraceletSettings, current
-from telemetry.wire.masking import mask_text
 
 if TYPE_CHECKING:
     from telemetry.compat.tracelet.automagic import AutomagicConfig
@@ -139,7 +137,7 @@ class Experiment(MetricSource):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            client.mark(mask_text(f"{type(error).__name__}: {error}", limits.TEXT_CHARS))
+            client.mark(f"{type(error).__name__}: {error}")
         self.stop()
 
     @property

@@ -14,8 +14,8 @@ from typing import Any, Final
 from telemetry.client import notice
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 from telemetry.compat.tracelet.settings import TraceletSettings
+from telemetry.redaction import mask_secrets
 from telemetry.supervise.writers import OURS, check_kinds
-from telemetry.wire.masking import mask_secrets
 
 _PACKAGES: Final = ("mlflow", "wandb", "clearml", "aim", "tensorboard", "trackio")
 _ALWAYS_LOCAL: Final = ("tensorboard", "jsonl", "console")

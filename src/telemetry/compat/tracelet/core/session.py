@@ -14,7 +14,7 @@ from telemetry.client.run import Run, start
 from telemetry.client.step_axes import StepAxes
 from telemetry.compat.tracelet.core.recorder import AXIS, Recorder
 from telemetry.compat.variables import variables
-from telemetry.wire.masking import mask_secrets
+from telemetry.redaction import mask_secrets
 
 _LOCK: Final = threading.RLock()
 

@@ -1,0 +1,1 @@
+"""The stack: Prometheus, Tempo and Grafana beside the runs of this user."""

@@ -29,7 +29,8 @@ class Ground:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tm"))
-        self.environ = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)}
+        own = {"XDG_RUNTIME_DIR": "", "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": "state"}
+        self.environ = {**os.environ, **{name: str(self.folder / place) for name, place in own.items()}}
         # A size is what readline, which pytest imports, leaves to its workers; terminals here have their own.
         for name in ("TELEMETRY_ENDPOINT", "COLUMNS", "LINES"):
             self.environ.pop(name, None)

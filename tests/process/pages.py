@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-FINISHED = "document.documentElement.dataset.drawn === 'true'"
-"""True once the report has drawn all that is visible without a click."""
+FINISHED = "html[data-drawn=true]"
+"""Found once the page has drawn all that is visible without a click. Its policy forbids to evaluate conditions."""
 
 
 class Seen:
@@ -35,7 +35,7 @@ class Seen:
     def report(self, html: str) -> Page:
         """Open a report and wait until its pictures are drawn."""
         self.open(html)
-        self.page.wait_for_function(FINISHED)
+        self.page.locator(FINISHED).wait_for(state="attached")
         return self.page
 
     def check_quiet(self) -> None:

@@ -51,7 +51,7 @@ def test_calibrate_repeats_a_command_and_compare_uses_what_it_found(ground: Any)
     comparison = json.loads(out)
     assert comparison["calibration"] == "bench"
     (p50,) = [m for m in comparison["metrics"] if (m["of"], m["statistic"]) == ("series", "p50")]
-    assert (p50["verdict"], p50["difference"], p50["noise"]["exceeded"]) == ("cannot_tell", 1.0, True)
+    assert (p50["verdict"], p50["difference"], p50["noise"]["exceeded"]) == ("differs", 1.0, True)
     assert p50["before_within"]["low"] < 50 < p50["before_within"]["high"]
 
 

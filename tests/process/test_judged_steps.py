@@ -73,7 +73,7 @@ def test_a_training_run_is_judged_by_its_steps(ground: Any) -> None:
     code, out, err = ground.run("compare", "old", "new", "--json")
     assert code == 0, err
     found = {(m["name"], m["statistic"], m["labels"].get("axis")): m for m in json.loads(out)["metrics"]}
-    assert found["loss", "last", "train"]["verdict"] == "changed"
+    assert found["loss", "last", "train"]["verdict"] == "differs"
     assert found["loss", "best", "eval"]["difference"] == pytest.approx(1.0)
     assert found["accuracy", "last", "train"]["verdict"] == "same"
     assert found["train", "steps", None]["verdict"] == "same"

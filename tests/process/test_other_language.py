@@ -35,6 +35,7 @@ def result_of(programs: Path, runs: Path, *program: str) -> MetricsSnapshot:
     """Runs a program under `telemetry run` and reads the final file."""
     telemetry = [sys.executable, "-m", "telemetry", "run", "--name", "node", "--dir", str(runs)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TELEMETRY_")}
+    environment["TELEMETRY_COLLECT__NAMES"] = "none"
     subprocess.run([*telemetry, "--", "node", *program], cwd=programs, env=environment, check=True, timeout=RUN_S)
     return snapshot_from_json((runs / "latest" / "final_snapshot.json").read_bytes())
 

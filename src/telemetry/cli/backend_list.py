@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from msgspec import Struct
 
 from telemetry.backends.backend import NotConfigured
-from telemetry.backends.choice import Option, known, load, options_of
+from telemetry.backends.choice import known, load
 from telemetry.backends.items import KINDS
 from telemetry.backends.registry import BUILT_IN
 from telemetry.cli import console
 from telemetry.cli.exit_codes import Exit
+from telemetry.cli.plugin_inventory.facts import is_installed
 from telemetry.distribution import install_hint
+from telemetry.plugins.choice import Option, options_of
 
 
 class Listed(Struct, kw_only=True, frozen=True):
@@ -47,21 +47,10 @@ def _listed(name: str) -> Listed:
     except NotConfigured as error:
         return Listed(name=name, missing=str(error))
     ours = BUILT_IN.get(name)
-    lacks = [module for module in ours.needs if not _installed(module)] if ours else []
+    lacks = [module for module in ours.needs if not is_installed(module)] if ours else []
     return Listed(
         name=name,
         missing=f"needs {' and '.join(lacks)}: {install_hint(ours.extra)}" if ours and lacks else "",
-        options=options_of(cls),
+        options=options_of(cls.Options),
         no_place=[kind.__name__.lower() for kind in KINDS if kind not in cls.takes],
     )
-
-
-def _installed(module: str) -> bool:
-    """Return whether a module is installed.
-
-    Imports its parent packages, which are empty, but not the module itself.
-    """
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False

@@ -223,7 +223,8 @@ def check_round_trip(_config: Config) -> Finding:
 
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as folder:
-        command = [*telemetry_command(), "run", "--name", "doctor", "--dir", folder, "--quiet", "--"]
+        flags = ["--name", "doctor", "--dir", folder, "--quiet", "--no-collect"]
+        command = [*telemetry_command(), "run", *flags, "--"]
         environment = {name: value for name, value in os.environ.items() if name != "TELEMETRY_ENDPOINT"}
         try:
             done = subprocess.run(

@@ -27,6 +27,10 @@ FORMATS: Final = tuple(SUFFIXES)
 _BY_SUFFIX: Final = {"": "text", ".htm": "html", **{suffix: form for form, suffix in SUFFIXES.items()}}
 
 
+class _Html(str):
+    """A file of `--html`: a page, whatever its suffix."""
+
+
 class Output(NamedTuple):
     form: str
     path: Path | None
@@ -59,6 +63,15 @@ def add_output_arguments(
         metavar="FILE",
         help=f"write to this file instead of stdout, one FILE per format; DIR/ gets {stem}.json, {stem}.md, …",
     )
+    if "html" in known:
+        parser.add_argument(
+            "--html",
+            dest="files",
+            type=_Html,
+            action="append",
+            metavar="FILE",
+            help="write a page to this file: the same as --format html -o FILE",
+        )
 
 
 def outputs(
@@ -87,13 +100,17 @@ def outputs(
             hint = "--format html --format json"
             raise UsageError("give the formats to write to a folder", hint=hint)
         return [Output(form, Path(folders[0]) / f"{stem}{SUFFIXES[form]}", True) for form in forms]
-    if forms and len(forms) != len(files):
+    pages = [file for file in files if isinstance(file, _Html)]
+    if forms and len(forms) != len(files) - len(pages):
         raise UsageError(
-            f"got {number_of(len(forms), 'format')} but {number_of(len(files), 'file')}",
+            f"got {number_of(len(forms), 'format')} but {number_of(len(files) - len(pages), 'file')}",
             hint="give one --format per file, or remove --format: the suffixes select the formats",
         )
-    named = forms or [_form_of(file, known) for file in files]
-    return [Output(form, Path(file)) for form, file in zip(named, files, strict=True)]
+    given = iter(forms)
+    return [
+        Output("html" if isinstance(file, _Html) else next(given, "") or _form_of(file, known), Path(file))
+        for file in files
+    ]
 
 
 def write(text: str, path: Path | None, *, durable: bool = True) -> None:

@@ -19,7 +19,7 @@ def write_request_files(directory: RunDirectory, files: Sequence[str]) -> None:
     Raises RunDirectoryError if the run has no request log, UsageError for an unknown suffix.
     """
     from telemetry.history.request_log import RequestLog, facts
-    from telemetry.report.request_rows import write_requests
+    from telemetry.tables.request_rows import write_requests
 
     known = facts(directory)
     if known is None:

@@ -15,6 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="condition on the run, such as 'p99(latency) < 250ms'; repeatable; exit 99 if one fails, 3 "
         "if one is inconclusive (default: the setting gates.expressions)",
     )
+    parser.add_argument(
+        "--no-collect",
+        action="store_true",
+        help="don't record the machine, its GPUs, the commit and the packages, which are recorded by default (the "
+        "setting collect.names)",
+    )
     parser.add_argument("--no-gates", action="store_true", help="ignore the setting gates.expressions")
     parser.add_argument("--baseline", default=None, metavar="RUN", help="run that `baseline` stands for in a gate")
     parser.add_argument(

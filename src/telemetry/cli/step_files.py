@@ -18,7 +18,7 @@ def write_step_files(directory: RunDirectory, files: Sequence[str]) -> None:
     Raises RunDirectoryError if the run has no record log, UsageError for an unknown suffix.
     """
     from telemetry.history.step_curves import closed_steps
-    from telemetry.report.step_rows import write_steps
+    from telemetry.tables.step_rows import write_steps
 
     if not (directory.records / FILE_NAME).exists():
         raise RunDirectoryError(

@@ -55,11 +55,11 @@ class Load:
             (one for one in figures if one.kind == kind.kind and one.labels == dict(kind.labels)), None
         )
         self._seconds = seconds
-        self._rates = _recent_rates(kind, snapshot) if recent else {}
+        self.recent_rates = _recent_rates(kind, snapshot) if recent else {}
 
     def headline(self) -> Headline:
         """Return the figures that a user of such requests looks at first."""
-        is_llm = words.TTFT in self.kind.series or words.OUTPUT_TOKENS in self.kind.series
+        is_llm = self.kind.has_tokens
         figures = [self.requests_per_s(), *(self._llm() if is_llm else self._plain()), self.failed()]
         if self._recent:
             figures.append(whole("in flight", self.kind.in_flight))
@@ -79,7 +79,7 @@ class Load:
     def _llm(self) -> Iterator[Figure]:
         tokens = self.kind.series.get(words.OUTPUT_TOKENS)
         if tokens is not None and tokens.count:
-            yield per_second("output tokens/s", self._tokens_per_s())
+            yield per_second("output tokens/s", self.tokens_per_s)
         goodput = self.attainment()
         if goodput is not None:
             yield goodput
@@ -106,7 +106,7 @@ class Load:
     def requests_per_s(self) -> Figure:
         """Return the rate of completed requests, from the first issue to the last completion."""
         if self._recent:
-            return per_second("requests/s", self._rates.get(words.COMPLETED, 0.0))
+            return per_second("requests/s", self.recent_rates.get(words.COMPLETED, 0.0))
         rate = self._per_s(self.kind.completed, self.kind.rates.overall.requests_per_s)
         if rate is None and self._figures is not None:
             rate = self._figures.rates.overall.requests_per_s
@@ -117,7 +117,9 @@ class Load:
         span = f" in {duration_s(took)}" if took and rate else ""
         return per_second("requests/s", rate, f"{count(self.kind.completed)}{issued} completed{span}", took)
 
-    def _tokens_per_s(self) -> float | None:
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Output tokens per second of requests that have them; None if the time range is unknown."""
         if not self._recent:
             tokens = self.kind.series[words.OUTPUT_TOKENS]
             return self._per_s(tokens.total, self.kind.output_tokens_per_s)
@@ -144,15 +146,15 @@ class Load:
         return Figure("attainment", f"{share * 100:.1f} %", note, health, share, "share")
 
     def _recent_attainment(self) -> float | None:
-        ended = sum(self._rates.get(word, 0.0) for word in (words.COMPLETED, words.FAILED, words.EXPIRED))
-        return self._rates.get(words.GOOD, 0.0) / ended if ended > 0 else None
+        ended = sum(self.recent_rates.get(word, 0.0) for word in (words.COMPLETED, words.FAILED, words.EXPIRED))
+        return self.recent_rates.get(words.GOOD, 0.0) / ended if ended > 0 else None
 
     def goodput(self) -> Figure | None:
         """Return the rate of requests within their limits; None without limits."""
         if self.kind.good is None:
             return None
         whole_run = self._per_s(self.kind.good, self.kind.goodput_per_s)
-        return per_second("goodput/s", self._rates.get(words.GOOD, 0.0) if self._recent else whole_run)
+        return per_second("goodput/s", self.recent_rates.get(words.GOOD, 0.0) if self._recent else whole_run)
 
     def _per_s(self, number: float | None, of_extent: float | None) -> float | None:
         """Return the rate by the extent of the requests, or else by the length of the time range."""

@@ -18,6 +18,7 @@ from telemetry.headlines.model import (
 )
 from telemetry.request_model import without_requests
 from telemetry.span_model import span_times, without_spans
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 from telemetry.wire.units import TIME_NS
 from telemetry.wording import instrument
@@ -25,6 +26,8 @@ from telemetry.wording import instrument
 _LATENCY: Final = frozenset({"latency", "latencies", "duration", "rtt", "response"})
 _COUNTED: Final = "requests"
 """Last word of a counter of requests."""
+_OWN: Final = "telemetry."
+"""Beginning of the names of counters that are about this package: masked values, artifacts that were not copied."""
 _OF_A_KIND: Final = 2
 """Largest number of counters, and of gauges."""
 
@@ -33,10 +36,11 @@ def metrics_headline(snapshot: MetricsSnapshot, *, recent: bool) -> list[Headlin
     """Return the headline of the busiest series, or of counters and gauges; empty if there are none."""
     series = [stat for stat in without_spans(without_requests(snapshot.series, snapshot)) if stat.count]
     own = without_spans(without_requests(snapshot.counters, snapshot))
+    own = [stat for stat in own if not is_of_machine(stat.name) and not stat.name.startswith(_OWN)]
     counters = [stat for stat in own if stat.events or stat.value]  # a time range has no number of events
     if series:
         return [_of_series(series, counters, snapshot, recent=recent)]
-    gauges = [stat for stat in snapshot.gauges if stat.value is not None]
+    gauges = [stat for stat in snapshot.gauges if stat.value is not None and not is_of_machine(stat.name)]
     figures = _of_counters(counters, snapshot, recent=recent)[:_OF_A_KIND]
     figures += [gauge(stat) for stat in gauges[:_OF_A_KIND]]
     if not figures:

@@ -42,6 +42,8 @@ class Headline:
     subject: str
     """Kind of request, axis, or series. Empty for figures that the user chose."""
     figures: tuple[Figure, ...]
+    is_total: bool = False
+    """True for the requests of all kinds together. The headlines of the kinds follow."""
 
 
 def per_second(title: str, number: float | None, note: str = "", seconds: float | None = None) -> Figure:

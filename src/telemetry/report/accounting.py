@@ -37,13 +37,13 @@ def losses(snapshot: MetricsSnapshot) -> Section:
 
 
 def troubled(report: Report) -> list[ProducerStat]:
-    """Return the producers whose events are not all counted."""
-    return [stat for stat in report.snapshot.producers if stat.completeness != "complete" or stat.missing]
+    """Return the producers whose events are not all counted. Collectors are no part of the job."""
+    return [stat for stat in report.snapshot.own_producers if stat.completeness != "complete" or stat.missing]
 
 
 def producers(report: Report) -> Section:
     """Return one line if all producers are complete, else a table of the others. Those of nodes are left out."""
-    everyone, total = report.snapshot.producers, report.snapshot.direct_producers
+    everyone, total = report.snapshot.own_producers, report.snapshot.direct_producers
     lacking = troubled(report)
     if not everyone:
         return Section("Producers", [] if report.snapshot.nodes else ["none"])

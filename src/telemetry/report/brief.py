@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -13,8 +13,12 @@ from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.headline_choice import shown_params
 from telemetry.history.requests import unended
+from telemetry.report.machine import machine_words
+from telemetry.report.masked import masked_words
 from telemetry.report.requests import late
 from telemetry.report.table import DOT, Column, Section, Table, cut
+from telemetry.wire.collectors import is_of_machine, is_of_surroundings
+from telemetry.wire.events import Scalar
 from telemetry.wire.report import Report
 from telemetry.wire.requests import window_ages
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
@@ -27,7 +31,9 @@ _WARNINGS: Final = 5
 _MARKS: Final = 4
 _PARAMS: Final = 12
 _VALUE_COLUMNS: Final = 40
+_COMMIT_CHARS: Final = 12
 _COMMAND_COLUMNS: Final = 160
+_REASON_COLUMNS: Final = 320
 _VARIES: Final = re.compile(r"`[^`]*`|\S*\d\S*")
 """Parts of a warning in which two warnings of the same kind differ."""
 _ROOT: Final = "runs"
@@ -44,6 +50,8 @@ def alarms(report: Report) -> Iterator[str]:
         how = "command" if command.signal else "command failed:"
         cause = f" ({why})" if (why := wording.cause(command)) else ""
         yield f"{how} {wording.ending(command)}{cause}{DOT}{_typed(command)}"
+        if reason := wording.last_exception(snapshot.marks):
+            yield cut(reason, _REASON_COLUMNS)
     if report.final and not _has_data(snapshot):
         connected = number_of(snapshot.direct_producers, "producer")
         yield (
@@ -64,8 +72,11 @@ def advice(report: Report) -> Iterator[str]:
 
 
 def _has_data(snapshot: MetricsSnapshot) -> bool:
+    """Return whether the job has recorded something. The figures of the machine are none of it."""
     account = snapshot.accounting
-    metrics = snapshot.series or snapshot.counters or snapshot.gauges or snapshot.axes
+    names = chain((stat.name for stat in snapshot.counters), (stat.name for stat in snapshot.gauges))
+    named = any(not is_of_machine(name) for name in names)
+    metrics = snapshot.series or named or snapshot.axes
     return bool(account.emitted or account.bad_frames or snapshot.node_count or metrics or snapshot.marks)
 
 
@@ -92,9 +103,9 @@ def marks(snapshot: MetricsSnapshot) -> Section:
     return Section("Marks, UTC", more + lines)
 
 
-def params(snapshot: MetricsSnapshot) -> dict[str, str]:
+def params(values: Mapping[str, Scalar]) -> dict[str, str]:
     """Return the parameters of a run as text, without the choice of figures to show first."""
-    return {printable(name): printable(_scalar(value)) for name, value in shown_params(snapshot.params).items()}
+    return {printable(name): printable(_scalar(value)) for name, value in shown_params(values).items()}
 
 
 def _scalar(value: object) -> str:
@@ -146,6 +157,8 @@ def _closing(report: Report) -> Iterator[str]:
     snapshot = report.snapshot
     if said := _params(snapshot):
         yield f"parameters: {said}"
+    if said := _code(params(snapshot.params)):
+        yield f"code: {said}"
     command = snapshot.command
     if command is not None:
         facts = [
@@ -154,22 +167,52 @@ def _closing(report: Report) -> Iterator[str]:
             *([f"peak memory {formatting.size(command.max_rss_bytes)}"] if command.max_rss_bytes else []),
         ]
         yield f"command: {DOT.join(facts)}"
+    if said := machine_words(report):
+        yield f"machine: {said}"
+    if said := masked_words(snapshot):
+        yield f"masked: {said}"
     if snapshot.cost.ticks:
         yield f"cost of telemetry: {_cost(snapshot)}"
     if snapshot.directory:
         yield printable(f"files: {snapshot.directory}")
         if report.final and _has_data(snapshot):
-            run = snapshot.run_id if Path(snapshot.directory).parent.name == _ROOT else snapshot.directory
             yield printable(
-                f"all figures: telemetry report {shlex.quote(run)} --full, in a browser: -o report.html"
+                f"all figures: telemetry report {run_argument(snapshot)} --full, in a browser: -o report.html"
             )
 
 
+def run_argument(snapshot: MetricsSnapshot) -> str:
+    """Return what names the run on a command line: its id below the usual folder, else its directory."""
+    is_usual = Path(snapshot.directory).parent.name == _ROOT
+    return shlex.quote(snapshot.run_id if is_usual or not snapshot.directory else snapshot.directory)
+
+
 def _params(snapshot: MetricsSnapshot) -> str:
-    own = {name: value for name, value in params(snapshot).items() if not name.startswith(_LIMITS)}
+    own = params(
+        {
+            name: value
+            for name, value in snapshot.params.items()
+            if not name.startswith(_LIMITS) and not is_of_surroundings(name)
+        }
+    )
     shown = [f"{name} {cut(value, _VALUE_COLUMNS)}" for name, value in list(own.items())[:_PARAMS]]
     more = [f"{len(own) - _PARAMS:,} more"] if len(own) > _PARAMS else []
     return DOT.join([*shown, *more])
+
+
+def _code(values: Mapping[str, str]) -> str:
+    """Return commit, branch and number of changed files; empty if they were not recorded."""
+    commit, branch = values.get("git.commit", ""), values.get("git.branch", "")
+    changed = values.get("git.changed_files", "0")
+    facts = [
+        *(
+            [f"commit {commit[:_COMMIT_CHARS]}" + (f" of branch {cut(branch, _VALUE_COLUMNS)}" if branch else "")]
+            if commit
+            else []
+        ),
+        *([f"{number_of(int(changed), 'changed file')}"] if changed.isdecimal() and changed != "0" else []),
+    ]
+    return DOT.join(facts)
 
 
 def _cost(snapshot: MetricsSnapshot) -> str:

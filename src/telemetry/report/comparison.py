@@ -36,8 +36,8 @@ _COLORS: Final[dict[Verdict, str]] = {
     "better": "\x1b[1;32m",
     "cannot_tell": "\x1b[1;33m",
     "changed": "\x1b[1;33m",
+    "differs": "\x1b[1;33m",
 }
-FOR_INFORMATION: Final = "Cannot tell: for information"
 _NAMES_SHOWN: Final = 6
 """Figures that are named beside a reason: they have rows of their own."""
 _ROWS_SHOWN: Final = 200
@@ -78,17 +78,29 @@ def comparison_content(comparison: Comparison) -> Content:
     """The whole comparison: each figure has a row with its verdict."""
     told = [metric for metric in comparison.metrics if metric.verdict in _TOLD]
     untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
-    single = [metric for metric in untold if metric.before_within is not None]
     sections = [
         Section("Notes", [printable(note) for note in comparison.notes]),
         Section("Differences", table=differences(told), notes=list(reasons(told))),
+        *(Section(name, table=information(metrics)) for name, metrics in two_runs(comparison)),
         unchanged(comparison),
-        Section(FOR_INFORMATION, table=information(single)),
         obstacles([metric for metric in untold if metric.before_within is None]),
         left_out(comparison),
     ]
     facts = [*top_lines(comparison), *comparison_facts(comparison)]
     return Content(printable(comparison.headline()), facts, [part for part in sections if part])
+
+
+def two_runs(comparison: Comparison) -> Iterator[tuple[str, list[MetricResult]]]:
+    """Yield the figures of a comparison of two single runs, by whether they differ, with a title for each group."""
+    groups: dict[str, tuple[Verdict, ...]] = {
+        "Differ in these two runs; run-to-run noise is unknown": ("differs",),
+        "Don't differ in these two runs": ("not_shown", "same"),
+        "Cannot tell: without bounds within a run": ("cannot_tell",),
+    }
+    single = [metric for metric in comparison.metrics if metric.before_within is not None]
+    for words, verdicts in groups.items():
+        if found := [metric for metric in single if metric.verdict in verdicts]:
+            yield words, found
 
 
 def title(comparison: Comparison) -> str:
@@ -211,7 +223,7 @@ def differences(metrics: Sequence[MetricResult]) -> Table:
 
 
 def information(metrics: Sequence[MetricResult]) -> Table:
-    """List figures of one run per side, without a verdict."""
+    """List figures of one run per side, with the bounds within each run."""
     heads = [
         Column("figure"),
         Column("before", 1),
@@ -282,7 +294,12 @@ def unchanged(comparison: Comparison) -> Section:
         "same": f"shown to be within ±{formatting.percent(comparison.min_effect)}",
         "not_shown": "one may exist, but is too small to separate from noise",
     }
-    found = [metric for verdict in meanings for metric in comparison.metrics if metric.verdict == verdict]
+    found = [
+        metric
+        for verdict in meanings
+        for metric in comparison.metrics
+        if metric.verdict == verdict and metric.before_within is None
+    ]
     notes = [
         f"{VERDICT_WORDS[verdict]}: {meaning}"
         for verdict, meaning in meanings.items()

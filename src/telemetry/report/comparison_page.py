@@ -20,12 +20,15 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "worse": ("bad", "✕"),
     "better": ("good", "✓"),
     "changed": ("warn", "≠"),
+    "differs": ("warn", "≠"),
     "cannot_tell": ("warn", "?"),
     "not_shown": ("calm", "≈"),
     "same": ("calm", "="),
     "left_out": ("calm", "–"),
 }
 _TILES: Final[dict[Verdict, str]] = {"worse": "bad-tile", "better": "good-tile"}
+_FIRST: Final = 12
+"""Rows of a table above the charts: those with the largest differences. The others follow on request."""
 _CURVES_SHOWN: Final = 100
 """Charts on the page: those of figures that differ come first."""
 
@@ -49,13 +52,15 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def _sections(comparison: Comparison) -> Iterator[str]:
-    told = [metric for metric in comparison.metrics if metric.verdict not in ("cannot_tell", "left_out")]
+    judged = [metric for metric in comparison.metrics if metric.verdict not in ("cannot_tell", "left_out")]
+    told = [metric for metric in judged if metric.before_within is None]
     untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
-    single = [metric for metric in untold if metric.before_within is not None]
     yield block(Section("Figures", notes=list(compared.reasons(told))), "figures", _figures(told))
+    for number, (words, metrics) in enumerate(compared.two_runs(comparison), 1):
+        name = f"information-{number}" if number > 1 else "information"
+        yield block(Section(words), name, table(compared.information(metrics), first=_FIRST))
     for section, name, body in overlay_sections(comparison):
         yield block(section, name, body)
-    yield block(Section(compared.FOR_INFORMATION, table=compared.information(single)), "information")
     others = [metric for metric in untold if metric.before_within is None]
     yield block(compared.obstacles(others), "untold")
     yield block(compared.left_out(comparison), "left-out")
@@ -96,7 +101,8 @@ def _figures(metrics: Sequence[MetricResult]) -> str:
     ]
     heads = "".join(f'<th scope="col"{kind}>{title}</th>' for title, kind in titles)
     rows = "".join(_row(metric, noisy=noisy) for metric in metrics)
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    head = f"<thead><tr>{heads}</tr></thead>"
+    return f'<div class="scroll"><table data-first="{_FIRST}">{head}<tbody>{rows}</tbody></table></div>'
 
 
 def _row(metric: MetricResult, *, noisy: bool) -> str:
@@ -119,7 +125,7 @@ def _charts(comparison: Comparison) -> str:
     differ = {
         (metric.name, tuple(sorted(metric.labels.items())))
         for metric in comparison.metrics
-        if metric.of == "series" and metric.verdict in ("worse", "better", "changed")
+        if metric.of == "series" and metric.verdict in ("worse", "better", "changed", "differs")
     }
     ordered = sorted(
         comparison.curves, key=lambda curve: (curve.name, tuple(sorted(curve.labels.items()))) not in differ

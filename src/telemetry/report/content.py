@@ -7,7 +7,7 @@ computed. All text from outside passes through `printable`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,16 +19,19 @@ from telemetry.report import brief
 from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers, troubled
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines, tally
+from telemetry.report.masked import masked
 from telemetry.report.nodes import nodes
 from telemetry.report.over_time import busiest, courses, each_over_time
 from telemetry.report.request_summary import request_sections
 from telemetry.report.requests import late
-from telemetry.report.series import counters, gauges, part_s, series, series_summary
+from telemetry.report.series import counters, gauges, machine, part_s, series, series_summary
 from telemetry.report.sources import sources_sections
 from telemetry.report.spans import spans
 from telemetry.report.steps import steps
 from telemetry.report.stragglers import stragglers
 from telemetry.report.table import DOT, Column, Section, Table, cut
+from telemetry.wire.collectors import is_of_surroundings
+from telemetry.wire.events import Scalar
 from telemetry.wire.report import SOURCE_WORDS, Report, TimeRange
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 
@@ -91,6 +94,8 @@ def _summary(report: Report, *, full: bool) -> Iterator[Section]:
     most = None if full else _ROWS
     yield counters(report.snapshot, part_s(report), most=most)
     yield gauges(report.snapshot, most=most)
+    if full:
+        yield machine(report.snapshot)
     yield progress(report.snapshot) if full else brief.progress(report.snapshot)
 
 
@@ -128,6 +133,8 @@ def _full(report: Report) -> Iterator[Section]:
     yield marks(snapshot)
     yield warnings(report)
     yield params(snapshot)
+    yield surroundings(snapshot)
+    yield masked(snapshot)
     yield command(snapshot.command)
     yield cost(snapshot)
     yield files(snapshot)
@@ -170,7 +177,7 @@ def facts(report: Report) -> Iterator[str]:
     if lacking:
         more = ", …" if len(lacking) > PRODUCERS_SHOWN else ""
         yield f"nodes that are not complete: {', '.join(lacking[:PRODUCERS_SHOWN])}{more}"
-    unfinished = [stat.producer for stat in snapshot.producers if stat.unfinished] if report.final else []
+    unfinished = [stat.producer for stat in snapshot.own_producers if stat.unfinished] if report.final else []
     if unfinished:
         yield f"still recording when the run ended: {', '.join(_named(snapshot, unfinished))}"
     awaited = [] if report.final else _named(snapshot, snapshot.pending.producers)
@@ -182,7 +189,7 @@ def _run_facts(report: Report) -> Iterator[str]:
     snapshot = report.snapshot
     yield f"{'took' if report.final else 'running for'} {formatting.duration_s(snapshot.elapsed_s)}"
     if snapshot.command is not None:
-        yield wording.ending(snapshot.command)
+        yield wording.run_ending(snapshot.command, report.gates)
     if snapshot.started_ns:
         yield f"started {formatting.timestamp(snapshot.started_ns)}"
     yield f"run {snapshot.run_id}"
@@ -245,11 +252,24 @@ def marks(snapshot: MetricsSnapshot) -> Section:
 
 def params(snapshot: MetricsSnapshot) -> Section:
     """List the params of the run; long values are shortened."""
-    values = brief.params(snapshot)
+    return _values(
+        "Parameters", {name: value for name, value in snapshot.params.items() if not is_of_surroundings(name)}
+    )
+
+
+def surroundings(snapshot: MetricsSnapshot) -> Section:
+    """List code, machine and software, as the collectors found them at the start."""
+    return _values(
+        "Environment", {name: value for name, value in snapshot.params.items() if is_of_surroundings(name)}
+    )
+
+
+def _values(title: str, params: Mapping[str, Scalar]) -> Section:
+    values = brief.params(params)
     shown = {name: cut(value, _PARAM_COLUMNS) for name, value in values.items()}
     rows = [[name, value] for name, value in shown.items()]
     notes = ["values that end with … are complete in the JSON form"] if shown != values else []
-    return Section("Parameters", table=Table([Column("name"), Column("value", right=False)], rows), notes=notes)
+    return Section(title, table=Table([Column("name"), Column("value", right=False)], rows), notes=notes)
 
 
 def cost(snapshot: MetricsSnapshot) -> Section:

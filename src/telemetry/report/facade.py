@@ -70,13 +70,16 @@ def report_html(report: Report) -> str:
     """
     if report.time_range is None and not report.over_time:
         report = with_history(report, over_time=True)
-    color = _COLORS.get(report.verdict, "#2f7fd0")
+    is_well = worst(report.gates) == "pass"
+    color = _COLORS.get(report.verdict, "#2f7fd0") if is_well else "inherit"
     headline = f'<p style="color: {color}; font-weight: 600">{escape(printable(report.headline()))}</p>'
     said = content(report, full=False)
+    gates = _gates(report, said)
+    head = headline + gates if is_well else gates + headline
     alarms = "".join(f'<p style="color: {_ALARM}; font-weight: 600">{escape(line)}</p>' for line in said.alarms)
     known = "".join(f"<p>{escape(fact)}</p>" for fact in said.facts)
     tables = "".join(_block(section) for section in said.sections if section.title != "Gates")
-    return f"<div>{alarms}{headline}{_gates(report, said)}{known}{picture(report)}{tables}</div>"
+    return f"<div>{alarms}{head}{known}{picture(report)}{tables}</div>"
 
 
 def _gates(report: Report, said: Content) -> str:
@@ -105,7 +108,9 @@ def run_html(run: RunFacts, report: Report | None) -> str:
 
 
 def _block(section: Section) -> str:
-    return block(section, rows=_ROWS) if section.title else f"<div>{inside(section, rows=_ROWS)}</div>"
+    if section.title:
+        return block(section, rows=_ROWS, alone=True)
+    return f"<div>{inside(section, rows=_ROWS, alone=True)}</div>"
 
 
 def _state(run: RunFacts, report: Report | None) -> str:

@@ -10,6 +10,7 @@ _TERMS: Final = (
     (r"tpot", "TPOT: the mean time for each output token of a request after the first one."),
     (r"itl", "ITL: the time between two pieces of output of a request that follow each other."),
     (r"corrected", "Corrected: the time from the planned start of a request, so that late starts count."),
+    (r"queue[_ ]delay", "Queue delay: the time from the planned start of a request to its real start."),
     (r"goodput|within limits", "Goodput: requests per second that stay within all their limits."),
     (r"attainment", "Attainment: the share of ended requests that stay within their limits."),
     (r"in flight|concurrency", "Concurrency: the number of requests that are under way at the same time."),
@@ -17,6 +18,10 @@ _TERMS: Final = (
     (
         r"bounds",
         "Bounds: with this confidence, the percentile that endless measuring would find lies between them.",
+    ),
+    (
+        r"mean request",
+        "Mean request: how long a completed request takes on average, and where. Means add up, percentiles do not.",
     ),
     (r"values spread", "Each column is a time step. The darker a cell, the more values lie in it."),
 )

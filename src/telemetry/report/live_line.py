@@ -19,6 +19,7 @@ from telemetry.wording import backend, node_is_well
 
 _HEADLINES: Final = 2
 """Largest number of kinds of requests and axes in a line."""
+_REQUESTS: Final = frozenset({"load", "llm"})
 _GAP: Final = "  "
 _ETA_S: Final = 120.0
 """Seconds from which the remaining time is shown in minutes, like other durations."""
@@ -55,10 +56,13 @@ class LiveLine:
         """
         goes_on = snapshot.state not in TERMINAL
         curves = self._speeds(snapshot) if goes_on else []
-        found = headline(snapshot, recent=goes_on, curves=curves)[:_HEADLINES]
+        found = headline(snapshot, recent=goes_on, curves=curves)
+        if any(one.is_total for one in found):  # the kinds have no room beside it
+            found = [one for one in found if one.is_total or one.flavour not in _REQUESTS]
+        several, found = len(found) > 1, found[:_HEADLINES]
         parts = [Part(_clock(snapshot.elapsed_s)), *_troubles(snapshot)]
         for one in found:
-            subject = [Part(one.subject)] if len(found) > 1 and one.subject else []
+            subject = [Part(one.subject)] if (several or one.is_total) and one.subject else []
             parts += [*subject, *_figures(one)]
         if not found:
             applied = snapshot.accounting.applied

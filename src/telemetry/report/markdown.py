@@ -6,6 +6,7 @@ from typing import Final
 
 from telemetry.report.content import content
 from telemetry.report.table import Section, Table
+from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
 
 _SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>|~#"})
@@ -17,7 +18,8 @@ def render_markdown(report: Report, *, steps: bool = False, full: bool = False) 
     `full` adds what is usually left out, such as each series over time; `steps` adds only that.
     """
     said = content(report, full=full, over_time="each" if full or steps else "none")
-    blocks = [f"**{escape(line)}**" for line in (*said.alarms, said.headline, *filter(None, [said.gates]))]
+    head = [said.headline, said.gates] if worst(report.gates) == "pass" else [said.gates, said.headline]
+    blocks = [f"**{escape(line)}**" for line in (*said.alarms, *filter(None, head))]
     blocks += [escape(fact) for fact in said.facts]
     for section in said.sections:
         if section.title:

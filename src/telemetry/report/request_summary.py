@@ -9,6 +9,8 @@ from typing import Final
 from telemetry import formatting, wording
 from telemetry.errors import UsageError
 from telemetry.formatting import number_of, printable
+from telemetry.headlines import all_kinds
+from telemetry.report.request_phases import phases
 from telemetry.report.requests import (
     KINDS_SHOWN,
     conversations,
@@ -48,11 +50,15 @@ _NAMES: Final = {
     words.INPUT_TOKENS: "input tokens",
     words.OUTPUT_TOKENS: "output tokens",
 }
+MEAN_REQUEST: Final = "mean request"
+"""Name of the row that tells where the time of a request goes."""
+_ADDED: Final = frozenset({"requests/s", "output tokens/s", "requests", "share"})
+"""Units of figures of all kinds together."""
 _FIGURES: Final = (Column(""), Column("", strong=True), Column("", right=False, wraps=True))
 
 
 def request_sections(report: Report, *, full: bool) -> Iterator[Section]:
-    """Yield the sections of each kind of request, the busiest first.
+    """Yield a section of all requests if there are several kinds, and those of each kind, the busiest first.
 
     Without `full` only the tracking window with the most requests has its figures, beside a table of all windows.
     """
@@ -64,12 +70,23 @@ def sections_of(report: Report, *, full: bool) -> Iterator[tuple[Section, Reques
     known = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
     kinds = [one for one in known if not is_part(report) or _has_requests(one)]
     shown = kinds[: KINDS_SHOWN if full else _KINDS]
+    if len(kinds) > 1:
+        yield _total(report), None
     for one in shown:
         yield from _kind(report, one, full=full)
     if hidden := kinds[len(shown) :]:
         names = formatting.listed([wording.instrument(one.kind, one.labels) for one in hidden], 8)
         place = "JSON form" if full else "full report"
         yield Section("Requests of other kinds", [f"{names}: see the {place}"]), None
+
+
+def _total(report: Report) -> Section:
+    """Return counts and rates of the requests of all kinds together. Percentiles do not add up."""
+    found = all_kinds(report.snapshot, seconds=part_s(report))
+    if found is None:
+        return Section("")
+    rows = [[one.title, one.text, one.note] for one in found.figures if one.unit in _ADDED]
+    return Section(f"Requests: {found.subject}", table=Table(list(_FIGURES), rows))
 
 
 def _has_requests(of: RequestCounts) -> bool:
@@ -90,13 +107,19 @@ def _kind(report: Report, whole: RequestCounts, *, full: bool) -> Iterator[tuple
         title = f"{title_of(part)}{_exactness(part)}"
         yield Section(title, [_outcomes(report, part), *after], cautions=cautions, table=table), part
         yield _measured(report, part, full=full), None
-        if part.window != "" and (full or report.early_rule != EarlyRule()):
+        if part.window != "" and (full or _asks_early(report, whole)):
             # Limits do not concern requests outside of windows.
             yield early_stopping(report, part), None
         by_turn = turns(report, part)
         yield by_turn if full else _shortened(by_turn), None
     if full:
         yield conversations(report, whole), None
+
+
+def _asks_early(report: Report, of: RequestCounts) -> bool:
+    """Return whether the settings or the program asked for early stopping."""
+    is_condition = words.stop_param(of.kind, of.labels) in report.snapshot.params
+    return is_condition or report.early_rule != EarlyRule()
 
 
 def _outcomes(report: Report, of: RequestCounts) -> str:
@@ -127,13 +150,13 @@ def _figures(report: Report, of: RequestCounts) -> Iterator[list[str]]:
         ]
     elif seconds:
         yield ["requests/s", _per_s(per_second(of.completed, seconds)), "completed in the time range"]
-    if found.output_tokens_per_s is not None:
+    if found.output_tokens_per_s is not None and of.has_tokens:
         others = (("input", found.input_tokens_per_s), ("total", found.total_tokens_per_s))
         parts = [f"{name} {_per_s(rate)}" for name, rate in others if rate is not None]
         if found.peak_output_tokens_per_s is not None:
             parts.append(f"best second {_per_s(found.peak_output_tokens_per_s)}")
         yield ["output tokens/s", _per_s(found.output_tokens_per_s), DOT.join(parts)]
-    elif seconds and (tokens := of.series.get(words.OUTPUT_TOKENS)) is not None and tokens.count:
+    elif seconds and of.has_tokens and (tokens := of.series.get(words.OUTPUT_TOKENS)) is not None and tokens.count:
         yield ["output tokens/s", _per_s(per_second(tokens.total, seconds)), ""]
     if found.good is not None:
         rate = per_second(found.good, seconds) if seconds else found.goodput_per_s
@@ -141,6 +164,8 @@ def _figures(report: Report, of: RequestCounts) -> Iterator[list[str]]:
     tpot = of.series.get(words.TPOT)
     if tpot is not None and tpot.count and (pace := _pace(tpot)):
         yield pace
+    if mean := _mean_request(of):
+        yield mean
     talks, turns_of = of.series.get(words.CONVERSATION_DURATION), of.series.get(words.CONVERSATION_TURNS)
     if talks is not None and talks.count:
         took = f"{formatting.quantity(talks.mean, talks.unit)} each"
@@ -209,6 +234,16 @@ def _pace(tpot: SeriesStat) -> list[str]:
     return ["tokens/s per user", _per_s(per_s["50"]), DOT.join(["median", *notes])]
 
 
+def _mean_request(of: RequestCounts) -> list[str]:
+    """Return how long a request takes on average, and each phase of it; empty if the phases are unknown."""
+    found = phases(of)
+    total = sum(phase.mean_ns for phase in found)
+    if total <= 0:
+        return []
+    parts = [f"{phase.name} {formatting.duration_ns(phase.mean_ns)}" for phase in found]
+    return [MEAN_REQUEST, formatting.duration_ns(total), DOT.join(parts)]
+
+
 def _inverse(tpot: SeriesStat, key: str) -> float | None:
     value, unit = tpot.percentiles.get(key), TIME_NS.get(tpot.unit)
     return 1e9 / (value * unit) if value and unit else None
@@ -218,7 +253,8 @@ def _measured(report: Report, of: RequestCounts, *, full: bool) -> Section:
     """Return the durations and sizes of requests."""
     if full:
         return replace(measured(report, of), title="", continues=True)
-    stats = [of.series[word] for word in _MEASURED if word in of.series and of.series[word].count]
+    shown = [word for word in _MEASURED if word != words.OUTPUT_TOKENS or of.has_tokens]
+    stats = [of.series[word] for word in shown if word in of.series and of.series[word].count]
     if not stats:
         return Section("")
     names = [_named(stat, of.kind) for stat in stats]

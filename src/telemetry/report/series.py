@@ -8,10 +8,12 @@ from typing import Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, printable
+from telemetry.redaction import COUNTER
 from telemetry.report.sparkline import bars
 from telemetry.report.table import Column, Section, Table
 from telemetry.request_model import without_requests
 from telemetry.span_model import without_spans
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.report import Bounds, Report, SeriesOverTime
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
@@ -243,6 +245,7 @@ def counters(snapshot: MetricsSnapshot, part_s: float | None = None, *, most: in
     """
     has_window = part_s is None and _has_window(snapshot)
     stats = without_spans(without_requests(snapshot.counters, snapshot))
+    stats = [stat for stat in stats if stat.name != COUNTER]
     heads = [Column("name"), Column("value"), Column("overall", 1)]
     heads += [Column(_window_title(snapshot), 2)] if has_window else []
     rows = []
@@ -266,9 +269,18 @@ def _window_title(snapshot: MetricsSnapshot) -> str:
 
 
 def gauges(snapshot: MetricsSnapshot, *, most: int | None = None) -> Section:
-    """Return last values and extremes, by name."""
+    """Return last values and extremes of the job's own gauges, by name."""
+    return _gauges("Gauges", [stat for stat in snapshot.gauges if not is_of_machine(stat.name)], most)
+
+
+def machine(snapshot: MetricsSnapshot) -> Section:
+    """Return last values and extremes of the gauges of machine, GPUs and processes, by name."""
+    return _gauges("Machine", [stat for stat in snapshot.gauges if is_of_machine(stat.name)], None)
+
+
+def _gauges(title: str, of: Sequence[GaugeStat], most: int | None) -> Section:
     heads = [Column("name"), Column("last value"), Column("min", 1), Column("max", 1)]
-    stats = sorted(snapshot.gauges, key=lambda stat: (stat.name, sorted(stat.labels.items())))
+    stats = sorted(of, key=lambda stat: (stat.name, sorted(stat.labels.items())))
     rows = [
         [
             wording.instrument(stat.name, stat.labels, stat.unit),
@@ -277,4 +289,4 @@ def gauges(snapshot: MetricsSnapshot, *, most: int | None = None) -> Section:
         for stat in stats[:most]
     ]
     notes = [note for stat in stats[:most] if (note := _note(stat))]
-    return Section("Gauges", table=Table(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))
+    return Section(title, table=Table(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))

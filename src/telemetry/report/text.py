@@ -29,7 +29,7 @@ _OF_GATES: Final = {"pass": _GREEN, "fail": _RED, "inconclusive": _YELLOW}
 def render_text(
     report: Report, width: int = 100, color: bool = False, *, steps: bool = False, full: bool = False
 ) -> str:
-    """Return lines that end with a newline. The first is the report's headline, or how the command failed.
+    """Return lines that end with a newline. The first is the report's headline, or what failed.
 
     Tables leave out columns that do not fit in `width`; cells are never cut. `full` adds what is usually left out.
     With `steps`, figures over time are a table of steps.
@@ -60,12 +60,13 @@ def render_section(section: Section, width: int, *, color: bool = False) -> list
 
 def _head(report: Report, said: Content, width: int, color: bool) -> list[str]:
     lines = [_painted(line, _RED, color) for alarm in said.alarms for line in wrapped(alarm, width, "", INDENT)]
-    verdict = _BOLD if said.alarms else _COLORS.get(report.verdict, _BOLD)  # complete, and still nothing is well
-    lines.append(_painted(said.headline, verdict, color))
-    if said.gates:
-        lines += [
-            _painted(line, _OF_GATES[worst(report.gates)], color) for line in wrapped(said.gates, width, "", INDENT)
-        ]
+    outcome = worst(report.gates)
+    is_well = not said.alarms and outcome == "pass"  # complete, and still something failed
+    headline = _painted(said.headline, _COLORS.get(report.verdict, _BOLD) if is_well else _BOLD, color)
+    gates = [
+        _painted(line, _OF_GATES[outcome], color) for line in wrapped(said.gates, width, "", INDENT) if said.gates
+    ]
+    lines += [headline, *gates] if outcome == "pass" else [*gates, headline]
     for fact in said.facts:
         lines += wrapped(fact, width, "", INDENT)
     return lines

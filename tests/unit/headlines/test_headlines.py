@@ -163,11 +163,11 @@ def test_limits_give_a_share_of_good_requests(good: int, text: str, health: str)
 
 
 def test_several_kinds_the_largest_first() -> None:
-    """Kinds with other labels are others."""
+    """Kinds with other labels are others. All kinds together come first."""
     found = headline(
         snapshot(counter("a.issued", 1), counter("b.issued", 9), counter("b.issued", 5, m="x")), recent=True
     )
-    assert [one.subject for one in found] == ["b", "b{m=x}", "a"]
+    assert [one.subject for one in found] == ["all 3 kinds", "b", "b{m=x}", "a"]
 
 
 def test_a_training_run() -> None:
@@ -394,6 +394,14 @@ def test_failures_come_right_after_the_rate() -> None:
     assert titles[-1] == "failed"
 
 
+def test_answers_of_one_piece_are_no_tokens() -> None:
+    """A load that tells its first byte is a load: its answers count as one token each."""
+    pieces = [series("http.ttft"), series("http.output_tokens", "tokens", mean=1.0, max=1.0, total=1_000.0)]
+    found = only(headline(snapshot(*load("http"), *pieces), recent=False))
+    assert found.flavour == "load"
+    assert "output tokens/s" not in [figure.title for figure in found.figures]
+
+
 @pytest.mark.parametrize("delay", [{"50": 2 * SECOND, "99": 3 * SECOND}, {"50": 2 * SECOND, "99": 1}])
 def test_late_requests_have_their_latency_from_the_planned_time(delay: dict[str, int]) -> None:
     """Beside the latency that looks better, whether most requests were late or only the slowest."""
@@ -404,9 +412,23 @@ def test_late_requests_have_their_latency_from_the_planned_time(delay: dict[str,
     found = only(headline(snapshot(*load("http"), *late), recent=False))
     assert named(found, "latency p50").note == "from planned 2.00 s"
     assert named(found, "latency p99").note == "from planned 3.00 s"
-    llm = only(headline(snapshot(*load("http"), *late, series("http.ttft")), recent=False))
+    llm = only(headline(snapshot(*load("http"), *late, series("http.ttft"), series("http.tpot")), recent=False))
     p99 = named(llm, "latency p99")
     assert p99.note == "p50 40.0 ms, from planned 3.00 s"
     assert compact(p99, llm) == "latency p50 40.0 ms p99 400 ms"
     on_time = [series("http.queue_delay", percentiles={"50": 1, "99": 1}), *late[1:]]
     assert named(only(headline(snapshot(*load("http"), *on_time), recent=False)), "latency p99").note == ""
+
+
+def test_figures_of_the_machine_are_no_headline() -> None:
+    """A run that records nothing else has none. A user may still choose one."""
+    machine = MetricsSnapshot(
+        run_id="r",
+        name="job",
+        elapsed_s=5.0,
+        gauges=[GaugeStat(name="host.cpu", unit="%", value=50.0), GaugeStat(name="process.memory", value=1.0)],
+        counters=[CounterStat(name="host.net_errors", value=3, events=3)],
+    )
+    assert headline(machine, recent=False) == []
+    depth = replace(machine, gauges=[*machine.gauges, GaugeStat(name="depth", value=2.0)])
+    assert [figure.title for figure in headline(depth, recent=False)[0].figures] == ["depth"]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
 
 from telemetry import render
 from telemetry.report import brief
 from telemetry.report.text import render_text
+from telemetry.wire.events import Scalar
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import (
     Accounting,
     CommandFacts,
+    GaugeStat,
     MarkStat,
     MetricsSnapshot,
     ProducerStat,
@@ -27,6 +30,15 @@ RED = "\x1b[1;31m"
 def report(**fields: Any) -> Report:
     made = {"run_id": "r1", "name": "job", "state": "COMPLETE", "completeness": "complete", **fields}
     return Report(snapshot=MetricsSnapshot(**made), source="file")
+
+
+def with_collectors() -> dict[str, Any]:
+    """A run of which only the collectors have recorded something."""
+    account = {"emitted": 3, "received": 3, "applied": 3}
+    return {
+        "producers": [ProducerStat(producer="telemetry.collectors.1", name="collectors", **account)],
+        "gauges": [GaugeStat(name="host.cpu", unit="%", value=50.0, min=2.0, max=98.0, events=3)],
+    }
 
 
 SOME = Accounting(emitted=3, received=3, applied=3)
@@ -52,6 +64,7 @@ def test_a_run_without_data_says_what_to_try() -> None:
     assert list(brief.alarms(connected)) == ["nothing was recorded: 1 producer connected, but recorded no value"]
     going_on = replace(empty, snapshot=replace(empty.snapshot, state="LIVE"))
     assert list(brief.alarms(going_on)) == []
+    assert list(brief.alarms(report(**with_collectors()))) == list(brief.alarms(empty))
     marked = report(marks=[MarkStat(text="m", time_ns=1)])
     assert list(brief.alarms(marked)) == []
 
@@ -97,6 +110,24 @@ def test_the_end_has_parameters_cost_and_the_way_to_the_rest() -> None:
     assert brief.closing(many).lines[0].endswith("p11 11 · 8 more")
 
 
+@pytest.mark.parametrize(
+    ("params", "line"),
+    [
+        (
+            {"git.commit": "0123456789abcdef", "git.branch": "main", "git.changed_files": 0},
+            "commit 0123456789ab of branch main",
+        ),
+        ({"git.commit": "0123456789abcdef", "git.changed_files": 1}, "commit 0123456789ab · 1 changed file"),
+        ({"git.branch": "fresh", "git.changed_files": 2}, "2 changed files"),
+    ],
+)
+def test_the_end_has_the_commit(params: dict[str, Scalar], line: str) -> None:
+    """And no other facts of the surroundings, which are no parameters of the user."""
+    made = report(params={**params, "machine.cpu": "x", "packages.numpy": "2"})
+    assert brief.closing(made).lines == [f"code: {line}"]
+    assert brief.closing(report(params={"machine.cpu": "x"})).lines == []
+
+
 def test_progress_is_shown_while_it_lacks_something() -> None:
     """A total that was reached is among the counters."""
     items = [Progress(name="done", done=5, total=5), Progress(name="left", done=2, total=5)]
@@ -116,11 +147,11 @@ def test_marks_of_tracking_windows_are_left_out() -> None:
 
 
 def test_a_usual_report_fits_on_a_screen() -> None:
-    """A load of one kind of request takes fewer than fifty lines, and begins with the verdict."""
+    """A load of one kind of request takes about fifty lines, and begins with the verdict."""
     whole = requests_report()
     wanted = replace(
         whole.snapshot, counters=[one for one in whole.snapshot.counters if one.name.startswith("llm")]
     )
     text = render(replace(whole, snapshot=wanted), width=80)
-    assert len(text.splitlines()) < 50
+    assert len(text.splitlines()) <= 51
     assert text.startswith("complete: llm-load")

@@ -20,8 +20,8 @@ from telemetry.drop_reasons import Reason
 from telemetry.errors import UsageError
 from telemetry.history import RecordedRun
 from telemetry.report import brief
-from telemetry.report.content import cost, marks, params, time_range_words, warnings
-from telemetry.wire.gates import GateResult
+from telemetry.report.content import cost, marks, params, surroundings, time_range_words, warnings
+from telemetry.wire.gates import GateResult, worst
 from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, TimeRange
 from telemetry.wire.requests import COMPLETED, ISSUED, LATENCY
 from telemetry.wire.snapshot import (
@@ -153,7 +153,7 @@ reports = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=min(60, settings().max_examples), deadline=None)
 @given(reports, st.booleans(), st.booleans())
 def test_every_number_comes_from_the_report(report: Report, steps: bool, full: bool) -> None:
     """Each number is one of the JSON form, rounded, but for sums, ages, and rates over the whole run."""
@@ -167,8 +167,10 @@ def test_every_number_comes_from_the_report(report: Report, steps: bool, full: b
     known = {*written(document), *written([age / 1e9 for age in ages]), *written(rates)}
     command = snapshot.command
     known.update(written([command.cpu_user_s + command.cpu_system_s] if command is not None else []))
+    known.update({"0", "3", "99"} if command is not None and report.gates else set())  # exit codes
     known.update(number.strip(".,:") for text in document["findings"] for number in NUMBER.findall(text))
     alarms = len(list(brief.alarms(report)))
+    alarms += worst(report.gates) != "pass"
     first, *lines = render(report, width=200, steps=steps, full=full).splitlines()[alarms:]
     for line in lines:
         for number in NUMBER.findall(line.split("why")[0].replace("2^53", "")):
@@ -320,6 +322,19 @@ def test_values_of_parameters_are_cut_by_columns() -> None:
     assert [row[1] for row in said.table.rows] == ["日" * 27 + "…", "x" * 56]
     assert said.notes == ["values that end with … are complete in the JSON form"]
     assert params(replace(BARE, params={"b": "x" * 56})).notes == []
+
+
+def test_code_and_machine_have_a_section_of_their_own() -> None:
+    """So that fifty packages don't hide the parameters."""
+    made = replace(
+        BARE, params={"packages.torch": "2.6.0", "lr": 0.1, "git.commit": "c0ffee", "env.name": "CartPole"}
+    )
+    own, environment = params(made).table, surroundings(made).table
+    assert own is not None
+    assert environment is not None
+    assert own.rows == [["lr", "0.1"], ["env.name", "CartPole"]]
+    assert environment.rows == [["packages.torch", "2.6.0"], ["git.commit", "c0ffee"]]
+    assert not surroundings(BARE)
 
 
 def test_one_is_singular() -> None:

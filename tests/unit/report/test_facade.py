@@ -72,8 +72,8 @@ def test_a_notebook_shows_failed_gates_in_red() -> None:
         GateResult(expression="p99(x) < 1", outcome="fail", reason="2 is not < 1"),
     ]
     html = replace(stored_report(), gates=gates)._repr_html_()
-    lines = re.findall(r'<p style="color: (.*?); font-weight: 600">(.*?)</p>', html)[1:]
-    assert lines == [
+    lines = re.findall(r'<p style="color: (.*?); font-weight: 600">(.*?)</p>', html)
+    assert lines[:3] == [
         ("#d0362b", "gates: 1 fail, 1 inconclusive, 1 pass"),
         ("#d0362b", "fail: p99(x) &lt; 1 · 2 is not &lt; 1"),
         ("#a86400", "inconclusive: p90(x) &lt; 1 · too few"),
@@ -87,6 +87,15 @@ def test_a_notebook_has_a_picture() -> None:
     html = training_report()._repr_html_()
     assert html.index("<svg") < html.index("<table")
     assert 'aria-label="train/loss"' in html
+
+
+def test_tables_of_a_notebook_need_no_style_sheet() -> None:
+    """Numbers are on the right, and figures over time are lines, not characters."""
+    html = training_report()._repr_html_()
+    cells = re.findall(r'<td style="text-align: (\w+)[^>]*>(.*?)</td>', html)
+    assert {side for side, text in cells if re.fullmatch(r"[\d.,]+", text)} == {"right"}
+    assert any(text.startswith("<svg") and "<polyline" in text for _, text in cells)
+    assert not [text for _, text in cells if re.fullmatch("[▁▂▃▄▅▆▇█ ]+", text)]
 
 
 def test_its_repr_is_one_line() -> None:

@@ -137,7 +137,7 @@ def test_only_the_main_window_has_its_figures_in_a_short_report() -> None:
 
 
 def test_early_stopping_is_shown_where_it_was_asked_for() -> None:
-    """By a full report, or by a setting that is not the default."""
+    """By a full report, by a setting that is not the default, or by a condition to stop."""
 
     def shown(of: Report, *, full: bool) -> bool:
         return any("early stopping" in section.title for section in sections(of, full=full))
@@ -145,6 +145,10 @@ def test_early_stopping_is_shown_where_it_was_asked_for() -> None:
     assert not shown(LLM, full=False)
     assert shown(LLM, full=True)
     assert shown(replace(LLM, early_rule=EarlyRule(confidence=0.95)), full=False)
+    stops = {"stop_when.llm": "p99 known"}
+    assert shown(replace(LLM, snapshot=replace(LLM.snapshot, params=stops)), full=False)
+    others = {"stop_when.llm{model=m}": "p99 known", "stop_when.other": "p99 known"}
+    assert not shown(replace(LLM, snapshot=replace(LLM.snapshot, params=others)), full=False)
 
 
 def test_a_time_range_has_the_rates_of_its_length() -> None:
@@ -168,7 +172,12 @@ def test_what_is_listed_is_bounded() -> None:
     """The busiest kinds and the first turns; the others are counted."""
     kinds = alone(report(*(counter(ISSUED, number, f"kind{number}") for number in range(1, 11))))
     *shown, others = sections(kinds)
-    assert [one.title for one in shown] == ["Requests: kind10", "Requests: kind9", "Requests: kind8"]
+    assert [one.title for one in shown] == [
+        "Requests: all 10 kinds",
+        "Requests: kind10",
+        "Requests: kind9",
+        "Requests: kind8",
+    ]
     assert others.lines == ["kind7, kind6, kind5, kind4, kind3, kind2, kind1: see the full report"]
     turns = [series("turn.latency", [5], turn=str(number)) for number in range(1, 9)]
     by_turn = sections(alone(report(counter(ISSUED, 9), *turns)))[-1]

@@ -180,8 +180,8 @@ def test_a_part_of_a_run_does_not_know_what_was_in_flight() -> None:
 def test_the_number_of_sections_is_bounded() -> None:
     """The busiest kinds have theirs, the others are named."""
     found = sections(*(counter(ISSUED, number, f"kind{number}") for number in range(1, 41)))
-    assert len(found) == KINDS_SHOWN + 1
-    assert found[0].title == "Requests: kind40"
+    assert len(found) == KINDS_SHOWN + 2
+    assert [one.title for one in found[:2]] == ["Requests: all 40 kinds", "Requests: kind40"]
     assert found[-1].lines[0].startswith("kind32, kind31, ")
     many = sections(*(counter(ISSUED, 1, window=f"w{number}") for number in range(30)))
     assert many[0].notes == ["22 more windows are in the JSON form"]

@@ -21,7 +21,7 @@ from telemetry.cli.commands import serve
 from telemetry.cli.commands.run import name_of
 from telemetry.cli.exit_codes import Exit
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.wire.masking import mask_secrets
+from telemetry.redaction import mask_secrets
 
 if TYPE_CHECKING:
     from telemetry.store.calibrations import Calibration

@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry.cli import console
 from telemetry.cli.exit_codes import Exit
+from telemetry.formatting import printable
 
 SUMMARIES: Final = {
     "lightning": "metrics that Lightning modules log, hyperparameters, checkpoints",
@@ -39,11 +40,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    from telemetry.integrations.capture.boot_module import CAPTURES
+    from telemetry.integrations.capture.captures import known_captures
 
-    width = max(map(len, CAPTURES))
-    for name in CAPTURES:
-        console.write(f"{name:{width}}  {SUMMARIES[name]}\n")
+    captures = known_captures()
+    width = max(map(len, captures))
+    for name, plugin in captures.items():
+        console.write(f"{printable(name):{width}}  {SUMMARIES.get(name) or f'from {plugin.origin}'}\n")
 
 
 def _enable() -> None:

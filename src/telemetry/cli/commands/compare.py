@@ -112,7 +112,7 @@ def fraction(text: str) -> float:
 def _code(comparison: Comparison) -> Exit:
     if comparison.verdict == "worse":
         return Exit.GATE_FAILED
-    return Exit.INCONCLUSIVE if comparison.verdict == "cannot_tell" else Exit.OK
+    return Exit.INCONCLUSIVE if comparison.verdict in ("differs", "cannot_tell") else Exit.OK
 
 
 def _sides(args: argparse.Namespace, root: Path, *, html: bool) -> tuple[list[Report], list[Report]]:
@@ -148,7 +148,8 @@ def _specs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     first, *rest = (shlex.quote(run) for run in args.before)
     raise UsageError(
         f"which of the {len(args.before)} runs are those after the change?",
-        hint=f"put them after --vs, such as: telemetry compare {first} --vs {' '.join(rest)}",
+        hint=f"put them after --vs, such as: telemetry compare {first} --vs {' '.join(rest)}; "
+        f"for curves of all on one page: telemetry ls {before} --html runs.html",
     )
 
 

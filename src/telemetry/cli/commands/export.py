@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    find_run.add_run_argument(parser)
+    parser.add_argument(
+        "targets",
+        metavar="RUN",
+        nargs="*",
+        help="directory, run id, name, control address, or `latest`: the newest run below --dir, or if there is "
+        "none, the newest live run (default: latest); --to parquet takes several, and folders of run directories",
+    )
+    find_run.add_dir_argument(parser)
     parser.add_argument(
         "--to",
         action="append",
@@ -79,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         return show(as_json=args.json)
     from telemetry.cli.commands.serve import check_every
 
+    args.target = args.targets[0] if args.targets else find_run.LATEST
     if args.requests or args.steps:
         return _write_rows(args)
     check_every(args.every)
@@ -93,6 +101,7 @@ def _write_rows(args: argparse.Namespace) -> int:
     from telemetry.cli.step_files import write_step_files
     from telemetry.store.run_directory import resolve
 
+    _check_one(args)
     if args.to or args.resume:
         flag = "--requests" if args.requests else "--steps"
         raise UsageError(f"{flag} writes files, not to backends", hint="give --to in a command of its own")
@@ -108,6 +117,7 @@ def _write_rows(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from telemetry.backends.choice import parse_all, unheeded
     from telemetry.cli.beside_run.exports import Exports
+    from telemetry.cli.lake_export import KIND, run_directories, write_to_lakes
     from telemetry.config import load
 
     settings = load({}).config.backends
@@ -118,7 +128,19 @@ def _export(args: argparse.Namespace) -> int:
         )
     for words in unheeded(settings.values, choices):
         console.say(words)
+    lakes = [choice for choice in choices if choice.kind == KIND]
+    if lakes and not args.resume and len(lakes) == len(choices) and _are_many(args):
+        directories = run_directories(args.targets, find_run.root_directory(args.dir))
+        return write_to_lakes(directories, lakes, args.every, as_json=args.json)
+    _check_one(args)
     endpoint, directory = _located(args)
+    code: int = Exit.OK
+    if lakes and not args.resume and not endpoint:
+        others = [choice for choice in choices if choice.kind != KIND]
+        code = write_to_lakes([directory], lakes, args.every, as_json=args.json and not others)
+        if not others:
+            return code
+        choices = others
     given = {choice.name: str(choice) for choice in choices}
     if args.resume:
         tasks = _unfinished(directory, given)
@@ -134,7 +156,20 @@ def _export(args: argparse.Namespace) -> int:
     exports.tell(sys.stderr)
     if args.json:
         console.write_json(exports.stats)
-    return exports.code
+    return max(exports.code, code)
+
+
+def _are_many(args: argparse.Namespace) -> bool:
+    """Return whether several runs are to be exported: more than one, or a folder of run directories."""
+    from telemetry.store.run_directory import list_runs
+
+    return len(args.targets) > 1 or (Path(args.target).is_dir() and bool(list_runs(Path(args.target))))
+
+
+def _check_one(args: argparse.Namespace) -> None:
+    """Raise UsageError if several runs are given."""
+    if len(args.targets) > 1:
+        raise UsageError("only --to parquet exports several runs", hint="export them one after the other")
 
 
 def _located(args: argparse.Namespace) -> tuple[str, Path]:
@@ -169,9 +204,9 @@ def _here(welcome: Welcome) -> Path | None:
 def _task(directory: Path, name: str, to: str, every_s: float | None) -> Task:
     """Return the task of one writer. Raises UsageError if the run has another writer of this name."""
     from telemetry.cli.beside_run.exports import Task
+    from telemetry.redaction import mask_secrets
     from telemetry.store.backends import writer_folder
     from telemetry.wire.codec import carriable
-    from telemetry.wire.masking import mask_secrets
 
     folder = writer_folder(directory, name)
     facts = folder.read_facts()
@@ -237,7 +272,7 @@ def _say_what_is_done(directory: Path, names: Iterable[str]) -> None:
 
 def _rest(folder: WriterFolder, to: str | None) -> Task | None:
     from telemetry.cli.beside_run.exports import Task
-    from telemetry.wire.masking import MASK
+    from telemetry.redaction import MASK
 
     facts = folder.read_facts()
     if facts is None or folder.read_checkpoint().done:

@@ -6,75 +6,57 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from telemetry.cli import console, find_run
 from telemetry.cli.exit_codes import Exit
-from telemetry.errors import TelemetryError
-from telemetry.wire.gates import Outcome
+from telemetry.cli.listed_runs import DEAD, RESTARTING, Listed, listed, newest_first, newest_snapshot
+from telemetry.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from telemetry.store.live_runs import LiveRun
-    from telemetry.store.run_directory import RunDirectory
-    from telemetry.wire.snapshot import MetricsSnapshot
+    from telemetry.report.run_list import Health, ListedRun
 
-_ANSWER_TIMEOUT_S = 0.5
-DEAD = "DEAD"
-"""State of a run whose aggregator died without writing a result."""
-RESTARTING = "RESTARTING"
-"""State of a run whose aggregator died, while the process that started it restarts the aggregator."""
-_SOMEWHERE = "LIVE"
-"""State of a run that some process holds, but no process on this host has announced.
-
-It is starting, or it runs on another host.
-"""
 _OFFERED = 5
+_FAILURE_COLUMNS = 36
 _GATES = {"fail": "gate failed", "inconclusive": "gate inconclusive"}
 """Words for gates that did not pass."""
 _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
 
 
-class Listed(Struct, kw_only=True, frozen=True):
-    """A run of the list. `pid` and `endpoint` are null unless it is live."""
-
-    name: str
-    run_id: str
-    state: str
-    completeness: str | None = None
-    pid: int | None = None
-    endpoint: str | None = None
-    dir: str
-    started_ns: int = 0
-    duration_s: float | None = None
-    """Time from the start to the end or until now. Null: unknown."""
-    events: int | None = None
-    """Number of events in the result, or so far. Null: unknown."""
-    exit_code: int | None = None
-    """Exit code of the command of `telemetry run`. Null: none, or ended by a signal."""
-    signal: str | None = None
-    """Signal that ended the command."""
-    failed: bool = False
-    """True if the command failed: an exit code other than 0, or a signal."""
-    gates: Outcome | None = None
-    """Worst outcome of the gates of `telemetry run`. Null: none, or unknown."""
-    nodes: int = 0
-    """Number of nodes of a run on several machines."""
-    recoverable: bool = False
-    """True if `telemetry recover` can make a result from the files."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="show only these runs: names (`train-*` is a pattern), ids or directories",
+    )
     find_run.add_dir_argument(parser)
     parser.add_argument("--live", action="store_true", help="show only live runs")
     parser.add_argument("--json", action="store_true", help="print a JSON list of objects")
+    parser.add_argument(
+        "-o",
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write a page: a table of the runs with their figures, and curves of the runs that are chosen there",
+    )
+    parser.add_argument(
+        "--reports",
+        action="store_true",
+        help="with --html: also write missing reports of the runs to a folder beside FILE; the page links to them",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    found = listed(find_run.root_directory(args.dir), only_live=args.live)
-    if args.json:
+    if args.reports and args.html is None:
+        raise UsageError("--reports works only with --html", hint="add --html FILE")
+    root = find_run.root_directory(args.dir)
+    found = _named(listed(root, only_live=args.live, everywhere=args.dir is None), args.runs)
+    if args.html is not None:
+        _write_page(found, args, root)
+    elif args.json:
         console.write_json(found)
     elif found:
         _print_table(found)
@@ -84,126 +66,49 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def listed(root: Path, *, only_live: bool = False) -> list[Listed]:
-    """List live runs, runs on disk below `root`, and dead runs elsewhere; the newest first."""
-    from telemetry.store.live_runs import list_live
-    from telemetry.store.run_directory import list_runs
-    from telemetry.transport import runtime_directory
-
-    announced = list_live(runtime_directory())
-    live = [_live(found) for found in announced if found.alive]
-    known = {item.run_id for item in live}
-    if only_live:
-        return _newest_first(live)
-    fallback_dirs = find_run.fallback_dirs()
-    on_disk = [_on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in known]
-    known |= {item.run_id for item in on_disk}
-    elsewhere = [item for found in announced if (item := _announced(found, fallback_dirs)) is not None]
-    return _newest_first(live + on_disk + [item for item in elsewhere if item.run_id not in known])
+def _named(found: list[Listed], wanted: Sequence[str]) -> list[Listed]:
+    """Return the runs with these names, ids or directories; all without any. Raises RunNotFoundError."""
+    if not wanted:
+        return found
+    chosen: list[Listed] = []
+    for spec in wanted:
+        own = [item for item in found if _is_named(item, spec)]
+        if not own:
+            raise RunNotFoundError(f"no run {spec}", hint="`telemetry ls` shows the runs")
+        chosen += [item for item in own if item not in chosen]
+    return newest_first(chosen)
 
 
-def _newest_first(found: list[Listed]) -> list[Listed]:
-    return sorted(found, key=lambda item: -item.started_ns)
+def _is_named(item: Listed, spec: str) -> bool:
+    where = Path(item.dir)
+    return spec in (item.run_id, where.name) or fnmatchcase(item.name, spec) or Path(spec).absolute() == where
 
 
-def _live(found: LiveRun) -> Listed:
-    snapshot = _now(found)
-    return Listed(
-        name=found.name,
-        run_id=found.run_id,
-        state=snapshot.state if snapshot else found.state,
-        duration_s=snapshot.elapsed_s if snapshot else None,
-        events=snapshot.accounting.applied if snapshot else None,
-        nodes=len(snapshot.nodes) if snapshot else 0,
-        pid=found.pid,
-        endpoint=found.endpoint,
-        dir=found.dir,
-        started_ns=found.started_ns,
-    )
+def _write_page(found: list[Listed], args: argparse.Namespace, root: Path) -> None:
+    from telemetry.cli.run_list_page import check_path, write_run_list
+
+    check_path(args.html)
+    runs = [(_row(item), Path(item.dir) if item.completeness is not None else None) for item in found]
+    title = " ".join(args.runs) if args.runs else f"Runs in {root}"
+    write_run_list(runs, args.html, title=title, with_reports=args.reports)
 
 
-def _now(found: LiveRun) -> MetricsSnapshot | None:
-    """Ask the aggregator for its state. Return None if it does not answer within `_ANSWER_TIMEOUT_S`."""
-    try:
-        return find_run.ask(found.endpoint, _ANSWER_TIMEOUT_S)
-    except TelemetryError:
-        return None
+def _row(item: Listed) -> ListedRun:
+    from telemetry.report.run_list import ListedRun, RunDetails, live_details
 
-
-def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
-    """Return a run whose aggregator was killed, or None if the run has a result.
-
-    Deletes the announcement and the sockets of a run that is complete or can't be recovered.
-    """
-    from telemetry.store.live_runs import forget
-    from telemetry.store.run_directory import RunDirectory
-    from telemetry.transport import runtime_directory
-
-    if found.alive:
-        return None
-    try:
-        item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
-    except TelemetryError:
-        item = None
-    if item is None or item.completeness is not None or (item.state == DEAD and not item.recoverable):
-        forget(runtime_directory(), found.run_id)
-    return item if item is not None and item.completeness is None else None
-
-
-def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
-    from telemetry.store.final_snapshot import find_final
-    from telemetry.wire.snapshot import TERMINAL
-
-    final = find_final(directory, fallback_dirs)
-    try:
-        head = final.head() if final is not None else None
-    except TelemetryError:
-        head = None
-    if head is None or head.state not in TERMINAL:
-        return _without_result(directory)
-    return Listed(
-        name=head.name,
-        run_id=head.run_id,
-        state=head.state,
-        completeness=head.completeness,
-        dir=str(directory.path),
-        started_ns=head.started_ns,
-        duration_s=head.elapsed_s,
-        events=head.accounting.applied,
-        exit_code=head.command.exit_code if head.command else None,
-        signal=head.command.signal if head.command else None,
-        failed=bool(head.command and (head.command.exit_code or head.command.signal)),
-        gates=_gates(directory),
-        nodes=len(head.nodes),
-    )
-
-
-def _gates(directory: RunDirectory) -> Outcome | None:
-    from telemetry.store.gate_results import read_gates
-    from telemetry.wire.gates import worst
-
-    try:
-        results = read_gates(directory.path)
-    except TelemetryError:
-        return None
-    return worst(results) if results else None
-
-
-def _without_result(directory: RunDirectory) -> Listed:
-    from telemetry.store.dead_run import remains
-
-    try:
-        name = directory.read_manifest().name
-    except TelemetryError:
-        name = directory.slug
-    state = _SOMEWHERE if directory.locked() else RESTARTING if find_run.keeper(directory) else DEAD
-    return Listed(
-        name=name,
-        run_id=directory.run_id,
-        state=state,
-        dir=str(directory.path),
-        started_ns=directory.started_ns,
-        recoverable=state == DEAD and remains(directory).recoverable,
+    exit_word = _exit(item)
+    # A run that does not answer quickly has a row without figures.
+    snapshot = newest_snapshot(item.endpoint) if item.endpoint else None
+    return ListedRun(
+        name=item.name,
+        run_id=item.run_id,
+        result=_result(item),
+        health=_health(item),
+        exit=exit_word if item.failed else "",
+        started_ns=item.started_ns,
+        duration_s=item.duration_s,
+        events=item.events,
+        details=live_details(snapshot) if snapshot is not None else RunDetails(),
     )
 
 
@@ -273,13 +178,22 @@ def _result(item: Listed) -> str:
     if item.completeness is None:
         return item.state if item.state in (DEAD, RESTARTING) else item.state.lower()
     word = "failed" if item.failed else item.completeness
+    if item.failure:
+        from telemetry.report.table import cut
+
+        word = f"failed: {cut(item.failure, _FAILURE_COLUMNS)}"
     return f"{word}, {_GATES[item.gates]}" if item.gates in _GATES else word
 
 
 def _exit(item: Listed) -> str:
+    """Return the signal or the exit code of the command, or the one that gates gave to `telemetry run`."""
     from telemetry.formatting import NOTHING, printable
+    from telemetry.wire.gates import RUN_EXIT_CODES
 
-    return printable(item.signal) if item.signal else NOTHING if item.exit_code is None else str(item.exit_code)
+    if item.signal:
+        return printable(item.signal)
+    of_run = RUN_EXIT_CODES[item.gates] if item.gates and item.exit_code == 0 else 0
+    return str(of_run) if of_run else NOTHING if item.exit_code is None else str(item.exit_code)
 
 
 def _started(started_ns: int) -> str:
@@ -300,10 +214,12 @@ def _painted(line: str, head: str, item: Listed) -> str:
 
 
 def _color(item: Listed) -> str:
-    if item.failed or item.state == DEAD or item.completeness == "interrupted":
-        return _RED
-    if item.gates == "fail":
-        return _RED
+    return {"bad": _RED, "warn": _YELLOW}.get(_health(item), _GREEN)
+
+
+def _health(item: Listed) -> Health:
+    if item.failed or item.state == DEAD or item.completeness == "interrupted" or item.gates == "fail":
+        return "bad"
     if item.completeness in ("lossy", "incomplete") or item.gates == "inconclusive":
-        return _YELLOW
-    return _GREEN
+        return "warn"
+    return "calm" if item.completeness is None else "good"

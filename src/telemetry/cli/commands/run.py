@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.cli import console, run_options
-from telemetry.cli.beside_run import goodput
+from telemetry.cli.beside_run import goodput, redaction
 from telemetry.cli.beside_run.ray import RayRoot
 from telemetry.cli.commands import serve
 from telemetry.cli.exit_codes import Exit, strictly
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strict",
         action="store_true",
         help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed, the gateway, a "
-        "backend or all captures failed",
+        "backend, a collector of --collect or all captures failed",
     )
     run_options.add_arguments(parser)
     parser.add_argument(
@@ -85,11 +85,12 @@ def run(args: argparse.Namespace) -> int:
     name = _checked_name(args, command)
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = serve.with_checked_node(args, load(flags).config)
-    run_gates = _run_gates(args, config, name)
+    run_gates, redactor = _run_gates(args, config, name), redaction.redactor_of(config)
     with (
         goodput.in_environment(limits_of_requests),
-        open_stage(tui=args.tui) as stage,
-        serve.writers(args, config, stage.say) as writers,
+        redaction.in_environment(config.redact),
+        open_stage(tui=args.tui, redactor=redactor) as stage,
+        serve.writers(args, config, stage.say, gates=run_gates is not None) as writers,
         _companions(args, config, stage) as companions,
         RayRoot(wanted=args.ray) as ray_root,
     ):
@@ -116,13 +117,14 @@ def run(args: argparse.Namespace) -> int:
                 **ray_root.variables(aggregator.endpoint, name),
             }
             variables |= captures.environment(aggregator.directory) if captures is not None else {}
-            job = Job(command, variables, stage.launch)
+            job = Job(command, variables, stage.launch, redactor=redactor)
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
                 _ask(keeper, Watch(pid=job.pid), stage)
                 if run_gates is not None:
                     run_gates.begin(aggregator.directory, stage.say, job.end)
                 flight.begin(aggregator.directory)
+                companions.accompany(aggregator.endpoint, job.pid)
                 job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, flight=flight, args=args))
                 stage.over()
                 hurried = _await_workers(keeper, config, job, companions, stage, quiet=args.quiet)
@@ -133,12 +135,11 @@ def run(args: argparse.Namespace) -> int:
             keeper.release()
             if captures is not None and job.started:
                 captures.conclude(report.snapshot.producers, companions.pids)
+            report = _judged(report, run_gates, job.facts())
         told = report.snapshot.backends
         serve.end_writers(writers, config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
         stage.await_leave(patient=not (job.told_to_end or hurried))
     report = _with_bill(with_backends(report, writers.stats), job.facts())
-    if run_gates is not None:
-        report = run_gates.concluded(report)
     flight.conclude(report, job.ended_ns, ended_by_gate=run_gates is not None and run_gates.ended_by is not None)
     _say_result(report, quiet=args.quiet or args.no_report or not job.started)
     _await_leaf(keeper, None if hurried else config, quiet=args.quiet)
@@ -245,7 +246,7 @@ def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, s
 
 
 def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates | None:
-    """Return the gates of the run, or None without gates.
+    """Return the gates of the run, or None without gates. A gate is masked as the names and labels it is about.
 
     Raises UsageError for an invalid gate, and for flags that need a gate.
     """
@@ -257,19 +258,21 @@ def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates 
         return None
     from telemetry.cli.beside_run.gates import RunGates, demands
 
-    root = Path(config.run.dir).absolute()
-    asked = demands(texts, config, root, name=name, baseline=args.baseline)
+    root, redactor = Path(config.run.dir).absolute(), redaction.redactor_of(config)
+    asked = demands(
+        [redaction.masked_gate(text, redactor) for text in texts], config, root, name=name, baseline=args.baseline
+    )
     return RunGates(asked, abort=args.abort_on_fail, quiet=args.quiet)
 
 
 def _companions(args: argparse.Namespace, config: Config, stage: Stage) -> Companions:
-    """Return the feeds and the gateway of the command line. Raises UsageError for an invalid one."""
+    """Return the feeds, the gateway and the collectors. Raises UsageError for an invalid one."""
     from telemetry.cli.beside_run.companions import Companions
     from telemetry.cli.beside_run.feeds import Feeds
     from telemetry.cli.beside_run.gateway import RunGateway
 
     feeds = Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
-    return Companions(feeds, RunGateway(args.gateway, stage.say))
+    return Companions(feeds, RunGateway(args.gateway, stage.say), serve.collectors(args, config, stage.say))
 
 
 def _captures(args: argparse.Namespace, stage: Stage) -> Captures | None:
@@ -387,6 +390,14 @@ def _with_bill(report: Report, command: CommandFacts) -> Report:
     """
     snapshot = report.snapshot
     return replace(report, snapshot=replace(snapshot, command=snapshot.command or command))
+
+
+def _judged(report: Report, run_gates: RunGates | None, command: CommandFacts) -> Report:
+    """Return the report with the results of its gates, if there are gates.
+
+    They are written before the writers end, because notifications tell the verdict.
+    """
+    return report if run_gates is None else run_gates.concluded(_with_bill(report, command))
 
 
 def _say(report: Report) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from telemetry import limits
 from telemetry.cli import console
+from telemetry.cli.beside_run import redaction
 from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.errors import UsageError
 from telemetry.formatting import number_of, printable
@@ -23,6 +24,7 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
 if TYPE_CHECKING:
+    from telemetry.cli.beside_run.collectors import RunCollectors
     from telemetry.config.schema import Config
     from telemetry.supervise.writers import Writers
 
@@ -39,6 +41,7 @@ FLAGS = {
     "upstream": "upstream.address",
     "node": "upstream.node",
     "nodes": "run.nodes",
+    **redaction.FLAGS,
 }
 """Command-line names → configuration keys."""
 
@@ -58,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed or a backend failed",
+        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed, a backend or a "
+        "collector failed",
     )
     parser.add_argument(
         "--resume",
@@ -122,6 +126,15 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:ADDRESS]",
         help="receive what another program publishes, as `telemetry feed` does; repeatable",
     )
+    parser.add_argument(
+        "--collect",
+        action="append",
+        default=[],
+        metavar="NAME[:key=value,…]",
+        help="record with this collector too, in a process beside the run, such as scrape:url=localhost:8000; "
+        "repeatable; `telemetry plugins list --full` shows the collectors",
+    )
+    redaction.add_arguments(parser)
     _add_node_flags(parser)
     _add_backend_flags(parser)
 
@@ -153,6 +166,15 @@ def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-backends", action="store_true", help="ignore the setting backends.to")
     parser.add_argument(
+        "--notify",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="send notifications to this address of Apprise, such as ntfy://TOPIC, about a failed gate or command, "
+        "a stall, NaN, errors, and the end; repeatable (default: the setting notify.urls)",
+    )
+    parser.add_argument("--no-notify", action="store_true", help="ignore the setting notify.urls")
+    parser.add_argument(
         "--timeline-dir",
         default="",
         metavar="DIR",
@@ -168,24 +190,44 @@ def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def writers(args: argparse.Namespace, config: Config, say: Callable[[str], object]) -> Writers:
-    """Return the writers of backends from the command line or the settings.
+def writers(
+    args: argparse.Namespace, config: Config, say: Callable[[str], object], *, gates: bool = False
+) -> Writers:
+    """Return the writers of backends and of notifications from the command line or the settings.
 
-    Raises UsageError for an invalid one.
+    `gates`: the run has gates. Raises UsageError for an invalid one.
     """
-    from telemetry.supervise.writers import Writers
+    from telemetry.cli.receivers import checked_receivers, variables
+    from telemetry.supervise.writers import Writers, with_notifications
 
     to = list(args.to or ([] if args.no_backends else config.backends.to))
     if args.timeline_dir:
         folder = os.path.abspath(args.timeline_dir).replace("\\", r"\\").replace(",", r"\,")
         to.append(f"timeline:dir={folder}")
+    urls = [] if args.no_notify else checked_receivers(args.notify or config.notify.urls, to)
+    to = with_notifications(to, urls, gates=gates)
     if to:
         from telemetry.backends.choice import parse_all, unheeded
 
         for words in unheeded(config.backends.values, parse_all(to)):
             say(words)
     check_every(args.every)
-    return Writers(to, say, every_s=args.every)
+    return Writers(to, say, every_s=args.every, variables=variables(urls))
+
+
+def collectors(
+    args: argparse.Namespace, config: Config, say: Callable[[str], object], *, defaults: bool = True
+) -> RunCollectors:
+    """Return the collectors from the command line, and with `defaults` those of the settings.
+
+    Raises UsageError for an invalid one.
+    """
+    from telemetry.cli.beside_run.collectors import RunCollectors
+
+    is_leaf = bool(config.upstream.address)
+    node = config.upstream.node or socket.gethostname() if is_leaf else ""
+    names = config.collect.names if defaults and not args.no_collect else ()
+    return RunCollectors(args.collect, names, say, node=node)
 
 
 def check_every(every_s: float | None) -> None:
@@ -201,6 +243,7 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from telemetry.cli.beside_run.feeds import Feeds
     from telemetry.config.load import load
+    from telemetry.config.notify_urls import without_secrets
     from telemetry.daemon import DaemonOptions, run_daemon
     from telemetry.supervise.writers import Writers
     from telemetry.sweeps.params import parse_assignments, scalar
@@ -211,22 +254,25 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is None:
         with_checked_node(args, loaded.config)
     root = Path(loaded.config.run.dir).absolute()
+    redactor = redaction.redactor_of(loaded.config)
     options = DaemonOptions(
-        name=name,
+        name=redactor.name(name),
         run_id=args.run_id or secrets.token_hex(4),
         epoch=secrets.token_hex(4),
         root=root,
         config=loaded.config,
         owner_pid=args.owner_pid,
         ready_fd=args.ready_fd,
-        command_line=tuple(sys.argv),
+        command_line=tuple(redactor.arguments(without_secrets(sys.argv))),
         resume=_to_resume(args, root),
-        params={key: scalar(text) for key, text in parse_assignments(args.params).items()},
+        params=redactor.value("", {key: scalar(text) for key, text in parse_assignments(args.params).items()}),
     )
     begun: list[bool] = []
     alone = args.ready_fd is None
     with (
+        redaction.in_environment(loaded.config.redact),
         Feeds(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding,
+        collectors(args, loaded.config, console.say, defaults=False) as collecting,
         writers(args, loaded.config, console.say) if alone else Writers((), console.say) as backends,
     ):
 
@@ -235,6 +281,7 @@ def run(args: argparse.Namespace) -> int:
             if alone:
                 say_where(facts)
             feeding.begin(str(facts["endpoint"]))
+            collecting.begin(str(facts["endpoint"]))
             backends.begin(str(facts["endpoint"]), str(facts["dir"]))
 
         written, snapshot = run_daemon(options, on_ready=ready)
@@ -247,7 +294,7 @@ def run(args: argparse.Namespace) -> int:
     if not written:
         return Exit.ERROR
     completeness = Report(snapshot=snapshot, source="pubsub").completeness
-    failed = feeding.failed or backends.failed
+    failed = feeding.failed or backends.failed or collecting.failed
     return strictly(completeness, backend_failed=failed) if args.strict else Exit.OK
 
 
@@ -285,7 +332,9 @@ def waiting_for(late: Sequence[BackendStat]) -> str:
 
 
 def _left(stat: BackendStat) -> str:
-    return "closing" if stat.state == "closing" else f"{number_of(stat.queued, 'record')} not delivered"
+    if stat.state == "closing" or not stat.queued:
+        return "closing"
+    return f"{number_of(stat.queued, 'record')} not delivered"
 
 
 @contextmanager

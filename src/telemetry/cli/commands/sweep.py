@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,8 @@ from telemetry.cli.commands.run import name_of
 from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import add_output_arguments, outputs
 from telemetry.cli.sweep_runs import Finished, Plan, Runner, finished_runs, result_of
+from telemetry.config.load import env_name
+from telemetry.config.notify_urls import KEY, joined
 from telemetry.errors import UsageError
 from telemetry.sweeps.params import (
     MOST_RUNS,
@@ -106,7 +109,9 @@ class _Series:
         self._runner = Runner()
         passed = argparse.ArgumentParser(add_help=False)
         _add_passed_on(passed)
-        self._passed = run_options.given_words(passed, args, without=("dir",))
+        self._passed = run_options.given_words(passed, args, without=("dir", "notify"))
+        if args.notify:  # their secrets may be on no command line
+            os.environ[env_name(KEY)] = joined(args.notify)
         self.reports: list[Report] = []
 
     def run_all(self, plan: Plan) -> int:
@@ -216,7 +221,8 @@ def _line(where: str, report: Report, point: Point) -> str:
     if point.verdict == "failed":
         parts.append(f"command failed: {point.reason}")
     elif point.verdict != "none":
-        parts.append(VERDICT_WORDS[point.verdict])
+        reason = f": {point.reason}" if point.verdict != "pass" and point.reason else ""
+        parts.append(f"{VERDICT_WORDS[point.verdict]}{reason}")
     return f"{where}: {' · '.join(parts)}"
 
 

@@ -20,8 +20,9 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.cli import console
+from telemetry.config.notify_urls import without_secrets
+from telemetry.redaction import Redactor
 from telemetry.wire.codec import carriable
-from telemetry.wire.masking import mask_secrets
 from telemetry.wire.snapshot import CommandFacts
 
 _OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
@@ -50,9 +51,15 @@ class Job:
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], launch: Launch | None = None
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        launch: Launch | None = None,
+        *,
+        redactor: Redactor | None = None,
     ) -> None:
         self.command = list(command)
+        self._redactor = redactor or Redactor()
         self.exit_code = 0
         self.pid = 0
         self.told_to_end = False
@@ -133,7 +140,7 @@ class Job:
     def ending(self) -> str:
         """Return the reason why the run ends, in words."""
         if not self.started:
-            return f"the command could not be started: {self._failure}"
+            return f"the command could not be started: {self._redactor.text(self._failure)}"
         if os.WIFSIGNALED(self._status):
             return f"the command was killed by {_signal_name(os.WTERMSIG(self._status))}"
         return f"the command exited with code {self.exit_code}"
@@ -142,7 +149,7 @@ class Job:
         user_s, system_s, rss_bytes, rss_bound_bytes = self._usage
         signalled = self.started and os.WIFSIGNALED(self._status)
         return CommandFacts(
-            argv=mask_secrets([carriable(argument) for argument in self.command]),
+            argv=self._redactor.arguments(without_secrets([carriable(argument) for argument in self.command])),
             pid=self.pid,
             exit_code=None if signalled else self.exit_code,
             signal=_signal_name(os.WTERMSIG(self._status)) if signalled else None,

@@ -20,6 +20,7 @@ _READ_BYTES: Final = 64 * limits.KIB
 _READS_A_TURN: Final = 16  # a flood of output must not delay the keyboard or the end
 _LINE_BYTES: Final = 4 * limits.KIB  # of an unfinished line; no terminal has longer lines
 _PIECE_BYTES: Final = 4 * limits.KIB  # a terminal takes this much at once, even a blocking one
+_IDLE_MS: Final = 300  # without output, until an unfinished line goes to the log: it may be a question
 _SCREEN_BYTES: Final = limits.MIB  # of output for a slow screen; a screenful is a few KiB
 
 
@@ -93,7 +94,9 @@ class Relay:
         # the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._closing:
-            readable, writable = _ready(self._sources(), self._sinks())
+            readable, writable = _ready(self._sources(), self._sinks(), _IDLE_MS if self._log.holds_line else None)
+            if not readable and not writable:
+                self._log.settle()
             if self._news in readable:
                 self._heed_news()
             if self._master in readable:
@@ -105,6 +108,7 @@ class Relay:
             if self._screen.fd in writable:
                 self._screen.give()
             if self._settled is not None and self._quiet():
+                self._log.settle()
                 self._settled.set()
 
     def _sources(self) -> list[int]:

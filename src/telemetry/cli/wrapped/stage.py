@@ -15,6 +15,7 @@ from telemetry.cli import console
 from telemetry.cli.wrapped.command import Launch
 from telemetry.cli.wrapped.status_line import LiveDisplay, open_display
 from telemetry.errors import UsageError
+from telemetry.redaction import Redactor
 from telemetry.report.live_line import Part
 
 
@@ -53,7 +54,7 @@ class Stage(Protocol):
     ) -> None: ...
 
 
-def open_stage(*, tui: bool) -> Stage:
+def open_stage(*, tui: bool, redactor: Redactor | None = None) -> Stage:
     """Return the stage for this run. Raises UsageError if a viewer is requested without a terminal."""
     if not tui:
         return PlainStage()
@@ -67,7 +68,7 @@ def open_stage(*, tui: bool) -> Stage:
     from telemetry.cli.wrapped.viewer_stage import ViewerStage
 
     streams = [fd for fd, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)) if stream.isatty()]
-    return ViewerStage(Terminal(0, 2), streams)
+    return ViewerStage(Terminal(0, 2), streams, redactor=redactor)
 
 
 class PlainStage:

@@ -18,6 +18,7 @@ from telemetry.cli.wrapped.status_line import SpacedLines
 from telemetry.cli.wrapped.terminal import Terminal
 from telemetry.cli.wrapped.viewer import Viewer, viewer_command
 from telemetry.formatting import size
+from telemetry.redaction import Redactor
 from telemetry.report.live_line import Part
 from telemetry.store.output_log import OutputLog
 
@@ -40,11 +41,14 @@ class ViewerStage:
         terminal: Terminal,
         streams: Sequence[int],
         viewer: Callable[[str, int], Sequence[str]] = viewer_command,
+        *,
+        redactor: Redactor | None = None,
     ) -> None:
         """Open the terminal for the command. `streams` are the standard streams it replaces. Raises OSError."""
         self._terminal = terminal
         self._streams = tuple(streams)
         self._viewer_command = viewer
+        self._redactor = redactor
         self._job_terminal = JobTerminal(terminal.found, terminal.size())
         self._log: OutputLog | None = None
         self._relay: Relay | None = None
@@ -73,7 +77,7 @@ class ViewerStage:
         return self._job_terminal.launch(command, environment, self._streams)
 
     def begin(self, directory: str, environment: Mapping[str, str]) -> None:
-        self._log = OutputLog(Path(directory))
+        self._log = OutputLog(Path(directory), redactor=self._redactor)
         self._relay = Relay(
             self._job_terminal.master, self._log, keyboard=self._terminal.keyboard, screen=self._terminal.outlet
         )

@@ -72,7 +72,7 @@ def open_workers(snapshot: MetricsSnapshot, besides: Collection[int] = ()) -> Op
     here = os.uname().nodename[: limits.NAME_CHARS]
     for stat in snapshot.producers:
         ended = stat.status in ("ended", "lost") or stat.completeness == "unknown"
-        if ended or stat.producer == TOKEN_COUNTER or stat.pid in besides:
+        if ended or stat.producer == TOKEN_COUNTER or stat.is_collector or stat.pid in besides:
             continue
         if stat.host != here or not stat.pid or process_lives(stat.pid):
             found.recording.append(stat)

@@ -1,10 +1,14 @@
 "use strict";
-/* Axes and empty plots, as SVG. An axis is {place: value → 0…1, ticks: [value], text: value → label, ends?: [value]}. */
+/* Axes and empty plots, as SVG. An axis is {place: value → 0…1, ticks: [value], text: value → label, ends?: [value],
+   range?: [low, high]}: `ends` have labels before all ticks, and only an axis with a `range` can be zoomed. */
 Object.assign(telemetry, (() => {
   const { element, svg, quantity, durationNs, nature } = telemetry;
+  const FINE_TO_S = 100; // moments from here on are told in whole seconds
+  const CHAR = 6.6; // width of a character of a label
+  const DRAG = 5; // pixels from which a drag chooses a range
   const LOG_FROM = 20; // largest over smallest value from which a logarithmic axis shows more
   const FIT_FROM = 0.35; // smallest over largest value from which an axis need not begin at 0
-  const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+  const STEPS_S = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
   const whole = (text) => text.replace(/ 0 (s|min)$/, "");
   const short = (text) => text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
@@ -35,7 +39,7 @@ Object.assign(telemetry, (() => {
     const step = roundStep((Math.max(high - low, Number.MIN_VALUE) * factor) / count, kind) / factor;
     const first = Math.ceil(low / step - 1e-9), ticks = [];
     for (let at = first; at * step <= high * (1 + 1e-9) && ticks.length < 12; at++) ticks.push(at * step);
-    return { place: (value) => (value - low) / (high - low || 1), ticks, text: (value) => label(value, unit) };
+    return { place: (value) => (value - low) / (high - low || 1), ticks, text: (value) => label(value, unit), range: [low, high] };
   }
 
   function logarithmic(low, high, unit, count = 8) {
@@ -73,17 +77,21 @@ Object.assign(telemetry, (() => {
   };
 
   function timeAxis(low, high, count = 7) {
-    const step = STEPS_S.find((one) => (high - low) / one <= count) ?? roundStep((high - low) / count, "plain");
+    const step = STEPS_S.find((one) => (one >= 1 || high < FINE_TO_S) && (high - low) / one <= count) ?? roundStep((high - low) / count, "plain");
     const ticks = [];
-    for (let at = Math.ceil(low / step) * step; at <= high + 1e-9 && ticks.length < 16; at += step) ticks.push(at);
-    return { place: (at) => (at - low) / (high - low || 1), ticks, text: seconds };
+    for (let at = Math.ceil(low / step); at * step <= high + 1e-9 && ticks.length < 16; at++) ticks.push(at * step);
+    return { place: (at) => (at - low) / (high - low || 1), ticks, text: seconds, range: [low, high] };
   }
 
-  /** An empty plot: {plot, across: value → x, up: value → y, left, right, top, bottom}. */
-  function ground(width, height, x, y, name, { left = 68, right = 14, top = 12, bottom = 30 } = {}) {
+  /** An empty plot: {plot, inside, across: value → x, up: value → y, second: value → y, at: x → value, left, right, top,
+     bottom}. What is drawn `inside` is cut at the edges of a plot that shows a part of x. `other` is a second value
+     axis, on the right: {axis, color, titles: [left, right]}. */
+  function ground(width, height, x, y, name, { left = 68, right = 14, top = 12, bottom = 30, cut = false, other = null } = {}) {
+    left = Math.max(left, 12 + CHAR * most([0, ...y.ticks.map((at) => y.text(at).length)]));
     const end = width - right, base = height - bottom;
     const across = (value) => left + x.place(value) * (end - left);
-    const up = (value) => base - y.place(value) * (base - top);
+    const on = (axis) => (value) => base - axis.place(value) * (base - top);
+    const up = on(y), [low, high] = x.range ?? [0, 0];
     const plot = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": name });
     for (const at of y.ticks) {
       plot.append(svg("line", { class: "grid", x1: left, x2: end, y1: up(at), y2: up(at) }));
@@ -100,7 +108,19 @@ Object.assign(telemetry, (() => {
       plot.append(svg("text", { class: "tick", x: middle, y: base + 18, "text-anchor": "middle" }, text));
     }
     plot.append(svg("line", { class: "axis", x1: left, x2: end, y1: base, y2: base }));
-    return { plot, across, up, left, right: end, top, bottom: base };
+    if (other?.titles) {
+      plot.append(svg("text", { class: "tick", x: left - 8, y: top - 10, "text-anchor": "end" }, other.titles[0]));
+      plot.append(svg("text", { class: `tick ${other.color}`, x: end + 8, y: top - 10 }, other.titles[1]));
+    }
+    for (const at of other?.axis.ticks ?? [])
+      plot.append(svg("text", { class: `tick ${other.color}`, x: end + 8, y: on(other.axis)(at) + 4 }, other.axis.text(at)));
+    let inside = plot;
+    if (cut) {
+      const wide = Math.max(end - left, 1); // what overflows a picture in a picture is not shown
+      inside = plot.appendChild(svg("svg", { x: left, y: top - 2, width: wide, height: base - top + 4, viewBox: `${left} ${top - 2} ${wide} ${base - top + 4}` }));
+    }
+    const at = (pixel) => low + ((pixel - left) / (end - left)) * (high - low);
+    return { plot, inside, across, up, second: other ? on(other.axis) : up, at, left, right: end, top, bottom: base, range: x.range };
   }
 
   const path = (points) => points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
@@ -122,49 +142,140 @@ Object.assign(telemetry, (() => {
     const place = host.appendChild(element("div", { class: "plot" }));
     let drawn = 0;
     const again = () => {
+      const focused = place.contains(document.activeElement);
       drawn = Math.max(Math.round(place.clientWidth), 200);
       place.replaceChildren(draw(drawn));
+      if (focused) place.firstChild.focus();
     };
     new ResizeObserver(() => Math.abs(place.clientWidth - drawn) > 1 && place.clientWidth && again()).observe(place);
     again();
     return again;
   }
 
-  /** A crosshair that several charts share: `show` moves all to the same value of x, or hides all for null. */
+  /** What several charts share: a crosshair, and the range of x that they show. `show` moves the crosshair of all to the
+     same value of x, or hides it for null. `zoom` draws all anew for a range, or for all of x for null. Charts that can
+     be zoomed have put how they are drawn anew into `draws`; `heard` has those who are told of a new range. */
   function crosshair() {
-    const charts = new Set();
-    return { charts, show: (at) => charts.forEach((move) => move(at)) };
+    const charts = new Set(), draws = new Set(), heard = new Set();
+    const cross = {
+      charts, draws, heard, range: null,
+      show: (at) => charts.forEach((move) => move(at)),
+      zoom: (range) => {
+        cross.range = range;
+        for (const told of [...draws, ...heard]) told(range);
+      },
+    };
+    return cross;
   }
 
-  /** Lets pointer and arrow keys move a crosshair over a plot. `places` are the values of x where it may stop. */
+  /** True for a step or point between two values of x. */
+  const within = (range, start, end = start) => !range || (end >= range[0] && start <= range[1]);
+
+  /** Values of a line in a range of x, with those where it crosses the ends of the range. */
+  function visible(values, xs, range, held = false) {
+    if (!range) return known(values);
+    const found = [];
+    values.forEach((value, at) => {
+      if (value === null || value === undefined) return;
+      if (within(range, xs[at])) found.push(value);
+      const next = values[at + 1];
+      if (next === null || next === undefined) return;
+      for (const end of range)
+        if (xs[at] < end && end < xs[at + 1]) found.push(held ? value : value + ((next - value) * (end - xs[at])) / (xs[at + 1] - xs[at]));
+    });
+    return found;
+  }
+
+  /** Lets pointer and arrow keys move a crosshair over a plot, a drag choose a range of x, and a double click show all.
+     `places` are the values of x where the crosshair may stop. */
   function follow(area, places, cross, name) {
-    const { plot } = area;
+    const { plot } = area, seen = places.filter((at) => within(cross.range, at));
+    const zooms = cross.draws.size > 0 && area.range;
+    const pixel = (event) => {
+      const box = plot.getBoundingClientRect();
+      return ((event.clientX - box.left) / box.width) * plot.viewBox.baseVal.width;
+    };
     const nearest = (at) => {
       let best = 0;
-      places.forEach((place, index) => {
-        if (Math.abs(area.across(place) - at) < Math.abs(area.across(places[best]) - at)) best = index;
+      seen.forEach((place, index) => {
+        if (Math.abs(area.across(place) - at) < Math.abs(area.across(seen[best]) - at)) best = index;
       });
       return best;
     };
-    let now = null;
+    let now = null, from = null, chosen = null;
     const move = (index) => {
+      if (!seen.length) return;
       now = index;
-      cross.show(places[index]);
+      cross.show(seen[index]);
+    };
+    const choose = (low, high) => {
+      if (seen.filter((at) => at >= low && at <= high).length > 1) cross.zoom([low, high]);
     };
     plot.setAttribute("tabindex", "0");
-    plot.setAttribute("aria-label", `${name}. Arrow keys read values.`);
+    plot.setAttribute("aria-label", `${name}. Arrow keys read values${zooms ? ", plus and minus zoom" : ""}.`);
     plot.addEventListener("pointermove", (event) => {
-      const box = plot.getBoundingClientRect();
-      move(nearest(((event.clientX - box.left) / box.width) * plot.viewBox.baseVal.width));
+      const at = Math.min(Math.max(pixel(event), area.left), area.right);
+      if (from !== null) {
+        chosen.setAttribute("x", Math.min(from, at).toFixed(1));
+        chosen.setAttribute("width", Math.abs(at - from).toFixed(1));
+      }
+      move(nearest(at));
     });
     plot.addEventListener("pointerleave", () => cross.show(null));
     plot.addEventListener("blur", () => cross.show(null));
     plot.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!by) return;
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key], wide = zooms ? { "+": 0.25, "=": 0.25, "-": 1 }[event.key] : 0;
+      if (zooms && event.key === "Escape") cross.zoom(null);
+      if (!by && !wide) return;
       event.preventDefault();
-      move(Math.min(Math.max(now === null ? (by > 0 ? 0 : places.length - 1) : now + by, 0), places.length - 1));
+      if (by) return move(Math.min(Math.max(now === null ? (by > 0 ? 0 : seen.length - 1) : now + by, 0), seen.length - 1));
+      const [low, high] = area.range, [first, last] = cross.whole, middle = now === null ? (low + high) / 2 : seen[now];
+      const [left, right] = [Math.max(middle - (high - low) * wide, first), Math.min(middle + (high - low) * wide, last)];
+      if (left <= first && right >= last) cross.zoom(null);
+      else choose(left, right);
     });
+    if (!zooms) return;
+    // Some charts begin late or end early.
+    if (!cross.range) cross.whole = cross.whole ? [Math.min(cross.whole[0], area.range[0]), Math.max(cross.whole[1], area.range[1])] : area.range;
+    plot.classList.add("zooms");
+    plot.addEventListener("pointerdown", (event) => {
+      if (event.button || event.pointerType === "touch") return;
+      from = Math.min(Math.max(pixel(event), area.left), area.right);
+      chosen = plot.appendChild(svg("rect", { class: "chosen", x: from, width: 0, y: area.top, height: area.bottom - area.top }));
+      plot.setPointerCapture(event.pointerId);
+    });
+    const drop = () => {
+      chosen?.remove();
+      from = chosen = null;
+    };
+    plot.addEventListener("pointercancel", drop);
+    plot.addEventListener("pointerup", (event) => {
+      if (from === null) return;
+      const ends = [from, Math.min(Math.max(pixel(event), area.left), area.right)].sort((a, b) => a - b);
+      drop();
+      if (ends[1] - ends[0] > DRAG) choose(...ends.map(area.at));
+    });
+    plot.addEventListener("dblclick", () => cross.zoom(null));
+  }
+
+  /** A bar at the foot of the window while the charts of a crosshair show a range: `words(range)`, a button that shows
+     all, and a hint with a command to copy. */
+  function rangeBar(cross, words, hint = "", command = () => "") {
+    const text = element("strong"), typed = element("code");
+    const copy = element("button", { type: "button", on: { click: () => navigator.clipboard.writeText(typed.textContent) } }, "Copy");
+    const whole = element("button", { type: "button", on: { click: () => cross.zoom(null) } }, "Show all");
+    const row = element("div", { class: "range-row", role: "status", hidden: true }, text, whole, hint, typed, copy);
+    const bar = document.querySelector(".range-bar") ?? document.body.appendChild(element("div", { class: "range-bar" }));
+    bar.append(row);
+    cross.heard.add((range) => {
+      row.hidden = !range;
+      if (!range) return;
+      text.textContent = words(range);
+      typed.textContent = command(range);
+      typed.hidden = !typed.textContent;
+      copy.hidden = typed.hidden || !navigator.clipboard;
+    });
+    addEventListener("beforeprint", () => cross.range && cross.zoom(null));
   }
 
   /** The vertical line of a crosshair; `at(x)` moves it, `at(null)` hides it. */
@@ -177,5 +288,5 @@ Object.assign(telemetry, (() => {
   }
 
   return { short, label, seconds, known, least, most, read, linear, logarithmic, valueAxis, wantsLog, timeAxis,
-           ground, path, stretches, responsive, crosshair, follow, hair };
+           ground, path, stretches, responsive, crosshair, within, visible, follow, rangeBar, hair };
 })());

@@ -2,19 +2,23 @@
 /* Charts as SVG, drawn to the width there is:
 
      telemetry.overTime(host, {title?, unit, start: [s], end: [s], lines: [{name, values: [v | null], whole?, tone?,
-                               start?, end?}], marks?: [[s, text]], names?, domain?: [s, s], whole?}, crosshair?)
+                               start?, end?, right?, unit?, hue?, drawn?: "area" | "bars"}], marks?: [[s, text]], names?,
+                               domain?: [s, s], whole?, axes?: [left, right]}, crosshair?)
      telemetry.curves(host, {unit, lines: [{name, points: [[fraction, value], …], count?, bounds?: [[fraction, low, high]]}]})
      telemetry.distribution(host, {unit, edges: [v], counts: [n], marks?: [[text, v]]})
      telemetry.bars(host, {unit, cell_unit, cells: [[cell, count]]})
 
-   Each appends to `host`. Lines of several runs may have times of their own. `whole` is what a line shows while no
+   Each appends to `host`. Lines of several runs may have times of their own. A `right` line belongs to the axis on the
+   right, in its own unit. `whole` is what a line shows while no
    moment is read. Figures of class `curves` and `over-time` with a block of JSON are drawn when the page is there. */
 Object.assign(telemetry, (() => {
   const { element, svg, count, numberOf, durationNs, quantity, short, label, seconds, known, most, linear,
-          logarithmic, valueAxis, wantsLog, timeAxis, ground, path, stretches, responsive, crosshair, follow, hair } = telemetry;
+          logarithmic, valueAxis, wantsLog, timeAxis, ground, path, stretches, responsive, crosshair, within, visible, follow, rangeBar, hair } = telemetry;
   const COLORS = 8;
   const NARROWEST = 12; // cells of a distribution, so that few bars are not walls
   const NINES = [0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999, 0.99999999];
+  const LEAST_BAR = 3; // height of a bar of any value but 0
+  const TALL = 240; // height of a chart with two value axes
   const CHAR = 6.2; // width of a small character
 
   /** As many digits as tell the rest up to 1: 50 %, 98.3 %, 99.95 %. */
@@ -22,7 +26,7 @@ Object.assign(telemetry, (() => {
     const digits = Math.max(0, Math.ceil(-Math.log10((1 - fraction) * 100) - 1e-9)) + 1;
     return `${short((fraction * 100).toFixed(Math.min(digits, 15)))} %`;
   };
-  const color = (line) => (line.tone ? `${line.tone}-key` : `c${line.index % COLORS}`);
+  const color = (line) => (line.tone ? `${line.tone}-key` : `c${(line.hue ?? line.index) % COLORS}`) + (line.right ? " dashed" : "");
   const nothing = (host, text) => host.append(element("p", { class: "nothing" }, text));
   const numbered = (lines) => lines.map((line, index) => ({ ...line, index }));
 
@@ -46,9 +50,9 @@ Object.assign(telemetry, (() => {
     return button;
   }
 
-  function logSwitch(state, again) {
+  function logSwitch(state, again, what = "Logarithmic values") {
     const scale = element("button", {
-      type: "button", class: "scale", "aria-pressed": String(state.log), title: "Logarithmic values",
+      type: "button", class: "scale", "aria-pressed": String(state.log), title: what,
       on: { click: () => {
         state.log = !state.log;
         scale.setAttribute("aria-pressed", String(state.log));
@@ -72,6 +76,8 @@ Object.assign(telemetry, (() => {
     const reach = (line) => Math.max(...line.points.filter(([fraction]) => fraction < 1).map(([f]) => 1 / (1 - f)), 1);
     for (const line of lines) line.end = Math.log10(Math.max(line.count ?? reach(line) * 2, 1.25));
     const place = (fraction, end) => Math.min(fraction < 1 ? -Math.log10(1 - fraction) : end, end);
+    const begin = Math.min(...lines.map((line) => place(line.points[0][0], line.end)), 1);
+    const share = (at, end) => (at - begin) / (end - begin || 1);
     const all = lines.flatMap((line) => line.points.map(([, value]) => value));
     const state = { hidden: new Set(), log: wantsLog(all) };
     const hint = "Move over the curves to read them.";
@@ -82,12 +88,11 @@ Object.assign(telemetry, (() => {
       const shown = lines.filter((line) => !state.hidden.has(line.index));
       const end = shown.reduce((longest, line) => Math.max(longest, line.end), 0.3);
       const values = (shown.length ? shown : lines).flatMap((line) => line.points.map(([, value]) => value));
-      const x = { place: (fraction) => place(fraction, end) / end, ticks: NINES.filter((f) => place(f, Infinity) <= end),
+      const x = { place: (fraction) => share(place(fraction, end), end), ticks: NINES.filter((f) => place(f, Infinity) >= begin && place(f, Infinity) <= end),
                   text: percent };
       const area = ground(width, 280, x, valueAxis(values, data.unit, state), "Percentile curves");
       for (const line of shown) {
-        const spot = ([fraction, value]) =>
-          [area.left + (place(fraction, line.end) / end) * (area.right - area.left), area.up(value)];
+        const spot = ([fraction, value]) => [area.left + share(place(fraction, line.end), end) * (area.right - area.left), area.up(value)];
         if (line.bounds?.length) {
           const edge = [...line.bounds.map(([f, low]) => [f, low]), ...line.bounds.map(([f, , high]) => [f, high]).reverse()];
           area.plot.append(svg("path", { class: `band ${color(line)}`, d: path(edge.map(spot)) + "Z" }));
@@ -134,6 +139,20 @@ Object.assign(telemetry, (() => {
     }
   }
 
+  /** Short names of marks, each beside its line or above another name; the outer ones come first. */
+  function nameMarks(area, marks) {
+    const taken = [], order = [...marks.slice(0, 1), ...marks.slice(1).reverse()];
+    for (const [text, at] of order) {
+      const x = area.across(at), wide = text.length * CHAR;
+      const places = [3, 14].flatMap((above) => [[x + 4, above], [x - 4 - wide, above]]);
+      const place = places.find(([left, above]) => left >= area.left - 8 && left + wide <= area.right + 12
+        && taken.every(([from, to, row]) => row !== above || left > to + 4 || left + wide < from - 4));
+      if (!place) continue;
+      taken.push([place[0], place[0] + wide, place[1]]);
+      area.plot.append(svg("text", { class: "mark-name", x: place[0].toFixed(1), y: area.top - place[1] }, text));
+    }
+  }
+
   /** The head of a chart over time: its title, the moment that is read, and controls. */
   function head(host, data, ...more) {
     const moment = element("span", { class: "moment" }, data.whole ?? "");
@@ -141,20 +160,25 @@ Object.assign(telemetry, (() => {
     return moment;
   }
 
-  function overTime(host, data, cross = crosshair()) {
+  function overTime(host, data, shared) {
+    const cross = shared ?? crosshair();
     const own = (line) => ({ ...line, start: line.start ?? data.start, end: line.end ?? data.end });
     const lines = numbered(data.lines.map(own));
     if (!known(lines.flatMap((line) => line.values)).length) return nothing(host, "No values in any step.");
-    const values = (some) => known(some.flatMap((line) => line.values));
-    const state = { hidden: new Set(), log: data.log ?? wantsLog(values(lines)) };
+    const values = (some, range) => known(some.flatMap((line) => range
+      ? line.drawn === "bars" ? line.values.filter((_, at) => within(range, line.start[at], line.end[at])) : visible(line.values, middle(line), range)
+      : line.values));
+    const rights = lines.filter((line) => line.right), ofUnit = (line) => line.unit ?? data.unit;
+    const state = { hidden: new Set(), log: data.log ?? wantsLog(values(rights.length ? rights : lines)) };
     const range = data.domain ?? [Math.min(...lines.map((line) => line.start[0])), Math.max(...lines.map((line) => line.end.at(-1)))];
     const middle = (line) => line.values.map((_, at) => (line.start[at] + line.end[at]) / 2);
     const longest = lines.reduce((a, b) => (b.values.length > a.values.length ? b : a));
     const step = (line, at) => line.end.findIndex((end, index) => at < end && at >= line.start[index]);
     const legend = element("div", { class: "legend" });
     let again = () => {};
-    const moment = head(host, data, logSwitch(state, () => again()));
-    const read = lines.map((line) => element("b", {}, line.whole === undefined ? "" : quantity(line.whole, data.unit)));
+    if (shared) cross.draws.add(() => again());
+    const moment = head(host, data, logSwitch(state, () => again(), rights.length ? "Logarithmic axis on the right" : undefined));
+    const read = lines.map((line) => element("b", {}, line.whole === undefined ? "" : quantity(line.whole, ofUnit(line))));
     for (const line of lines) {
       const text = [`${line.name} `, read[line.index]];
       legend.append(lines.length > 1 ? toggle(line, state, () => again(), ...text) : element("span", { class: `key ${color(line)}` }, ...text));
@@ -166,31 +190,50 @@ Object.assign(telemetry, (() => {
       const places = lines.map((line) => (at === null ? -1 : step(line, at)));
       lines.forEach((line, index) => {
         const shown = at === null ? line.whole : line.values[places[index]];
-        read[index].textContent = at === null && shown === undefined ? "" : quantity(shown, data.unit);
+        read[index].textContent = at === null && shown === undefined ? "" : quantity(shown, ofUnit(line));
       });
       const place = step(longest, at);
       moment.textContent = at === null ? data.whole ?? ""
         : place < 0 ? seconds(at) : `${seconds(longest.start[place])} – ${seconds(longest.end[place])}`;
     });
 
-    again = responsive(host, (width) => {
-      const shown = lines.filter((line) => !state.hidden.has(line.index));
-      const drawn = values(shown).length ? values(shown) : values(lines);
-      const names = data.names && data.marks?.length, margins = { left: 60, top: names ? 20 : 10, bottom: 26 };
-      area = ground(width, 200, timeAxis(...range, width < 480 ? 4 : 7), valueAxis(drawn, data.unit, state), data.title ?? "Over time", margins);
-      for (const line of shown) {
-        const at = middle(line);
-        for (const part of stretches(line.values)) {
-          const points = part.map(([index, value]) => [area.across(at[index]), area.up(value)]);
-          const [first, last] = [points[0], points[points.length - 1]];
-          if (points.length === 1) area.plot.append(svg("circle", { class: `dot ${color(line)}`, cx: first[0], cy: first[1], r: 2.5 }));
-          else {
-            if (lines.length === 1) area.plot.append(svg("path", { class: `band ${color(line)}`,
-              d: path([[first[0], area.bottom], ...points, [last[0], area.bottom]]) + "Z" }));
-            area.plot.append(svg("path", { class: `line ${color(line)}`, d: path(points) }));
-          }
+    /** The value axis of some lines: over what they have in the range that is shown. */
+    function axisOf(some, all, unit, log) {
+      const seen = [values(some, cross.range), values(some), values(all)].find((found) => found.length);
+      return valueAxis(seen, unit, { log });
+    }
+
+    function drawLine(line, up) {
+      const at = middle(line), kind = color(line);
+      if (line.drawn === "bars") return line.values.forEach((value, index) => {
+        if (!value || !within(cross.range, line.start[index], line.end[index])) return;
+        const x = area.across(line.start[index]), top = Math.min(up(value), area.bottom - LEAST_BAR);
+        const wide = Math.max((area.across(line.end[index]) - x) * 0.7, 1.5), left = area.across(at[index]) - wide / 2;
+        area.inside.append(svg("rect", { class: `bar ${kind}`, x: left.toFixed(1), y: top.toFixed(1), width: wide.toFixed(1), height: (area.bottom - top).toFixed(1) }));
+      });
+      for (const part of stretches(line.values)) {
+        const points = part.map(([index, value]) => [area.across(at[index]), up(value)]);
+        const [first, last] = [points[0], points[points.length - 1]];
+        if (points.length === 1) area.inside.append(svg("circle", { class: `dot ${kind}`, cx: first[0], cy: first[1], r: 2.5 }));
+        else {
+          if (lines.length === 1 || line.drawn === "area") area.inside.append(svg("path", { class: `band ${kind}`,
+            d: path([[first[0], area.bottom], ...points, [last[0], area.bottom]]) + "Z" }));
+          area.inside.append(svg("path", { class: `line ${kind}`, d: path(points) }));
         }
       }
+    }
+
+    again = responsive(host, (width) => {
+      const shown = lines.filter((line) => !state.hidden.has(line.index)), unit = rights[0]?.unit;
+      const [lefts, others] = [shown.filter((line) => !line.right), shown.filter((line) => line.right)];
+      const names = data.names && data.marks?.length, margins = { left: 60, top: names || rights.length ? 24 : 10, bottom: 26, cut: Boolean(cross.range) };
+      if (rights.length) Object.assign(margins, { right: 64, other: {
+        axis: axisOf(others, rights, unit, state.log), color: rights.length === 1 ? color(rights[0]) : "", titles: data.axes,
+      } });
+      const y = axisOf(lefts, lines.filter((line) => !line.right), data.unit, state.log && !rights.length);
+      area = ground(width, rights.length ? TALL : 200, timeAxis(...(cross.range ?? range), width < 480 ? 4 : width < 700 ? 7 : 12), y, data.title ?? "Over time", margins);
+      const order = (line) => (line.drawn ? (line.drawn === "area" ? 0 : 1) : 2);
+      for (const line of [...shown].sort((a, b) => order(a) - order(b))) drawLine(line, line.right ? area.second : area.up);
       drawMarks(area, data.marks ?? [], names);
       follow(area, middle(longest), cross, data.title ?? "Over time");
       move = hair(area);
@@ -217,7 +260,7 @@ Object.assign(telemetry, (() => {
     responsive(host, (width) => {
       const x = (log ? logarithmic : linear)(edges[0], last, data.unit, width < 480 ? 4 : 8);
       const y = { ...linear(0, most(heights) * 1.05, ""), text: (number) => (number < 1e6 ? count(number) : short(telemetry.scaled(number))) };
-      const area = ground(width, 280, x, y, "Distribution", { top: data.marks ? 22 : 12 });
+      const area = ground(width, 280, x, y, "Distribution", { top: data.marks ? 28 : 12 });
       counts.forEach((number, at) => {
         if (!number) return;
         const left = area.across(edges[at]), top = Math.min(area.up(heights[at]), area.bottom - 1);
@@ -225,7 +268,8 @@ Object.assign(telemetry, (() => {
         const wide = Math.max(area.across(edges[at + 1]) - left - gap, 0.5);
         area.plot.append(svg("rect", { class: "bar c0", x: left, y: top, width: wide, height: area.bottom - top }));
       });
-      drawMarks(area, (data.marks ?? []).map(([text, at]) => [at, text]), true);
+      drawMarks(area, (data.marks ?? []).map(([text, at]) => [at, text]), false);
+      nameMarks(area, data.marks ?? []);
       const move = hair(area);
       cross.charts.clear();
       cross.charts.add((at) => {
@@ -254,11 +298,13 @@ Object.assign(telemetry, (() => {
     return distribution(host, { ...data, edges, counts: cells.map((cell) => counts.get(cell) ?? 0) });
   }
 
+  const time = crosshair(); // of all figures over time
   for (const [kind, draw] of [["curves", curves], ["over-time", overTime]])
     for (const figure of document.querySelectorAll(`figure.${kind}`)) {
       const host = element("div");
       figure.querySelector("details").before(host);
-      draw(host, JSON.parse(figure.querySelector("script").textContent));
+      draw(host, JSON.parse(figure.querySelector("script").textContent), time);
     }
+  if (time.draws.size) rangeBar(time, ([from, to]) => `${seconds(from)} – ${seconds(to)}`);
   return { curves, overTime, distribution, bars, color, head, drawMarks, nothing };
 })());

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, Final
 
 from telemetry import formatting
+from telemetry.formatting import printable
 from telemetry.report import accounting, brief, content
 from telemetry.report import series as measured
 from telemetry.report.backends import backends
@@ -17,6 +18,7 @@ from telemetry.report.html.bodies import command_body, gates_body
 from telemetry.report.html.data import embedded
 from telemetry.report.html.grids import counters_data, gauges_data
 from telemetry.report.html.head import head
+from telemetry.report.html.machine import machine_data
 from telemetry.report.html.main_series import Group, main_groups
 from telemetry.report.html.over_time import TimeCharts, identity
 from telemetry.report.html.page import asset, page
@@ -27,6 +29,7 @@ from telemetry.report.html.spans import spans_body
 from telemetry.report.html.steps import steps_section
 from telemetry.report.html.stragglers import stragglers_section
 from telemetry.report.html.tiles import tiles
+from telemetry.report.masked import masked
 from telemetry.report.nodes import nodes, not_well
 from telemetry.report.over_time import busiest
 from telemetry.report.requests import late
@@ -42,10 +45,42 @@ _WITHOUT_SCRIPT: Final = 200
 _DRAWN: Final = ("over-time", "distribution")
 """Sections that scripts fill. Those without a table for browsers without scripts are hidden there."""
 _ORDER: Final = {
-    "training": ("steps", "stragglers", "over-time", "spans", "distribution", "gauges", "counters", "requests"),
-    "llm": ("over-time", "distribution", "requests", "counters", "gauges", "steps", "spans", "stragglers"),
-    "load": ("over-time", "distribution", "requests", "counters", "gauges", "steps", "spans", "stragglers"),
-    "metrics": ("over-time", "distribution", "counters", "gauges", "steps", "spans", "stragglers", "requests"),
+    "training": (
+        *("steps", "stragglers", "over-time", "spans", "distribution", "machine", "gauges", "counters", "requests"),
+    ),
+    "llm": (
+        "over-time",
+        "distribution",
+        "requests",
+        "machine",
+        "counters",
+        "gauges",
+        "steps",
+        "spans",
+        "stragglers",
+    ),
+    "load": (
+        "over-time",
+        "distribution",
+        "requests",
+        "machine",
+        "counters",
+        "gauges",
+        "steps",
+        "spans",
+        "stragglers",
+    ),
+    "metrics": (
+        "over-time",
+        "distribution",
+        "machine",
+        "counters",
+        "gauges",
+        "steps",
+        "spans",
+        "stragglers",
+        "requests",
+    ),
 }
 """Sections with pictures, by flavour of the run. Sections of tables follow in a fixed order."""
 
@@ -57,8 +92,16 @@ def render_html(report: Report) -> str:
     """Return a whole document, made by `page`. Details of a series are drawn when it is opened."""
     heads = content.headlines(report)
     parts = list(_ordered(report, heads[0].flavour if heads else "metrics"))
-    body = "\n".join((head(report), tiles(report, heads), _links(report, parts), *(html for _, _, html in parts)))
+    top = head(report), tiles(report, heads), _links(report, parts), _run(report)
+    body = "\n".join((*top, *(html for _, _, html in parts)))
     return page(f"{report.snapshot.name} – telemetry report", body, "\n".join(map(asset, SCRIPTS)))
+
+
+def _run(report: Report) -> str:
+    """Return the name of the run for the command that reports a time range; empty if it has no time ranges."""
+    if not report.final or not report.directory or not report.over_time:
+        return ""
+    return f'<div id="run" hidden data-run="{escape(printable(brief.run_argument(report.snapshot)))}"></div>'
 
 
 def _ordered(report: Report, flavour: str) -> Iterator[Part]:
@@ -74,7 +117,7 @@ def _pictures(report: Report) -> Iterator[Part]:
     steps, steps_html = steps_section(report)
     slow, heat_map = stragglers_section(report)
     counters = measured.counters(report.snapshot, measured.part_s(report))
-    gauges = measured.gauges(report.snapshot)
+    gauges, machine = measured.gauges(report.snapshot), measured.machine(report.snapshot)
     over_time, over_time_html = _over_time(report, groups)
     bodies = {
         "over-time": (over_time, over_time_html),
@@ -83,6 +126,7 @@ def _pictures(report: Report) -> Iterator[Part]:
         "steps": (steps, steps_html),
         "stragglers": (slow, heat_map),
         "spans": (spans(report), spans_body(report)),
+        "machine": (machine, _grid("machine", machine_data(report), machine, folded=True)),
         "counters": (counters, _grid("counters", counters_data(report), counters)),
         "gauges": (gauges, _grid("gauges", gauges_data(report), gauges)),
     }
@@ -127,11 +171,16 @@ def _distribution(report: Report, groups: list[Group]) -> tuple[Section, str]:
     return Section("Distribution", ["…"]), html
 
 
-def _grid(name: str, data: dict[str, Any] | None, section: Section) -> str:
-    """Return a grid of small charts above the table; empty without charts, for the table alone."""
+def _grid(name: str, data: dict[str, Any] | None, section: Section, *, folded: bool = False) -> str:
+    """Return a grid of small charts above the table; empty without charts, for the table alone.
+
+    Scripts fold a `folded` table.
+    """
     if data is None or section.table is None:
         return ""
-    return f'<div id="{name}-grid"></div>{embedded(data, f"{name}-data")}{table(section.table)}'
+    values = table(section.table)
+    below = f"<details open><summary>Table of values</summary>{values}</details>" if folded else values
+    return f'<div id="{name}-grid"></div>{embedded(data, f"{name}-data")}{below}'
 
 
 def _tables(report: Report) -> Iterator[Part]:
@@ -156,6 +205,8 @@ def _tables(report: Report) -> Iterator[Part]:
         ("backends", backends(report)),
         *sources,
         ("parameters", content.params(snapshot)),
+        ("environment", content.surroundings(snapshot)),
+        ("masked", masked(snapshot)),
         ("command", command),
         ("cost", content.cost(snapshot)),
         ("files", content.files(snapshot)),

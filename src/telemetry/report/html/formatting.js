@@ -57,10 +57,14 @@ const telemetry = (() => {
     return Math.abs(value) < 1024 && Number.isInteger(value) ? `${value} B` : stepped(value, SIZE_STEPS);
   }
 
+  /** Bytes per second in one of a unit such as MiB/s. */
+  const speed = (unit) => (unit.endsWith("/s") ? own(BYTES, unit.slice(0, -2)) : undefined);
+
   function quantity(value, unit) {
     if (!known(value)) return NOTHING;
     const ns = own(TIME_NS, unit), bytes = own(BYTES, unit);
     if (ns) return durationNs(value * ns);
+    if (speed(unit)) return `${size(value * speed(unit))}/s`;
     return bytes ? size(value * bytes) : scaled(value);
   }
 
@@ -68,7 +72,7 @@ const telemetry = (() => {
   function nature(unit) {
     const ns = own(TIME_NS, unit), bytes = own(BYTES, unit);
     if (ns) return ["time", ns];
-    return bytes ? ["bytes", bytes] : ["plain", 1];
+    return bytes || speed(unit) ? ["bytes", bytes || speed(unit)] : ["plain", 1];
   }
 
   function fill(made, attributes, children) {

@@ -10,11 +10,13 @@ from typing import Any, Final, TypeVar
 from telemetry import formatting, wording
 from telemetry.directions import better_of_name
 from telemetry.formatting import printable
-from telemetry.history.curve_points import first_step, has_means
+from telemetry.history.curve_points import first_step, has_means, lowest_step
+from telemetry.redaction import COUNTER
 from telemetry.report.html.main_series import LINES
 from telemetry.report.html.numbers import Column, column
 from telemetry.report.html.over_time import LEAST_STEPS, marks
 from telemetry.wire import spans as words
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.pictures import CounterOverTime, GaugeOverTime, StepCurve
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat
@@ -29,7 +31,8 @@ _OverTime = TypeVar("_OverTime", CounterOverTime, GaugeOverTime)
 def counters_data(report: Report) -> dict[str, Any] | None:
     """Return the rates of counters over time; None without any."""
     counters = report.pictures.counters if report.pictures else []
-    moved = [one for one in counters if any(one.rates) and not one.name.startswith(words.SELF)]
+    own = [one for one in counters if not one.name.startswith(words.SELF) and one.name != COUNTER]
+    moved = [one for one in own if any(one.rates)]
     values = {_key(stat): stat for stat in report.snapshot.counters}
     edges = report.pictures.edges_s if report.pictures else []
     items = []
@@ -41,12 +44,12 @@ def counters_data(report: Report) -> dict[str, Any] | None:
             facts = [("", _amount(stat.value, one.unit))] if stat is not None else []
             facts.append((f"mean over {formatting.duration_s(seconds)}", formatting.rate(mean, one.unit)))
         items.append(_item(same, [one.rates for one in same], facts, " per second"))
-    return _over_time(report, items, "counters")
+    return over_time(report, items, "counters")
 
 
 def gauges_data(report: Report) -> dict[str, Any] | None:
-    """Return gauges over time; None without any."""
-    gauges = report.pictures.gauges if report.pictures else []
+    """Return gauges over time; None without any. Those of the machine have charts of their own."""
+    gauges = [one for one in report.pictures.gauges if not is_of_machine(one.name)] if report.pictures else []
     items = []
     for same in _together([one for one in gauges if any(value is not None for value in one.values)]):
         facts = []
@@ -57,8 +60,8 @@ def gauges_data(report: Report) -> dict[str, Any] | None:
             if min(known) < max(known):
                 lowest, highest = (formatting.quantity(end, one.unit) for end in (min(known), max(known)))
                 facts.append(("range", f"{lowest} to {highest}"))
-        items.append(_item(same, [_held(one.values) for one in same], facts))
-    found = _over_time(report, items, "gauges")
+        items.append(_item(same, [held(one.values) for one in same], facts))
+    found = over_time(report, items, "gauges")
     return None if found is None else found | {"held": True}
 
 
@@ -87,7 +90,7 @@ def steps_data(axis: str, curves: Sequence[StepCurve]) -> dict[str, Any]:
             item["lines"][0] |= {"low": column(curve.low), "high": column(curve.high)}
         items.append(item)
     ends = [curve.steps for curve in curves if curve.steps]
-    domain = [min(steps[0] for steps in ends), max(steps[-1] for steps in ends)] if ends else [0, 1]
+    domain = [min(map(lowest_step, curves)), max(steps[-1] for steps in ends)] if ends else [0, 1]
     return {"axis_name": printable(axis), "xs": xs, "items": items, "domain": domain, "band": "rank"}
 
 
@@ -134,7 +137,8 @@ def _item(
     return {"name": f"{name}{ending}", "unit": printable(first.unit), "lines": lines, "facts": facts}
 
 
-def _over_time(report: Report, items: list[Item], what: str) -> dict[str, Any] | None:
+def over_time(report: Report, items: list[Item], what: str) -> dict[str, Any] | None:
+    """Return the data of a grid over time; None without charts, and for a run too short to have a course."""
     if not items or report.pictures is None or len(report.pictures.edges_s) <= LEAST_STEPS:
         return None
     edges = report.pictures.edges_s
@@ -148,7 +152,7 @@ def _over_time(report: Report, items: list[Item], what: str) -> dict[str, Any] |
     }
 
 
-def _held(values: Column) -> Column:
+def held(values: Column) -> Column:
     """Return values in which each one lasts until the next; none before the first."""
     last: float | None = None
     return [last := value if value is not None else last for value in values]

@@ -33,7 +33,8 @@ _GATES_SHOWN: Final = 5
 
 def head(report: Report) -> str:
     """Return the name of the run, then banners, the worst first, then facts."""
-    banners = [*_alarms(report), _verdict(report), *_gates(report.gates)]
+    verdict, gates = _verdict(report), _gates(report.gates)
+    banners = [*_alarms(report), *([verdict, *gates] if worst(report.gates) == "pass" else [*gates, verdict])]
     part = content.time_range_words(report.time_range) if report.time_range is not None else ""
     apart = {part, content.gates_words(report)}
     facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in content.facts(report) if fact not in apart)

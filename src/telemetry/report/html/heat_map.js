@@ -3,10 +3,12 @@
 
      telemetry.heatMap(host, {title, unit, edges: [v], start: [s], end: [s], columns: [[first row, n, n, …]], marks?, domain}, crosshair) */
 Object.assign(telemetry, (() => {
-  const { svg, element, quantity, seconds, numberOf, linear, logarithmic, timeAxis, ground, responsive, follow, hair, head, drawMarks } = telemetry;
+  const { svg, element, quantity, seconds, numberOf, linear, logarithmic, timeAxis, ground, responsive, within, follow, hair, head, drawMarks } = telemetry;
   const FAINTEST = 0.07;
 
   function heatMap(host, data, cross) {
+    let again = () => {};
+    cross.draws.add(() => again());
     const columns = data.columns.map(([first, ...counts]) => ({ first: first ?? 0, counts, total: counts.reduce((a, b) => a + b, 0) }));
     const top = columns.reduce((most, { counts }) => counts.reduce((a, b) => Math.max(a, b), most), 1);
     const smallest = data.edges.find((at) => at > 0) ?? 1, last = data.edges[data.edges.length - 1];
@@ -28,13 +30,13 @@ Object.assign(telemetry, (() => {
       return `${numberOf(total, "value", "values")}, most from ${quantity(data.edges[row], data.unit)} to ${quantity(data.edges[row + 1], data.unit)}`;
     }
 
-    responsive(host, (width) => {
+    again = responsive(host, (width) => {
       const y = (log ? logarithmic : linear)(edges[0], last, data.unit);
-      area = ground(width, 240, timeAxis(...data.domain, width < 480 ? 4 : 7), y, data.title, { left: 60, top: 10, bottom: 26 });
+      area = ground(width, 240, timeAxis(...(cross.range ?? data.domain), width < 480 ? 4 : 12), y, data.title, { left: 60, top: 10, bottom: 26, cut: Boolean(cross.range) });
       columns.forEach(({ first, counts }, at) => counts.forEach((number, row) => {
-        if (!number) return;
+        if (!number || !within(cross.range, data.start[at], data.end[at])) return;
         const x = area.across(data.start[at]), up = area.up(edges[first + row + 1]);
-        area.plot.append(svg("rect", {
+        area.inside.append(svg("rect", {
           class: "heat-cell", x: x.toFixed(1), y: up.toFixed(1), width: (area.across(data.end[at]) - x + 0.3).toFixed(1),
           height: (area.up(edges[first + row]) - up + 0.3).toFixed(1),
           "fill-opacity": Math.max(Math.sqrt(number / top), FAINTEST).toFixed(2),

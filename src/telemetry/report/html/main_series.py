@@ -31,6 +31,10 @@ class Group:
     """Series with the names of their lines, which are short."""
     is_request: bool = False
     """True if the series follow each other as tracking windows."""
+    has_tokens: bool = False
+    """True if the series are those of requests that are answered with tokens."""
+    whole: SeriesStat | None = None
+    """The values of all tracking windows together."""
 
     @property
     def main(self) -> SeriesStat:
@@ -45,6 +49,17 @@ def main_groups(report: Report) -> list[Group]:
     return of_requests or list(_others(report))
 
 
+def latencies(report: Report, most: int) -> list[tuple[str, Group]]:
+    """Return the latencies of the busiest kinds of request, with the names of the kinds."""
+    kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:most]
+    return [
+        (wording.instrument(kind.kind, kind.labels), group)
+        for kind in kinds
+        for group in _of_kind(kind)
+        if group.main.name == words.name_of(kind.kind, words.LATENCY)
+    ]
+
+
 def _of_kind(kind: RequestCounts) -> Iterator[Group]:
     is_llm = words.TTFT in kind.series
     parts = kind.windows or (kind,)
@@ -53,7 +68,8 @@ def _of_kind(kind: RequestCounts) -> Iterator[Group]:
         filled = sorted((pair for pair in found if pair[1].count), key=lambda pair: -pair[1].count)
         if filled:
             lines = [(window or "values", stat) for window, stat in filled[:LINES]]
-            yield Group(wording.instrument(words.name_of(kind.kind, word), kind.labels), lines, is_request=True)
+            name = wording.instrument(words.name_of(kind.kind, word), kind.labels)
+            yield Group(name, lines, True, kind.has_tokens, kind.series.get(word))
 
 
 def _others(report: Report) -> Iterator[Group]:

@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from telemetry import formatting, wording
-from telemetry.directions import TROUBLE, words_of
+from telemetry import wording
 from telemetry.formatting import printable
+from telemetry.headlines import Figure
+from telemetry.report.content import headlines
 from telemetry.report.glossary import explanation
+from telemetry.report.html import overview
 from telemetry.report.html.main_series import LINES, Group
-from telemetry.report.html.numbers import Column, column, rounded
+from telemetry.report.html.means import MEAN, with_means
+from telemetry.report.html.numbers import Column, column, readable, rounded
+from telemetry.request_model import request_counts
 from telemetry.wire.pictures import Distribution, HeatMap, Pictures, RequestsOverTime
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import SeriesStat
@@ -25,9 +29,14 @@ _OF_WINDOW: Final = "tracking "
 _HEAT_MAPS: Final = 2
 _SPEED_STEPS: Final = 60
 """Largest number of steps of the chart of steps per second."""
-_MEAN: Final = "mean"
+_HUES: Final = (1, 3, 6)
+"""Colours of percentiles beside rates, apart from the tones of good and bad."""
+
+_TILES: Final = {"Completed requests per second": "requests/s", "Output tokens per second": "output tokens/s"}
+"""Titles of charts whose means are figures of tiles."""
 
 Chart = dict[str, Any]
+_Read = Callable[[RequestsOverTime], list[float | None]]
 Times = tuple[list[float], list[float]]
 """Starts and ends of time steps."""
 
@@ -45,9 +54,9 @@ class TimeCharts:
         """Return the data for the browser; None if the run is too short to have a course."""
         pictures = self._report.pictures or Pictures()
         edges = pictures.edges_s
-        self._requests(pictures.requests, edges)
+        has_overview = self._overview(groups, pictures)
         if not pictures.requests:
-            self._rates(groups, pictures)
+            self._rates(groups, pictures, has_overview=has_overview)
         self._speed()
         for group in groups:
             self._percentiles(group)
@@ -74,16 +83,16 @@ class TimeCharts:
             return shown.start_s, max(min(end, shown.end_s), shown.start_s)
         return 0.0, end or self._report.snapshot.elapsed_s
 
-    def _add(self, title: str, unit: str, times: Times, lines: Sequence[Chart], whole: str = _MEAN) -> None:
+    def _add(self, title: str, unit: str, times: Times, lines: Sequence[Chart], whole: str = MEAN) -> None:
         drawn = [line for line in lines if any(value is not None for value in line["values"])]
         if drawn and len(times[0]) >= LEAST_STEPS:
-            if whole == _MEAN:
-                drawn, whole = _with_means(drawn, times)
+            if whole == MEAN:
+                drawn, whole = with_means(drawn, times)
             drawn_lines = [{**line, "values": column(line["values"])} for line in drawn]
             terms = " ".join([title, *(line["name"] for line in drawn)])
             chart = {"title": title, "unit": printable(unit), "lines": drawn_lines, "whole": whole}
             chart |= {"help": text} if (text := explanation(terms)) else {}
-            scale = {"log": False} if whole.startswith(_MEAN) else {}
+            scale = {"log": False} if whole.startswith(MEAN) else {}
             self._charts.append({**chart, **scale, "times": self._times_of(times)})
 
     def _times_of(self, times: Times) -> int:
@@ -93,38 +102,82 @@ class TimeCharts:
             self._times.append(stored)
         return self._times.index(stored)
 
-    def _requests(self, requests: Sequence[RequestsOverTime], edges: list[float]) -> None:
-        """Add rates of completed, good and failed requests; of several kinds the completed ones of each."""
-        shown = requests[:LINES]
-        lines = []
-        for one in shown:
-            name = "" if len(shown) == 1 else f"{wording.instrument(one.kind, one.labels)} "
-            lines.append(_line(f"{name}completed", one.completed_per_s))
-            if len(shown) == 1 and any(one.good_per_s):
-                lines.append(_line(f"{name}within limits", one.good_per_s, "good"))
-        times = edges[:-1], edges[1:]
-        self._add("Requests per second", "", times, lines)
-        failed = _sum([one.failed_per_s for one in requests])
-        if any(failed):
-            self._add("Failed requests per second", "", times, [_line("failed", failed, "bad")])
+    def _overview(self, groups: Sequence[Group], pictures: Pictures) -> bool:
+        """Add the chart of rates, failures and p99. Return False if the run has nothing for it."""
+        what = "requests" if any(head.flavour == "load" for head in headlines(self._report)) else "values"
+        found = (
+            overview.of_requests(self._report, pictures, groups, self._over)
+            if pictures.requests
+            else overview.of_series(self._report, pictures, groups, self._over, what)
+        )
+        if found is None or len(found.times[0]) < LEAST_STEPS:
+            return False
+        rates = [_line(rate.name, rate.values, rate.tone) for rate in found.rates]
+        lines, mean = with_means(rates, found.times, self._figure(found.rates[0].name))
+        for line, rate in zip(lines, found.rates, strict=True):
+            line.update(values=column(rate.values), **({"drawn": rate.drawn} if rate.drawn else {}))
+        rights = [
+            {
+                "name": slow.name,
+                "values": column(slow.values),
+                "whole": readable(slow.stat.percentiles.get(slow.key)),
+                "right": True,
+                "hue": hue,
+                "unit": printable(slow.stat.unit),
+                "times": self._times_of(_ends(slow.points)),
+            }
+            for slow, hue in zip(found.slow, _HUES, strict=False)
+        ]
+        # Rates come first in the legend, and percentiles have the next colours: those of the tones are their own.
+        plain = [line for line in lines if "tone" not in line]
+        toned = [line for line in lines if "tone" in line]
+        whole = f"{mean}; p{found.slow[0].key} of the whole run" if found.slow else mean
+        terms = " ".join(line["name"] for line in (*plain, *rights, *toned))
+        self._charts.append(
+            {
+                "title": found.title,
+                "unit": "",
+                "lines": [*plain, *rights, *toned],
+                "whole": whole,
+                "wide": True,
+                "axes": ["per s", f"p{found.slow[0].key}"] if found.slow else None,
+                "help": explanation(terms),
+                "times": self._times_of(found.times),
+                **({} if rights else {"log": False}),
+            }
+        )
+        return True
 
-    def _rates(self, groups: Sequence[Group], pictures: Pictures) -> None:
-        """Add rates of the values of the main series, and of counters of trouble."""
+    def _figure(self, title: str, subject: str | None = None) -> Figure | None:
+        """Return the figure of a tile, so that a chart says the same; the first one without a subject."""
+        return next(
+            (
+                figure
+                for head in headlines(self._report)
+                for figure in head.figures
+                if figure.title == title and subject in (None, head.subject)
+            ),
+            None,
+        )
+
+    def _rates(self, groups: Sequence[Group], pictures: Pictures, *, has_overview: bool) -> None:
+        """Add rates of the values of the main series, and of counters of trouble, unless the overview has them."""
         for group in groups[:1]:
             found = [(name, self._over.get(identity(stat))) for name, stat in group.lines]
             series = [(name, one.points) for name, one in found if one is not None]
-            if not series:
+            if not series or (has_overview and len(series) == 1):
                 continue
             lines = [_line(name, [point.rate for point in points]) for name, points in series]
             times = _ends(series[0][1])
             title = "Values per second" if len(series) > 1 else f"{group.title}: values per second"
             self._add(title, "", times, [line for line in lines if len(line["values"]) == len(times[0])])
-        trouble = [one for one in pictures.counters if TROUBLE & set(words_of(one.name)) and any(one.rates)]
+        trouble = overview.troubles(pictures)
         lines = [_line(wording.instrument(one.name, one.labels), one.rates) for one in trouble[:LINES]]
         if len(lines) == 1:
             lines[0]["tone"] = "bad"
         edges = pictures.edges_s
-        self._add("Failures per second", "", (edges[:-1], edges[1:]), lines)
+        if not (has_overview and len(lines) == 1):
+            self._add("Failures per second", "", (edges[:-1], edges[1:]), lines)
 
     def _speed(self) -> None:
         """Add the speed of the axis with the most steps."""
@@ -140,7 +193,11 @@ class TimeCharts:
             for one, other in pairs
         ]
         if values:
-            line = {"name": printable(longest.axis), "values": values, "whole": rounded(longest.steps_per_s)}
+            line = {
+                "name": printable(longest.axis),
+                "values": values,
+                "whole": readable(longest.steps_per_s),
+            }
             start, end = ([longest.times_s[pair[side]] for pair in pairs] for side in (0, 1))
             self._add("Steps per second", "", (start, end), [line])
 
@@ -149,16 +206,22 @@ class TimeCharts:
         parts = [self._over[identity(stat)] for _, stat in group.lines if identity(stat) in self._over]
         if not parts:
             return
-        points = _busiest_points(parts) if group.is_request else parts[0].points
+        points = overview.busiest_points(parts) if group.is_request else parts[0].points
         lines: list[Chart] = [
             {
                 "name": f"p{key}",
                 "values": [point.percentiles.get(key) for point in points],
-                "whole": rounded(group.main.percentiles.get(key)),
+                "whole": readable(group.main.percentiles.get(key)),
             }
             for key in PERCENTILES
         ]
-        lines.append({"name": "max", "values": [point.max for point in points], "whole": rounded(group.main.max)})
+        lines.append(
+            {
+                "name": "max",
+                "values": [point.max for point in points],
+                "whole": readable(group.main.max),
+            }
+        )
         whole = f"window {group.lines[0][0]}" if group.is_request and len(group.lines) > 1 else "whole run"
         named = group.title if group.is_request else wording.instrument(group.main.name, group.main.labels)
         self._add(f"{named}: percentiles", parts[0].unit, _ends(points), lines, whole)
@@ -173,7 +236,7 @@ class TimeCharts:
             {
                 "name": name,
                 "values": [point.percentiles.get("99") for point in one.points],
-                "whole": rounded(stat.percentiles.get("99")),
+                "whole": readable(stat.percentiles.get("99")),
             }
             for name, stat, one in series
         ]
@@ -182,18 +245,38 @@ class TimeCharts:
         self._add(f"{group.title}: p99 of each", series[0][2].unit, times, same, "whole run")
 
     def _levels(self, requests: Sequence[RequestsOverTime], edges: list[float]) -> None:
-        """Add concurrency, and output tokens."""
-        read: tuple[tuple[str, Callable[[RequestsOverTime], list[float | None]]], ...] = (
+        """Add requests per second of several kinds, concurrency, and output tokens of requests that have them."""
+        kinds = {
+            (kind.kind, tuple(sorted(kind.labels.items())))
+            for kind in request_counts(self._report.snapshot)
+            if kind.has_tokens
+        }
+        read: tuple[tuple[str, _Read], ...] = (
             ("Requests in flight", lambda one: one.in_flight),
-            ("Output tokens per second", lambda one: one.output_tokens_per_s),
+            (
+                "Output tokens per second",
+                lambda one: (
+                    one.output_tokens_per_s if (one.kind, tuple(sorted(one.labels.items()))) in kinds else []
+                ),
+            ),
         )
-        for title, values_of in read:
+        each: tuple[str, _Read] = "Completed requests per second", lambda one: one.completed_per_s
+        for title, values_of in (each, *read) if len(requests) > 1 else read:
             lines = [
                 _line(wording.instrument(one.kind, one.labels), values_of(one))
                 for one in requests[:LINES]
                 if any(values_of(one))
             ]
-            self._add(title, "", (edges[:-1], edges[1:]), lines)
+            self._add(title, "", (edges[:-1], edges[1:]), lines, self._span(lines, _TILES.get(title, "")))
+
+    def _span(self, lines: Sequence[Chart], title: str) -> str:
+        """Give lines of one kind each the figure of its tile. Return words for the means of the chart."""
+        figures = [self._figure(title, line["name"]) for line in lines] if title else []
+        if not figures or any(figure is None or figure.value is None for figure in figures):
+            return MEAN
+        for line, figure in zip(lines, figures, strict=True):
+            line["whole"] = readable(figure.value if figure else None)
+        return f"{MEAN} from the first issue to the last completion"
 
     def _heat_map(self, title: str, one: HeatMap, edges: list[float]) -> None:
         columns = [_trimmed(column) for column in one.counts]
@@ -246,48 +329,8 @@ def _line(name: str, values: Column, tone: str = "") -> Chart:
     return line | {"tone": tone} if tone else line
 
 
-def _with_means(lines: Sequence[Chart], times: Times) -> tuple[list[Chart], str]:
-    """Return the lines with their means over the same time, and words for it: `mean over 24.0 s`.
-
-    The time goes from the first to the last step in which any line is not 0. Of a rate, the mean is what there was
-    in total divided by the seconds with data.
-    """
-    if all("whole" in line for line in lines):
-        return list(lines), _MEAN
-    active = [at for line in lines for at, value in enumerate(line["values"]) if value]
-    first, last = (min(active), max(active) + 1) if active else (0, len(times[0]))
-    seconds = [end - start for start, end in zip(*times, strict=True)]
-    longest = 0.0
-    found = []
-    for line in lines:
-        pairs = zip(line["values"][first:last], seconds[first:last], strict=False)
-        known = [(value, long) for value, long in pairs if value is not None]
-        span = sum(long for _, long in known)
-        longest = max(longest, span)
-        mean = sum(value * long for value, long in known) / span if span else 0.0
-        found.append({**line, "whole": rounded(mean)})
-    return found, f"{_MEAN} over {formatting.duration_s(longest)}"
-
-
 def _ends(points: Sequence[SeriesPoint]) -> Times:
     return [point.start_s for point in points], [point.end_s for point in points]
-
-
-def _busiest_points(parts: Sequence[SeriesOverTime]) -> list[SeriesPoint]:
-    """Return for each step the point of the series with the most values in it."""
-    best: dict[tuple[float, float], SeriesPoint] = {}
-    for part in parts:
-        for point in part.points:
-            step = point.start_s, point.end_s
-            if step not in best or point.count > best[step].count:
-                best[step] = point
-    return [best[step] for step in sorted(best)]
-
-
-def _sum(columns: Sequence[Column]) -> list[float | None]:
-    """Return the sums of columns step by step; None where no column has a value."""
-    rows = zip(*columns, strict=False)
-    return [sum(known) if (known := [value for value in row if value is not None]) else None for row in rows]
 
 
 def _trimmed(counts: Sequence[int]) -> list[int]:

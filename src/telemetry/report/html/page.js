@@ -1,5 +1,6 @@
 "use strict";
-/* Behaviour of every page: explanations behind a `?`, parts that scripts fill, and details, which are open in print. */
+/* Behaviour of every page: explanations behind a `?`, long tables whose first rows are shown, parts that scripts fill,
+   and details, which are open in print. */
 Object.assign(telemetry, (() => {
   const { element } = telemetry;
   const EDGE = 12; // pixels between an explanation and the edge of the window
@@ -20,6 +21,20 @@ Object.assign(telemetry, (() => {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && event.target.closest?.(".help")) event.target.blur();
   });
+
+  for (const table of document.querySelectorAll("table[data-first]")) {
+    const rest = [...table.tBodies[0].rows].slice(Number(table.dataset.first));
+    if (rest.length < 2) continue;
+    const more = element("button", { type: "button", class: "more" }, `Show all ${telemetry.count(rest.length + Number(table.dataset.first))}`);
+    const show = (all) => {
+      for (const row of rest) row.hidden = !all;
+      more.hidden = all;
+    };
+    more.addEventListener("click", () => show(true));
+    addEventListener("beforeprint", () => show(true));
+    table.parentNode.after(more);
+    show(false);
+  }
 
   for (const part of document.querySelectorAll("[data-scripted]")) part.hidden = false;
 

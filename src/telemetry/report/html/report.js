@@ -1,7 +1,7 @@
 "use strict";
 /* The pictures that are there without a click: over time, steps, the main distributions, counters and gauges. */
 (async () => {
-  const { element, read, crosshair, overTime, heatMap, grid } = telemetry;
+  const { element, read, seconds, crosshair, rangeBar, overTime, heatMap, grid } = telemetry;
   const place = (name) => document.getElementById(name);
   const series = await read("series-data"), shapes = series && telemetry.shapes(series);
 
@@ -11,13 +11,18 @@
     return differences.map((difference) => (sum += difference));
   };
 
-  function timeCharts(host, data) {
-    const cross = crosshair();
-    const odd = data.charts.filter((chart) => !chart.columns).length % 2;
+  function timeCharts(host, data, cross) {
+    const wide = (chart) => chart.columns || chart.wide;
+    const odd = data.charts.filter((chart) => !wide(chart)).length % 2;
+    const alone = odd ? data.charts.find((chart) => !wide(chart)) : null;
     data.charts.forEach((chart, at) => {
       const [start, end] = data.times[chart.times];
-      const box = host.appendChild(element("div", { class: chart.columns || (odd && !at) ? "chart wide" : "chart" }));
-      const common = { ...chart, start, end, marks: data.marks, domain: data.domain, names: at < 1 };
+      const lines = chart.lines?.map((line) => {
+        const [own, until] = data.times[line.times ?? chart.times];
+        return { ...line, start: own, end: until };
+      });
+      const box = host.appendChild(element("div", { class: wide(chart) || chart === alone ? "chart wide" : "chart" }));
+      const common = { ...chart, lines, start, end, marks: data.marks, domain: data.domain, names: at < 1 };
       (chart.columns ? heatMap : overTime)(box, common, cross);
     });
   }
@@ -52,18 +57,22 @@
       shapes.drawPercentiles(side, drawn.map(([name, one]) => shapes.percentileLine(one, name)), first.unit));
   }
 
-  if (place("series-table")) telemetry.seriesTable(place("series-table"), series, shapes);
+  const time = crosshair(), run = place("run")?.dataset.run;
+  const second = (at, round) => `${(round(at * 10) / 10).toFixed(1)}s`;
+  rangeBar(time, ([from, to]) => `${seconds(from)} – ${seconds(to)} of the run`,
+    `Figures are of the whole run${run ? "; those of this time range:" : "."}`, ([from, to]) => (run ? `telemetry report ${run} --from ${second(from, Math.floor)} --to ${second(to, Math.ceil)}` : ""));
+  if (place("series-table")) telemetry.seriesTable(place("series-table"), series, shapes, time);
   const pictures = await read("pictures-data");
-  if (pictures) timeCharts(place("time-charts"), pictures);
+  if (pictures) timeCharts(place("time-charts"), pictures, time);
   for (const host of document.querySelectorAll(".step-grid")) {
     const data = await read(host.dataset.of), xs = data.xs.map(summed);
     grid(host, { ...data, axis: "step", smoothing: true, what: "curves", items: data.items.map((item) => ({ ...item, x: xs[item.x] })) });
   }
   const chosen = await read("distribution-data");
   if (chosen) distributions(place("distribution-charts"), chosen);
-  for (const name of ["counters", "gauges"]) {
+  for (const name of ["counters", "gauges", "machine"]) {
     const data = await read(`${name}-data`);
-    if (data) grid(place(`${name}-grid`), { ...data, axis: "time", items: data.items.map((item) => ({ ...item, x: data.x })) });
+    if (data) grid(place(`${name}-grid`), { ...data, axis: "time", items: data.items.map((item) => ({ ...item, x: data.x })) }, time);
   }
   document.documentElement.dataset.drawn = "true"; // for those who wait for it before they print
 })();

@@ -10,10 +10,12 @@ from typing import Final
 
 from telemetry import formatting
 from telemetry.formatting import printable
+from telemetry.report.html.help import question
 from telemetry.report.html.sections import content, without_bounds
-from telemetry.report.request_summary import sections_of
+from telemetry.report.request_phases import phases
+from telemetry.report.request_summary import MEAN_REQUEST, sections_of
 from telemetry.report.requests import is_part, outcomes
-from telemetry.report.table import Section
+from telemetry.report.table import DOT, Section, Table
 from telemetry.request_model import Number, RequestCounts
 from telemetry.wire.report import Report
 
@@ -41,19 +43,38 @@ def _block(report: Report, section: Section, of: RequestCounts | None) -> Iterat
         f'<span class="key {_KINDS[what]}-key">{escape(printable(said))}</span> ' for what, _, said in shown
     )
     yield f'<p class="outcomes"><span>{formatting.count(of.issued)} issued →</span> {keys}</p>'
-    yield _bar([(what, number) for what, number, _ in shown], section.lines[0])
-    yield _narrow(replace(section, lines=section.lines[1:]))
+    yield _bar([(f"{_KINDS[what]}-key", number) for what, number, _ in shown], section.lines[0])
+    mean, rest = _mean_request(of, section)
+    yield mean
+    yield _narrow(replace(rest, lines=section.lines[1:]))
+
+
+def _mean_request(of: RequestCounts, section: Section) -> tuple[str, Section]:
+    """Return the phases of a mean request as a bar, and the section without their row."""
+    rows = section.table.rows if section.table is not None else []
+    found = next((row for row in rows if row[0] == MEAN_REQUEST), None)
+    if section.table is None or found is None:
+        return "", section
+    name, total, parts = found
+    times = [phase.mean_ns for phase in phases(of)]
+    keys = "".join(
+        f'<span class="key c{at}">{escape(part)} ({time / sum(times) * 100:.0f}\u00a0%)</span> '
+        for at, (part, time) in enumerate(zip(parts.split(DOT), times, strict=True))
+    )
+    bar = _bar([(f"c{at}", time) for at, time in enumerate(times)], f"{name} {total}: {parts}")
+    html = f'<p class="outcomes"><span>{escape(f"{name} {total}")}{question(name)} →</span> {keys}</p>{bar}'
+    return html, replace(section, table=Table(section.table.columns, [row for row in rows if row is not found]))
 
 
 def _narrow(section: Section) -> str:
     """Return the section without columns of bounds: the table of series has them."""
     if section.table is None:
         return content(section)
-    return content(replace(section, table=without_bounds(section.table)))
+    return content(replace(section, table=without_bounds(section.table)), explained=True)
 
 
 def _bar(numbers: list[tuple[str, Number]], said: str) -> str:
-    """Return a bar with a visible share for each number; empty if the sum exceeds a float."""
+    """Return a bar with a visible share for each number, by its class; empty if the sum exceeds a float."""
     try:
         total = math.fsum(number for _, number in numbers)
     except OverflowError:
@@ -61,9 +82,9 @@ def _bar(numbers: list[tuple[str, Number]], said: str) -> str:
     if not 0.0 < total < math.inf:
         return ""
     rects, at = [], 0.0
-    for what, number in numbers:
+    for kind, number in numbers:
         width = max(number / total * _WIDTH, _LEAST)
-        rects.append(f'<rect class="{_KINDS[what]}-key" x="{at:.1f}" width="{width:.1f}" height="10"/>')
+        rects.append(f'<rect class="{kind}" x="{at:.1f}" width="{width:.1f}" height="10"/>')
         at += width
     return (
         f'<svg class="outcome" viewBox="0 0 {at:.1f} 10" preserveAspectRatio="none" role="img"'

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import printable
-from telemetry.report.html.numbers import Column, column
+from telemetry.report.glossary import explanation
+from telemetry.report.html.numbers import DIGITS, Column, column, rounded
 from telemetry.report.html.over_time import PERCENTILES, identity
 from telemetry.report.series import between, bounds_of, confidence, percentile_keys, percentile_words
 from telemetry.wire.pictures import Distribution, Pictures
@@ -38,6 +39,7 @@ def series_data(report: Report) -> dict[str, Any]:
         "columns": ["name", "count", "mean", *(f"p{printable(key)}" for key in keys), "max"],
         "keys": [printable(key) for key in keys],
         "confidence": confidence(report),
+        "help": explanation("percentiles bounds" if report.bounds else "percentiles"),
         "step_s": report.step_s,
         "times": [(column(start), column(end)) for start, end in times],
         "series": [
@@ -94,8 +96,8 @@ def _bounds(bounds: Bounds | None, unit: str, *, few: bool) -> tuple[Any, ...] |
     if bounds is None or (bounds.low is None and bounds.high is None and not few):
         return None
     return (
-        _number(bounds.low),
-        _number(bounds.high),
+        rounded(bounds.low),
+        rounded(bounds.high),
         bounds.beyond,
         "too few values" if few else between(bounds, unit),
         few,
@@ -109,10 +111,14 @@ def _over_time(one: SeriesOverTime, times: Times) -> dict[str, Any]:
         times.append(steps)
     known = {key for point in points for key in point.percentiles}
     keys = [key for key in PERCENTILES if key in known] or sorted(known, key=wording.by_number)[:_LINES]
+    # Quantities with a unit are read with three digits.
+    digits = DIGITS - formatting.carries_unit(one.unit)
     return {
         "times": len(times) - 1,
-        "max": column([point.max for point in points]),
-        "percentiles": {printable(key): column([point.percentiles.get(key) for point in points]) for key in keys},
+        "max": column([point.max for point in points], digits),
+        "percentiles": {
+            printable(key): column([point.percentiles.get(key) for point in points], digits) for key in keys
+        },
     }
 
 

@@ -1,6 +1,6 @@
 "use strict";
 /* The table of series: rows are made when they are looked at, details when they are asked for. */
-telemetry.seriesTable = (place, data, shapes) => {
+telemetry.seriesTable = (place, data, shapes, time) => {
   const { element, svg, count, numberOf, quantity, known, least, most, stretches, path } = telemetry;
   const CHUNK = 100;
 
@@ -103,7 +103,7 @@ telemetry.seriesTable = (place, data, shapes) => {
     const lines = Object.entries(one.over.percentiles).map(([key, values]) => ({ name: `p${key}`, values }));
     lines.push({ name: "max", values: one.over.max });
     const title = `Over time, in steps of ${telemetry.durationNs(data.step_s * 1e9)}`;
-    box("", (host) => telemetry.overTime(host, { title, unit: one.unit, start, end, lines }), true);
+    box("", (host) => telemetry.overTime(host, { title, unit: one.unit, start, end, lines }, time), true);
   }
 
   counter = element("span", { class: "soft", role: "status" });
@@ -125,7 +125,7 @@ telemetry.seriesTable = (place, data, shapes) => {
   body = element("tbody");
   sentinel = element("button", { type: "button", class: "more", on: { click: () => more() } });
   place.append(
-    element("div", { class: "tools" }, filter, counter),
+    element("div", { class: "tools" }, filter, element("span", {}, counter, telemetry.help(data.help))),
     element("div", { class: "scroll" }, element("table", { class: "series" }, element("thead", {}, element("tr", {}, ...heads, over)), body)),
     sentinel);
   renew();

@@ -9,7 +9,9 @@ telemetry.shapes = (data) => {
     const grid = data.keys.map((key, index) => [Number(key) / 100, one.values[FIRST + index]])
       .filter(([fraction, value]) => fraction > 0 && fraction < 1 && value !== null);
     const [least, most] = [one.min, one.values[FIRST + data.keys.length]];
-    const points = least === null || most === null ? grid : [[0, least], ...grid, [1, most]];
+    // Without a percentile below the median, a line from the minimum would look like data.
+    const below = grid.length && grid[0][0] < 0.5 ? [[0, least]] : [];
+    const points = least === null || most === null ? grid : [...below, ...grid, [1, most]];
     const bounds = data.keys.flatMap((key, index) => {
       const own = one.bounds[index], fraction = Number(key) / 100;
       return own && !own[4] && fraction < 1 && own[0] !== null && own[1] !== null ? [[fraction, own[0], own[1]]] : [];

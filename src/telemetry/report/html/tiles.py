@@ -12,10 +12,11 @@ from telemetry.formatting import printable
 from telemetry.headlines import Figure, Headline
 from telemetry.report.html.help import question
 from telemetry.report.series import between
+from telemetry.wire.gates import RUN_EXIT_CODES, worst
 from telemetry.wire.report import Report
 
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:[nµm]?s|min|h|[KMGT]i?B|B|[kMGT]|%)(?!\w))")
-_ROWS: Final = 4
+_ROWS: Final = 5
 """Largest number of rows of tiles."""
 
 
@@ -36,6 +37,10 @@ def _of_run(report: Report) -> Iterator[Figure]:
     yield Figure("duration", formatting.duration_s(snapshot.elapsed_s))
     if command is not None and (command.exit_code is not None or command.signal):
         well = command.exit_code == 0 and not command.signal
+        of_run = RUN_EXIT_CODES[worst(report.gates)] if well else 0
+        if of_run:
+            yield Figure("exit code", str(of_run), f"command 0, run {of_run}", health="bad")
+            return
         text = printable(command.signal) if command.signal else str(command.exit_code)
         yield Figure("signal" if command.signal else "exit code", text, health="plain" if well else "bad")
 

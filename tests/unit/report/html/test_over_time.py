@@ -19,46 +19,76 @@ def charts(report: Report) -> list[dict[str, Any]]:
     return data["charts"] if data is not None else []
 
 
-def test_a_load_has_rates_failures_percentiles_and_a_heat_map() -> None:
-    """Routes lie side by side; percentiles are those of the busiest."""
+def test_a_load_has_rates_percentiles_and_a_heat_map() -> None:
+    """The overview comes first; routes lie side by side; percentiles are those of the busiest."""
     found = charts(load_report())
     assert [chart["title"] for chart in found] == [
+        "Requests per second, failures and p99",
         "Values per second",
-        "Failures per second",
         "latency{route=a}: percentiles",
         "latency: p99 of each",
         "latency{route=a}: how values spread",
     ]
-    assert [line["name"] for line in found[0]["lines"]] == ["route=a", "route=b", "route=c"]
-    assert found[0]["log"] is False
-    assert found[1]["lines"][0]["tone"] == "bad"
+    assert [line["name"] for line in found[1]["lines"]] == ["route=a", "route=b", "route=c"]
+    assert found[1]["log"] is False
     percentiles = {line["name"]: line["values"][3] for line in found[2]["lines"]}
     assert percentiles == {"p50": 4, "p90": 5, "p99": 8, "max": 12}
     assert found[4]["columns"][:2] == [[2, 100, 1], [1, 1, 99, 1]]
 
 
-def test_requests_have_failures_concurrency_and_tokens() -> None:
-    """The chart of completed requests has those within limits; failed ones have a chart of their own."""
+def test_several_counters_of_failures_have_a_chart_of_their_own() -> None:
+    """The overview has their sum; failures of the machine are no failures of the load."""
+    report = load_report()
+    assert report.pictures is not None
+    errors = report.pictures.counters[0]
+    machine = replace(errors, name="host.net_errors")
+    pictures = replace(report.pictures, counters=[errors, machine, replace(errors, name="timeouts")])
+    found = {chart["title"]: chart for chart in charts(replace(report, pictures=pictures))}
+    assert [line["name"] for line in found["Failures per second"]["lines"]] == ["errors", "timeouts"]
+    overview = found["Requests per second, failures and p99"]["lines"]
+    assert next(line["values"] for line in overview if line["name"] == "failures/s")[:3] == [0, 2, 4]
+
+
+def test_requests_have_an_overview_concurrency_and_tokens() -> None:
+    """Rates and failures share the left axis; p99 has the right one."""
     found = {chart["title"]: chart for chart in charts(llm_report())}
-    first = found["Requests per second"]
-    assert [(line["name"], line.get("tone")) for line in first["lines"]] == [
-        ("completed", None),
-        ("within limits", "good"),
+    first = found["Requests per second, failures and p99"]
+    assert [(line["name"], line.get("tone"), line.get("drawn"), line.get("right")) for line in first["lines"]] == [
+        ("requests/s", None, "area", None),
+        ("p99 latency", None, None, True),
+        ("p99 TTFT", None, None, True),
+        ("within limits/s", "good", None, None),
+        ("failed/s", "bad", "bars", None),
     ]
-    (kind,) = llm_report().pictures.requests
-    two = replace(llm_report().pictures, requests=[kind, replace(kind, kind="http")])
-    several = {chart["title"]: chart for chart in charts(replace(llm_report(), pictures=two))}
-    assert [line["name"].rpartition(" ")[2] for line in several["Requests per second"]["lines"]] == [
-        "completed"
-    ] * 2
-    assert found["Failed requests per second"]["lines"][0]["whole"] == 0.5
-    assert found["Failed requests per second"]["whole"] == "mean over 30.0 s"
+    assert next(iter(found)) == first["title"]
+    assert first["lines"][4]["whole"] == rounded(15 / 90)
+    assert first["whole"] == "mean over 90.0 s; p99 of the whole run"
+    report = llm_report()
+    assert report.pictures is not None
+    (kind,) = report.pictures.requests
+    two = replace(report.pictures, requests=[kind, replace(kind, kind="http")])
+    (title, *_), (several, *_) = zip(
+        *((chart["title"], chart) for chart in charts(replace(report, pictures=two))), strict=True
+    )
+    assert title == first["title"]
+    rates = [line["name"] for line in several["lines"] if not line.get("right")]
+    assert rates == ["requests/s", "within limits/s", "failed/s"]
     assert {"Requests in flight", "Output tokens per second"} <= set(found)
-    assert [title.partition("{")[0] for title in found if "percentiles" in title] == [
+    assert [name.partition("{")[0] for name in found if "percentiles" in name] == [
         "llm.ttft",
         "llm.itl",
         "llm.latency",
     ]
+
+
+def test_an_overview_needs_durations() -> None:
+    """Series in another unit have their own chart of rates."""
+    report = load_report()
+    sizes = [replace(stat, unit="B") for stat in report.snapshot.series]
+    over = [replace(one, unit="B") for one in report.over_time]
+    found = charts(replace(report, snapshot=replace(report.snapshot, series=sizes), over_time=over))
+    assert [chart["title"] for chart in found][:2] == ["Values per second", "Failures per second"]
+    assert found[1]["lines"][0]["tone"] == "bad"
 
 
 def test_training_has_its_speed() -> None:
@@ -86,7 +116,7 @@ def test_a_run_of_a_moment_has_no_charts() -> None:
 
 
 def test_the_mean_of_a_rate_is_the_total_by_time() -> None:
-    """Time steps differ in length. All lines of a chart have the same time, which is named."""
+    """The first mean is that of the tile. All lines of a chart have the same time, which is named."""
     report = llm_report()
     assert report.pictures is not None
     kind = replace(
@@ -97,5 +127,8 @@ def test_the_mean_of_a_rate_is_the_total_by_time() -> None:
     )
     pictures = Pictures(edges_s=[0.0, 1.0, 2.0, 12.0, 15.0, 16.0, 17.0], requests=[kind])
     (first, *_) = charts(replace(report, pictures=pictures))
-    assert first["whole"] == "mean over 14.0 s"
-    assert [line["whole"] for line in first["lines"]] == [rounded(530 / 14), rounded(200 / 14)]
+    assert first["whole"] == "mean over 90.0 s; p99 of the whole run"
+    assert [line["whole"] for line in first["lines"] if not line.get("right")] == [
+        17.6666667,
+        rounded(200 / 90),
+    ]

@@ -1,0 +1,212 @@
+"""Runs in the order of a list: live ones, those on disk, and what dead aggregators left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from telemetry.cli import find_run
+from telemetry.errors import TelemetryError
+from telemetry.wire.gates import Outcome
+
+if TYPE_CHECKING:
+    from telemetry.store.live_runs import LiveRun
+    from telemetry.store.run_directory import RunDirectory
+    from telemetry.wire.snapshot import MetricsSnapshot
+
+_ANSWER_TIMEOUT_S = 0.5
+DEAD = "DEAD"
+"""State of a run whose aggregator died without writing a result."""
+RESTARTING = "RESTARTING"
+"""State of a run whose aggregator died, while the process that started it restarts the aggregator."""
+_SOMEWHERE = "LIVE"
+"""State of a run that some process holds, but no process on this host has announced.
+
+It is starting, or it runs on another host.
+"""
+
+
+class Listed(Struct, kw_only=True, frozen=True):
+    """A run of the list. `pid` and `endpoint` are null unless it is live."""
+
+    name: str
+    run_id: str
+    state: str
+    completeness: str | None = None
+    pid: int | None = None
+    endpoint: str | None = None
+    dir: str
+    started_ns: int = 0
+    duration_s: float | None = None
+    """Time from the start to the end or until now. Null: unknown."""
+    events: int | None = None
+    """Number of events in the result, or so far. Null: unknown."""
+    exit_code: int | None = None
+    """Exit code of the command of `telemetry run`. Null: none, or ended by a signal."""
+    signal: str | None = None
+    """Signal that ended the command."""
+    failed: bool = False
+    """True if the command failed: an exit code other than 0, or a signal."""
+    failure: str = ""
+    """Exception that the program recorded before its command failed; empty if it is unknown."""
+    gates: Outcome | None = None
+    """Worst outcome of the gates of `telemetry run`. Null: none, or unknown."""
+    nodes: int = 0
+    """Number of nodes of a run on several machines."""
+    recoverable: bool = False
+    """True if `telemetry recover` can make a result from the files."""
+
+
+def listed(root: Path, *, only_live: bool = False, everywhere: bool = True) -> list[Listed]:
+    """List the runs on disk below `root`, and live and dead ones; the newest first.
+
+    Without `everywhere`, live and dead runs in other folders are left out.
+
+    Removes targets of killed writers, which Prometheus would go on to scrape.
+    """
+    from telemetry.store.live_runs import list_live
+    from telemetry.store.run_directory import list_runs
+    from telemetry.store.scrape_targets import default_folder, remove_dead
+    from telemetry.transport import runtime_directory
+
+    if (targets := default_folder()) is not None:
+        remove_dead(targets)
+    announced = [found for found in list_live(runtime_directory()) if everywhere or _is_below(root, found.dir)]
+    fallback_dirs = find_run.fallback_dirs()
+    alive = [found for found in announced if found.alive]
+    if only_live:
+        return newest_first([_live(found) for found in alive])
+    live = [_ended(found, fallback_dirs) or _live(found) for found in alive]
+    known = {item.run_id for item in live}
+    on_disk = [_on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in known]
+    known |= {item.run_id for item in on_disk}
+    elsewhere = [item for found in announced if (item := _announced(found, fallback_dirs)) is not None]
+    return newest_first(live + on_disk + [item for item in elsewhere if item.run_id not in known])
+
+
+def _is_below(root: Path, directory: str) -> bool:
+    return Path(os.path.realpath(directory)).is_relative_to(os.path.realpath(root))
+
+
+def newest_first(found: list[Listed]) -> list[Listed]:
+    """Return the runs by their start, the newest first."""
+    return sorted(found, key=lambda item: -item.started_ns)
+
+
+def _ended(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
+    """Return a run that has its result, although its aggregator stays for a moment; None for any other run."""
+    from telemetry.store.run_directory import RunDirectory
+
+    try:
+        item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
+    except TelemetryError:
+        return None
+    return item if item.completeness is not None and item.run_id == found.run_id else None
+
+
+def _live(found: LiveRun) -> Listed:
+    snapshot = newest_snapshot(found.endpoint)
+    return Listed(
+        name=found.name,
+        run_id=found.run_id,
+        state=snapshot.state if snapshot else found.state,
+        duration_s=snapshot.elapsed_s if snapshot else None,
+        events=snapshot.accounting.applied if snapshot else None,
+        nodes=len(snapshot.nodes) if snapshot else 0,
+        pid=found.pid,
+        endpoint=found.endpoint,
+        dir=found.dir,
+        started_ns=found.started_ns,
+    )
+
+
+def newest_snapshot(endpoint: str) -> MetricsSnapshot | None:
+    """Ask the aggregator for its state. Return None if it does not answer within `_ANSWER_TIMEOUT_S`."""
+    try:
+        return find_run.ask(endpoint, _ANSWER_TIMEOUT_S)
+    except TelemetryError:
+        return None
+
+
+def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
+    """Return a run whose aggregator was killed, or None if the run has a result.
+
+    Deletes the announcement and the sockets of a run that is complete or can't be recovered.
+    """
+    from telemetry.store.live_runs import forget
+    from telemetry.store.run_directory import RunDirectory
+    from telemetry.transport import runtime_directory
+
+    if found.alive:
+        return None
+    try:
+        item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
+    except TelemetryError:
+        item = None
+    if item is None or item.completeness is not None or (item.state == DEAD and not item.recoverable):
+        forget(runtime_directory(), found.run_id)
+    return item if item is not None and item.completeness is None else None
+
+
+def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
+    from telemetry.store.final_snapshot import find_final
+    from telemetry.wire.snapshot import TERMINAL
+    from telemetry.wording import last_exception
+
+    final = find_final(directory, fallback_dirs)
+    try:
+        head = final.head() if final is not None else None
+    except TelemetryError:
+        head = None
+    if head is None or head.state not in TERMINAL:
+        return _without_result(directory)
+    failed = bool(head.command and (head.command.exit_code or head.command.signal))
+    return Listed(
+        name=head.name,
+        run_id=head.run_id,
+        state=head.state,
+        completeness=head.completeness,
+        dir=str(directory.path),
+        started_ns=head.started_ns,
+        duration_s=head.elapsed_s,
+        events=head.accounting.applied,
+        exit_code=head.command.exit_code if head.command else None,
+        signal=head.command.signal if head.command else None,
+        failed=failed,
+        failure=last_exception(head.marks) if failed else "",
+        gates=_gates(directory),
+        nodes=len(head.nodes),
+    )
+
+
+def _gates(directory: RunDirectory) -> Outcome | None:
+    from telemetry.store.gate_results import read_gates
+    from telemetry.wire.gates import worst
+
+    try:
+        results = read_gates(directory.path)
+    except TelemetryError:
+        return None
+    return worst(results) if results else None
+
+
+def _without_result(directory: RunDirectory) -> Listed:
+    from telemetry.store.dead_run import remains
+
+    try:
+        name = directory.read_manifest().name
+    except TelemetryError:
+        name = directory.slug
+    state = _SOMEWHERE if directory.locked() else RESTARTING if find_run.keeper(directory) else DEAD
+    return Listed(
+        name=name,
+        run_id=directory.run_id,
+        state=state,
+        dir=str(directory.path),
+        started_ns=directory.started_ns,
+        recoverable=state == DEAD and remains(directory).recoverable,
+    )

@@ -1,0 +1,165 @@
+"""The first chart over time: how much was done, how slow it was, and what failed, on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from telemetry import wording
+from telemetry.directions import TROUBLE, words_of
+from telemetry.report.html.main_series import Group, latencies
+from telemetry.report.html.numbers import Column
+from telemetry.wire import requests as words
+from telemetry.wire.collectors import is_of_machine
+from telemetry.wire.pictures import CounterOverTime, Pictures
+from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
+from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.units import TIME_NS
+
+_KEY: Final = "99"
+_SLOW: Final = 3
+"""Largest number of label sets, or of kinds of request, with their p99."""
+_OURS: Final = "telemetry."
+"""Beginning of the names of counters that are about this package."""
+_OF_REQUESTS: Final = (words.LATENCY, words.TTFT)
+
+Identity = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Rate(NamedTuple):
+    """Events per second. `drawn` is `area`, `bars` or empty for a line; `tone` is `good`, `bad` or empty."""
+
+    name: str
+    values: Column
+    drawn: str = ""
+    tone: str = ""
+
+
+class Slowness(NamedTuple):
+    """A percentile over time."""
+
+    name: str
+    points: Sequence[SeriesPoint]
+    key: str
+    stat: SeriesStat
+
+    @property
+    def values(self) -> Column:
+        """One value for each point."""
+        return [point.percentiles.get(self.key) for point in self.points]
+
+
+class Overview(NamedTuple):
+    """Lines of the chart. `rates` belong to the steps of time of `times`, which begin and end there."""
+
+    title: str
+    times: tuple[list[float], list[float]]
+    rates: list[Rate]
+    slow: list[Slowness]
+
+
+def of_requests(
+    report: Report, pictures: Pictures, groups: Sequence[Group], over: dict[Identity, SeriesOverTime]
+) -> Overview | None:
+    """Return completed requests per second, failures, and p99: those of all kinds, with p99 of the busiest ones."""
+    kinds = pictures.requests
+    rates = [Rate("requests/s", added([one.completed_per_s for one in kinds]), "area")]
+    good = added([one.good_per_s for one in kinds]) if all(one.good_per_s for one in kinds) else []
+    if any(good):
+        rates.append(Rate("within limits/s", good, tone="good"))
+    failed = added([one.failed_per_s for one in kinds])
+    if any(failed):
+        rates.append(Rate("failed/s", failed, "bars", "bad"))
+    if len(kinds) > 1:
+        named = latencies(report, _SLOW)
+    else:
+        by_word = {group.main.name.rpartition(".")[2]: group for group in groups if group.is_request}
+        named = [(_short(word, by_word[word]), by_word[word]) for word in _OF_REQUESTS if word in by_word]
+    slow = [line for name, group in named for line in _of_windows(name, group, over)]
+    edges = pictures.edges_s
+    if not any(any(rate.values) for rate in rates):
+        return None
+    return Overview(_title("Requests", failed, slow), (edges[:-1], edges[1:]), rates, slow)
+
+
+def of_series(
+    report: Report, pictures: Pictures, groups: Sequence[Group], over: dict[Identity, SeriesOverTime], what: str
+) -> Overview | None:
+    """Return the rate of the main series, which are durations, with their p99 and the failures beside them.
+
+    None for series in another unit, and if not all label sets have figures over time. `what` names the values.
+    """
+    group = groups[0] if groups else None
+    if group is None or group.main.unit not in TIME_NS:
+        return None
+    alike = [one for one in report.snapshot.series if (one.name, one.unit) == (group.main.name, group.main.unit)]
+    found = [over.get(identity_of(stat)) for stat in alike if stat.count]
+    parts = [one for one in found if one is not None]
+    if not parts or len(parts) < len(found) or len({len(one.points) for one in parts}) > 1:
+        return None
+    times = [point.start_s for point in parts[0].points], [point.end_s for point in parts[0].points]
+    rates = [Rate(f"{what}/s", added([[point.rate for point in one.points] for one in parts]), "area")]
+    edges = pictures.edges_s
+    failed = added([one.rates for one in troubles(pictures)])
+    if any(failed) and (edges[:-1], edges[1:]) == times:
+        rates.append(Rate("failures/s", failed, "bars", "bad"))
+    slow = []
+    for name, stat in group.lines[:_SLOW]:
+        points = over[identity_of(stat)].points
+        key = _key(points)
+        if key:
+            slow.append(Slowness(f"p{key}" if len(group.lines) == 1 else f"p{key} {name}", points, key, stat))
+    return Overview(_title(what.capitalize(), failed, slow), times, rates, slow)
+
+
+def troubles(pictures: Pictures) -> list[CounterOverTime]:
+    """Return counters of errors and the like that counted something."""
+    own = (one for one in pictures.counters if not is_of_machine(one.name) and not one.name.startswith(_OURS))
+    return [one for one in own if TROUBLE & set(words_of(one.name)) and any(one.rates)]
+
+
+def added(columns: Sequence[Column]) -> list[float | None]:
+    """Return the sums of columns step by step; None where no column has a value."""
+    rows = zip(*columns, strict=False)
+    return [sum(known) if (known := [value for value in row if value is not None]) else None for row in rows]
+
+
+def busiest_points(parts: Sequence[SeriesOverTime]) -> list[SeriesPoint]:
+    """Return for each step the point of the series with the most values in it."""
+    best: dict[tuple[float, float], SeriesPoint] = {}
+    for part in parts:
+        for point in part.points:
+            step = point.start_s, point.end_s
+            if step not in best or point.count > best[step].count:
+                best[step] = point
+    return [best[step] for step in sorted(best)]
+
+
+def identity_of(stat: SeriesStat) -> Identity:
+    """Return name and labels as a key."""
+    return stat.name, tuple(sorted(stat.labels.items()))
+
+
+def _short(word: str, group: Group) -> str:
+    return {words.TTFT: "TTFT" if group.has_tokens else "first byte"}.get(word, word)
+
+
+def _of_windows(name: str, group: Group, over: dict[Identity, SeriesOverTime]) -> Iterator[Slowness]:
+    """Yield the percentile of the busiest tracking window in each step."""
+    points = busiest_points([over[identity_of(stat)] for _, stat in group.lines if identity_of(stat) in over])
+    key = _key(points)
+    if key:
+        yield Slowness(f"p{key} {name}", points, key, group.whole or group.main)
+
+
+def _key(points: Sequence[SeriesPoint]) -> str:
+    """Return 99, or the highest percentile that the points have; empty without any."""
+    known = {key for point in points for key in point.percentiles}
+    return _KEY if _KEY in known else max(known, key=wording.by_number, default="")
+
+
+def _title(what: str, failed: Column, slow: Sequence[Slowness]) -> str:
+    parts = [f"{what} per second", *(["failures"] if any(failed) else []), *(["p99"] if slow else [])]
+    if slow and slow[0].key != _KEY:
+        parts[-1] = f"p{slow[0].key}"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,224 @@
+"""The HTML report in a real browser: the first chart, and ranges of time or steps that all charts show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from tests.process.pages import Seen
+from tests.unit.report.html.samples import llm_report, load_report, training_report
+
+from telemetry import render
+from telemetry.wire.pictures import GaugeOverTime
+from telemetry.wire.report import Report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+TIME = "#time-charts .plot > svg"
+STEPS = "#steps .plot > svg"
+TICKS = "svg => [...svg.querySelectorAll('.tick[text-anchor=middle]')].map(one => one.textContent)"
+
+
+def final(report: Report, directory: str = "/data/runs/job-1") -> Report:
+    """Return a report whose run can be asked for a time range."""
+    return replace(report, snapshot=replace(report.snapshot, run_id="abcd1234", directory=directory))
+
+
+def drag(browser: Page, plot: Locator, start: float, end: float) -> None:
+    """Drag over a plot, from and to a share of its width."""
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    browser.mouse.move(box["x"] + box["width"] * start, box["y"] + 60)
+    browser.mouse.down()
+    browser.mouse.move(box["x"] + box["width"] * (start + end) / 2, box["y"] + 60)
+    browser.mouse.move(box["x"] + box["width"] * end, box["y"] + 60)
+    browser.mouse.up()
+
+
+def ticks(browser: Page, plots: str) -> list[list[str]]:
+    """Return the labels of the axis of time or steps of each plot."""
+    found = browser.locator(plots)
+    return [found.nth(at).evaluate(TICKS) for at in range(found.count())]
+
+
+def test_one_chart_has_rate_p99_and_failures(seen: Seen) -> None:
+    """The rate is an area, failures are bars, p99 has an axis of its own; everything fits at 400 pixels."""
+    for width in (1_280, 400):
+        seen.page.set_viewport_size({"width": width, "height": 900})
+        browser = seen.report(render(llm_report(), "html"))
+        first = browser.locator("#time-charts .chart").first
+        plot = first.locator(".plot > svg")
+        assert plot.locator(".band").count() == 1
+        assert plot.locator(".bar.bad-key").count() == 30
+        assert plot.locator(".line").count() == 4
+        right = plot.locator(".tick:not([text-anchor])").all_text_contents()
+        assert right[0] == "p99"
+        assert right[-1].endswith(" ns")
+        boxes = plot.locator("text").evaluate_all("all => all.map(one => one.getBoundingClientRect())")
+        outer = plot.bounding_box()
+        assert outer is not None
+        assert min(box["left"] for box in boxes) >= outer["x"] - 1
+        assert max(box["right"] for box in boxes) <= outer["x"] + outer["width"] + 1
+        plot.hover()
+        legend = first.locator(".legend").inner_text()
+        assert "failed/s 0.5" in legend
+        assert "p99 latency 20.0 ns" in legend
+        heights = plot.locator(".bar").evaluate_all("all => all.map(one => Number(one.getAttribute('height')))")
+        assert min(heights) >= 3
+    seen.check_quiet()
+
+
+def test_a_drag_zooms_all_charts_over_time(seen: Seen) -> None:
+    """Gauges and counters too; the bar has the command for the figures of the range; a double click shows all."""
+    browser = seen.report(render(final(load_report()), "html"))
+    plots = f"{TIME}, #counters-grid .plot > svg, #gauges-grid .plot > svg"
+    before = ticks(browser, plots)
+    assert "0 s" in before[0]
+    bar = browser.locator(".range-row:visible")
+    assert bar.count() == 0
+    drag(browser, browser.locator(TIME).first, 0.4, 0.7)
+    after = ticks(browser, plots)
+    assert len(after) == len(before)
+    assert all("0 s" not in labels for labels in after)
+    assert all(len(labels) >= 2 for labels in after)
+    told = bar.inner_text()
+    assert "Figures are of the whole run" in told
+    command = bar.locator("code").inner_text()
+    assert command.startswith("telemetry report abcd1234 --from 1")
+    start, end = (float(command.split()[at].rstrip("s")) for at in (4, 6))
+    assert 9 < start < 14
+    assert 18 < end < 22
+    browser.locator(TIME).first.dblclick()
+    assert bar.count() == 0
+    assert ticks(browser, plots) == before
+    seen.check_quiet()
+
+
+def test_lines_are_cut_at_the_edges_of_the_range(seen: Seen) -> None:
+    """What lies outside is not drawn over the axis, and the value axis fits what is inside."""
+    report = load_report()
+    over = [
+        replace(one, points=[replace(point, max=900.0) if point.start_s < 5 else point for point in one.points])
+        for one in report.over_time
+    ]
+    browser = seen.report(render(final(replace(report, over_time=over)), "html"))
+    chart = browser.locator("#time-charts .chart", has_text="latency{route=a}: percentiles")
+    chart.get_by_role("button", name="log scale").click()
+    labels = chart.locator(".tick[text-anchor=end]")
+    assert "800 ms" in labels.all_text_contents()
+    drag(browser, browser.locator(TIME).first, 0.5, 0.8)
+    assert "800 ms" not in labels.all_text_contents()
+    inside = chart.locator(".plot > svg > svg")
+    assert inside.evaluate("one => getComputedStyle(one).overflow") == "hidden"
+    assert inside.locator(".line").count() == 4
+    seen.check_quiet()
+
+
+def test_keys_zoom_and_a_button_shows_all(seen: Seen) -> None:
+    """Plus, minus and Escape on a chart; the button of the bar takes the focus. The chart keeps it."""
+    browser = seen.report(render(final(load_report(), "/elsewhere/job-1"), "html"))
+    bar = browser.locator(".range-row:visible")
+    first = browser.locator(TIME).first
+    first.focus()
+    for key in ("ArrowLeft", "+"):
+        browser.keyboard.press(key)
+    assert bar.locator("strong").inner_text() == "22 s – 30 s of the run"
+    assert "/elsewhere/job-1" in bar.locator("code").inner_text()
+    assert first.evaluate("one => one === document.activeElement")
+    browser.keyboard.press("-")
+    assert bar.locator("strong").inner_text() == "18 s – 30 s of the run"
+    for _ in range(3):
+        browser.keyboard.press("-")
+    assert bar.count() == 0
+    browser.keyboard.press("+")
+    browser.keyboard.press("Escape")
+    assert bar.count() == 0
+    browser.keyboard.press("+")
+    bar.get_by_role("button", name="Show all").focus()
+    browser.keyboard.press("Enter")
+    assert bar.count() == 0
+    seen.check_quiet()
+
+
+def test_steps_zoom_within_their_grid(seen: Seen) -> None:
+    """Other charts stay; there is no command, because time ranges are not of steps."""
+    browser = seen.report(render(final(training_report()), "html"))
+    time = ticks(browser, TIME)
+    drag(browser, browser.locator(STEPS).nth(1), 0.4, 0.7)
+    assert all("10" not in labels and "1,000" not in labels for labels in ticks(browser, STEPS))
+    assert ticks(browser, TIME) == time
+    bar = browser.locator(".range-row:visible")
+    assert bar.inner_text().startswith("Steps ")
+    assert not bar.locator("code").is_visible()
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert bar.count() == 0
+    seen.check_quiet()
+
+
+def test_a_touch_scrolls_and_does_not_zoom(seen: Seen) -> None:
+    """A finger on a chart reads values."""
+    browser = seen.report(render(final(load_report()), "html"))
+    plot = browser.locator(TIME).first
+    for kind, x in (("pointerdown", 300), ("pointermove", 600), ("pointerup", 600)):
+        event = {"pointerType": "touch", "clientX": x, "clientY": 500, "pointerId": 7, "bubbles": True}
+        plot.dispatch_event(kind, event)
+    assert browser.locator(".range-row:visible").count() == 0
+    assert browser.locator(".chosen").count() == 0
+    seen.check_quiet()
+
+
+def test_the_machine_takes_little_room(seen: Seen) -> None:
+    """Twenty-five gauges of the host are ten small charts; their table is folded."""
+    report = load_report()
+    assert report.pictures is not None
+    names = [
+        *(
+            f"host.{word}"
+            for word in ("cpu", "cpu_iowait", "cpu_steal", "memory_percent", "disk_busy", "swap_used")
+        ),
+        *(f"host.pressure_{word}" for word in ("cpu", "memory", "io")),
+        *(f"container.{word}" for word in ("cpu", "cpu_throttled", "memory_percent")),
+        *(f"process.{word}" for word in ("cpu", "memory")),
+    ]
+    values = [float(at) for at in range(30)]
+    gauges = [GaugeOverTime(name=name, unit="%", values=list(values)) for name in names]
+    shared = [
+        GaugeOverTime(name=f"host.{word}", unit="B/s", values=list(values))
+        for word in ("net_sent", "net_received", "disk_read", "disk_written")
+    ]
+    drawn = replace(report.pictures, gauges=[*gauges, *shared])
+    stats = [replace(report.snapshot.gauges[0], name=one.name, unit=one.unit, labels={}) for one in drawn.gauges]
+    whole = replace(report, pictures=drawn, snapshot=replace(report.snapshot, gauges=stats))
+    for width, most in ((1_280, 900), (400, 1_900)):
+        seen.page.set_viewport_size({"width": width, "height": 900})
+        browser = seen.report(render(whole, "html"))
+        assert browser.locator("#machine .cell").count() == 11
+        box = browser.locator("#machine").bounding_box()
+        assert box is not None
+        assert box["height"] < most
+        assert not browser.locator("#machine table").is_visible()
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    seen.check_quiet()
+
+
+def test_a_late_series_does_not_shorten_the_whole(seen: Seen) -> None:
+    """Its chart begins late; minus on another chart still leads back to all of the run."""
+    report = load_report()
+    late = [replace(one, points=one.points[15:]) for one in report.over_time]
+    browser = seen.report(render(final(replace(report, over_time=late)), "html"))
+    for name in browser.locator("#series-table .open").all():
+        name.click()
+    bar = browser.locator(".range-row:visible")
+    plot = browser.locator("#counters-grid .plot > svg").first
+    plot.focus()
+    for key in ("ArrowRight", "+"):
+        browser.keyboard.press(key)
+    assert bar.locator("strong").inner_text().startswith("0 s – ")
+    browser.keyboard.press("-")
+    assert bar.count() == 0 or bar.locator("strong").inner_text().startswith("0 s – ")
+    for _ in range(3):
+        browser.keyboard.press("-")
+    assert bar.count() == 0
+    seen.check_quiet()

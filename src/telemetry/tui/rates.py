@@ -1,4 +1,4 @@
-"""Growth rates of sums that a snapshot contains as totals only."""
+"""Figures that follow from several snapshots: growth rates of totals, and the most requests in flight."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, TypeVar
 
 from telemetry.tui.model.scene import SeriesId, series_id
-from telemetry.wire.requests import INPUT_TOKENS, OUTPUT_TOKENS
+from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot
 
-_SUFFIXES: Final = (f".{INPUT_TOKENS}", f".{OUTPUT_TOKENS}")
+_SUFFIXES: Final = (f".{words.INPUT_TOKENS}", f".{words.OUTPUT_TOKENS}")
+_CHANGES: Final = {words.ISSUED: 1, words.COMPLETED: -1, words.FAILED: -1, words.EXPIRED: -1}
+_REQUESTS: Final = words.INSTRUMENTS[words.ISSUED][1]
+_NOT_OF_KIND: Final = (words.FINISH, words.REASON, words.WINDOW)
+"""Labels that counters of one kind of request differ in."""
 _STEPS: Final = 10
 """Totals kept per window: the measured time range is within a tenth of the window."""
 _LEAST_NS: Final = 500_000_000
@@ -29,6 +33,25 @@ def tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
 def closed_steps(snapshot: MetricsSnapshot) -> dict[str, float]:
     """Return the closed steps of each axis."""
     return {stat.name: stat.closed for stat in snapshot.axes}
+
+
+class InFlightPeaks:
+    """The most requests in flight that a snapshot had, by kind and labels."""
+
+    def __init__(self) -> None:
+        self._known: Mapping[SeriesId, float] = {}
+
+    def learn(self, snapshot: MetricsSnapshot) -> Mapping[SeriesId, float]:
+        """Return the peaks since watching began. Between two snapshots there may have been more."""
+        now: dict[SeriesId, float] = {}
+        for stat in snapshot.counters:
+            kind, _, word = stat.name.rpartition(".")
+            if word in _CHANGES and stat.unit == _REQUESTS:
+                labels = {key: value for key, value in stat.labels.items() if key not in _NOT_OF_KIND}
+                key = series_id(kind, labels)
+                now[key] = now.get(key, 0.0) + _CHANGES[word] * stat.value
+        self._known = {key: max(number, self._known.get(key, 0.0)) for key, number in now.items()}
+        return self._known
 
 
 class TotalRates(Generic[_Key]):

@@ -22,7 +22,7 @@ from telemetry.tui.feed.news import (
     ValuesOf,
 )
 from telemetry.tui.model.scene import TREND_POINTS, Baseline, Scene, SeriesId, ValuesOverTime
-from telemetry.tui.rates import TotalRates, closed_steps, tokens
+from telemetry.tui.rates import InFlightPeaks, TotalRates, closed_steps, tokens
 from telemetry.wire.snapshot import TERMINAL
 
 FRESH_S: Final = 2.0
@@ -41,6 +41,7 @@ class RunKnowledge:
         self._scene = Scene()
         self._tokens = TotalRates(tokens)
         self._steps = TotalRates(closed_steps)
+        self._in_flight = InFlightPeaks()
         self._heard_ns = now_ns
         self._timeline: TimelineOf | None = None
         self._values: ValuesOf | None = None
@@ -57,6 +58,7 @@ class RunKnowledge:
                 live=news.live,
                 tokens_per_s=self._tokens.learn(news.snapshot),
                 steps_per_s=self._steps.learn(news.snapshot),
+                peaks=self._in_flight.learn(news.snapshot),
             )
         elif isinstance(news, Trouble):
             self._scene = replace(scene, trouble=news.words)
@@ -67,7 +69,7 @@ class RunKnowledge:
         elif isinstance(news, CurvesOf):
             self._scene = replace(scene, curves=news.curves)
         elif isinstance(news, GatesOf):
-            self._scene = replace(scene, gates=news.gates)
+            self._scene = replace(scene, gates=news.gates, gates_final=news.final)
         elif isinstance(news, Output):
             self._scene = replace(scene, output=news.lines)
         elif isinstance(news, MembersOf):

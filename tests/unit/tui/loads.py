@@ -110,7 +110,7 @@ class Load(Recorded):
     def records(self, second: int, rank: int) -> Iterator[EventRecord]:
         if second == 0:
             yield from self._made.defines
-            yield Params({"slo.chat": "ttft:150ms tpot:11ms"})
+            yield Params({"slo.chat{model=llama-70b}": "ttft:150ms tpot:11ms"})
         marks = {0: "tracking warm-up began", TRACKED_FROM: "tracking measured began", LATE: "slow for a while"}
         if second in marks:
             yield Mark(marks[second], MONO_NS + second * SECOND_NS)

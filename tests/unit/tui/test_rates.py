@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.tui.model.scenes import series, snapshot
 
-from telemetry.tui.rates import TotalRates, closed_steps, tokens
-from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
+from telemetry.tui.rates import InFlightPeaks, TotalRates, closed_steps, tokens
+from telemetry.wire.snapshot import AxisStat, CounterStat, MetricsSnapshot
 
 TOKENS = ("llm.output_tokens", ())
 
@@ -64,3 +64,20 @@ def test_steps_by_axis() -> None:
         axes = [AxisStat(name="train", closed=100 + 20 * second), AxisStat(name="eval", closed=3)]
         found = growth.learn(snapshot(elapsed_s=second, axes=axes))
     assert found == {"train": 20.0, "eval": 0.0}
+
+
+def test_the_most_requests_in_flight_are_kept() -> None:
+    """Of all windows of a kind together; other counters are none."""
+    peaks = InFlightPeaks()
+
+    def at(issued: float, completed: float, failed: float = 0, warm_up: float = 0) -> MetricsSnapshot:
+        values = [("issued", issued, {}), ("completed", completed, {"finish": "stop"})]
+        values += [("failed", failed, {"reason": "timeout"}), ("issued", warm_up, {"window": "warm-up"})]
+        counters = [
+            CounterStat(name=f"llm.{word}", unit="requests", value=value, labels={"model": "m", **labels})
+            for word, value, labels in values
+        ]
+        return snapshot(counters=[*counters, CounterStat(name="jobs.issued", value=99, labels={})])
+
+    found = [peaks.learn(at(*numbers)) for numbers in ((5, 2), (30, 10, 4, 3), (40, 35))]
+    assert found == [{("llm", (("model", "m"),)): most} for most in (3.0, 19.0, 19.0)]

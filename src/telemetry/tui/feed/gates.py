@@ -1,4 +1,4 @@
-"""Results of the gates of a run, from the file in its run directory."""
+"""Results of the gates of a run, from the files in its run directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Final
 
 from telemetry.errors import RunDirectoryError
-from telemetry.store.gate_results import read_gates
+from telemetry.store.gate_results import read_gates, read_gates_so_far
 from telemetry.tui.feed.news import GatesOf, Tell
 
 _PERIOD_S: Final = 0.5
@@ -16,7 +16,7 @@ _JOIN_S: Final = 2.0
 
 
 class GatesWatch:
-    """A watch for the file that `telemetry run` writes after the run. Without gates there is no news."""
+    """A watch for the files that `telemetry run` writes during and after a run. Without gates there is no news."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -24,7 +24,7 @@ class GatesWatch:
         self._thread: Thread | None = None
 
     def start(self, tell: Tell) -> None:
-        """Start a thread that looks twice a second until the results are there."""
+        """Start a thread that looks twice a second until the results at the end of the run are there."""
         self._thread = Thread(target=self._follow, args=(tell,), name="telemetry-gates", daemon=True)
         self._thread.start()
 
@@ -37,14 +37,19 @@ class GatesWatch:
     def look(self) -> GatesOf | None:
         """Return the results, or None if there are none that can be read. Never raises."""
         with suppress(RunDirectoryError):  # the report names the problem
-            gates = read_gates(self._directory)
-            return GatesOf(tuple(gates)) if gates else None
+            if gates := read_gates(self._directory):
+                return GatesOf(tuple(gates))
+            if gates := read_gates_so_far(self._directory):
+                return GatesOf(tuple(gates), final=False)
         return None
 
     def _follow(self, tell: Tell) -> None:
+        told: GatesOf | None = None
         while not self._closing.is_set():
             found = self.look()
-            if found is not None:
+            if found is not None and found != told:
                 tell(found)
+                told = found
+            if found is not None and found.final:
                 return
             self._closing.wait(_PERIOD_S)

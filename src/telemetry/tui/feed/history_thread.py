@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
-from threading import Condition, Thread
 from typing import Final
 
 from telemetry import limits
@@ -16,9 +15,10 @@ from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.feed.history import everything, size
 from telemetry.tui.feed.news import Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
+from telemetry.tui.feed.reader_thread import ReaderThread
 from telemetry.tui.feed.value_history import ValueHistory, columns, keys_of
-from telemetry.tui.model.machine import is_of_machine
 from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, SeriesId, series_id
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
@@ -32,12 +32,11 @@ _TREND_KEY: Final = "99"
 _TREND_NS: Final = TREND_POINTS * _SECOND_NS
 _CLOSING_NS: Final = _TREND_NS + int((limits.EXACT_BUDGET_S + limits.DRAIN_TIMEOUT_S) * _SECOND_NS)
 """Time before a result in which to look for the last interval: the history ended with the drain."""
-_JOIN_S: Final = 1.0
 
 _Look = tuple[int, float]
 
 
-class HistoryThread:
+class HistoryThread(ReaderThread):
     """A reader thread. It reports the trends of the last minute, then each second the new points.
 
     It also reports the growing timeline of the followed series, and answers `look_at`. Without a history, the
@@ -47,13 +46,9 @@ class HistoryThread:
 
     def __init__(self, tell: Tell, open_past: Callable[[MetricsSnapshot], IntervalSource]) -> None:
         """Prepare the thread. `open_past` is called with the newest snapshot and may raise TelemetryError."""
+        super().__init__("history")
         self._tell = tell
         self._open_past = open_past
-        self._changed = Condition()
-        self._closing = False
-        self._newest: MetricsSnapshot | None = None
-        self._unseen = False
-        """True if a snapshot arrived after the last read."""
         self._asked: SeriesId | None = None
         self._asked_anew = False
         self._look: _Look | None = None
@@ -74,16 +69,6 @@ class HistoryThread:
         self._followed: SeriesId | None = None
         self._timeline: Timeline | ValueHistory | None = None
         """History of the followed series, counter or gauge."""
-        self._thread = Thread(target=self._run, name="telemetry-history", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def saw(self, snapshot: MetricsSnapshot) -> None:
-        """Take a new snapshot of the run."""
-        with self._changed:
-            self._newest, self._unseen = snapshot, True
-            self._changed.notify()
 
     def follow(self, series: SeriesId | None) -> None:
         with self._changed:
@@ -95,14 +80,6 @@ class HistoryThread:
         with self._changed:
             self._look = end_ns, seconds
             self._changed.notify()
-
-    def close(self) -> None:
-        """End the thread. Waits at most a second for it."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_S)
 
     # --- the thread ------------------------------------------------------------------------------
 

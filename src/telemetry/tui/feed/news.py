@@ -85,9 +85,10 @@ class ValuesOf:
 
 @dataclass(frozen=True, slots=True)
 class GatesOf:
-    """The results of the gates, once they are known."""
+    """The results of the gates: those so far, then those at the end of the run."""
 
     gates: tuple[GateResult, ...]
+    final: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import islice
-from threading import Condition, Thread
 from typing import Final
 
 from telemetry.errors import TelemetryError
 from telemetry.history.step_curves import StepCurves
 from telemetry.history.stragglers import StragglerWatch
 from telemetry.tui.feed.news import CurvesOf, Note, StragglersOf, Tell
+from telemetry.tui.feed.reader_thread import ReaderThread
 from telemetry.tui.feed.step_records import Records
 from telemetry.wire.events import ClosedStep, StreamRecord
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
@@ -25,10 +25,9 @@ _SHARE: Final = 20
 _AT_ONCE: Final = 512  # records
 _MOST: Final = 200_000
 """Newest records in which to look for slow ranks: those that were slow days ago are of no use."""
-_JOIN_S: Final = 1.0
 
 
-class StepsThread:
+class StepsThread(ReaderThread):
     """A reader thread. Once a second, it reports the curves and the slow ranks of the steps that were closed.
 
     It reads nothing of a run without steps. All methods return at once and may be called from any thread.
@@ -36,11 +35,9 @@ class StepsThread:
 
     def __init__(self, tell: Tell, open_records: Callable[[MetricsSnapshot], Records]) -> None:
         """Prepare the thread. `open_records` may raise TelemetryError; it is tried again then."""
+        super().__init__("steps")
         self._tell = tell
         self._open_records = open_records
-        self._changed = Condition()
-        self._closing = False
-        self._newest: MetricsSnapshot | None = None
         self._watch = StragglerWatch()
         self._curves: StepCurves | None = None
         self._records: Records | None = None
@@ -50,24 +47,6 @@ class StepsThread:
         """Seconds that it took to make them."""
         self._fed = False
         """True if a step came since the last report."""
-        self._thread = Thread(target=self._run, name="telemetry-steps", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def saw(self, snapshot: MetricsSnapshot) -> None:
-        """Take a new snapshot of the run."""
-        with self._changed:
-            self._newest = snapshot
-            self._changed.notify()
-
-    def close(self) -> None:
-        """End the thread. Waits at most a second for it."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_S)
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -88,9 +67,9 @@ class StepsThread:
     def _next_snapshot(self) -> MetricsSnapshot | None:
         """Wait for a snapshot; return None after `close`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._newest is not None)
-            found, self._newest = self._newest, None
-            return None if self._closing else found
+            self._changed.wait_for(lambda: self._closing or self._unseen)
+            self._unseen = False
+            return None if self._closing else self._newest
 
     def _pause(self, seconds: float) -> None:
         with self._changed:

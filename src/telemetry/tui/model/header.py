@@ -14,7 +14,7 @@ from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted
 from telemetry.tui.model.progress import progress
 from telemetry.tui.model.scene import Scene, Units, View
 from telemetry.tui.model.visible_series import moment_words
-from telemetry.wire.gates import GateResult, Outcome, worst
+from telemetry.wire.gates import RUN_EXIT_CODES, GateResult, Outcome, worst
 from telemetry.wire.snapshot import TERMINAL, Completeness, MetricsSnapshot
 
 _BADGES: Final[dict[str, tuple[str, Tone]]] = {
@@ -36,6 +36,13 @@ _GATES: Final[dict[Outcome, tuple[str, Tone, int]]] = {
     "pass": ("passed", "good", 3),
 }
 """Outcome of gates → words, tone, and when they are left out."""
+_GATES_SO_FAR: Final[dict[Outcome, tuple[str, Tone, int]]] = {
+    "fail": ("failing", "bad", 0),
+    "inconclusive": ("undecided", "dim", 3),
+    "pass": ("passing", "good", 3),
+}
+_OF_COMMAND: Final = ("the command exited", "the command was killed")
+"""Starts of reasons that repeat the outcome of the command."""
 _SILENT: Final = Cell(" SILENT ", "warn")
 TROUBLE_LINES: Final = 4
 """Lines of 80 columns for the age of the last snapshot and a reason that contains a command."""
@@ -66,16 +73,48 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
     if trouble := _trouble(scene, width):
         return (*lines, *trouble)
     pieces = list(_pending(snapshot) if snapshot.state == "DRAINING" else _course(snapshot))
-    pieces[1:1] = gates(scene.gates)
+    shown = gates(scene.gates, final=scene.gates_final)
+    if scene.gates_final and (of_run := _exit_of_run(snapshot, scene.gates)):
+        shown.append(of_run)
+    pieces[1:1] = shown
+    if snapshot.state in TERMINAL:
+        pieces = [*_failure(snapshot, width), *pieces]
     return (*lines, fitted(pieces, width))
 
 
-def badge(snapshot: MetricsSnapshot) -> Cell:
-    """Return the state as text between spaces. A run that completed but lost events is not `good`."""
+def badge(snapshot: MetricsSnapshot, gates: Sequence[GateResult] = ()) -> Cell:
+    """Return the state as text between spaces. `gates`: their final results.
+
+    A run is not `good` if its command or a gate failed, or if it lost events.
+    """
     words, tone = _BADGES[snapshot.state]
+    if snapshot.state == "COMPLETE" and wording.failure(snapshot.command):
+        return Cell(" FAILED ", "bad")
+    if snapshot.state == "COMPLETE" and gates and worst(list(gates)) == "fail":
+        return Cell(" GATE FAILED ", "bad")
     if snapshot.state == "COMPLETE" and snapshot.completeness != "complete":
         tone = _TONES[snapshot.completeness]
     return Cell(f" {words} ", tone)
+
+
+def _exit_of_run(snapshot: MetricsSnapshot, gates: Sequence[GateResult]) -> Piece | None:
+    """Return the exit codes of the command and of `telemetry run`; None if they are the same."""
+    of_run = RUN_EXIT_CODES[worst(list(gates))]
+    if not of_run or snapshot.command is None or snapshot.command.exit_code != 0:
+        return None
+    return Piece(f"exit code: command 0, run {of_run}", "plain", 1)
+
+
+def _failure(snapshot: MetricsSnapshot, width: int) -> Iterator[Piece]:
+    """Yield how the command failed, and the exception that it recorded, shortened to the rest of a line."""
+    how = wording.failure(snapshot.command)
+    if not how:
+        return
+    first = Piece(how, "bad")
+    yield first
+    if reason := wording.last_exception(snapshot.marks):
+        beside = taken([first, verdict(snapshot)])
+        yield Piece(elided(reason, max(_LEAST_NAME, width - beside - len(BETWEEN.text))), "bad", 1)
 
 
 def verdict(snapshot: MetricsSnapshot) -> Piece:
@@ -95,13 +134,13 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
     return Piece("complete so far · 0 lost", "good")
 
 
-def gates(results: Sequence[GateResult]) -> list[Piece]:
-    """Return the outcome of the gates, such as `1 gate failed`; empty without gates."""
+def gates(results: Sequence[GateResult], *, final: bool = True) -> list[Piece]:
+    """Return the outcome of the gates, such as `1 gate failed`, or `1 gate failing`; empty without gates."""
     if not results:
         return []
     outcome = worst(list(results))
     number = sum(result.outcome == outcome for result in results)
-    words, tone, keep = _GATES[outcome]
+    words, tone, keep = _GATES[outcome] if final else _GATES_SO_FAR[outcome]
     return [Piece(f"{number_of(number, 'gate')} {words}", tone, keep)]
 
 
@@ -115,8 +154,8 @@ def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
         by_status["not connected"] += snapshot.missing_nodes
         words, tone = _reporting(by_status, "node")
         return f"{words}, {number_of(snapshot.producer_count, 'producer')}", tone
-    by_status = Counter(stat.status for stat in snapshot.producers)
-    by_status["ended"] += snapshot.direct_producers - len(snapshot.producers)
+    by_status = Counter(stat.status for stat in snapshot.own_producers)
+    by_status["ended"] += snapshot.direct_producers - len(snapshot.own_producers)
     return _reporting(by_status, "producer") if by_status.total() else ("no producers yet", "dim")
 
 
@@ -136,7 +175,7 @@ def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> L
     silent = scene.silence_s > 0
     right = _moment(scene, snapshot) if scene.moment else _events(snapshot, view.units, silent=silent)
     # The last known state is outdated while the run is silent.
-    mark = _SILENT if silent else badge(snapshot)
+    mark = _SILENT if silent else badge(snapshot, scene.gates if scene.gates_final else ())
     kept: Line = (BETWEEN, Cell(elapsed))
     room = width - width_of((mark, Cell(" "), *kept))
     name = printable(snapshot.name)
@@ -147,7 +186,7 @@ def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> L
 
 
 def _events(snapshot: MetricsSnapshot, units: Units, *, silent: bool) -> Line:
-    """Return the events per second and the total of ingested events.
+    """Return the events per second and the total of ingested events, without those of collectors.
 
     The rate is the current one, or the average of a finished run. A silent run has no known rate.
     """
@@ -157,7 +196,9 @@ def _events(snapshot: MetricsSnapshot, units: Units, *, silent: bool) -> Line:
         return (total, BETWEEN, Cell(f"{numbers.rate(average, '', units)} on average", "dim"))
     if silent:
         return (total,)
-    return (Cell(numbers.rate(snapshot.cost.events_per_s, "", units), "strong"), BETWEEN, total)
+    of_collectors = sum(stat.events_per_s for stat in snapshot.collectors)
+    rate = max(0.0, snapshot.cost.events_per_s - of_collectors)
+    return (Cell(numbers.rate(rate, "", units), "strong"), BETWEEN, total)
 
 
 def _moment(scene: Scene, snapshot: MetricsSnapshot) -> Line:
@@ -194,9 +235,10 @@ def _course(snapshot: MetricsSnapshot) -> Iterator[Piece]:
             yield Piece(f"never ended: {_named(snapshot, silent)}", "warn", 1)
         if lacking := wording.incomplete_nodes(snapshot):
             yield Piece(f"nodes not complete: {_first_of(lacking)}", "warn", 1)
-        if unfinished := [stat.producer for stat in snapshot.producers if stat.unfinished]:
+        if unfinished := [stat.producer for stat in snapshot.own_producers if stat.unfinished]:
             yield Piece(f"still recording at the end: {_named(snapshot, unfinished)}", "warn", 1)
-        yield Piece(printable(snapshot.reason), _reason_tone(snapshot), 2)
+        if not (snapshot.command and snapshot.reason.startswith(_OF_COMMAND)):
+            yield Piece(printable(snapshot.reason), "bad" if snapshot.state == "INTERRUPTED" else "plain", 2)
         yield Piece("percentiles exact" if snapshot.exact else "", "plain", 3)
     words, tone = reporting(snapshot)
     yield Piece(words, tone, 4 if over else 1)
@@ -205,12 +247,6 @@ def _course(snapshot: MetricsSnapshot) -> Iterator[Piece]:
         yield Piece(number_of(number, "warning"), "warn", 1)
     if not over:
         yield from _cost(snapshot)
-
-
-def _reason_tone(snapshot: MetricsSnapshot) -> Tone:
-    command = snapshot.command
-    failed = command is not None and (command.exit_code or command.signal)
-    return "bad" if failed or snapshot.state == "INTERRUPTED" else "plain"
 
 
 def _cost(snapshot: MetricsSnapshot) -> Iterator[Piece]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from telemetry.formatting import printable
@@ -11,18 +12,21 @@ from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import width_of
 from telemetry.tui.model.scene import Scene, View, series_id
 from telemetry.tui.model.sparkline import sparkline
+from telemetry.wire.collectors import PROCESS_LABEL, is_of_machine
 from telemetry.wire.snapshot import GaugeStat
 
-_PREFIXES: Final = ("host.", "gpu.")
+_FIRST: Final = (
+    *("host.cpu", "host.memory", "container.cpu", "container.memory", "gpu.memory", "gpu.utilization"),
+    *("process.cpu", "process.memory", "host.disk_read", "host.disk_written", "host.net_received", "host.net_sent"),
+)
+"""Gauges that come first, if there are more than fit. The table of the overview has all."""
+_MOST: Final = 6
+_ENOUGH: Final = 4
+"""Gauges for which trends are made shorter. More are shown if there is room left."""
 _TREND_COLUMNS: Final = (20, 12, 8, 5)
-"""Columns of a trend: the most with which all gauges fit."""
+"""Columns of a trend: the most with which enough gauges fit."""
 _GAP: Final = Cell("   ")
 _HUNDRED: Final = 100.0
-
-
-def is_of_machine(name: str) -> bool:
-    """Return whether a gauge of this name describes the host or a GPU."""
-    return name.startswith(_PREFIXES)
 
 
 def machine_line(scene: Scene, view: View, width: int) -> Line:
@@ -34,8 +38,8 @@ def machine_line(scene: Scene, view: View, width: int) -> Line:
     if scene.snapshot is None or scene.moment is not None:
         return ()
     for trend in _TREND_COLUMNS:
-        pieces = list(_pieces(scene, view, trend))
-        if sum(width_of((_GAP, *piece)) for piece in pieces) - width_of((_GAP,)) <= width:
+        pieces = list(islice(_pieces(scene, view, trend), _MOST))
+        if sum(width_of((_GAP, *piece)) for piece in pieces[:_ENOUGH]) - width_of((_GAP,)) <= width:
             break
     line: list[Cell] = []
     for piece in pieces:
@@ -49,9 +53,10 @@ def machine_line(scene: Scene, view: View, width: int) -> Line:
 def _pieces(scene: Scene, view: View, trend: int) -> Iterator[Line]:
     by_name: dict[str, list[GaugeStat]] = {}
     for stat in scene.snapshot.gauges if scene.snapshot else ():
-        if is_of_machine(stat.name) and stat.value is not None:
+        if is_of_machine(stat.name) and stat.value is not None and PROCESS_LABEL not in stat.labels:
             by_name.setdefault(stat.name, []).append(stat)
-    for name, stats in by_name.items():
+    places = {name: place for place, name in enumerate(_FIRST)}
+    for name, stats in sorted(by_name.items(), key=lambda item: places.get(item[0], len(places))):
         unit = stats[0].unit
         values = [stat.value for stat in stats if stat.value is not None]
         trends = [scene.trends.get(series_id(stat.name, stat.labels), ()) for stat in stats]

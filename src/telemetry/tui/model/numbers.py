@@ -51,14 +51,17 @@ def counted(number: float | None, units: Units) -> str:
 
 
 def instrument(name: str, labels: Mapping[str, str], unit: str, units: Units) -> str:
-    """Return the name as `wording.instrument` does. Raw numbers carry no unit, so the name does."""
+    """Return the name as `wording.instrument` does. Raw numbers carry no unit, so the name does.
+
+    The name has no unit of percentages: their numbers carry it.
+    """
     return _instrument(name, tuple(labels.items()), unit, units)
 
 
 @lru_cache(maxsize=1 << 13)  # all that a run may have, in both kinds of units
 def _instrument(name: str, labels: tuple[tuple[str, str], ...], unit: str, units: Units) -> str:
     if units == "readable" or unit in ("", "1"):
-        return wording.instrument(name, dict(labels), unit)
+        return wording.instrument(name, dict(labels), "" if is_percent(unit) else unit)
     return f"{wording.instrument(name, dict(labels))} [{formatting.printable(unit)}]"
 
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from telemetry import formatting, wording
 from telemetry.formatting import printable
+from telemetry.redaction import COUNTER
 from telemetry.span_model import without_spans
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.backends import backends_line
@@ -22,6 +23,7 @@ from telemetry.tui.model.outcomes import summed
 from telemetry.tui.model.producer_names import short_names
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.spans import spans_line
+from telemetry.tui.model.steps import has_steps
 from telemetry.tui.model.visible_series import (
     Group,
     VisibleSeries,
@@ -32,6 +34,7 @@ from telemetry.tui.model.visible_series import (
     shown,
     time_range_words,
 )
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot
 
 PIN: Final = "★ "
@@ -122,13 +125,14 @@ def marks(scene: Scene) -> tuple[Line, ...]:
     if scene.snapshot is None:
         return ()
     names = {**short_names(scene), **wording.names(scene.snapshot)}
+    several = len(names.keys() - {stat.producer for stat in scene.snapshot.collectors}) > 1
     lines = []
     for mark in scene.snapshot.marks:
         line = [
             Cell(f"{formatting.clock_time(mark.time_ns)}  ", "dim"),
             Cell(wording.instrument(mark.text, mark.labels)),
         ]
-        if len(names) > 1 and mark.producer in names:
+        if several and mark.producer in names:
             line.append(Cell(f"  {names[mark.producer]}", "dim"))
         lines.append(tuple(line))
     return tuple(lines)
@@ -188,7 +192,8 @@ def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> 
 
 def _nothing(scene: Scene, view: View) -> str:
     if scene.snapshot is None or not scene.snapshot.series:
-        return "no series yet" if scene.live else "the run has no series"
+        nothing = "no series yet" if scene.live else "the run has no series"
+        return f"{nothing}; tab 5 has the values of steps" if has_steps(scene) else nothing
     return f"no series matches '{printable(view.filter)}'"
 
 
@@ -241,15 +246,21 @@ def _outcomes_as_one(snapshot: MetricsSnapshot, view: View) -> Iterator[Other]:
     """Yield counters and gauges like `others_shown`, but with one row for all failure reasons of a kind of request,
     and without the self times of spans.
 
-    A filter that names a reason matches the counter of this reason.
+    A filter that names a reason matches the counter of this reason. Gauges that collectors record are in the line
+    of the machine; the table has them only with a filter or in a run without series, because they would fill it.
     """
     for stat, parts in summed(without_spans(snapshot.counters)):
         yield from [stat] if _passes(stat, view) else (part for part in parts if _passes(part, view))
-    yield from (stat for stat in snapshot.gauges if _passes(stat, view))
+    hides_machine = bool(snapshot.collectors and snapshot.series) and not view.filter
+    gauges = (stat for stat in snapshot.gauges if _passes(stat, view))
+    yield from (stat for stat in gauges if not (hides_machine and is_of_machine(stat.name)))
 
 
 def _passes(stat: Other, view: View) -> bool:
-    return not view.filter or matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter)
+    """Return whether the filter lets a counter or gauge pass. Counts of masked values appear only with a filter."""
+    if not view.filter:
+        return stat.name != COUNTER
+    return matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter)
 
 
 def _other_sorter(snapshot: MetricsSnapshot, view: View) -> Callable[[Other], float | str | None] | None:

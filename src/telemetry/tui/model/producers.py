@@ -43,7 +43,7 @@ class Notes:
 def producers(scene: Scene, view: View) -> Grid:
     """Return the table of producers, in the chosen order or by rank. Nodes come first.
 
-    Producers without a rank follow in order of arrival.
+    Producers without a rank follow in order of arrival, and collectors come last.
     """
     snapshot = scene.snapshot
     if snapshot is None:
@@ -54,6 +54,7 @@ def producers(scene: Scene, view: View) -> Grid:
         stats.sort(key=lambda stat: (stat.rank is None, stat.rank or 0))
     else:
         stats = in_order(stats, sorter, descending=view.descending)
+    stats.sort(key=lambda stat: stat.is_collector)  # no part of the job, so at the end
     columns = _columns(scene)
     odd = notes(snapshot)
     rows = list(node_rows(scene, view, columns))
@@ -77,18 +78,18 @@ def _empty(snapshot: MetricsSnapshot, view: View) -> str:
 
 
 def total(scene: Scene, view: View, width: int) -> Line:
-    """Return one line about all producers together."""
+    """Return one line about all producers together. Collectors are left out."""
     snapshot = scene.snapshot
     if snapshot is None:
         return ()
     words, tone = reporting(snapshot)
     account = snapshot.accounting
-    rate = sum(stat.events_per_s for stat in snapshot.producers)
+    rate = sum(stat.events_per_s for stat in snapshot.own_producers)
     rate += sum(stat.events_per_s for stat in snapshot.nodes)
     pieces = [
         Piece(words, tone),
         Piece(f"{numbers.rate(rate, '', view.units)}", keep=2),
-        Piece(f"{numbers.counted(account.received, view.units)} received", keep=3),
+        Piece(f"{numbers.counted(snapshot.accounting.received, view.units)} received", keep=3),
         Piece(f"{formatting.count(account.lost)} lost", "bad" if account.lost else "plain"),
         Piece(f"{wording.batches(account.repaired)} repaired" if account.repaired else "", keep=1),
         Piece(
@@ -112,8 +113,8 @@ def notes(snapshot: MetricsSnapshot) -> Notes:
       old as the median;
     * losing, among all: lost events, and more than three times the median share of them.
     """
-    active = [stat for stat in snapshot.producers if stat.status != "ended"]
-    everybody = snapshot.producers
+    active = [stat for stat in snapshot.own_producers if stat.status != "ended"]
+    everybody = snapshot.own_producers
     losing: set[str] = set()
     if len(everybody) >= _ENOUGH:
         shares = {stat.producer: lost(stat) / max(1, stat.emitted) for stat in everybody}

@@ -218,7 +218,7 @@ def _said(flow: Flow, scene: Scene, view: View, width: int) -> Iterator[Row]:
     said: list[tuple[str, str, Tone]] = []
     if counts.good is not None:
         said.append(("SLO", _limits(counts), "plain"))
-    if load := _load(flow, view, room):
+    if load := _load(flow, scene, view, room):
         said.append(("load", load, "dim"))
     if counts.failed:
         said.append(("failed", by_count(counts.failed, room), "warn"))
@@ -251,8 +251,8 @@ def _limits(counts: RequestCounts) -> str:
     return " · ".join(said) or NOTHING
 
 
-def _load(flow: Flow, view: View, width: int) -> str:
-    """Return what fits of tokens per second and mean concurrency, such as `1 a chunk · 12 in flight on average`."""
+def _load(flow: Flow, scene: Scene, view: View, width: int) -> str:
+    """Return what fits of tokens per second and concurrency, such as `12 in flight on average · peak ≥ 20`."""
     counts, units = flow.counts, view.units
     given, made = flow.input_tokens, flow.tokens
     if view.figures == "run":
@@ -268,6 +268,8 @@ def _load(flow: Flow, view: View, width: int) -> str:
         said.append(f"{formatting.scaled(per_chunk)} a chunk")
     if (mean := counts.concurrency_mean) is not None:
         said.append(f"{formatting.scaled(mean)} in flight on average")
+    if counts.window is None and (peak := scene.peaks.get(series_id(counts.kind, counts.labels))):
+        said.append(f"peak ≥ {formatting.count(peak)}{'' if mean is not None else ' in flight'}")
     return "".join(cell.text for cell in fitted([Piece(each, keep=at) for at, each in enumerate(said)], width))
 
 

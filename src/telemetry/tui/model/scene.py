@@ -75,6 +75,8 @@ class Scene:
     """Input and output tokens per second by series since watching began, over at most the window."""
     steps_per_s: Mapping[str, float] = field(default_factory=dict)
     """Closed steps per second by axis since watching began, over at most the window."""
+    peaks: Mapping[SeriesId, float] = field(default_factory=dict)
+    """Most requests in flight since watching began, by kind and labels."""
     curves: tuple[StepCurve, ...] | None = None
     """Values of steps over the whole run, by axis; None until they have been read."""
     stragglers: tuple[Stragglers, ...] = ()
@@ -87,7 +89,9 @@ class Scene:
     members: Mapping[str, tuple[MemberFacts, ...]] = field(default_factory=dict)
     """Producers of the nodes that were opened, by run id of the leaf."""
     gates: tuple[GateResult, ...] = ()
-    """Results of the gates of an ended run."""
+    """Results of the gates: those so far while the run goes on."""
+    gates_final: bool = True
+    """True if the run has ended and `gates` decide about it."""
     output: tuple[str, ...] = ()
     """Last lines of the wrapped command's output, including escape sequences."""
 

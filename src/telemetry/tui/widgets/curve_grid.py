@@ -25,7 +25,7 @@ USUAL_WIDTH: Final = 36
 _WIDE_FROM: Final = 120
 LEAST_HEIGHT: Final = 6
 """Lines of a curve, with those of its texts."""
-_MOST_HEIGHT: Final = 16
+_MOST_HEIGHT: Final = 20
 _GAP: Final = 2
 _MARGIN: Final = 1
 

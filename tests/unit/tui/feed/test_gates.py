@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from telemetry.store.final_snapshot import write_final
-from telemetry.store.gate_results import GATES, write_gates
+from telemetry.store.gate_results import GATES, write_gates, write_gates_so_far
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.gates import GatesWatch
 from telemetry.tui.feed.news import GatesOf
@@ -29,13 +31,18 @@ def test_a_finished_run_has_its_gates(run: Any, told: Any, snapshot_of: Callable
 def test_gates_of_a_live_run_are_told_when_they_are_decided(
     run: Any, told: Any, wait_until: Callable[..., Any]
 ) -> None:
-    """`telemetry run` writes them after the run."""
+    """And those so far before that, whenever they change."""
+    passed, so_far = replace(FAILED, outcome="pass"), []
     watch = GatesWatch(run.path)
     assert watch.look() is None
     watch.start(told)
+    for result in (passed, FAILED):
+        write_gates_so_far(run.path, [result])
+        so_far.append(GatesOf((result,), final=False))
+        wait_until(lambda: told.of(GatesOf)[-1:] == so_far[-1:], WAIT_S)
     write_gates(run.path, [FAILED])
-    wait_until(lambda: told.of(GatesOf), WAIT_S)
-    assert told.of(GatesOf) == [GatesOf((FAILED,))]
+    wait_until(lambda: told.of(GatesOf)[-1].final, WAIT_S)
+    assert told.of(GatesOf) == [*so_far, GatesOf((FAILED,))]
     watch.close()
     watch.close()
 

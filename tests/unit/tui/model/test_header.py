@@ -12,7 +12,7 @@ from telemetry.tui.model.header import badge, header, reporting, verdict
 from telemetry.tui.model.lines import width_of
 from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.gates import GateResult
-from telemetry.wire.snapshot import Accounting, CommandFacts, Pending, SelfCost
+from telemetry.wire.snapshot import Accounting, CommandFacts, MarkStat, Pending, SelfCost
 
 
 def said(shown: Scene, width: int = 80, view: View | None = None) -> list[str]:
@@ -112,9 +112,38 @@ def test_a_failed_command_is_told_from_a_good_one() -> None:
     shown = scene(
         state="COMPLETE", completeness="complete", reason="the command exited with code 1", command=command
     )
-    cells = {cell.text: cell.tone for cell in header(shown, View(), 120)[-1]}
-    assert cells["the command exited with code 1"] == "bad"
+    first, *_, last = header(shown, View(), 120)
+    assert (first[0].text, first[0].tone) == (" FAILED ", "bad")
+    cells = {cell.text: cell.tone for cell in last}
+    assert cells["exit code 1"] == "bad"
     assert cells["complete · 0 lost"] == "good"
+    killed = scene(state="COMPLETE", completeness="complete", command=CommandFacts(argv=["x"], signal="SIGSEGV"))
+    assert said(killed)[-1].startswith("SIGSEGV (segmentation fault) · complete · 0 lost")
+
+
+def test_a_failed_command_comes_with_its_exception() -> None:
+    """The newest exception that the program recorded, cut to the line; other marks are no reason."""
+    marks = [
+        MarkStat(text="ValueError: an older one", time_ns=1),
+        MarkStat(text=f"RuntimeError: shard 7 is corrupt {'x' * 90}", time_ns=2),
+        MarkStat(text="an error was seen", time_ns=3),
+    ]
+    shown = scene(
+        state="COMPLETE", completeness="complete", marks=marks, command=CommandFacts(argv=["x"], exit_code=1)
+    )
+    last = said(shown)[-1]
+    assert last.startswith("exit code 1 · RuntimeError: shard 7 is corrupt xx")
+    assert last.endswith("x… · complete · 0 lost")
+
+
+def test_a_failed_gate_is_the_state_of_a_complete_run() -> None:
+    """The command ended well, and `telemetry run` did not; gates so far decide nothing."""
+    gates = (GateResult(expression="e", outcome="fail", reason="r"),)
+    command = CommandFacts(argv=["x"], exit_code=0)
+    shown = replace(scene(state="COMPLETE", completeness="complete", command=command), gates=gates)
+    assert said(shown)[0].startswith(" GATE FAILED  bench")
+    assert said(shown)[-1].startswith("complete · 0 lost · 1 gate failed · exit code: command 0, run 99")
+    assert said(replace(shown, gates_final=False))[0].startswith(" COMPLETE  bench")
 
 
 @pytest.mark.parametrize(
@@ -200,3 +229,19 @@ def test_gates_stand_beside_the_verdict(outcomes: list[Any], words: str, tone: s
     cells = {cell.text: cell.tone for cell in header(shown, View(), 200)[-1]}
     assert cells[words] == tone
     assert tone == "good" or said(shown, 80)[-1].startswith(f"complete · 0 lost · {words}")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words", "tone"),
+    [
+        (["pass", "fail", "inconclusive"], "1 gate failing", "bad"),
+        (["pass", "inconclusive"], "1 gate undecided", "dim"),
+        (["pass", "pass"], "2 gates passing", "good"),
+    ],
+)
+def test_gates_of_a_live_run_have_not_ended(outcomes: list[Any], words: str, tone: str) -> None:
+    """One that fails now may pass at the end."""
+    gates = tuple(GateResult(expression="e", outcome=outcome, reason="r") for outcome in outcomes)
+    shown = replace(scene(), gates=gates, gates_final=False)
+    cells = {cell.text: cell.tone for cell in header(shown, View(), 200)[-1]}
+    assert cells[words] == tone

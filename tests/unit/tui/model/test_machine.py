@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.tui.model.scenes import NOON, SECOND, scene, text
 
-from telemetry.tui.model.machine import is_of_machine, machine_line
+from telemetry.tui.model.machine import machine_line
 from telemetry.tui.model.scene import RangeFigures, Scene, View
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.snapshot import GaugeStat
 
 
@@ -55,3 +56,15 @@ def test_a_run_without_such_gauges_has_no_line() -> None:
     assert machine_line(machine(GaugeStat(name="host.cpu", unit="%")), View(), 80) == ()
     past = replace(machine(CPU), moment=RangeFigures(start_ns=NOON, end_ns=NOON + SECOND))
     assert machine_line(past, View(), 80) == ()
+
+
+def test_the_figures_that_matter_first_come_first() -> None:
+    """However many a collector records, and without those of single programs."""
+    programs = [GaugeStat(name="process.cpu", unit="%", labels={"process": name}, value=1.0) for name in ("a", "b")]
+    process = GaugeStat(name="process.cpu", unit="%", value=77.0)
+    rest = [GaugeStat(name=f"host.pressure_{what}", unit="%", value=5.0) for what in ("cpu", "memory", "io")]
+    line = text(machine_line(machine(*rest, *programs, process, MEMORY, CPU), View(), 110))
+    names = [word for word in line.split() if "." in word and word[0].isalpha()]
+    assert names[:3] == ["host.cpu", "host.memory", "process.cpu"]
+    assert "77 %" in line
+    assert "2 ×" not in line

@@ -90,3 +90,12 @@ def test_what_comes_in_a_second() -> None:
     assert numbers.per_s(20, 40.0) == 0.5
     assert numbers.per_s(20, 0.0) == 0.0
     assert numbers.per_s(10**400, 40.0) == float("inf")
+
+
+def test_percentages_have_their_unit_once() -> None:
+    """Beside the number; raw numbers have none, so the name has it."""
+    assert [numbers.instrument("host.cpu", {}, "%", units) for units in ("readable", "raw")] == [
+        "host.cpu",
+        "host.cpu [%]",
+    ]
+    assert [numbers.value(12.0, "%", units) for units in ("readable", "raw")] == ["12 %", "12"]

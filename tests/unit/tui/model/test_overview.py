@@ -20,9 +20,10 @@ from tests.unit.tui.model.scenes import (
 )
 
 from telemetry.history.intervals.figures import Figures
+from telemetry.redaction import COUNTER, COUNTER_LABEL
 from telemetry.tui.model.overview import label_keys, marks, overview, resized, series_of, sort_keys
 from telemetry.tui.model.scene import RangeFigures, Scene, View
-from telemetry.wire.snapshot import CounterStat, GaugeStat, MarkStat, WindowStat
+from telemetry.wire.snapshot import AxisStat, CounterStat, GaugeStat, MarkStat, WindowStat
 
 FAST, SLOW, BODY = ("latency", (("route", "/fast"),)), ("latency", (("route", "/slow"),)), ("body", ())
 
@@ -41,6 +42,14 @@ def test_at_80_columns() -> None:
         "latency{route=/slow}  500/s  7.50 ms  24.0 ms  57.0 ms  80.0 ms  ▃▃▃▃▃▃▃▃▇⇑",
         "body                  500/s   2.50 B      8 B     19 B     80 B  ▄▄▄▄▄▄▄▄▅↑",
     ]
+
+
+def test_counts_of_masked_values_appear_with_a_filter_only() -> None:
+    """They are about telemetry and not about the run."""
+    masked = CounterStat(name=COUNTER, labels={COUNTER_LABEL: "jwt"}, value=2, events=2)
+    seen = scene(counters=[CounterStat(name="calls", value=3, events=3), masked], gauges=[])
+    assert column(overview(seen, View()).others, "name") == ["calls"]
+    assert column(overview(seen, View(filter="masked")).others, "name") == ["telemetry.masked{rule=jwt}"]
 
 
 def test_at_160_columns() -> None:
@@ -216,11 +225,15 @@ def test_nothing_is_said_in_words() -> None:
     assert overview(scene(series=[]), View()).series.empty == "no series yet"
     assert overview(replace(scene(series=[]), live=False), View()).series.empty == "the run has no series"
     assert overview(scene(counters=[], gauges=[]), View()).others.empty == "no counters or gauges"
+    steps = overview(scene(series=[], axes=[AxisStat(name="step")]), View()).series.empty
+    assert steps == "no series yet; tab 5 has the values of steps"
 
 
 def test_marks_come_with_the_time_of_day() -> None:
-    """And with who set them, where there are several who could have."""
+    """And with who set them, where there are several who could have. Collectors set none."""
     assert texts(marks(scene())) == ["12:00:01.000  load begins"]
+    beside = [producer("a"), producer("telemetry.collectors.1")]
+    assert texts(marks(scene(producers=beside))) == ["12:00:01.000  load begins"]
     both = [producer("a", rank=0), producer("b", rank=1)]
     mark = MarkStat(text="epoch\n", labels={"n": "3"}, time_ns=NOON, producer="b")
     assert texts(marks(scene(producers=both, marks=[mark]))) == [
@@ -279,3 +292,17 @@ def test_rates_of_counters_are_of_the_same_time_range_as_those_of_series() -> No
     assert (column(whole, "name")[:2], column(whole, "rate")[:2]) == (["b", "a"], ["2/s", "0.5/s"])
     begun = overview(scene(counters=counters, elapsed_s=0.0), View(figures="run")).others
     assert column(begun, "rate")[:2] == ["0/s", "0/s"]
+
+
+def test_gauges_of_collectors_are_in_the_table_with_a_filter() -> None:
+    """Without one they would fill it, and the line of the machine has the main ones. Those of a job stay."""
+    gauges = [GaugeStat(name="host.load", value=1.0), GaugeStat(name="depth", value=2.0)]
+    collectors = producer("telemetry.collectors.1")
+    for producers, words, expected in (
+        ([], "", ["host.load", "depth"]),
+        ([collectors], "", ["depth"]),
+        ([collectors], "host", ["host.load"]),
+    ):
+        shown = scene(counters=[], gauges=gauges, producers=producers)
+        rows = overview(shown, View(filter=words), 80).others.rows
+        assert [row.name.text for row in rows] == expected

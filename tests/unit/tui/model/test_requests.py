@@ -178,6 +178,15 @@ def test_tokens_and_concurrency_have_a_row() -> None:
     assert embed == "0.312 in flight on average"
 
 
+def test_the_most_in_flight_is_that_of_all_windows() -> None:
+    """As far as it was watched: between two snapshots there may have been more."""
+    peaks = {("chat", (("model", "llama-70b"),)): 21.0, ("embed", ()): 3.0}
+    rows = requests(replace(played(), peaks=peaks), RUN, 160).request_counts.rows
+    chat, embed = (row.cells[1].text for row in rows if row.heading and row.key.startswith("load"))
+    assert chat.endswith(" · 1 a chunk · peak ≥ 21 in flight")
+    assert embed == "0.312 in flight on average · peak ≥ 3"
+
+
 def test_windows_are_rows_of_their_kind() -> None:
     """In the order in which they were opened; what is measured now comes first among the series."""
     found = requests(played(), View())

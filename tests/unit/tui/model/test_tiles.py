@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from msgspec.structs import replace as replace_struct
@@ -17,13 +18,26 @@ COUNTERS = [
     CounterStat(name=f"chat.{word}", value=1_000, rate=24.0, unit="requests") for word in ("issued", "completed")
 ]
 LATENCY = SeriesStat(name="chat.latency", unit="ns", count=1_000, percentiles={"50": 10**6, "99": 10**7})
-LOAD, LLM = Scene(snapshot=feeds.play().last), Scene(snapshot=loads.load("chat").last)
-TRAINING = Scene(snapshot=trainings.training().last, curves=trainings.training().curves())
+
+
+@cache
+def load() -> Scene:
+    return Scene(snapshot=feeds.play().last)
+
+
+@cache
+def llm() -> Scene:
+    return Scene(snapshot=loads.load("chat").last)
+
+
+@cache
+def training() -> Scene:
+    return Scene(snapshot=trainings.training().last, curves=trainings.training().curves())
 
 
 def test_an_llm_load_has_its_words() -> None:
     """Requests and tokens a second, limits, times to the first token and between tokens."""
-    values, titles = texts(tiles(LLM, View(), 118, 24))
+    values, titles = texts(tiles(llm(), View(), 118, 24))
     for title in ("requests/s", "output tokens/s", "TTFT p99", "TPOT p99"):
         assert title in titles
     assert values.split()[0] == "39.3"
@@ -31,14 +45,14 @@ def test_an_llm_load_has_its_words() -> None:
 
 def test_a_training_run_has_its_words() -> None:
     """The step, loss and accuracy, and how fast it goes."""
-    values, titles = texts(tiles(TRAINING, View(), 78, 24))
+    values, titles = texts(tiles(training(), View(), 78, 24))
     assert titles.split() == ["training", "step", "loss", "accuracy", "steps/s"]
     assert values.split()[:4] == ["train", "1,196", "0.117", "0.934"]
 
 
 def test_a_subject_is_not_repeated_in_every_title() -> None:
     """It stands in front instead."""
-    values, titles = texts(tiles(LOAD, View(), 78, 24))
+    values, titles = texts(tiles(load(), View(), 78, 24))
     assert titles.split()[:2] == ["metrics", "values/s"]
     assert "p99" in titles.split()
     assert values.startswith("inter_token…llama-70b}  900")
@@ -46,7 +60,7 @@ def test_a_subject_is_not_repeated_in_every_title() -> None:
 
 def test_values_stand_above_their_titles() -> None:
     """In the same column."""
-    for shown in (LOAD, LLM, TRAINING):
+    for shown in (load(), llm(), training()):
         values, titles = tiles(shown, View(), 78, 24)
         assert [len(cell.text) for cell in values] == [len(cell.text) for cell in titles]
 
@@ -54,7 +68,7 @@ def test_values_stand_above_their_titles() -> None:
 @pytest.mark.parametrize("width", [10, 20, 40, 78, 158, 300])
 def test_what_does_not_fit_is_left_out(width: int) -> None:
     """From the end; the first figure stays."""
-    for shown in (LOAD, LLM, TRAINING):
+    for shown in (load(), llm(), training()):
         for height in (24, 48):
             lines = tiles(shown, View(), width, height)
             assert len(lines) >= 2
@@ -64,15 +78,15 @@ def test_what_does_not_fit_is_left_out(width: int) -> None:
 
 def test_a_high_screen_has_two_headlines_with_notes() -> None:
     """A low one has one, in two lines."""
-    assert len(tiles(TRAINING, View(), 158, 48)) == 6
-    assert len(tiles(TRAINING, View(), 158, 24)) == 2
-    assert "best 0.115 at step 1,189" in text(tiles(TRAINING, View(), 158, 48)[2])
+    assert len(tiles(training(), View(), 158, 48)) == 6
+    assert len(tiles(training(), View(), 158, 24)) == 2
+    assert "best 0.115 at step 1,189" in text(tiles(training(), View(), 158, 48)[2])
 
 
 def test_nothing_to_show() -> None:
     """Before the first snapshot, and of a moment in the past."""
     assert tiles(Scene(), View(), 80, 24) == ()
-    past = replace(LOAD, moment=RangeFigures(start_ns=NOON, end_ns=NOON + SECOND))
+    past = replace(load(), moment=RangeFigures(start_ns=NOON, end_ns=NOON + SECOND))
     assert tiles(past, View(), 80, 24) == ()
 
 

@@ -215,7 +215,7 @@ async def test_any_finite_points_can_be_drawn() -> None:
     async with Showing(view).run_test(size=(40, 8)) as pilot:
         await pilot.pause()
 
-        @settings(max_examples=60, deadline=None)
+        @settings(max_examples=min(60, settings().max_examples), deadline=None)
         @given(found=points, bars=st.booleans())
         def draws(found: list[tuple[float, float]], bars: bool) -> None:
             found = sorted(found)

@@ -25,6 +25,8 @@ _SIZE_STEPS: Final = tuple(
     (float(1 << 10 * power), unit) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))
 )
 _PLAIN_STEPS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
+_SPEEDS: Final = {f"{unit}/s": factor for unit, factor in {**BYTES, "B": 1, "bytes": 1}.items()}
+"""Bytes per second in one of each unit of data rates."""
 _UNUSUAL: Final = re.compile(r"[^\n\r\t -~]")
 _FULL_BELOW: Final = 10_000
 """Whole numbers below this are written in full."""
@@ -94,6 +96,8 @@ def quantity(value: int | float | None, unit: str) -> str:
         return duration_ns(value * TIME_NS[unit])
     if unit in BYTES:
         return size(value * BYTES[unit])
+    if unit in _SPEEDS:
+        return f"{size(value * _SPEEDS[unit])}/s"
     return size(value) if unit in ("B", "bytes") else scaled(value)
 
 
@@ -101,14 +105,14 @@ def with_decimals(value: float, unit: str, decimals: int) -> str:
     """Format as `quantity` does, with more digits: `23.561 ms`. Long times stay in seconds."""
     if not carries_unit(unit):
         return f"{value:,.{decimals}f}"
-    value *= TIME_NS.get(unit) or BYTES.get(unit, 1)
+    value *= TIME_NS.get(unit) or _SPEEDS.get(unit) or BYTES.get(unit, 1)
     factor, name = _step(value, _TIME_STEPS if unit in TIME_NS else _SIZE_STEPS)
-    return f"{value / factor:,.{decimals}f} {name}"
+    return f"{value / factor:,.{decimals}f} {name}{'/s' if unit in _SPEEDS else ''}"
 
 
 def carries_unit(unit: str) -> bool:
     """Return whether `quantity` writes a unit beside the number."""
-    return unit in TIME_NS or unit in BYTES or unit in ("B", "bytes")
+    return unit in TIME_NS or unit in BYTES or unit in _SPEEDS or unit in ("B", "bytes")
 
 
 def rate(per_second: float | None, unit: str = "") -> str:

@@ -47,6 +47,9 @@ RESEND_RING_BYTES = 64 * MIB  # two million unacknowledged events
 RESEND_BATCH_BYTES = 350  # memory around each of its frames: objects that hold it, and unused buffer of the encoder
 DATA_SNDHWM = 64  # batches of at most 442 KB: 28 MiB, 0.3 s of a flood
 DATA_RCVHWM = 16  # 7 MiB for each producer in the aggregator, whose memory is bounded too
+ARTIFACT_COPY_MB = 256  # of a file that is copied into the run directory; the caller waits for it
+ARTIFACT_TOTAL_MB = 10_000  # of all copies of a run
+ARTIFACT_FREE_BYTES = 256 * MIB  # of the disk that copies leave to the journal
 
 # --- the aggregator ------------------------------------------------------------------------------
 SERIES = 2_000  # instruments of each kind; others go to one overflow instrument
@@ -96,6 +99,9 @@ STEPS_OPEN = 10_000  # per axis: three seconds of 3,000 a second; above this the
 STEPS_KEPT = 256  # closed steps per axis whose values are kept, so that late values correct them
 STEP_VALUES = 1 << 20  # of all open and kept steps and producers: 100 MiB; above this kept steps are dropped first
 STEP_UNITS = 4  # space of an empty step, in values, and of each producer in it
+REDACT_PATTERNS = 32  # of a user; each searches every text
+REDACT_PATTERN_CHARS = 500
+REDACT_NAMES_KNOWN = 20_000  # names and labels that a producer has searched; others are searched each time
 STEP_NAMES_KNOWN = 20_000  # names that a producer has checked; other names are checked at each call
 STEP_NAMES_SHOWN = 2_000  # newest values in a snapshot, over all axes; as many as there are instruments
 STEP_NAME_CHARS_SHOWN = 256 * KIB  # of all these names: every snapshot repeats them
@@ -145,6 +151,7 @@ BACKEND_REST = (
 )
 BACKEND_LOG_BYTES = 8 * MIB  # of output of a tracker's library
 BACKEND_CALL_S = 60.0  # of one call into a tracker's library; a longer call is a hang, and its process is ended
+LAKE_CLOSE_S = 3_600.0  # the same, for writing a whole run to a lake; an hour of a thousand series takes a minute
 BACKEND_TRIES = 4  # per batch, without a temporary error; then it is split to find the refused item
 BACKEND_RETRY_S = 0.5  # before the second try; doubled each time, plus up to as much at random
 BACKEND_RETRY_MOST_S = 30.0
@@ -154,8 +161,17 @@ BACKEND_STATUS_S = 0.5  # between two reports of a writer
 BACKEND_STATUS_LEAST_S = 0.02  # the same, while it makes progress
 BACKEND_REFUSED = 100  # newest records that a tracker refused, in the report of its writer
 BACKEND_SILENT_S = 5.0  # without a report, after which a writer counts as silent
+COLLECTORS = 16  # of one run, a thread each
 BACKEND_FINISH_S = 30.0  # after the run's end, to deliver the rest
 BACKEND_PICTURE_BYTES = 16 * MIB  # of an image by reference; of a larger image only the reference is written
+
+# --- notifications ---------------------------------------------------------------------------------
+NOTIFY_URLS = 32  # receivers of one run; each is called one after the other
+NOTIFY_STALLED_S = 300.0  # without an event; a checkpoint or an evaluation of a training run takes minutes
+NOTIFY_PER_MINUTE = 5  # of one kind; the rest of the minute becomes one sum
+NOTIFY_WAITING = 100  # for a receiver that is down; older ones are dropped and counted
+NOTIFY_CALL_S = 20.0  # of sending at once, below the time of a call that counts as a hang
+NOTIFY_NAMES = 1_000  # of values that were not finite; later names are not told
 
 # --- tokens --------------------------------------------------------------------------------------
 TOKEN_WORKERS = 64  # processes of one core and 40 MiB each
@@ -176,6 +192,18 @@ FEED_OPEN_CHARS = 512 * MIB  # of their prompts, kept until they end: more than 
 FEED_PLACES = 16  # newest senders that are read; older ones only left files behind
 FEED_SESSIONS = 32  # distinguished sessions of a command, with about forty instruments each; others share one
 FEED_WORDS = 20  # marks that a feed makes of reports by others; all reports are counted
+
+# --- pages of metrics ----------------------------------------------------------------------------
+SCRAPE_PAGE_BYTES = 16 * MIB  # 150 times the page of an LLM server
+SCRAPE_BUCKETS = 512  # of one histogram
+SCRAPE_PARAMS = 100  # from information metrics of one collector
+SCRAPE_TARGETS = 256  # servers of one collector: the nodes of a cluster
+SCRAPE_THREADS = 8  # that fetch pages of one collector at the same time
+
+# --- surroundings of a command -------------------------------------------------------------------
+GIT_DIFF_CHARS = MIB  # of uncommitted changes kept on request
+ENVIRONMENT_VARIABLES = 200  # parameters, which every snapshot repeats
+ENVIRONMENT_PACKAGES = 500  # the same, 30 KB
 
 # --- connections ---------------------------------------------------------------------------------
 DESCRIPTORS_KEPT = 1_024  # or half of all: for files, and for peers accepted before new ones can be refused

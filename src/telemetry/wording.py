@@ -5,15 +5,17 @@ All external text passes through `printable`.
 
 from __future__ import annotations
 
+import re
 import shlex
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
 
 from telemetry import formatting, limits
 from telemetry.drop_reasons import Reason
 from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.wire.gates import RUN_EXIT_CODES, GateResult, worst
 from telemetry.wire.snapshot import (
     BACKEND_ENDED,
     TERMINAL,
@@ -28,6 +30,20 @@ from telemetry.wire.snapshot import (
 )
 
 Health = Literal["good", "calm", "warn", "bad"]
+_EXCEPTION: Final = re.compile(
+    r"(?:[\w ]{1,60} failed: )?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)(?:: |$)"
+)
+"""Text of a mark that an exception made."""
+
+
+class Mark(Protocol):
+    """The part of a mark that tells an exception."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def time_ns(self) -> int: ...
 
 
 class BackendWording(NamedTuple):
@@ -245,6 +261,30 @@ def ending(command: CommandFacts) -> str:
     if command.signal:
         return printable(f"ended by {command.signal}")
     return "still running" if command.exit_code is None else f"exit code {command.exit_code}"
+
+
+def run_ending(command: CommandFacts, gates: Sequence[GateResult]) -> str:
+    """Describe how a command ended, with the exit code of `telemetry run` if gates gave it another one."""
+    of_run = RUN_EXIT_CODES[worst(list(gates))]
+    return f"exit code: command 0, run {of_run}" if command.exit_code == 0 and of_run else ending(command)
+
+
+def failure(command: CommandFacts | None) -> str:
+    """Describe how a command failed: `exit code 1`, `SIGSEGV (segmentation fault)`; empty if it did not fail."""
+    if command is None or not (command.signal or command.exit_code):
+        return ""
+    why = f" ({found})" if (found := cause(command)) else ""
+    return f"{printable(command.signal) if command.signal else ending(command)}{why}"
+
+
+def last_exception(marks: Iterable[Mark]) -> str:
+    """Return the newest mark that an exception made: `RuntimeError: shard 7 is corrupt`; empty without one.
+
+    `Run.__exit__` makes such a mark of an exception that leaves its `with` block.
+    """
+    found = [mark for mark in marks if _EXCEPTION.match(mark.text)]
+    newest = max(found, key=lambda mark: mark.time_ns, default=None)
+    return "" if newest is None else printable(" ".join(newest.text.split()))
 
 
 def cause(command: CommandFacts) -> str:

@@ -16,14 +16,17 @@ from tests.backends import (
     reading_jsonl,
     reading_mlflow,
     reading_otlp,
+    reading_parquet,
     reading_prometheus,
     reading_tensorboard,
     reading_trackio,
     reading_wandb,
 )
 from tests.backends.otlp_receiver import HttpReceiver
+from tests.notification_receiver import NotificationReceiver
 
 from telemetry.testing.backends import BackendContract, BackendEssentials, Written
+from telemetry.testing.sample import EVERY_S
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +93,22 @@ class TestTensorBoard(BackendContract):
 
     def unfit(self, tmp_path: Path) -> str:
         return f"tensorboard:logdir={nowhere(tmp_path)}"
+
+
+class TestParquet(BackendContract):
+    """It writes once, at the end of the run."""
+
+    package = "pyarrow"
+    writes_files = False
+
+    def to(self, tmp_path: Path) -> str:
+        return f"parquet:path={tmp_path / 'lake'},every_s={EVERY_S}"
+
+    def read_back(self, folder: Path, where: str) -> Written:
+        return reading_parquet.read_back(folder, where)
+
+    def unfit(self, tmp_path: Path) -> str:
+        return f"parquet:path={nowhere(tmp_path)}"
 
 
 class TestTrackio(BackendContract):
@@ -197,10 +216,32 @@ class TestOtlp(BackendContract):
         return f"otlp:endpoint={self.refusing}"
 
 
+class TestNotify(BackendContract):
+    """It tells of a few events: what it was given can't be read back."""
+
+    package = "apprise"
+    reads_back = False
+    writes_files = False
+
+    @pytest.fixture(autouse=True)
+    def server(self) -> Iterator[None]:
+        with NotificationReceiver() as receiver:
+            self.receiver = receiver
+            yield
+        assert sum("ended" in title for title in receiver.titles) <= 1, receiver.titles
+
+    def to(self, tmp_path: Path) -> str:
+        return "notify"
+
+    def environment(self, tmp_path: Path) -> Mapping[str, str]:
+        return {"TELEMETRY_NOTIFY__URLS": self.receiver.url}
+
+
 class TestPrometheus(BackendContract):
-    """It keeps nothing: what it says last is the result."""
+    """It keeps nothing: what it says last is the result. Of steps it has the newest values of ranks."""
 
     writes_files = False
+    keeps_steps = False
 
     def to(self, tmp_path: Path) -> str:
         return "prometheus:port=0"

@@ -205,7 +205,12 @@ def _scraped(address: str) -> tuple[str, bytes] | None:
 
 
 def _plain(found: dict[Key, float]) -> list[str]:
-    return sorted(f"{name} {sorted(labels)} {float(value)!r}" for (name, labels), value in found.items())
+    """Without the disk, which others fill meanwhile."""
+    return sorted(
+        f"{name} {sorted(labels)} {float(value)!r}"
+        for (name, labels), value in found.items()
+        if not name.startswith("telemetry_run_disk_")
+    )
 
 
 def _check_result(found: dict[Key, float], result: MetricsSnapshot) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.docs.pages import ROOT, missing, run_page, shape
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "docs" / "QUICK_START.md", ROOT / "docs" / "NODES.md", *TUTORIALS]
+OTHERS = [ROOT / "docs" / name for name in ("QUICK_START.md", "NODES.md", "LAKE.md")]
+PAGES = [ROOT / "README.md", *OTHERS, *TUTORIALS]
 
 
 @pytest.mark.slow

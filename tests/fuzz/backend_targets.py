@@ -26,13 +26,15 @@ from telemetry.backends.writer import process
 from telemetry.cli.commands import export
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import backends as recorded_backends
+from telemetry.plugins import choice as choices
+from telemetry.plugins import points
+from telemetry.redaction import MASK
 from telemetry.report import backends as shown
 from telemetry.report import text as text_report
 from telemetry.report.html import backends as html_backends
 from telemetry.store import backends as files
 from telemetry.store.backends import Ahead, Checkpoint, WriterFacts, WriterFolder
 from telemetry.supervise import writers
-from telemetry.wire.masking import MASK
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
@@ -215,12 +217,12 @@ def _load_all() -> None:
 @contextmanager
 def _built_in_alone() -> Iterator[None]:
     """Looking for the backends of others takes milliseconds, and there are none."""
-    usual = choice.entry_points
-    choice.entry_points = lambda **_: ()  # type: ignore[assignment]
+    usual = points._entry_points
+    points._entry_points = lambda _: ()  # type: ignore[assignment]
     try:
         yield
     finally:
-        choice.entry_points = usual
+        points._entry_points = usual
 
 
 TARGETS: Final = (
@@ -263,9 +265,9 @@ TARGETS: Final = (
         covers=(
             choice.parse,
             choice.check,
-            choice._options,
-            choice._converted,
-            choice.BackendChoice.__str__,
+            choices._options,
+            choices.convert,
+            choices.Choice.__str__,
             writers.name_of,
         ),
         head=b"prometheus:",

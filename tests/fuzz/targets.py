@@ -13,7 +13,9 @@ from tests.fuzz import (
     gate_targets,
     leaf_targets,
     numbers_targets,
+    page_targets,
     peer_targets,
+    redaction_targets,
     request_log_targets,
     wire_targets,
 )
@@ -21,7 +23,8 @@ from tests.fuzz.target import Target
 
 _MODULES: Final = (
     *(wire_targets, file_targets, numbers_targets, control_targets, calibration_targets, feed_targets),
-    *(gate_targets, backend_targets, peer_targets, leaf_targets, request_log_targets),
+    *(gate_targets, backend_targets, peer_targets, leaf_targets, request_log_targets, page_targets),
+    redaction_targets,
 )
 
 TARGETS: Final[dict[str, Target]] = {target.name: target for module in _MODULES for target in module.TARGETS}

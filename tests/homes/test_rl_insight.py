@@ -58,6 +58,7 @@ class Ended:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     own = {key: value for key, value in os.environ.items() if not key.startswith(("TELEMETRY_", "RL_INSIGHT_"))}
+    own["TELEMETRY_COLLECT__NAMES"] = "none"
     return own | {"VERL_RL_INSIGHT_ENABLE": "1", "VERL_FILE_LOGGER_ROOT": str(folder), "HF_HUB_OFFLINE": "1"} | more
 
 

@@ -67,6 +67,7 @@ def elastic(name: str, folder: Path, *command: str) -> subprocess.Popen[str]:
     """Start a run of its own."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TELEMETRY_")}
     environ |= {"XDG_RUNTIME_DIR": str(folder), "XDG_CONFIG_HOME": str(folder), "HF_HUB_OFFLINE": "1"}
+    environ["TELEMETRY_COLLECT__NAMES"] = "none"
     return subprocess.Popen(
         [str(BIN / "telemetry"), "run", "--quiet", "--name", name, *command],
         cwd=folder,

@@ -67,6 +67,7 @@ class Ended:
 def environment(folder: Path) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("TELEMETRY_", "WANDB_"))}
     return environ | {
+        "TELEMETRY_COLLECT__NAMES": "none",
         "HOME": str(folder),
         "XDG_RUNTIME_DIR": str(folder),
         "XDG_CONFIG_HOME": str(folder),

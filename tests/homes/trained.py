@@ -66,6 +66,7 @@ def trained(folder: Path, capture: str, *command: str, more: Mapping[str, str] |
     """Run a Python program with a capture. Fails if the capture or the program fails."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TELEMETRY_")}
     environ |= {"XDG_RUNTIME_DIR": str(folder), "XDG_CONFIG_HOME": str(folder), "HF_HUB_OFFLINE": "1"}
+    environ["TELEMETRY_COLLECT__NAMES"] = "none"
     flags = ["--quiet", "--strict", "--name", "job", "--capture", capture]
     done = subprocess.run(
         [sys.executable, "-m", "telemetry", "run", *flags, "--", *command],

@@ -39,9 +39,11 @@ def test_every_backend_has_a_row_and_a_page() -> None:
     for name, ours in BUILT_IN.items():
         wanted = f"`telemetryd[{ours.extra}]`" if ours.extra else "–"
         assert found[name][2] == wanted, name
-        assert (f"(backends/{name.upper()}.md)" in found[name][3]) == (name not in ("jsonl", "console"))
+        page = {"notify": "NOTIFICATIONS.md", "parquet": "LAKE.md"}.get(name, f"backends/{name.upper()}.md")
+        assert (f"({page})" in found[name][3]) == (name not in ("jsonl", "console"))
 
 
+@pytest.mark.slow
 def test_what_each_has_a_place_for_is_what_it_takes() -> None:
     """Every kind of item, every backend."""
     head, *lines = rows("items")

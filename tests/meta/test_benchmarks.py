@@ -15,7 +15,7 @@ _SLOW = ("report", "writers", "gateway", "stragglers", "nodes.fan_in")
 @pytest.mark.parametrize(
     "module",
     [
-        *("wire_rows", "choices", "statistics", "history"),
+        *("wire_rows", "choices", "statistics", "history", "collectors", "scrape"),
         *(pytest.param(module, marks=pytest.mark.slow) for module in _SLOW),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from telemetry import directions
-from telemetry.cli.commands import calibrate, compare
+from telemetry.cli.commands import calibrate, compare, ls
 from telemetry.compare import VERDICT_WORDS, Options
 from telemetry.compare.figures import PERCENTILES, needed
 
@@ -26,9 +26,9 @@ def rows(first_header: str) -> list[list[str]]:
 
 
 def test_options_exist() -> None:
-    """Each `--option` of the page is one of the two commands, or of `run`."""
+    """Each `--option` of the page is one of the two commands, of `ls`, or of `run`."""
     known = {"--quiet"}
-    for command in (compare, calibrate):
+    for command in (compare, calibrate, ls):
         parser = argparse.ArgumentParser()
         command.add_arguments(parser)
         known |= {flag for action in parser._actions for flag in action.option_strings}

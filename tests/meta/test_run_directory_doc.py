@@ -15,13 +15,15 @@ import pytest
 from telemetry import limits
 from telemetry.backends.sources.source import Position
 from telemetry.cli.beside_run.flight import FOLDER
+from telemetry.client.artifact_copies import store
+from telemetry.collectors.git import DIFF
 from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig, RunConfig, UpstreamConfig
 from telemetry.integrations.capture.signs import SIGNS
 from telemetry.limits import GIB, MIB
 from telemetry.store import backends as writers
 from telemetry.store import journal, request_log
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
-from telemetry.store.gate_results import write_gates
+from telemetry.store.gate_results import write_ending_gate, write_gates, write_gates_so_far
 from telemetry.store.history import HistoryWriter
 from telemetry.store.intervals import levels, packed, planes
 from telemetry.store.journal import JournalReader, JournalWriter
@@ -35,6 +37,7 @@ from telemetry.testing import frame as batch
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import Count, Mark, StreamRecord
+from telemetry.wire.gates import GateResult
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint
 from telemetry.wire.request_log import LoggedRecords
@@ -190,13 +193,16 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     run.final.touch()
     write_sources(run, [])
     write_gates(run.path, [])
+    write_gates_so_far(run.path, [])
+    write_ending_gate(run.path, GateResult(expression="lost == 0", outcome="fail", reason=""))
     run.log.touch()
     (run.path / SIGNS).touch()
+    (run.path / DIFF).touch()
     (run.path / FOLDER).mkdir()
     (run.path / FOLDER / "20261125T192621Z-killed.json").touch()
     output = OutputLog(run.path, file_bytes=1)
-    output.append(b"one")
-    output.append(b"two")
+    output.append(b"one\n")
+    output.append(b"two\n")
     output.close()
     history = HistoryWriter(run.history)
     history.append(Interval(0, 1), [SeriesKey(index=0, name="s", kind="series")])
@@ -209,6 +215,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     logged = WORDS.partition("a msgpack array of four elements:")[2].partition(". These")[0]
     assert re.findall(r"`(\w+)`", logged) == names(LoggedRecords)
     leave_a_writer(run.path)
+    store(__file__, str(run.path), MIB, GIB)
     outbox = DiskOutbox(run.upstream)
     outbox.append([StoredBatch(0, 0, 0, 0, batch("p"))], {})
     outbox.root = "r0"
@@ -219,6 +226,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     left = [path.relative_to(run.path).as_posix() for path in run.path.rglob("*") if path.is_file()]
     left = [re.sub(r"(?<=backends/)w(?=/)", "<name>", re.sub(r"(?<=/data/).*", "*", name)) for name in left]
     left = [re.sub(r"(?<=flight/).*", "*", name) for name in left]
+    left = [re.sub(r"(?<=sha256/)([0-9a-f]{2})/\1[0-9a-f]{62}$", "ab/abcdef*", name) for name in left]
     there = {re.sub(r"\d{8}(?=\.)|(?<=s-).*", "*", name) for name in left}
     assert promised == there
     assert names(Manifest) == re.findall(r"`(\w+)`", WORDS.partition("## manifest.json")[2].partition("Secrets")[0])

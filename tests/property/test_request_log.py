@@ -146,7 +146,7 @@ def completed(live: Live, part: int) -> tuple[bytes, Numbers, int]:
     return path.read_bytes(), fold.numbers, filler.lost_logged
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=min(40, settings().max_examples), deadline=None)
 @given(batches, st.sampled_from([400, 2_000, 1 << 20]), st.floats(0, 1))
 def test_a_journal_makes_the_log_of_its_run(
     sent: list[tuple[str, list[BaseRecord], str]], cap_bytes: int, share: float

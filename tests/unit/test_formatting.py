@@ -86,6 +86,9 @@ def test_plain_numbers(value: float | None, text: str) -> None:
         (1, "MB", "977 KiB"),
         (2048, "B", "2.00 KiB"),
         (2048, "tokens", "2,048"),
+        (2048, "B/s", "2.00 KiB/s"),
+        (3, "MiB/s", "3.00 MiB/s"),
+        (2048, "tokens/s", "2,048"),
         (None, "ms", "–"),
     ],
 )

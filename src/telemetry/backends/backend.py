@@ -19,8 +19,6 @@ from telemetry.errors import TelemetryError
 from telemetry.formatting import number_of
 from telemetry.wire.events import Scalar
 
-GROUP = "telemetry.backends"
-
 
 @dataclass(frozen=True)
 class RunFacts:
@@ -47,9 +45,11 @@ class Backend(Protocol):
     the writer retries everything since the last `flush` that returned. `open`, and `close` with `final`, are
     retried until they return. An OSError counts as `Unavailable`.
 
-    Two attributes are optional. `left_out: dict[str, int]` counts values, by reason, that the backend had to leave
-    out of written items since it was created; they count as dropped. `say: Callable[[str], object]` is set before
-    `open`, and prints a line for the user.
+    Four attributes are optional. `left_out: dict[str, int]` counts values, by reason, that the backend had to leave
+    out of written items since it was created; they count as dropped. `trouble: str` says why the backend holds data
+    back that it retries itself, as part of its state; empty if it does not. `say: Callable[[str], object]` is set
+    before `open`, and prints a line for the user. `close_s: float` is the timeout of a `close` with `final`, in
+    place of `limits.BACKEND_CALL_S`.
     """
 
     Options: ClassVar[type[Struct]]

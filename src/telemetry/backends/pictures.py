@@ -40,7 +40,7 @@ def local(uri: str) -> Path | None:
         return Path(uri)
     parts = urlsplit(uri)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
+        return Path(unquote(parts.path, errors="surrogateescape"))
     return None
 
 

@@ -21,9 +21,11 @@ from telemetry.client import notice
 from telemetry.client.catalog import Catalog
 from telemetry.client.instruments import Counter, Gauge, Instrument, Series
 from telemetry.client.recorders import Rows, blocking_extend, build_recorders, discard
+from telemetry.client.redaction import REDACTION
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.reserve import DescriptorReserve
+from telemetry.client.sending.door import Door, labels_of
 from telemetry.client.sending.flusher import Ending, Flusher, FlusherParts
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.stragglers import Declaration, StepWaits
@@ -31,6 +33,7 @@ from telemetry.client.tally import Tally
 from telemetry.drop_reasons import Reason
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
 from telemetry.formatting import number_of
+from telemetry.redaction import COUNTER, COUNTER_UNIT
 from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.transport.producer import ProducerLink
@@ -38,7 +41,7 @@ from telemetry.wire.control import Hello
 from telemetry.wire.events import DEFAULT_AXIS, Define
 
 if TYPE_CHECKING:
-    from telemetry.config.schema import EmitConfig
+    from telemetry.config.schema import EmitConfig, RedactConfig
 
 ENDPOINT_VARIABLE: Final = "TELEMETRY_ENDPOINT"
 _AFTER_FINISH: Final = "after finish()"
@@ -70,6 +73,8 @@ class Process:
 
         If the run ends first, its account is complete, unless it records on.
         """
+        self.id_prefix = ""
+        """Beginning of the ids of this process as a producer."""
         self.is_at_work: Callable[[], bool] = lambda: False
         """Predicate for such a process: it is in the middle of something, and may still record."""
         self.own_name: Callable[[], str] = program_name
@@ -149,18 +154,29 @@ class Process:
 
     # --- lifecycle -------------------------------------------------------------------------------
 
-    def join(self, endpoint: str, name: str, config: EmitConfig, *, ends_with_run: bool = False) -> Flusher:
+    def join(
+        self,
+        endpoint: str,
+        name: str,
+        config: EmitConfig,
+        *,
+        ends_with_run: bool = False,
+        redact: RedactConfig | None = None,
+    ) -> Flusher:
         """Return the flusher for an aggregator. The caller waits for the welcome. For `ends_with_run` see `attach`.
 
-        If the process attached by itself, that producer is kept and gets the new policy and bounds. Otherwise a new
-        one is started. Blocks only if it must first finish the producer of another run. Raises EndpointError.
+        If the process attached by itself, that producer is kept and gets the new policy, bounds and rules for
+        masking. Otherwise a new one is started. Blocks only if it must first finish the producer of another run.
+        Raises EndpointError.
         """
         if self.endpoint != endpoint:
             self.finish(config.finish_timeout_s)
         with self.lock:
             flusher = self._flusher
             if flusher is None or flusher.over:
-                return self.attach(endpoint, name, config, awaited=True, ends_with_run=ends_with_run)
+                return self.attach(endpoint, name, config, awaited=True, ends_with_run=ends_with_run, redact=redact)
+            if redact is not None:
+                REDACTION.configure(redact)
             self._config = config
             blocking = config.policy == "block"
             flusher.outbox.row_bound = None if blocking else config.buffer_events
@@ -177,22 +193,26 @@ class Process:
         give_up: bool = False,
         awaited: bool = False,
         ends_with_run: bool = False,
+        redact: RedactConfig | None = None,
     ) -> Flusher:
         """Start a producer for an aggregator and return at once.
 
         With `give_up`, the producer ends if the aggregator never answers. A producer that ends by itself prints the
         reason, unless it was never welcomed and `awaited` is True. `ends_with_run` is True for a service without
-        events of its own: if the run ends first, the account of this producer is complete all the same. Raises
-        EndpointError if no thread can be started.
+        events of its own: if the run ends first, the account of this producer is complete all the same. Without
+        `redact`, the rules for masking stay as they are, or come from the settings. Raises EndpointError if no
+        thread can be started.
         """
         with self.lock:
+            REDACTION.configure(redact)
             self.endpoint, self._name, self._config = endpoint, name, config
-            producer = os.urandom(8).hex()
+            producer = f"{self.id_prefix}{os.urandom(8).hex()}"
             blocking = config.policy == "block"
             outbox = Outbox(
                 producer,
                 self.recorders.buffer,
                 self.catalog.definitions,
+                door=Door(REDACTION, self._masked_row_id),
                 tallies={
                     Reason.NOT_A_NUMBER: self.recorders.refused,
                     Reason.BLOCK_TIMEOUT: self._timed_out,
@@ -254,6 +274,10 @@ class Process:
         self._reserve.hold()
         return link
 
+    def _masked_row_id(self, rule: str) -> float:
+        """Return the row id of the counter of values that a rule has masked."""
+        return self.catalog.row_id("counter", COUNTER, COUNTER_UNIT, labels_of(rule), within="")
+
     @property
     def flusher(self) -> Flusher | None:
         return self._flusher
@@ -307,6 +331,19 @@ class Process:
                 self._discard()
             self._tried_endpoint = ""
 
+    def ready(self) -> Flusher | None:
+        """Return the flusher, after attaching the process as a record does. None if records go nowhere."""
+        if self.state == "idle":
+            self.attach_by_itself()
+        elif self.state == "inherited":
+            self._come_alive()
+        return self._flusher if self.state == "live" else None
+
+    @property
+    def emit_config(self) -> EmitConfig | None:
+        """The settings of this producer. None before it has attached."""
+        return self._config
+
     @property
     def finish_timeout_s(self) -> float:
         return self._config.finish_timeout_s if self._config is not None else 0.0
@@ -353,7 +390,14 @@ class Process:
             try:
                 if not self.awaits_aggregator and refuses(endpoint):
                     raise EndpointError(f"no aggregator listens at {endpoint}", hint=f"unset {ENDPOINT_VARIABLE}")
-                self.attach(endpoint, self.own_name(), load().config.emit, give_up=not self.awaits_aggregator)
+                config = load().config
+                self.attach(
+                    endpoint,
+                    self.own_name(),
+                    config.emit,
+                    give_up=not self.awaits_aggregator,
+                    redact=config.redact,
+                )
             except TelemetryError as error:
                 self._say_why_not(error)
 
@@ -393,6 +437,7 @@ class Process:
         self._late.take()
         self.recorders.buffer.clear()
         self.kinds.after_fork_in_child()
+        REDACTION.after_fork_in_child()
         if self.state in ("live", "inherited"):
             self.state = "inherited"
             self.recorders.install(self._first_rows)
@@ -467,8 +512,8 @@ class Process:
 def _hello(producer: str, name: str) -> Hello:
     return Hello(
         producer=producer,
-        name=name[:200],
-        host=os.uname().nodename[:200],
+        name=REDACTION.redactor.name(name)[:200],
+        host=REDACTION.redactor.name(os.uname().nodename)[:200],
         pid=os.getpid(),
         rank=_rank(),
         mono_ns=time.monotonic_ns(),

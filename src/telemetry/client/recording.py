@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, cast
 
 from telemetry.client import bins, records
 from telemetry.client.instruments import Counter, Gauge, Series
@@ -25,6 +25,9 @@ from telemetry.errors import InstrumentError
 from telemetry.formatting import number_of
 from telemetry.headline_choice import PARAM, encoded
 from telemetry.wire.events import ClosingRule, Reduction
+
+if TYPE_CHECKING:
+    from telemetry.client.artifact_copies import ArtifactCopies
 
 _IMAGE: Final = "image"  # the kind of artifact that backends show
 _SERIES_OPTIONS: Final = ("unit", "digits", "low", "high", "labels")
@@ -47,6 +50,7 @@ class Recording:
         self._process = process
         self._steps = Steps(process)
         self._spans = SpanInstruments(process)
+        self._copies: ArtifactCopies | None = None
 
     # --- instruments -----------------------------------------------------------------------------
 
@@ -370,13 +374,14 @@ class Recording:
         step: SupportsIndex | None = None,
         axis: str = DEFAULT_AXIS,
         at_ns: int | None = None,
+        copy: bool = False,
     ) -> None:
-        """Record a picture by reference: an `artifact` of the kind `image`.
+        """Record a picture by reference: an `artifact` of the kind `image`. With `copy`, keep a copy of it.
 
         Example:
             run.image("attention", "plots/attention.png", step=120)
         """
-        self.artifact(name, path_or_uri, kind=_IMAGE, step=step, axis=axis, at_ns=at_ns)
+        self.artifact(name, path_or_uri, kind=_IMAGE, step=step, axis=axis, at_ns=at_ns, copy=copy)
 
     def artifact(
         self,
@@ -388,18 +393,26 @@ class Recording:
         step: SupportsIndex | None = None,
         axis: str = DEFAULT_AXIS,
         at_ns: int | None = None,
+        copy: bool = False,
     ) -> None:
         """Record a file by reference: a path, which is made absolute, or a URI, in which passwords are masked.
 
         Example:
             run.artifact("checkpoint", "out/step-120.pt", kind="model", step=120)
+            run.artifact("sample", "out/sample.wav", copy=True)
 
-        The file is not read at the call. It has to stay unchanged until backends have delivered it. `kind` is any
-        word of at most 24 characters.
+        Without `copy`, the file is not read at the call, and has to stay unchanged until backends have delivered
+        it. `kind` is any word of at most 24 characters.
+
+        With `copy`, the run directory gets a copy, and you may change or delete the file after the call. The call
+        blocks for as long as the copy takes. A file that can't be copied is recorded by reference: a folder, a file
+        beyond `emit.artifact_copy_mb` or `emit.artifact_total_mb`, or a run on another machine.
         """
-        self._put(
-            "artifact", name, lambda: records.artifact(name, path_or_uri, kind, self._place(step, axis, at_ns))
-        )
+        where: Any = path_or_uri
+        if copy:
+            at_ns = time.monotonic_ns() if at_ns is None else at_ns
+            where = self._copied(name, path_or_uri)
+        self._put("artifact", name, lambda: records.artifact(name, where, kind, self._place(step, axis, at_ns)))
 
     def span(
         self, name: str, /, track: str = "", *, labels: Mapping[str, object] | None = None, **more_labels: object
@@ -443,6 +456,14 @@ class Recording:
         self._put("span", name, made)
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _copied(self, name: object, path_or_uri: object) -> object:
+        """Copy a file into the run directory and return the reference to the copy, or `path_or_uri` itself."""
+        if self._copies is None:
+            from telemetry.client.artifact_copies import ArtifactCopies  # hashlib takes 9 ms to import
+
+            self._copies = ArtifactCopies(self._process)
+        return self._copies.reference(name, path_or_uri)
 
     def _put(self, what: str, name: object, make: Callable[[], bytes]) -> None:
         self._steps.put(f"{what} {name!r}" if isinstance(name, str) else what, lambda: [make()])

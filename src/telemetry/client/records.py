@@ -18,6 +18,7 @@ import msgspec
 
 from telemetry import limits
 from telemetry.client.catalog import check_text
+from telemetry.client.redaction import REDACTION
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import (
     CLOSING_RULES,
@@ -35,7 +36,6 @@ from telemetry.wire.events import (
     Table,
     Uncounted,
 )
-from telemetry.wire.masking import mask_secrets
 
 RECORD_BYTES: Final = limits.MIB  # of all records in a batch, so that it stays below the frame limit
 _DEPTH: Final = 32
@@ -50,13 +50,13 @@ def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
 
 
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
-    """Encode settings as flat maps: nested keys are joined with dots, secrets are masked.
+    """Encode settings as flat maps: nested keys are joined with dots.
 
     Yields several records if one can't hold all settings. Raises TypeError if `values` is not a mapping.
     """
     if not isinstance(values, Mapping):
         raise TypeError(f"params must be a map, not {type(values).__name__}")
-    flat = list(mask_secrets(dict(_flatten("", values, 0))).items())
+    flat = list(dict(_flatten("", values, 0)).items())
     for start in range(0, len(flat), limits.PARAMS_PER_RECORD):
         yield from _split(flat[start : start + limits.PARAMS_PER_RECORD], time_ns)
 
@@ -153,13 +153,13 @@ def table(
 
 
 def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> bytes:
-    """Encode a reference to a file: a path is made absolute, secrets in a URI are masked.
+    """Encode a reference to a file: a path is made absolute.
 
     Raises TypeError or ValueError for other values and for a reference that is too long: cut, it would point to
     another file.
     """
     where = os.fsdecode(path_or_uri)  # type: ignore[arg-type]
-    where = mask_secrets([where])[0] if _URI.match(where) else os.path.abspath(where)
+    where = where if _URI.match(where) else os.path.abspath(where)
     if len(where) > limits.TEXT_CHARS:
         raise ValueError(f"a reference is limited to {limits.TEXT_CHARS:,} characters, got {len(where):,}")
     return _ENCODE(Artifact(name_of(name), where, clean(kind, limits.UNIT_CHARS), *place))
@@ -248,8 +248,8 @@ def name_of(name: object) -> str:
 
 
 def clean(value: object, max_chars: int) -> str:
-    """Return text of at most `max_chars` characters that is valid in UTF-8."""
+    """Return text of at most `max_chars` characters that is valid in UTF-8. A text that is cut is masked before."""
     text = str(value)
     if len(text) > max_chars:
-        text = text[: max_chars - 1] + "…"
+        text = REDACTION.redactor.cut_text(text, max_chars - 1) + "…"
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -23,14 +23,19 @@ from telemetry.errors import EndpointError, NoRoomError, ProtocolError, Telemetr
 from telemetry.supervise.aggregator import AggregatorKeeper
 from telemetry.supervise.outcome import await_report, second_best
 from telemetry.supervise.run_files import RunFiles
-from telemetry.supervise.spawn import dismiss, spawn
-from telemetry.supervise.writers import Writers, check_kinds, said_when_long, with_backends
+from telemetry.supervise.spawn import dismiss, spawn, variables
+from telemetry.supervise.writers import (
+    Writers,
+    check_kinds,
+    said_when_long,
+    with_backends,
+    with_notifications,
+)
 from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
-from telemetry.wire.masking import mask_text
 from telemetry.wire.report import SOURCE_WORDS, Report, facade
 
 if TYPE_CHECKING:
@@ -68,6 +73,9 @@ class Run(Recording):
         """Control address of the aggregator. Empty if no aggregator was reached and `required` was False."""
         self.directory = ""
         self._config = config.emit
+        self._redact = config.redact
+        self._variables_before: dict[str, str | None] = {}
+        """Variables of the environment that give the rules for masking to child processes, as they were before."""
         self._early_rule = config.early_stopping.rule
         self._fallback_dirs = config.run.fallback_dirs
         self._texts_s = config.tokens.budget_s if config.tokens.tokenizer else 0.0
@@ -166,8 +174,7 @@ class Run(Recording):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            text = f"{type(error).__name__}: {error}".removesuffix(": ")
-            self.mark(mask_text(text, limits.TEXT_CHARS))
+            self.mark(f"{type(error).__name__}: {error}".removesuffix(": "))
         self.finish()
 
     def _finish(self, deadline: float, timeout_s: float) -> Report:
@@ -254,13 +261,16 @@ class Run(Recording):
                 self._snapshots.close()
             if os.environ.get(ENDPOINT_VARIABLE) == self.endpoint:
                 del os.environ[ENDPOINT_VARIABLE]
+                for name, text in self._variables_before.items():
+                    os.environ.pop(name, None)
+                    os.environ |= {name: text} if text is not None else {}
             self._process.finish_hook = None
 
     # --- the beginning ---------------------------------------------------------------------------
 
     def _attach(self, endpoint: str) -> None:
         """Attach to an aggregator. Raise EndpointError or ProtocolError if it can't be reached or refuses."""
-        flusher = self._process.join(endpoint, self.name, self._config)
+        flusher = self._process.join(endpoint, self.name, self._config, redact=self._redact)
         try:
             welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
         except NoRoomError as error:
@@ -288,6 +298,9 @@ class Run(Recording):
             raise
         self._keeper = keeper
         os.environ[ENDPOINT_VARIABLE] = aggregator.endpoint
+        rules = variables({key: value for key, value in flags.items() if key.startswith("redact.")})
+        self._variables_before = {name: os.environ.get(name) for name in rules}
+        os.environ |= rules
         self._process.finish_hook = self._finish_at_exit
         self._writers.begin(aggregator.endpoint, self.directory)
 
@@ -336,6 +349,8 @@ def start(
     journal: bool | None = None,
     to: str | Sequence[str] | None = None,
     quiet: bool | None = None,
+    redact_personal: bool | None = None,
+    redact_patterns: Sequence[str] | None = None,
 ) -> Run:
     """Start the run of this process, or join the run of TELEMETRY_ENDPOINT, and return it.
 
@@ -352,7 +367,8 @@ def start(
     to an aggregator that is started here. `to` names the backends that get the run, each as in `telemetry run
     --to`, such as "tensorboard" or "wandb:project=mine". Each backend runs in its own process. A backend that can't
     start is reported, and the run continues. An unknown backend raises UsageError. `quiet` leaves out the two lines
-    that the end of the run prints.
+    that the end of the run prints. `redact_personal` masks e-mail addresses and card numbers, and `redact_patterns`
+    what these patterns match, each `NAME=REGEX`; secrets are masked anyway.
 
     Raises EndpointError, after at most `start_timeout_s`, if no aggregator answers. With `required=False` it warns
     instead, and instruments discard their values. Raises UsageError for a wrong argument.
@@ -372,6 +388,8 @@ def start(
         "emit.start_timeout_s": start_timeout_s,
         "emit.finish_timeout_s": finish_timeout_s,
         "emit.quiet": quiet,
+        "redact.personal": redact_personal,
+        "redact.patterns": None if redact_patterns is None else list(redact_patterns),
     }
     with _STARTER.lock:
         if _STARTER.run is not None and not _STARTER.run.finished:
@@ -379,6 +397,7 @@ def start(
             return _STARTER.run
         config = load(flags).config
         backends = config.backends.to if to is None else [to] if isinstance(to, str) else to
+        backends = with_notifications(backends, config.notify.urls)
         if not os.environ.get(ENDPOINT_VARIABLE):  # a process that joins a run uses no backends and may lack them
             check_kinds(backends)
         writers = Writers(backends, notice.warn)

@@ -21,6 +21,7 @@ from telemetry.client import notice
 from telemetry.client.catalog import check_text
 from telemetry.client.process import Process
 from telemetry.client.recorders import checked_ns
+from telemetry.client.redaction import REDACTION
 from telemetry.wire import events
 from telemetry.wire.events import Scalars, StepClear, StepEnd
 
@@ -38,8 +39,6 @@ class Steps:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._names: set[str] = set()
-        """Checked names of values and axes."""
         self._said: set[str] = set()
 
     def log(
@@ -63,7 +62,7 @@ class Steps:
         """Record one number of one step at half the cost of `log`. Return False, without an effect, where `log` has
         to do it: for a new name, a value that is not a number, or a process without a run.
         """
-        flusher, names = self._process.flusher, self._names
+        flusher, names = self._process.flusher, REDACTION.step_names
         if self._process.step_waits:
             self._begin_step(step, axis)
         try:
@@ -80,7 +79,7 @@ class Steps:
 
         def encode() -> list[bytes]:
             ended = StepEnd(self.axis(axis), plain_step(step), moment(at_ns))
-            waits = [each.end(ended.step) for each in self._process.step_waits if each.axis == ended.axis]
+            waits = [each.end(ended.step) for each in self._process.step_waits if each.axis == axis]
             return [*(record for record in waits if record is not None), _ENCODE(ended)]
 
         self.put("end_step", encode)
@@ -139,7 +138,8 @@ class Steps:
         try:
             if type(values) is not dict or not 0 < len(values) <= limits.PARAMS_PER_RECORD:
                 return None
-            if axis not in self._names or not self._names.issuperset(values):
+            names = REDACTION.step_names
+            if axis not in names or not names.issuperset(values):
                 return None
             plain = values
             if not _FLOATS.issuperset(map(type, values.values())) or not isfinite(sum(values.values())):
@@ -174,13 +174,15 @@ class Steps:
         return plain
 
     def _checked(self, what: str, name: object) -> str:
-        if type(name) is str and name in self._names:
+        names = REDACTION.step_names
+        if type(name) is str and name in names:
             return name
         check_text(what, name, limits.NAME_CHARS)
         text = str.__str__(name)
-        if len(self._names) < limits.STEP_NAMES_KNOWN:
-            self._names.add(text)
-        return text
+        masked = REDACTION.redactor.name(text)[: limits.NAME_CHARS]
+        if masked == text and len(names) < limits.STEP_NAMES_KNOWN:
+            names.add(text)
+        return masked
 
 
 def number(value: Any) -> float | None:

@@ -16,6 +16,7 @@ import msgspec
 from telemetry import limits
 from telemetry.client import records
 from telemetry.client.catalog import check_text
+from telemetry.client.redaction import REDACTION
 from telemetry.errors import InstrumentError
 from telemetry.wire import stragglers as words
 from telemetry.wire.events import Params, Scalars
@@ -108,7 +109,8 @@ class StepWaits:
         wait_ns = sum(end - start for start, end in _united(wait for wait in waits if wait[0] < wait[1]))
         work_s = (now_ns - begun_ns - wait_ns) / 1e9
         values: dict[str, float | None] = {words.WORK: work_s, words.WAIT: wait_ns / 1e9}
-        return _ENCODE(Scalars(self.axis, step, values, now_ns))
+        axis = REDACTION.redactor.name(self.axis)[: limits.NAME_CHARS]
+        return _ENCODE(Scalars(axis, step, values, now_ns))
 
 
 def declared(axis: object, work: str | None, wait: str | Iterable[str]) -> StepWaits | DeclaredPair:

@@ -157,8 +157,8 @@ def _notes(before: Sequence[Report], after: Sequence[Report], pairs: Pairs | Non
     least = min(len(before), len(after))
     if least < _ENOUGH:
         yield (
-            "one run per side does not show run-to-run noise: differences are for information "
-            "only; use at least five alternating runs per side"
+            "one run per side does not show run-to-run noise: what differs in these two runs may be noise; "
+            "measure it with `telemetry calibrate`, or compare at least five alternating runs per side"
         )
     elif pairs is None:
         started = [[report.snapshot.started_ns for report in side] for side in (before, after)]

@@ -2,7 +2,8 @@
 
 The first matching rule applies:
 
-1. `--lower-is-better` and `--higher-is-better` patterns, as `telemetry.compare.figure_names` has them.
+1. `--lower-is-better` and `--higher-is-better` patterns, as `telemetry.compare.figure_names` has them. Without one,
+   figures of the machine (`host.cpu`, `gpu.power`) are neither: a busier machine may be a faster job.
 2. Time and CPU of the command: lower. Goodput and attainment of requests: higher.
 3. A counter or series whose name has a word of trouble (`errors`, `timeouts`, `dropped`, …): lower, its rate too.
 4. Rates: higher; rates of counters of time: neither.
@@ -24,6 +25,7 @@ from typing import Final
 from telemetry.compare.figure_names import matches
 from telemetry.compare.figures import Figure
 from telemetry.directions import TROUBLE, Better, better_of_name, words_of
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.units import BYTES, TIME_NS
 
 _PER_TIME: Final = re.compile(r".*(/|\bper\b) ?(s|sec|second|min|minute|h|hour)")
@@ -41,7 +43,8 @@ class Directions:
         for patterns, better in ((self.lower, "lower"), (self.higher, "higher")):
             if any(matches(figure, pattern) for pattern in patterns):
                 return "lower" if better == "lower" else "higher"
-        return _by_rule(figure, unit)
+        of_machine = figure.of == "counter" and is_of_machine(figure.name)
+        return "neither" if of_machine else _by_rule(figure, unit)
 
 
 def _by_rule(figure: Figure, unit: str) -> Better:

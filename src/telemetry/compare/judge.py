@@ -8,8 +8,10 @@ the same way: significant differences are those whose interval does not contain 
 2. Significant, and the difference is at least m: `worse` or `better`, or `changed` for a figure without direction.
 3. Otherwise: `not_shown`.
 
-A value of steps is also judged between two single runs, without regard to noise: equal values are `same`, values
-that differ by at least m are `changed`, others `not_shown`.
+Between two single runs nothing is better or worse, because the noise between runs is unknown. A figure with bounds
+in each run is `differs` if the bounds don't touch and the difference is at least m, otherwise `not_shown`. A value
+of steps has no bounds: equal values are `same`, values that differ by at least m are `differs`, others `not_shown`.
+A difference within the noise of a calibration is `not_shown`.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def _untold(plain: MetricResult, case: Case, options: Options) -> MetricResult:
     if case.noise is not None and case.noise.exceeded is not None:
         beyond = "larger than" if case.noise.exceeded else "within"
         reason += f"; {beyond} the noise of the calibration, ±{formatting.percent(case.noise.limit)}"
-    single = _single_steps(case, options)
+    single = _single(case, options)
     if single is not None:
         reason = reason.removeprefix(case.obstacle).removeprefix("; ")
     units_agree = not case.obstacle.startswith(DIFFERENT_UNITS)
@@ -136,17 +138,27 @@ def _untold(plain: MetricResult, case: Case, options: Options) -> MetricResult:
     )
 
 
-def _single_steps(case: Case, options: Options) -> Verdict | None:
-    """Return the verdict on steps of two single runs; None for other figures."""
+def _single(case: Case, options: Options) -> Verdict | None:
+    """Return the verdict on a figure of two single runs; None without bounds, except for a value of steps."""
     sample = case.sample
-    if case.within is None or sample.figure.of != "steps" or not (sample.before and sample.after):
+    if case.within is None or not (sample.before and sample.after):
         return None
-    if sample.before == sample.after:
+    is_of_steps = sample.figure.of == "steps"
+    if is_of_steps and sample.before == sample.after:
         return "same"
+    apart = True if is_of_steps else _apart(*case.within)
+    if apart is None:
+        return None
     difference = plain_difference(sample)
     small = difference is not None and abs(difference) < options.min_effect
     noisy = case.noise is not None and case.noise.exceeded is False
-    return "not_shown" if small or noisy else "changed"
+    return "differs" if apart and not (small or noisy) else "not_shown"
+
+
+def _apart(before: BoundedFigure, after: BoundedFigure) -> bool | None:
+    """Return whether the bounds of two runs don't touch; None if an end that decides it is unknown."""
+    low, high = (before, after) if before.value <= after.value else (after, before)
+    return None if low.high is None or high.low is None else low.high < high.low
 
 
 def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str:

@@ -11,18 +11,20 @@ from telemetry.formatting import number_of
 from telemetry.store.calibrations import Of
 from telemetry.wire.version import SCHEMA
 
-Verdict = Literal["worse", "better", "changed", "same", "not_shown", "cannot_tell", "left_out"]
+Verdict = Literal["worse", "better", "changed", "differs", "same", "not_shown", "cannot_tell", "left_out"]
 """Verdicts on a figure.
 
-`changed`: a figure without direction differs, or a value of steps between two single runs. `same`: the difference
-is shown to be too small to matter. `not_shown`: a difference that matters may or may not exist. `left_out`: no run
-has enough values for the figure. It does not count for the comparison as a whole.
+`changed`: a figure without direction differs. `differs`: two single runs differ by more than their own bounds, or
+in a value of steps; the noise between runs is unknown. `same`: the difference is shown to be too small to matter.
+`not_shown`: a difference that matters may or may not exist. `left_out`: no run has enough values for the figure. It
+does not count for the comparison as a whole.
 """
 
 VERDICT_WORDS: Final[dict[Verdict, str]] = {
     "worse": "worse",
     "better": "better",
     "changed": "changed",
+    "differs": "differs in these two runs",
     "same": "no difference that matters",
     "not_shown": "no difference shown",
     "cannot_tell": "cannot tell",
@@ -183,12 +185,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The overall verdict: the first that any figure has of `worse`, `cannot_tell`, `better` and the others.
+        """The overall verdict: the first that any figure has of `worse`, `differs`, `cannot_tell` and the others.
 
         The others keep their order in `VERDICT_WORDS`. Without figures, it is `cannot_tell`.
         """
         found = {metric.verdict for metric in self.metrics}
-        order: tuple[Verdict, ...] = ("worse", "cannot_tell", "better", "changed", "not_shown", "same", "left_out")
+        order: tuple[Verdict, ...] = (
+            "worse", "differs", "cannot_tell", "better", "changed", "not_shown", "same", "left_out",
+        )  # fmt: skip
         return next((verdict for verdict in order if verdict in found), "cannot_tell")
 
     def headline(self) -> str:
@@ -196,7 +200,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
         total, counted = len(self.metrics) - self.count("left_out"), self.count(self.verdict)
         told: tuple[Verdict, ...] = ("worse", "better", "changed", "cannot_tell")
         parts = [f"{self.count(verdict)} {VERDICT_WORDS[verdict]}" for verdict in told if self.count(verdict)]
-        if not total:
+        differ, equal = self.count("differs"), self.count("same") + self.count("not_shown")
+        if total and len(self.before) == len(self.after) == 1 and (differ or equal):
+            parts = [f"{differ:,} differ", f"{equal:,} do not"]
+            parts += [f"{self.count('cannot_tell'):,} cannot tell"] if self.count("cannot_tell") else []
+            figures = f"{', '.join(parts)}, of {number_of(total, 'figure')}"
+        elif not total:
             figures = "nothing to compare"
         elif counted == total or not parts:
             figures = f"{'all ' if counted == total > 1 else ''}{number_of(total, 'figure')}"

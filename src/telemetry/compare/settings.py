@@ -8,6 +8,7 @@ from typing import Final
 
 from telemetry.compare.model import Setting
 from telemetry.headline_choice import shown_params
+from telemetry.wire.collectors import is_of_surroundings
 from telemetry.wire.events import Scalar
 from telemetry.wire.report import Report
 
@@ -16,12 +17,15 @@ COMMAND: Final = "command"
 
 
 def settings(before: Sequence[Report], after: Sequence[Report]) -> list[Setting]:
-    """Return the settings whose values differ between the sides, sorted by name; the command comes last.
+    """Return the settings whose values differ between the sides, sorted by name.
+
+    Code, machine and software come after the parameters, and the command comes last.
 
     Parameters that hold the choice of figures to show first are no settings.
     """
     sides = [[shown_params(report.snapshot.params) for report in side] for side in (before, after)]
-    names = sorted({name for side in sides for params in side for name in params})
+    every = {name for side in sides for params in side for name in params}
+    names = sorted(every, key=lambda name: (is_of_surroundings(name), name))
     found = [Setting(name=name, before=_values(sides[0], name), after=_values(sides[1], name)) for name in names]
     return [one for one in (*found, *_commands(before, after)) if set(one.before) != set(one.after)]
 

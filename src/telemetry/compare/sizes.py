@@ -8,7 +8,7 @@ from typing import Final
 
 from telemetry.compare.model import Comparison, MetricResult
 
-_JUDGED: Final = ("worse", "better", "changed")
+_JUDGED: Final = ("worse", "better", "changed", "differs")
 _SHOWN: Final = 3
 _USUAL: Final = "p99"
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo
 
+from telemetry.config import notify_urls
 from telemetry.config.load import FIELDS, Loaded, default_of, env_name
 from telemetry.config.schema import Config
 
@@ -31,6 +32,17 @@ def settings(loaded: Loaded) -> list[Setting]:
     return [_setting(key, info, loaded) for key, info in FIELDS.items()]
 
 
+def without_secrets(config: Config) -> dict[str, Any]:
+    """Return the settings as plain values, with receivers of notifications and redaction patterns masked.
+
+    A pattern may spell out what it is to hide.
+    """
+    plain: dict[str, Any] = msgspec.to_builtins(config)
+    plain["notify"]["urls"] = [notify_urls.masked(url) for url in config.notify.urls]
+    plain["redact"]["patterns"] = [f"{text.partition('=')[0]}=***" for text in config.redact.patterns]
+    return plain
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of `telemetry.toml`."""
     return {"$schema": JSON_SCHEMA_DIALECT, "title": "telemetry.toml", **msgspec.json.schema(Config)}
@@ -51,9 +63,10 @@ def to_toml(loaded: Loaded) -> str:
 
 def _setting(key: str, info: FieldInfo, loaded: Loaded) -> Setting:
     section, name = key.split(".")
+    value = getattr(getattr(loaded.config, section), name)
     return Setting(
         key=key,
-        value=getattr(getattr(loaded.config, section), name),
+        value=tuple(map(notify_urls.masked, value)) if key == notify_urls.KEY else value,
         origin=loaded.origins[key],
         default=default_of(info),
         environment=env_name(key),

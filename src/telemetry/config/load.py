@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo
 
+from telemetry.config import notify_urls
 from telemetry.config.schema import BackendValues, Config
-from telemetry.errors import ConfigError
+from telemetry.errors import ConfigError, UsageError
 
 ENV_PREFIX: Final = "TELEMETRY_"
 ENV_NEST: Final = "__"
@@ -27,7 +28,8 @@ DEFAULT: Final = "default"
 FLAG: Final = "flag"
 _SHOWN_CHARS: Final = 200
 _SHOWN_LEVELS: Final = 20
-_BACKENDS: Final = "backends.to"
+_PLUGINS: Final = ("backends.to", "collect.names")
+_PATTERNS: Final = "redact.patterns"
 _VALUES: Final = "backends.values"
 _LINE_DOTS: Final = 1_000  # the parser's memory grows with the square of the parts of a key
 
@@ -200,7 +202,8 @@ def _admit(entry: _Entry, values: dict[str, dict[str, Any]], origins: dict[str, 
     try:
         value = _convert(_split(entry), info)
     except ValueError as error:
-        problems.append(f"{entry.key} = {_shown(entry.value)} ({entry.origin}): {_wanted(error)}")
+        shown = "***" if entry.key == notify_urls.KEY else _shown(entry.value)
+        problems.append(f"{entry.key} = {shown} ({entry.origin}): {_wanted(error)}")
         return
     section, name = entry.key.split(".")
     values[section][name] = value
@@ -220,11 +223,15 @@ def _convert(value: object, info: FieldInfo) -> Any:
 
 
 def _split(entry: _Entry) -> object:
-    """Split a list of backends from the environment at commas.
+    """Split a list of backends, collectors or receivers of notifications from the environment at commas.
 
-    A piece that is not `NAME` or `NAME:…` belongs to the backend before it.
+    A piece that is not `NAME` or `NAME:…` belongs to the one before it. Redaction patterns stand one on a line.
     """
-    if entry.key != _BACKENDS or not isinstance(entry.value, str):
+    if entry.key == _PATTERNS and isinstance(entry.value, str):
+        return [line for line in entry.value.splitlines() if line.strip()]
+    if entry.key == notify_urls.KEY and isinstance(entry.value, str):
+        return notify_urls.split(entry.value)
+    if entry.key not in _PLUGINS or not isinstance(entry.value, str):
         return entry.value
     found: list[str] = []
     for part in entry.value.split(","):
@@ -322,5 +329,16 @@ def _contradictions(config: Config) -> Iterator[str]:
         )
     if config.security.curve == "always" and config.transport.insecure:
         yield "security.curve = 'always' conflicts with transport.insecure"
+    if config.redact.patterns:
+        yield from _wrong_patterns(config.redact.patterns)
     if len(set(config.run.percentiles)) < len(config.run.percentiles):
         yield f"run.percentiles = {list(config.run.percentiles)} contains a duplicate"
+
+
+def _wrong_patterns(patterns: Sequence[str]) -> Iterator[str]:
+    from telemetry.redaction.patterns import check_patterns
+
+    try:
+        check_patterns(patterns)
+    except UsageError as error:
+        yield f"redact.patterns: {error}"

@@ -137,6 +137,24 @@ class EmitConfig(_Section, kw_only=True, frozen=True):
             "its answer."
         ),
     ] = True
+    artifact_copy_mb: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Largest file that `artifact(copy=True)` copies into the run directory, in MB; larger ones "
+            "are recorded by reference.",
+        ),
+    ] = limits.ARTIFACT_COPY_MB
+    artifact_total_mb: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000_000,
+            description="About the size of all copies of artifacts in a run directory, in MB; later ones are "
+            "recorded by reference.",
+        ),
+    ] = limits.ARTIFACT_TOTAL_MB
     block_timeout_s: Annotated[
         float,
         Meta(
@@ -207,6 +225,20 @@ class RecordsConfig(_Section, kw_only=True, frozen=True):
             "counted.",
         ),
     ] = limits.RECORDS_CAP_BYTES
+
+
+class RedactConfig(_Section, kw_only=True, frozen=True):
+    """What is replaced by `***` before it leaves a process. docs/REDACTION.md."""
+
+    secrets: Annotated[bool, Meta(description="Mask secrets: tokens of providers, passwords, private keys.")] = True
+    personal: Annotated[bool, Meta(description="Mask personal data: e-mail addresses and card numbers.")] = False
+    patterns: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(
+            max_length=limits.REDACT_PATTERNS,
+            description="Further rules, each `NAME=REGEX`; in the environment one per line.",
+        ),
+    ] = ()
 
 
 class TransportConfig(_Section, kw_only=True, frozen=True):
@@ -426,6 +458,51 @@ class BackendsConfig(_Section, kw_only=True, frozen=True):
     ] = field(default_factory=dict)
 
 
+EventName = Literal["start", "gate", "stalled", "not_finite", "error", "failed", "interrupted", "ended"]
+"""An event of a run that is worth a notification."""
+
+
+class NotifyConfig(_Section, kw_only=True, frozen=True):
+    """Notifications about a run. docs/NOTIFICATIONS.md."""
+
+    urls: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=limits.TEXT_CHARS)], ...],
+        Meta(
+            max_length=limits.NOTIFY_URLS,
+            description="Receivers of notifications, each an address of Apprise such as `ntfy://TOPIC`; they "
+            "contain secrets, so they are shown as `ntfy://***`.",
+        ),
+    ] = ()
+    events: Annotated[
+        tuple[EventName, ...],
+        Meta(
+            max_length=8,
+            description="Events that notify: `start`, `gate` failed, `stalled`, `not_finite` value of a step, "
+            "`error` marks, command `failed`, run `interrupted`, run `ended`.",
+        ),
+    ] = ("gate", "stalled", "not_finite", "error", "failed", "interrupted", "ended")
+    stalled_s: Annotated[
+        float,
+        Meta(ge=1, le=DAY_S, description="A run without a new event for this long has stalled, in seconds."),
+    ] = limits.NOTIFY_STALLED_S
+
+
+class CollectConfig(_Section, kw_only=True, frozen=True):
+    """Figures of the machine beside a run, recorded by a process of its own. docs/COLLECTORS.md."""
+
+    names: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=limits.TEXT_CHARS)], ...],
+        Meta(
+            max_length=limits.COLLECTORS,
+            description="Collectors of every `telemetry run`, each as for `--collect`: `NAME[:key=value,…]`; the "
+            "ones that this machine can't have are left out. `none` for no collectors.",
+        ),
+    ] = ("host", "gpu", "git", "environment")
+    interval_s: Annotated[
+        float, Meta(ge=0.2, le=3_600, description="Time between two samples of host and GPU, in seconds.")
+    ] = 1.0
+
+
 class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The settings of telemetry."""
 
@@ -434,6 +511,7 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     journal: JournalConfig = field(default_factory=JournalConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     records: RecordsConfig = field(default_factory=RecordsConfig)
+    redact: RedactConfig = field(default_factory=RedactConfig)
     transport: TransportConfig = field(default_factory=TransportConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     upstream: UpstreamConfig = field(default_factory=UpstreamConfig)
@@ -443,3 +521,5 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     early_stopping: EarlyStoppingConfig = field(default_factory=EarlyStoppingConfig)
     tokens: TokensConfig = field(default_factory=TokensConfig)
     backends: BackendsConfig = field(default_factory=BackendsConfig)
+    collect: CollectConfig = field(default_factory=CollectConfig)
+    notify: NotifyConfig = field(default_factory=NotifyConfig)

@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.config.describe import without_secrets
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.upstream.refill import Refill
 from telemetry.errors import RunDirectoryError
+from telemetry.redaction import Redactor
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
 from telemetry.store.outbox import DiskOutbox
@@ -102,10 +102,10 @@ def new_directory(
                 options.command_line,
                 hub.address,
                 endpoints=list(vars(hub.endpoints).values()),
-                config=msgspec.to_builtins(options.config),
+                config=without_secrets(options.config),
             )
         )
-        log_to(directory.log)
+        log_to(directory.log, options.config)
     except BaseException:
         lock.release()
         raise
@@ -139,13 +139,25 @@ def open_refill(config: Config, directory: RunDirectory) -> Refill | None:
     return Refill(outbox, directory.run_id, spans=upstream.spans)
 
 
-def log_to(path: Path) -> None:
+class _MaskingFormatter(logging.Formatter):
+    """A formatter whose lines have no secrets: an error may quote what a program sent."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        redact = config.redact
+        self._redactor = Redactor(secrets=redact.secrets, personal=redact.personal, patterns=redact.patterns)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.text(super().format(record))
+
+
+def log_to(path: Path, config: Config) -> None:
     """Write the log of the package to this file from now on. Raise RunDirectoryError."""
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
         raise RunDirectoryError(f"can't write {path}: {error.strerror}") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_MaskingFormatter(config))
     root = logging.getLogger("telemetry")
     root.addHandler(handler)
     root.setLevel(logging.INFO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -53,6 +54,8 @@ class Watch:
         self._steps = LiveSteps(directory) if directory is not None and any(map(_of_steps, gates)) else None
         self._looked_s: dict[Gate, float] = {}
         """Gate → time up to which its windows have been checked."""
+        self._failed_windows: dict[Gate, GateResult] = {}
+        """Newest failure of a gate on windows."""
 
     def look(self, snapshot: MetricsSnapshot) -> Iterator[GateNews]:
         """Yield new failures. Blocks on reading the history of windows that have ended.
@@ -72,6 +75,24 @@ class Watch:
                 if key not in self._told:
                     self._told.add(key)
                     yield news
+
+    def so_far(self, snapshot: MetricsSnapshot) -> list[GateResult]:
+        """Return the present results of all gates, by the snapshot alone.
+
+        A gate on windows passes as long as no window has failed. Call it after `look`.
+        """
+        curves = self._steps.curves() if self._steps is not None and snapshot.axes else None
+        evidence = live_evidence(snapshot, curves=curves)
+        return [result for gate in self._gates for result in self._present(gate, evidence)]
+
+    def _present(self, gate: Gate, evidence: Evidence) -> list[GateResult]:
+        if gate.every is None:
+            with suppress(UsageError):  # `look` reports it
+                return check_one(gate, evidence, self._rules)
+            return []
+        failed = self._failed_windows.get(gate)
+        expression = gate.text or str(gate)
+        return [failed or GateResult(expression=expression, outcome="pass", reason="no window has failed so far")]
 
     def _whole(self, gate: Gate, evidence: Evidence) -> Iterator[GateNews]:
         lasting = cannot_recover(gate, evidence.instruments)
@@ -108,6 +129,7 @@ class Watch:
         evidence: Evidence = live_evidence(snapshot, run, begin_s)
         for result in check_one(gate, evidence, self._rules):
             if result.outcome == "fail":
+                self._failed_windows[gate] = result
                 yield GateNews(result, final=True)
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from telemetry.formatting import number_of
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
-from telemetry.wire.masking import mask_secrets, mask_text
 
 if TYPE_CHECKING:
     import logging
@@ -115,7 +114,14 @@ def _text(record: logging.LogRecord) -> str:
     except Exception:  # noqa: BLE001 – arguments that don't fit, or a `__str__` that raises; handlers report it
         text = str(record.msg)
     first, *more = text.strip().splitlines() or [""]
-    return mask_text(first, _CHARS) + (" …" if more or len(first) > _CHARS else "")
+    return _cut(first) + (" …" if more or len(first) > _CHARS else "")
+
+
+def _cut(text: str) -> str:
+    """Return the first characters of a text. It is masked before it is cut."""
+    from telemetry.client.redaction import REDACTION  # only now, as below
+
+    return REDACTION.redactor.cut_text(text, _CHARS)
 
 
 def _labels(record: logging.LogRecord) -> dict[str, object]:
@@ -125,7 +131,7 @@ def _labels(record: logging.LogRecord) -> dict[str, object]:
         "where": f"{record.filename}:{record.lineno}",
     }
     if record.exc_info and record.exc_info[0] is not None:
-        labels["exception"] = mask_text(f"{record.exc_info[0].__name__}: {record.exc_info[1]}", _CHARS)
+        labels["exception"] = _cut(f"{record.exc_info[0].__name__}: {record.exc_info[1]}")
     return labels
 
 
@@ -135,7 +141,7 @@ def _mark(text: str, labels: dict[str, object], unix_s: float | None) -> None:
     from telemetry.client.wall_time import monotonic_ns
 
     if PROCESS.state != "finished":  # a mark would count as lost
-        module_level.mark(text, at_ns=monotonic_ns(unix_s), labels=mask_secrets(labels))
+        module_level.mark(text, at_ns=monotonic_ns(unix_s), labels=labels)
 
 
 _MESSAGES: Final = Messages()

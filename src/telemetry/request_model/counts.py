@@ -62,9 +62,8 @@ def request_instruments(snapshot: MetricsSnapshot) -> Iterator[RequestInstrument
 
 
 def _limits(snapshot: MetricsSnapshot, kind: str, labels: Labels) -> str:
-    """Return the limits of a kind, by the parameter that its program sent."""
-    names = (words.limits_param(kind, dict(labels)), words.limits_param(kind, {}))
-    return next((str(snapshot.params[name]) for name in names if name in snapshot.params), "")
+    """Return the limits of the kind with these labels, by the parameter that its program sent."""
+    return str(snapshot.params.get(words.limits_param(kind, dict(labels)), ""))
 
 
 def without_requests(stats: Sequence[_Stat], snapshot: MetricsSnapshot) -> list[_Stat]:

@@ -128,6 +128,14 @@ class RequestCounts:
         return None if busy is None else busy / 1e9
 
     @property
+    def has_tokens(self) -> bool:
+        """True if the answers are made of tokens. An answer of one piece counts as one token, whatever it is."""
+        timed = (self.series.get(word) for word in (words.ITL, words.TPOT))
+        tokens = self.series.get(words.OUTPUT_TOKENS)
+        several = tokens is not None and tokens.mean is not None and tokens.mean > 1
+        return several or any(stat is not None and stat.count for stat in timed)
+
+    @property
     def tokens_per_chunk(self) -> float | None:
         """Mean number of output tokens in a chunk, the first one included; None if some tokens are unknown."""
         tokens, first, later = (self.series.get(word) for word in (words.OUTPUT_TOKENS, words.TTFT, words.ITL))

@@ -144,6 +144,13 @@ class CommandHead(msgspec.Struct):
     signal: str | None = None
 
 
+class MarkHead(msgspec.Struct):
+    """A mark in a list of runs, which shows why a command failed."""
+
+    text: str
+    time_ns: Natural = 0
+
+
 class FinalHead(msgspec.Struct):
     """The fields of a result that a list of runs shows."""
 
@@ -156,6 +163,7 @@ class FinalHead(msgspec.Struct):
     accounting: AccountHead = msgspec.field(default_factory=AccountHead)
     command: CommandHead | None = None
     nodes: list[NodeHead] = []
+    marks: list[MarkHead] = []
 
 
 def read_final(path: Path) -> MetricsSnapshot:

@@ -171,6 +171,26 @@ class RecordLog:
         except OSError as error:
             raise self._unreadable(describe(error)) from error
 
+    def damaged_lines(self) -> int:
+        """Return the number of complete lines that are not what was written. Blocks on the disk.
+
+        Raises RunDirectoryError if the file can't be read.
+        """
+        damaged = 0
+        try:
+            with self._path.open("rb") as file:
+                for line in file:
+                    try:
+                        if line.endswith(b"\n"):
+                            check_seal(line)
+                    except BAD_INPUT:
+                        damaged += 1
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise self._unreadable(describe(error)) from error
+        return damaged
+
     def close(self) -> None:
         """Close the file used for appending."""
         if self._file is not None:

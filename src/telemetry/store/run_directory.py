@@ -26,13 +26,13 @@ from msgspec.structs import replace
 
 from telemetry.distribution import version
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
+from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.processes import process_lives
 from telemetry.store.run_lock import RunLock, Unsupported, take, taken
 from telemetry.wire.codec import BAD_INPUT, carriable
 from telemetry.wire.events import Natural
-from telemetry.wire.masking import mask_secrets
 from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.version import SCHEMA
 

@@ -23,11 +23,11 @@ class _Versioned(Protocol):
 _T = TypeVar("_T", bound=_Versioned)
 
 
-def write_json(path: Path, content: _Versioned) -> None:
-    """Write the file atomically. Blocks on the disk. Raises RunDirectoryError."""
+def write_json(path: Path, content: _Versioned, *, durable: bool = True) -> None:
+    """Write the file atomically. Blocks on the disk if `durable`. Raises RunDirectoryError."""
     data = msgspec.json.format(msgspec.json.encode(content), indent=2)
     try:
-        write_atomic(path, sealed(data + b"\n"), mode=OWNER_ONLY)
+        write_atomic(path, sealed(data + b"\n"), durable=durable, mode=OWNER_ONLY)
     except OSError as error:
         raise RunDirectoryError(f"can't write {path}: {describe(error)}") from error
 

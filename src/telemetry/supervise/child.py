@@ -37,6 +37,8 @@ class ChildPolicy:
     """Lifetime after which a process may again be restarted `limits.RESTARTS` times."""
     holds_term: bool = False
     """SIGTERM is blocked in the process from its start until the process unblocks it."""
+    tells_stdout: bool = False
+    """Lines of stdout are passed on too, as those of stderr are."""
 
 
 class Child:
@@ -151,8 +153,9 @@ class Child:
 
     def _until_it_ends(self) -> int:
         with self._process as process:
-            assert process.stderr is not None
-            for line in _lines(process.stderr):
+            output = process.stdout if self._policy.tells_stdout else process.stderr
+            assert output is not None
+            for line in _lines(output):
                 self._say(line)
         _kill_group(process.pid)
         return process.returncode
@@ -162,13 +165,14 @@ class Child:
 
         A terminal that ends the parent must not end the child at once: the parent still has messages for it.
         """
+        both = self._policy.tells_stdout
         before = signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
         try:
             return subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stdout=subprocess.PIPE if both else subprocess.DEVNULL,
+                stderr=subprocess.STDOUT if both else subprocess.PIPE,
                 start_new_session=True,
                 env=self._environment,
                 cwd=self._folder,

@@ -191,11 +191,22 @@ def environment(flags: Mapping[str, object]) -> dict[str, str]:
     environ = dict(os.environ)
     for variable in ("TELEMETRY_ENDPOINT", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"):
         environ.pop(variable, None)
-    for key, value in flags.items():
-        if value is not None:
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            environ[f"TELEMETRY_{key.replace('.', '__').upper()}"] = text
-    return environ
+    return environ | variables(flags)
+
+
+def variables(flags: Mapping[str, object]) -> dict[str, str]:
+    """Return flags as configuration variables, those that are not None. The items of a list stand one on a line."""
+    return {
+        f"TELEMETRY_{key.replace('.', '__').upper()}": _as_text(value)
+        for key, value in flags.items()
+        if value is not None
+    }
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _read_line(ready: IO[bytes], deadline: float) -> bytes:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -29,13 +29,11 @@ from telemetry.wording import shortfall
 
 OURS: Final = frozenset(
     (
-        *("aim", "clearml", "console", "jsonl", "mlflow", "otlp", "prometheus", "tensorboard"),
-        *("timeline", "trackio", "wandb"),
+        *("aim", "clearml", "console", "jsonl", "mlflow", "notify", "otlp", "parquet", "prometheus"),
+        *("tensorboard", "timeline", "trackio", "wandb"),
     )
 )
 """Backend kinds of this package. This process does not import them."""
-_GROUP: Final = "telemetry.backends"
-"""Entry point group of backend kinds from other packages."""
 _DIED: Final = 1
 _NOT_CONFIGURED: Final = 2
 _UNDELIVERED: Final = 6
@@ -53,7 +51,11 @@ _OPTIONS: Final = re.compile(r"(?:\\.|[^\\,])+|\\", re.DOTALL)
 _OVER: Final = ("done", "undelivered", "failed")
 _ENDED: Final[dict[int | None, BackendState]] = {0: "done", _NOT_CONFIGURED: "failed"}
 
+NOTIFY: Final = "notify"
+"""Kind of the backend that sends notifications."""
+
 Command = Callable[[str, str, str, float | None], list[str]]
+NO_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
 
 def writer_command(to: str, endpoint: str, directory: str, every_s: float | None) -> list[str]:
@@ -73,21 +75,36 @@ def name_of(to: str) -> str:
     return kind
 
 
+def kind_of(to: str) -> str:
+    """Return the kind of backend of a `--to` text."""
+    return to.partition(":")[0]
+
+
+def with_notifications(to: Sequence[str], urls: Sequence[str], *, gates: bool = False) -> list[str]:
+    """Return the `--to` texts, with one for notifications if they have receivers. `gates`: the run has gates."""
+    every = [*to, *([NOTIFY] if urls and NOTIFY not in map(kind_of, to) else [])]
+    if not gates:
+        return every
+    return [
+        f"{text}{',' if ':' in text else ':'}gates=true"
+        if kind_of(text) == NOTIFY and "gates=" not in text
+        else text
+        for text in every
+    ]
+
+
 def check_kinds(to: Sequence[str]) -> None:
     """Raise UsageError for an unknown backend. Each writer checks its own options."""
     kinds = [text.partition(":")[0] for text in to]
     if set(kinds) <= OURS:
         return
-    from importlib.metadata import entry_points
+    from telemetry.plugins.choice import unknown
+    from telemetry.plugins.points import plugins
 
-    known = OURS | {point.name for point in entry_points(group=_GROUP)}
+    known = OURS | plugins("backends", {}).keys()
     for kind in kinds:
         if kind not in known:
-            from difflib import get_close_matches
-
-            close = get_close_matches(kind, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(known))}"
-            raise UsageError(f"no backend is named {printable(kind)!r}", hint=hint)
+            raise unknown(kind, "backend", known)
 
 
 class _Status(Struct, frozen=True):
@@ -109,10 +126,12 @@ class Writers:
         *,
         every_s: float | None = None,
         command: Command = writer_command,
+        variables: Mapping[str, Mapping[str, str]] = NO_VARIABLES,
     ) -> None:
         """Check the writers. `every_s` overrides the setting for the interval between two readings of instruments.
 
-        Raises UsageError for duplicate names or too many writers.
+        `variables`: kind of backend → more variables for the environment of its writers. Raises UsageError for
+        duplicate names or too many writers.
         """
         self._to = {name_of(text): text for text in to}
         if len(self._to) < len(to):
@@ -122,6 +141,7 @@ class Writers:
         self._say = say
         self._every_s = every_s
         self._command = command
+        self._variables = variables
         self._directory = ""
         self._children: list[Child] = []
         self.stats: list[BackendStat] = []
@@ -149,8 +169,9 @@ class Writers:
         environ, folder = environment({}), working_directory()
         for name, text in self._to.items():
             command = self._command(text, endpoint, directory, self._every_s)
+            its = {**environ, **self._variables.get(kind_of(text), {})}
             try:
-                one = Child(name, command, MANNER, self._say, environment=environ, folder=folder)
+                one = Child(name, command, MANNER, self._say, environment=its, folder=folder)
                 self._children.append(one)
             except (OSError, ValueError) as error:  # a process accepts no arguments that contain NUL
                 why = getattr(error, "strerror", None) or str(error)

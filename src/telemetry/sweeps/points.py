@@ -10,6 +10,7 @@ from telemetry.errors import UsageError
 from telemetry.formatting import listed, printable
 from telemetry.headline_choice import shown_params
 from telemetry.sweeps.params import value_text
+from telemetry.wire.collectors import is_of_surroundings
 from telemetry.wire.events import Scalar
 
 Params = Mapping[str, Scalar]
@@ -21,8 +22,9 @@ _SHOWN: Final = 6
 def parameters_of(runs: Sequence[Params], wanted: Sequence[str] = ()) -> list[str]:
     """Return the parameters that make points, the one for the axis of charts first.
 
-    These are `wanted`, else all that differ between runs. A parameter that changes together with an earlier one is
-    left out. The axis gets the numeric parameter with the most values. Raises UsageError.
+    These are `wanted`, else all that differ between runs, except those of code, machine and software. A parameter
+    that changes together with an earlier one is left out. The axis gets the numeric parameter with the most values.
+    Raises UsageError.
     """
     present = list(dict.fromkeys(name for params in runs for name in shown_params(params)))
     if wanted:
@@ -30,7 +32,7 @@ def parameters_of(runs: Sequence[Params], wanted: Sequence[str] = ()) -> list[st
             if name not in present:
                 raise UsageError(f"no run has a parameter {name!r}", hint=_instead(name, present))
         return list(wanted)
-    differing = [name for name in present if len(_texts(runs, name)) > 1]
+    differing = [name for name in present if len(_texts(runs, name)) > 1 and not is_of_surroundings(name)]
     if not differing:
         raise UsageError(
             "the runs do not differ in any parameter",

@@ -48,6 +48,8 @@ class _Contract:
     """Package that the backend imports in its process, if any."""
     writes_files: ClassVar[bool] = True
     """True if the backend writes files in its folder, so that a full disk stops it."""
+    keeps_steps: ClassVar[bool] = True
+    """True if the tracker has all values of all steps. If False, steps are not read back."""
 
     _cls: type[Backend]
 
@@ -156,7 +158,7 @@ class _Contract:
 
     def _check(self, sample: Sample, found: Written, stat: BackendStat) -> None:
         takes = self._cls.takes
-        if Step in takes:
+        if Step in takes and self.keeps_steps:
             self._check_steps(sample, found, stat)
         if Params in takes:
             for name, value in PARAMS.items():

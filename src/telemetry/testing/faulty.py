@@ -19,9 +19,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.backends.backend import GROUP, Backend, RunFacts, Unavailable
-from telemetry.backends.choice import BackendChoice, make, parse
+from telemetry.backends.backend import Backend, RunFacts, Unavailable
+from telemetry.backends.choice import make, parse
 from telemetry.backends.items import KINDS, Item
+from telemetry.plugins.choice import Choice
+from telemetry.plugins.points import GROUPS
 from telemetry.store.atomic import write_atomic
 
 KIND: Final = "faulty"
@@ -100,7 +102,7 @@ class FaultyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def around(to: str, folder: Path) -> str:
     """Return the value of `--to` that wraps a backend and keeps its name."""
     inner = parse(to)
-    return str(BackendChoice(inner.name, KIND, {"inner": to, "folder": str(folder)}))
+    return str(Choice(inner.name, KIND, {"inner": to, "folder": str(folder)}))
 
 
 def plug_in(folder: Path) -> Path:
@@ -108,7 +110,9 @@ def plug_in(folder: Path) -> Path:
     facts = folder / "plug" / "telemetry_faulty-1.dist-info"
     facts.mkdir(parents=True, exist_ok=True)
     facts.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: telemetry-faulty\nVersion: 1\n")
-    facts.joinpath("entry_points.txt").write_text(f"[{GROUP}]\n{KIND} = {__name__}:{Faulty.__name__}\n")
+    facts.joinpath("entry_points.txt").write_text(
+        f"[{GROUPS['backends']}]\n{KIND} = {__name__}:{Faulty.__name__}\n"
+    )
     return facts.parent
 
 
@@ -137,6 +141,10 @@ class Faulty:
     @property
     def left_out(self) -> dict[str, int]:
         return getattr(self._inner, "left_out", {})
+
+    @property
+    def close_s(self) -> float | None:
+        return getattr(self._inner, "close_s", None)
 
     @property
     def say(self) -> Callable[[str], object]:

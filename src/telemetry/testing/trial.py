@@ -61,7 +61,7 @@ class Trial:
         self._to = around(to, folder)
         plug = plug_in(folder)
         own = {name: text for name, text in os.environ.items() if not name.startswith("TELEMETRY_")}
-        own |= {"XDG_CONFIG_HOME": str(folder), **environment}
+        own |= {"XDG_CONFIG_HOME": str(folder), "XDG_STATE_HOME": str(folder), **environment}
         paths = [str(plug), *filter(None, [environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")])]
         self.environment = own | {"PYTHONPATH": os.pathsep.join(paths)}
 

@@ -51,7 +51,7 @@ def _sums(snapshot: MetricsSnapshot) -> Iterator[str]:
     """Check that the totals equal the sums over producers and nodes. A snapshot without any passes."""
     if not snapshot.producers and not snapshot.nodes:
         return
-    accounts = [*snapshot.producers, *(node.account for node in snapshot.nodes)]
+    accounts = [*snapshot.own_producers, *(node.account for node in snapshot.nodes)]
     whose = "its producers and nodes" if snapshot.nodes else "its producers"
     for name in (*_TOTALS, *_REASONS):
         total = _count(getattr(snapshot.accounting, name))

@@ -7,6 +7,8 @@ from typing import Final, Literal
 from msgspec import Struct
 
 Outcome = Literal["pass", "fail", "inconclusive"]
+RUN_EXIT_CODES: Final[dict[Outcome, int]] = {"fail": 99, "inconclusive": 3, "pass": 0}
+"""Worst outcome of the gates → exit code of `telemetry run` for a command that succeeded."""
 _WORST: Final[tuple[Outcome, ...]] = ("fail", "inconclusive", "pass")
 
 

@@ -444,7 +444,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         """
         if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
             return f"events {_after(self.snapshot.time_ns)} are unknown"
-        producers, nodes = self.snapshot.producers, self.snapshot.nodes
+        producers, nodes = self.snapshot.own_producers, self.snapshot.nodes
         unfinished = sum(stat.unfinished for stat in producers)
         unended = sum(stat.completeness == "incomplete" for stat in producers) - unfinished
         lacking = sum(node.completeness in ("incomplete", "interrupted") for node in nodes)
@@ -461,11 +461,18 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         return ", ".join(parts)
 
     def headline(self) -> str:
-        """Return one line: completeness, name of the run, nodes, applied events, and lost or unknown events."""
+        """Return one line: completeness, name of the run, nodes, applied events, and lost or unknown events.
+
+        Events are those of the job, without the collectors.
+        """
         account, nodes = self.snapshot.accounting, self.snapshot.node_count
-        facts = [f"{account.applied:,} of {_number_of(account.emitted, 'event')} applied", f"{account.lost:,} lost"]
+        number = account.applied
+        facts = [f"{number:,} of {_number_of(account.emitted, 'event')} applied", f"{account.lost:,} lost"]
+        of_collectors = sum(stat.applied for stat in self.snapshot.collectors)
+        if of_collectors and not account.emitted:
+            facts[0] = f"no events of the command, {_number_of(of_collectors, 'event')} of collectors"
         if self.unknown:
-            applied = f"{_number_of(account.applied, 'event')} applied"
+            applied = f"{_number_of(number, 'event')} applied"
             facts = [applied, *([facts[1]] if account.lost else []), self.unknown]
         if nodes:
             producers = _number_of(self.snapshot.producer_count, "producer")

@@ -102,6 +102,11 @@ def limits_param(kind: str, labels: Mapping[str, str]) -> str:
     return f"{SLO}.{kind}{{{own}}}" if own else f"{SLO}.{kind}"
 
 
+def stop_param(kind: str, labels: Mapping[str, str]) -> str:
+    """Return the name of the parameter that holds the condition to stop of a kind, such as `stop_when.chat`."""
+    return f"stop_when{limits_param(kind, labels).removeprefix(SLO)}"
+
+
 def name_of(kind: str, word: str) -> str:
     """Return the name of an instrument of this kind of request."""
     return f"{kind}.{word}"

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from telemetry import limits
+from telemetry.wire.collectors import COLLECTORS
 from telemetry.wire.events import Drops, Kind, Natural, Scalar, Text
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
@@ -79,6 +80,11 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     unfinished: bool = False
     """True if it was still recording when the run ended: events recorded afterwards are in no number."""
 
+    @property
+    def is_collector(self) -> bool:
+        """True for the collectors of the run, which are no part of the user's job."""
+        return self.producer.startswith(COLLECTORS)
+
 
 class FoldedProducers(Struct, kw_only=True, frozen=True):
     """Producers that ended without losses and no longer have a row of their own."""
@@ -91,7 +97,7 @@ class FoldedProducers(Struct, kw_only=True, frozen=True):
 
 
 class Accounting(Struct, kw_only=True, frozen=True):
-    """The sum of all producers, and frames that could not be read."""
+    """The sum of all producers without the collectors of the run, and frames that could not be read."""
 
     emitted: int = 0
     received: int = 0
@@ -417,9 +423,19 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     """Null if no request was logged or left out."""
 
     @property
+    def own_producers(self) -> list[ProducerStat]:
+        """Producers of the user's job that have a row: all but the collectors of the run."""
+        return [stat for stat in self.producers if not stat.is_collector]
+
+    @property
+    def collectors(self) -> list[ProducerStat]:
+        """Producers of the run's collectors: one, and one more after each restart."""
+        return [stat for stat in self.producers if stat.is_collector]
+
+    @property
     def direct_producers(self) -> int:
-        """Number of producers that send to this aggregator itself, with and without a row."""
-        return len(self.producers) + (self.folded.producers if self.folded else 0)
+        """Number of producers that send to this aggregator itself, with and without a row. Without collectors."""
+        return len(self.own_producers) + (self.folded.producers if self.folded else 0)
 
     @property
     def node_count(self) -> int:

@@ -136,14 +136,18 @@ class Bench:
         )
 
         self.guarded = False
+        self.timeouts: list[float] = []
+        """Timeouts of calls that have one of their own."""
         run_reader.passing = self._pass
 
     def run(self) -> str:
         return self.delivery.run(FACTS, self.kept[-1])
 
     @contextmanager
-    def _guard(self) -> Iterator[None]:
+    def _guard(self, seconds: float | None = None) -> Iterator[None]:
         self.guarded = True
+        if seconds is not None:
+            self.timeouts.append(seconds)
         try:
             yield
         finally:

@@ -11,17 +11,17 @@ import pytest
 from msgspec import Struct
 
 from telemetry import limits
-from telemetry.backends import choice as choices
-from telemetry.backends.backend import GROUP, NotConfigured
-from telemetry.backends.choice import BackendChoice, known, load, make, options_of, parse, parse_all, unheeded
+from telemetry.backends.backend import NotConfigured
+from telemetry.backends.choice import known, load, make, parse, parse_all, unheeded
 from telemetry.backends.console import ConsoleBackend
 from telemetry.backends.items import KINDS
 from telemetry.errors import UsageError
+from telemetry.plugins.choice import Choice, options_of
 
 
 def others(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    points = [EntryPoint(name, value, GROUP) for name, value in values.items()]
-    monkeypatch.setattr(choices, "entry_points", lambda group: points if group == GROUP else [])
+    points = [EntryPoint(name, value, "telemetry.backends") for name, value in values.items()]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
 
 
 class _Options(Struct):
@@ -78,7 +78,7 @@ class Bad:
 def test_a_kind_and_its_options(text: str, name: str, options: dict[str, str]) -> None:
     """Values may hold `=` and `:`, and a comma with a backslash; what it is written as means the same."""
     choice = parse(text)
-    assert choice == BackendChoice(name, text.partition(":")[0], options)
+    assert choice == Choice(name, text.partition(":")[0], options)
     assert parse(str(choice)) == choice
 
 
@@ -91,7 +91,7 @@ def test_a_kind_and_its_options(text: str, name: str, options: dict[str, str]) -
         ("jsonl:path", "'path' is not an option of jsonl"),
         ("jsonl:=x", "not an option"),
         ("jsonl:path=a,path=b", "path is given twice"),
-        ("jsonl:as=../x", "is not a valid name for a writer"),
+        ("jsonl:as=../x", "is not a valid name for a backend"),
         ("jsonl:as=", "not a valid name"),
         ("wandb:api_key=123", "api_key is a secret"),
         ("wandb:token=123", "in the environment"),
@@ -131,7 +131,7 @@ def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch,
     assert made.options == _Options(5, True, 0.5)  # type: ignore[attr-defined]
     assert parse_all(["broken", "mine:no=1"])
     for text, said in (
-        ("broken", "can't load the backend broken: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("broken", "can't load the backend broken: package without a name is broken: ModuleNotFoundError"),
         ("bad", "it lacks takes, idempotent"),
         ("mine:no=1", "no option 'no'"),
         ("mine:port=1", "mine: ImportError: no module named tracker"),
@@ -143,8 +143,9 @@ def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch,
 
 def test_options_are_shown_with_their_defaults() -> None:
     """As a person would write them."""
-    assert [(one.name, one.default) for one in options_of(ConsoleBackend)] == [("every_s", "2.0"), ("values", "8")]
-    assert [(one.type, one.default) for one in options_of(Good)] == [
+    options = options_of(ConsoleBackend.Options)
+    assert [(one.name, one.default) for one in options] == [("every_s", "2.0"), ("values", "8")]
+    assert [(one.type, one.default) for one in options_of(Good.Options)] == [
         ("int", "9000"),
         ("bool", "false"),
         ("float | None", "None"),

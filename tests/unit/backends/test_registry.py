@@ -9,13 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.backends.choice import load, options_of
+from telemetry.backends.choice import load
 from telemetry.backends.items import KINDS
 from telemetry.backends.registry import BUILT_IN
+from telemetry.plugins.choice import options_of
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 LIBRARIES = {
-    *("aim", "clearml", "grpc", "mlflow", "opentelemetry", "prometheus_client", "tensorboard", "trackio", "wandb"),
+    *(
+        "aim",
+        "apprise",
+        "clearml",
+        "grpc",
+        "mlflow",
+        "opentelemetry",
+        "prometheus_client",
+        "tensorboard",
+        "trackio",
+    ),
+    "wandb",
     *("torch", "tensorflow"),
 }
 
@@ -38,7 +50,7 @@ def test_each_has_the_form_of_a_backend(name: str) -> None:
     assert cls.takes
     assert set(cls.takes) <= set(KINDS)
     assert isinstance(cls.idempotent, bool)
-    assert [option.name for option in options_of(cls) if not option.default] == []
+    assert [option.name for option in options_of(cls.Options) if not option.default] == []
 
 
 def test_none_imports_a_library_before_it_is_made() -> None:

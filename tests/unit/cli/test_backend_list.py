@@ -47,4 +47,4 @@ def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str], monkeypatch
     assert show(as_json=False) == 0
     out = capsys.readouterr().out
     assert "jsonl: needs no_such_library.inside: pip install 'telemetryd[some]'\n" in out
-    assert out.startswith("console: can't load the backend console: ModuleNotFoundError")
+    assert out.startswith("console: can't load the backend console: package telemetryd ")

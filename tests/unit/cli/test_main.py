@@ -167,7 +167,7 @@ def test_words_of_the_users_command_are_not_options(command: Callable[[Behave], 
     [
         (["keys", "shw"], "did you mean show?"),
         (["report", "--format", "jsn"], "did you mean json?"),
-        (["ls", "job"], "unexpected argument 'job'"),
+        (["doctor", "job"], "unexpected argument 'job'"),
     ],
 )
 def test_wrong_words_name_the_near_one(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

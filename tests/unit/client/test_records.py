@@ -73,8 +73,9 @@ def test_a_map_that_contains_itself_ends() -> None:
 def test_many_params_are_several_records() -> None:
     """None exceeds the wire's count or the batch's bytes."""
     assert len(decoded_params({f"k{number}": number for number in range(2_500)})) == 2_500
-    fat = {f"k{number}": "é" * limits.TEXT_CHARS for number in range(600)}
+    fat = {f"k{number}": "é" * limits.TEXT_CHARS for number in range(150)}
     encoded = list(records.params(fat, 5))
+    assert len(encoded) > 1
     assert all(len(raw) <= records.RECORD_BYTES for raw in encoded)
     assert decoded_params(fat) == fat
 
@@ -228,7 +229,6 @@ def test_a_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     [
         ("s3://bucket/a b", None),
         ("file:///tmp/x", None),
-        ("https://me:secret@host/x", "https://me:***@host/x"),
         ("data:text/plain,hello", None),
         ("C:x", "/C:x"),
         ("a:b", "/a:b"),
@@ -236,7 +236,7 @@ def test_a_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_uri_stays(uri: str, kept: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for a password in it. A file name with a colon is none."""
+    """A file name with a colon is none."""
     monkeypatch.chdir("/")
     record = decode_record(records.artifact("i", uri, "x" * 30, AT))
     assert isinstance(record, Artifact)

@@ -119,6 +119,29 @@ def test_with_one_run_a_side_nothing_is_claimed(run: Run) -> None:
     assert (p50.after_within.value, p50.after_within.low) == (20.0, None)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(19.0, 21.0, "differs"), (10.5, 21.0, "not_shown"), (None, 21.0, "cannot_tell")],
+)
+def test_two_single_runs_differ_if_their_bounds_do_not_touch(
+    run: Run, low: float | None, high: float, verdict: str
+) -> None:
+    """Noise between runs is unknown, so nothing is better or worse; the first line counts both."""
+    sides = [
+        replace(run(value), bounds=[SeriesBounds(name="latency", percentiles={"50": bounds})])
+        for value, bounds in ((10.0, Bounds(low=9.0, high=11.0)), (20.0, Bounds(low=low, high=high)))
+    ]
+    found = compare([sides[0]], [sides[1]])
+    assert metric(found, "p50").verdict == verdict
+    others = found.count("cannot_tell")
+    counted = {
+        "differs": f"differs in these two runs: 1 differ, 0 do not, {others} cannot tell",
+        "not_shown": f"cannot tell: 0 differ, 1 do not, {others} cannot tell",
+        "cannot_tell": f"cannot tell: all {others} figures",
+    }
+    assert found.headline().startswith(counted[verdict])
+
+
 def test_larger_differences_come_first_within_a_verdict(run: Run, series: Any) -> None:
     """A value that halves differs as much as one that doubles; figures of the command come last."""
     sides = [
@@ -140,6 +163,14 @@ def test_only_differences_that_matter_are_among_the_largest(run: Run) -> None:
     before, after = run(10.0, counters=errors[0]), run(10.1, counters=errors[1])
     assert [one.name for one in largest(compare([before], [after]))] == ["errors"]
     assert largest(compare([run(10.0)], [run(10.1)])) == []
+
+
+def test_code_and_machine_come_after_the_parameters(run: Run) -> None:
+    """In the settings that differ: a change of the user's own explains more."""
+    before = run(params={"git.commit": "a", "lr": 1.0, "env.OMP_NUM_THREADS": "1", "packages.torch": "2"})
+    after = run(params={"git.commit": "b", "lr": 2.0, "env.OMP_NUM_THREADS": "2", "packages.torch": "2"})
+    names = [one.name for one in compare([before], [after]).settings]
+    assert names == ["lr", "env.OMP_NUM_THREADS", "git.commit"]
 
 
 def test_settings_that_differ_are_told(run: Run) -> None:
@@ -240,9 +271,9 @@ def steps(run: Run, last: float | None, at: float = 0, best: float = 0.25) -> Re
 
 
 @pytest.mark.parametrize(
-    ("last", "verdict"), [(0.6, "changed"), (0.5, "same"), (0.505, "not_shown"), (-0.5, "changed")]
+    ("last", "verdict"), [(0.6, "differs"), (0.5, "same"), (0.505, "not_shown"), (-0.5, "differs")]
 )
-def test_steps_of_two_single_runs_have_changed_or_not(run: Run, last: float, verdict: str) -> None:
+def test_steps_of_two_single_runs_differ_or_not(run: Run, last: float, verdict: str) -> None:
     """Their noise is unknown, so nothing is better or worse."""
     found = compare([steps(run, 0.5)], [steps(run, last)])
     assert metric(found, "last", "loss").verdict == verdict

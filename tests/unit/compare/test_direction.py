@@ -46,6 +46,8 @@ def figure(name: str, statistic: str, of: str = "series") -> Figure:
         ("counter", "requests.failed", "rate", "", "lower"),
         ("counter", "HTTPErrors", "rate", "", "lower"),
         ("counter", "terrors", "value", "", "neither"),
+        ("counter", "host.net_errors", "value", "", "neither"),
+        ("counter", "gpu.ecc_errors", "rate", "", "neither"),
     ],
 )
 def test_the_rules(of: str, name: str, statistic: str, unit: str, better: str) -> None:

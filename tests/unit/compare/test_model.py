@@ -18,6 +18,7 @@ def comparison(*verdicts: Verdict) -> Comparison:
     ("verdicts", "said"),
     [
         (("same", "not_shown", "changed", "better", "cannot_tell", "worse"), "worse"),
+        (("same", "not_shown", "changed", "better", "cannot_tell", "differs"), "differs"),
         (("same", "not_shown", "changed", "better", "cannot_tell"), "cannot_tell"),
         (("same", "not_shown", "changed", "better"), "better"),
         (("same", "not_shown", "changed"), "changed"),

@@ -54,6 +54,21 @@ def said(watch: Watch, seen: MetricsSnapshot) -> list[tuple[str, bool]]:
     return [(news.result.expression, news.final) for news in watch.look(seen)]
 
 
+def test_results_so_far_follow_the_figures() -> None:
+    """Those of each gate: fail now and pass later, or the other way round; without a value it is undecided."""
+    watch = watching("p99(ttft) < 150ms", "count(ttft) >= 500", "value(none) < 3", "value(errors) < 5")
+    outcomes = []
+    for value_ms, count, errors in ((200.0, 0, 0), (200.0, 100, 9), (100.0, 1000, 3)):
+        seen = snapshot(1, value_ms, count, errors)
+        list(watch.look(seen))
+        outcomes.append([result.outcome for result in watch.so_far(seen)])
+    assert outcomes == [
+        ["inconclusive", "inconclusive", "inconclusive", "pass"],
+        ["fail", "fail", "inconclusive", "fail"],
+        ["pass", "pass", "inconclusive", "pass"],
+    ]
+
+
 def test_what_can_only_grow_is_lost_at_once() -> None:
     """And is said once."""
     watch = watching("value(errors) < 5", "elapsed < 10s", "count(ttft) >= 5000")
@@ -114,7 +129,7 @@ def test_too_few_values_are_not_failing() -> None:
 
 
 def test_a_window_that_failed_is_lost(tmp_path: Path) -> None:
-    """Read from the history once it is over."""
+    """Read from the history once it is over. Until then the gate passes so far."""
     rows = [[(0, 10.0)] * 50] * 4 + [[(0, 90.0)] * 50] * 4
     run = Making(tmp_path, (Define(0, "ttft", "series", "ms"),)).run(rows)
     watch = watching("p50(ttft) < 50ms in every 2s", directory=run.directory)
@@ -124,7 +139,9 @@ def test_a_window_that_failed_is_lost(tmp_path: Path) -> None:
         return snapshot(seconds, started_ns=before.started_ns, time_ns=before.time_ns)
 
     assert said(watch, at(1.0)) == []
+    assert [result.outcome for result in watch.so_far(at(1.0))] == ["pass"]
     assert said(watch, at(5.0)) == [("p50(ttft) < 50ms in every 2s", True)]
+    assert [result.outcome for result in watch.so_far(at(6.0))] == ["fail"]
 
 
 def test_windows_without_a_history_are_left_for_the_end(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ moments = st.integers(-(1 << 63), (1 << 64) - 1)
 nonsense = st.lists(st.lists(st.builds(Interval, moments, moments), max_size=6), max_size=3)
 
 
-@settings(max_examples=50)
+@settings(max_examples=min(50, settings().max_examples))
 @given(histories | nonsense, st.integers(0, 400))
 def test_nothing_is_lost_and_nothing_overlaps(drawn: list[list[Interval]], origin_s: int) -> None:
     """Whatever the clocks of the runs did, and however coarse their histories are."""

@@ -11,7 +11,8 @@ from msgspec import Raw
 from tests.unit.merge.conftest import MakeRun
 
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.history.request_log import read
+from telemetry.history.request_log import facts, read
+from telemetry.history.run import open_run
 from telemetry.merge import Merged, MergeTarget, gather, merge
 from telemetry.merge import run as module
 from telemetry.store.final_snapshot import read_final
@@ -131,6 +132,23 @@ def test_requests_of_all_runs_are_in_one_log(make_run: MakeRun, root: Path) -> N
     moved_ns = 1_000 - 5 * 10**9
     assert found == [("p-a", 0, 1_000), ("p-a", 1, 1_000), *(("p-b", number, moved_ns) for number in range(3))]
     assert merged.snapshot.request_log == RequestLogStat(kept=5, left_out=1, cap_bytes=99)
+
+
+def test_a_full_log_of_one_run_is_told(make_run: MakeRun, root: Path) -> None:
+    """The requests that are missing are not the last ones of the merged log, so it does not have the first ones."""
+    stats = {"a": RequestLogStat(kept=2, left_out=1, cap_bytes=1 << 20), "b": RequestLogStat(kept=3)}
+    runs = [make_run(name, {0: [1.0]}, request_log=stat) for name, stat in stats.items()]
+    log_requests(runs[0][0], range(2))
+    log_requests(runs[1][0], range(3))
+    merged = merge(gather(runs), MergeTarget(root=root))
+    known = facts(merged.directory)
+    assert known is not None
+    words = (
+        "the request log has 5 of 6 requests: the log of one of the merged runs or more is full "
+        "(run.request_log_cap, 1.00 MiB)"
+    )
+    assert known.reason == words
+    assert words in open_run(merged.directory.path).report().findings
 
 
 def test_a_damaged_log_of_a_run_is_told(make_run: MakeRun, root: Path) -> None:

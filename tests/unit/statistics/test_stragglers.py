@@ -36,7 +36,7 @@ def names(slow: Iterable[Slow]) -> set[object]:
     return {one.rank for one in slow}
 
 
-@pytest.mark.parametrize("ranks", [8, 64, 512])
+@pytest.mark.parametrize("ranks", [8, 64, pytest.param(512, marks=pytest.mark.slow)])
 def test_a_slow_rank_is_named_with_its_cost(ranks: int) -> None:
     """Within 50 steps, though the noise of a step is as large as the difference."""
     job = SimulatedRanks(ranks=ranks, slow={5: 1.12})
@@ -49,13 +49,16 @@ def test_a_slow_rank_is_named_with_its_cost(ranks: int) -> None:
     assert all(0.07 < slow[0].excess < 0.17 and slow[0].always and slow[0].now for slow in named)
 
 
-@pytest.mark.parametrize("ranks", [2, 8, 64])
+@pytest.mark.parametrize(
+    "ranks", [pytest.param(2, marks=pytest.mark.slow), 8, pytest.param(64, marks=pytest.mark.slow)]
+)
 def test_without_a_slow_rank_none_is_named(ranks: int) -> None:
     """Uneven data and long steps hit every rank alike."""
     job = SimulatedRanks(ranks=ranks, uneven=0.08, long_steps=0.03)
     assert [names(judged(job.steps(250, seed)).verdict()) for seed in range(12)] == [set()] * 12
 
 
+@pytest.mark.slow
 def test_disturbances_that_outlast_a_window_name_nobody() -> None:
     """Neighbouring windows are alike then, so that they prove less."""
     for seed in range(6):

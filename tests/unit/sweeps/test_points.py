@@ -69,3 +69,11 @@ def test_points_are_sorted_by_number_then_by_appearance() -> None:
 def test_the_choice_of_a_headline_is_no_parameter() -> None:
     """It travels as one, but only screens read it."""
     assert parameters_of([{"telemetry.headline": "[]", "a": 1}, {"telemetry.headline": '["x"]', "a": 2}]) == ["a"]
+
+
+def test_code_and_machine_make_no_points_unless_they_are_asked_for() -> None:
+    """But what changes together with a parameter is still said."""
+    runs = [{"users": at, "git.commit": f"c{at}", "machine.host": "a" if at < 2 else "b"} for at in (1, 2)]
+    assert parameters_of(runs) == ["users"]
+    assert parameters_of(runs, ["git.commit"]) == ["git.commit"]
+    assert together(runs, ["users"]) == ["git.commit", "machine.host"]

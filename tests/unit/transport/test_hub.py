@@ -287,6 +287,7 @@ def test_a_port_that_is_lost_in_a_cut_is_named(
         while not thieves:
             with suppress(OSError):
                 thieves.append(socket.create_server((host, int(port))))
+            time.sleep(0.001)
         bind_again(made, endpoint)
 
     monkeypatch.setattr(hub_module, "_bind_again", too_late)

@@ -33,6 +33,8 @@ class Picture(NamedTuple):
     """A file, as a value of a row."""
 
     path: str
+    ending: str
+    """Ending of a file with such content, such as `.png`."""
 
 
 class Row(NamedTuple):

@@ -17,6 +17,7 @@ from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.items import Artifact
 from telemetry.backends.wandb.log import STEP, LogEntry
 from telemetry.backends.wandb.rows import Cells, Picture, artifact_name
+from telemetry.wire.artifact_copies import original_name
 
 _LOG_FLUSH_S: Final = 0.1  # W&B's default is 15 s
 _INIT_S: Final = 30.0  # the sum of these three is below the timeout of a call
@@ -68,6 +69,7 @@ class Session:
     def __init__(self, wandb: Any, identity: Identity, folder: Path) -> None:
         """Begin or resume the run. Blocks for a second, online for up to 45. Raises NotConfigured, Unavailable."""
         self._wandb = wandb
+        self._folder = folder
         settings = wandb.Settings(
             console="off",
             silent=True,
@@ -142,7 +144,8 @@ class Session:
         made = self._wandb.Artifact(artifact_name(item.name), item.kind or "file", metadata={"key": item.key})
         path = _local(item.uri)
         try:
-            made.add_reference(path.as_uri() if path else item.uri, checksum=False, max_objects=1000)
+            uri, name = path.as_uri() if path else item.uri, original_name(item.uri) or None
+            made.add_reference(uri, name, checksum=False, max_objects=1000)
         except Exception:  # noqa: BLE001 – readers of references: a package or the file may be missing
             return
         self._do(lambda: self._run.log_artifact(made))
@@ -178,9 +181,17 @@ class Session:
         match value:
             case Cells(columns, rows):
                 return self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)
-            case Picture(path):
-                return self._wandb.Image(path)
+            case Picture(path, ending):
+                return self._wandb.Image(path if Path(path).suffix else str(self._linked(path, ending)))
         return value
+
+    def _linked(self, path: str, ending: str) -> Path:
+        """Return a link with an ending to a copy, which has none: W&B looks at it."""
+        link = self._folder / "pictures" / f"{Path(path).name}{ending}"
+        link.parent.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)  # from an earlier writer, before the run directory was moved
+        link.symlink_to(path)
+        return link
 
     def _do(self, call: Any) -> None:
         try:
@@ -214,9 +225,10 @@ def picture(item: Artifact) -> Picture | None:
     try:
         with import_module("PIL.Image").open(path) as image:
             image.verify()
+            ending = f".{image.format.lower()}"
     except Exception:  # noqa: BLE001 – not an image, or no library for it: it becomes an ordinary artifact
         return None
-    return Picture(str(path))
+    return Picture(str(path), ending)
 
 
 def _local(uri: str) -> Path | None:

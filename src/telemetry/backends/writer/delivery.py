@@ -38,7 +38,7 @@ _SURELY_THE_ITEM: Final = (
 class Guard(Protocol):
     """A context manager that ends the process if its block takes too long."""
 
-    def __call__(self) -> AbstractContextManager[object]: ...
+    def __call__(self, seconds: float | None = None) -> AbstractContextManager[object]: ...
 
 
 class _Passed(NamedTuple):
@@ -178,7 +178,7 @@ class Delivery:
                 began_s = self._clock()
                 self._commit(self._after)
                 self._rest(began_s)
-            self._tally.state = "idle"
+            self._tally.wait_for(getattr(self._backend, "trouble", ""))
             return
         wait_s = self._breaker.wait_s(last=self._run_reader.finishing)
         if wait_s > 0.0:
@@ -341,7 +341,7 @@ class Delivery:
             )
             self._leave()
             return "undelivered"
-        if not self._insist(self._close):
+        if not self._insist(self._close, seconds=getattr(self._backend, "close_s", None)):
             return "undelivered"
         return "done" if self._commit(self._after, done=True) else "undelivered"
 
@@ -356,8 +356,13 @@ class Delivery:
         except (Exception, SystemExit) as error:  # noqa: BLE001 – all that counts is in the checkpoint
             self._say(f"it failed to close: {words(error)}")
 
-    def _insist(self, call: Callable[[], object], otherwise: type[Exception] | None = None) -> bool:
-        """Retry a call until it works. Returns False if it does not.
+    def _insist(
+        self,
+        call: Callable[[], object],
+        otherwise: type[Exception] | None = None,
+        seconds: float | None = None,
+    ) -> bool:
+        """Retry a call until it works. Returns False if it does not. `seconds`: timeout of a call.
 
         An error that is not known to be temporary is retried a few times, then raised as `otherwise`.
         """
@@ -370,7 +375,7 @@ class Delivery:
             self._tally.retried += self._breaker.failures > 0
             self._breaker.begin()
             try:
-                with self._guard():
+                with self._guard(seconds):
                     call()
             except NotConfigured:
                 raise

@@ -26,8 +26,10 @@ class HangGuard:
         self._seconds = seconds
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
-        seconds = limits.BACKEND_CALL_S if self._seconds is None else self._seconds
+    def __call__(self, seconds: float | None = None) -> Iterator[None]:
+        """Guard one call. `seconds`: timeout of this one, in place of the usual one."""
+        if seconds is None:
+            seconds = limits.BACKEND_CALL_S if self._seconds is None else self._seconds
         faulthandler.dump_traceback_later(seconds, exit=True, file=self._log_fd)
         self._tally.calling_since_s = self._tally.clock()
         try:

@@ -34,10 +34,11 @@ from telemetry.backends.writer.reader import RunReader
 from telemetry.backends.writer.status import Client, StatusReporter
 from telemetry.backends.writer.tally import Tally
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
+from telemetry.plugins.choice import Choice
+from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
 from telemetry.store.backends import BACKENDS, Ahead, Checkpoint, Counts, WriterFacts, WriterFolder
 from telemetry.wire.codec import carriable
-from telemetry.wire.masking import mask_secrets
 
 DELIVERED: Final = 0
 CRASHED: Final = 1
@@ -127,9 +128,7 @@ def write_run(order: Order) -> int:
 
 
 class _Writer:
-    def __init__(
-        self, order: Order, choice: choices.BackendChoice, folder: WriterFolder, words: Words, stop: Stop
-    ) -> None:
+    def __init__(self, order: Order, choice: Choice, folder: WriterFolder, words: Words, stop: Stop) -> None:
         self._order = order
         self._choice = choice
         self._folder = folder
@@ -213,7 +212,7 @@ def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
     raise NotConfigured(why, hint=f"remove {folder.path} to write the whole run again")
 
 
-def _tally(choice: choices.BackendChoice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
+def _tally(choice: Choice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
     """Return a tally that continues the counts of previous processes."""
     before = None
     with suppress(RunDirectoryError):
@@ -229,7 +228,7 @@ def _tally(choice: choices.BackendChoice, folder: WriterFolder, counts: Counts, 
     return tally
 
 
-def _facts(order: Order, choice: choices.BackendChoice) -> WriterFacts:
+def _facts(order: Order, choice: Choice) -> WriterFacts:
     (to,) = mask_secrets([carriable(str(choice))])
     cwd = carriable(os.getcwd())
     return WriterFacts(name=choice.name, kind=choice.kind, to=to, cwd=cwd, every_s=order.every_s)

@@ -15,8 +15,8 @@ from telemetry.backends.sources.source import Position
 from telemetry.backends.writer.breaker import Breaker
 from telemetry.errors import TelemetryError
 from telemetry.formatting import printable
+from telemetry.redaction import mask_secrets
 from telemetry.store.backends import Counts
-from telemetry.wire.masking import mask_secrets
 from telemetry.wire.snapshot import BackendStat, BackendState
 
 _OTHER: Final = "other"
@@ -107,6 +107,12 @@ class Tally:
 
     def said(self, error: BaseException) -> None:
         self.last_error = words(error).removeprefix(f"{self.kind}: ")  # the kind is displayed beside it
+
+    def wait_for(self, trouble: str) -> None:
+        """Report that no item waits. `trouble`: why the backend itself holds data back; empty if it does not."""
+        if trouble:
+            self.last_error = trouble
+        self.state = "retrying" if trouble else "idle"
 
     def counts(self) -> Counts:
         return Counts(

@@ -14,6 +14,7 @@ from telemetry import limits
 from telemetry.client.locked import Locked
 from telemetry.client.recorders import TIME_LIMIT
 from telemetry.client.records import RECORD_BYTES, clean
+from telemetry.client.redaction import REDACTION
 from telemetry.wire.request_log import EndedRequests, Outcome, RequestEntry
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ def _records(family: Family, ended: list[Ended], left_out: int) -> list[bytes]:
 
 
 def _record(family: Family, entries: list[RequestEntry], left_out: int) -> bytes:
-    return _ENCODE(EndedRequests(family.kind, dict(family.labels), entries, left_out))
+    redactor = REDACTION.redactor
+    kind, labels = redactor.name(family.kind), redactor.labels(family.labels)
+    return _ENCODE(EndedRequests(kind, labels, entries, left_out))
 
 
 def _size(ended: Ended) -> int:
@@ -160,6 +163,14 @@ def _size(ended: Ended) -> int:
     times = ended[8]
     chunks = 0 if times is None else len(times) - HEAD
     return _ENTRY_BYTES + (_TEXT_BYTES if ended[3] or ended[12] else 0) + _CHUNK_BYTES * chunks
+
+
+def _label(text: str) -> str:
+    """Return a text as it fits in an entry, without secrets."""
+    if not text:
+        return text
+    masked = REDACTION.redactor.name(clean(text, limits.LABEL_VALUE_CHARS))
+    return masked[: limits.LABEL_VALUE_CHARS]
 
 
 def entry_of(ended: Ended) -> RequestEntry:
@@ -184,7 +195,7 @@ def entry_of(ended: Ended) -> RequestEntry:
         issued,
         at,
         outcome,
-        clean(reason, limits.LABEL_VALUE_CHARS) if reason else "",
+        _label(reason),
         planned,
         first,
         first_tokens,
@@ -193,7 +204,7 @@ def entry_of(ended: Ended) -> RequestEntry:
         left_out,
         None if isinstance(given, str) else _amount(given),
         _amount(produced),
-        turn,
+        _label(turn),
         own,
     )
 

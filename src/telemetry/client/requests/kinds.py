@@ -74,7 +74,10 @@ class Kinds:
         if age_s is not None:
             found.expire_s = _settled(name, "expire_s", found.expire_s, age_s)
         if stop_when:
+            is_new = not found.stop_when
             found.stop_when = _settled(name, "stop_when", found.stop_when, stop_when)
+            if is_new:
+                self._declare(found)
         if own_slo and own_slo != found.slo:
             found.slo = _settled(name, "slo", found.slo, own_slo)
             self._limit(found)
@@ -84,6 +87,10 @@ class Kinds:
         """Set the limits of a kind: those of the program, replaced key by key by those of the environment."""
         of_program = slo.parse(kind.slo) if kind.slo else {}
         kind.judge(slo.combined(of_program, slo.for_kind(_limits_of_environment(), kind.name)))
+        self._declare(kind)
+
+    def _declare(self, kind: Requests) -> None:
+        """Send the parameters of a kind. Without a run they are sent to the next producer."""
         if self._host.state == "live":
             for record in _declared(kind):
                 self._host.put_record(lambda record=record: record)  # type: ignore[misc]
@@ -158,7 +165,7 @@ class Kinds:
         self.forget()
 
     def declarations(self) -> list[bytes]:
-        """Return the limits of all kinds as records for a new producer."""
+        """Return the limits and conditions to stop of all kinds, as records for a new producer."""
         return [record for kind in list(self._kinds.values()) for record in _declared(kind)]
 
     def close(self) -> None:
@@ -260,10 +267,13 @@ def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
 
 
 def _declared(kind: Requests) -> Iterator[bytes]:
-    """Yield the parameter that holds the limits of a kind."""
+    """Yield the parameters that hold the limits of a kind and its condition to stop."""
+    values = {}
     if kind.limits:
-        name = words.limits_param(kind.name, kind.labels)
-        yield from records.params({name: slo.to_text(kind.limits)}, time.monotonic_ns())
+        values[words.limits_param(kind.name, kind.labels)] = slo.to_text(kind.limits)
+    if kind.stop_when:
+        values[words.stop_param(kind.name, kind.labels)] = kind.stop_when
+    yield from records.params(values, time.monotonic_ns()) if values else ()
 
 
 @lru_cache(maxsize=1)

@@ -112,7 +112,7 @@ def result_of(directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> Met
 def open_again(claimed: Claim, config: Config) -> OpenedRun:
     """Open a run to resume it. Raise RunDirectoryError if its journal can't be used."""
     directory = claimed.directory
-    log_to(directory.log)
+    log_to(directory.log, config)
     history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
     requests = RequestLogWriter(directory.requests, resume=True)
     history_bytes = bytes_in(directory.history)

@@ -17,11 +17,11 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from telemetry.client import module_level as telemetry
+from telemetry.client.redaction import REDACTION
 from telemetry.client.steps import DEFAULT_AXIS
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
 from telemetry.integrations.loop_axes import LoopAxes, record_own, record_params
-from telemetry.wire.masking import mask_text
 
 _OBSERVERS: Final = Observers("lightning")
 _METHODS: Final = ("fit", "validate", "test")
@@ -217,7 +217,7 @@ def _record_failure(name: str, trainer: Any, error: BaseException) -> None:
     if isinstance(error, SystemExit | KeyboardInterrupt):
         telemetry.mark(f"{name} was interrupted", library="lightning", axis=axis)
     else:
-        reason = mask_text(f"{type(error).__name__}: {error}", _REASON_CHARS)
+        reason = REDACTION.redactor.cut_text(f"{type(error).__name__}: {error}", _REASON_CHARS)
         telemetry.mark(f"{name} failed: {reason}", library="lightning", axis=axis)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ HOOK_VARIABLE: Final = "TELEMETRY_RAY_HOOK"
 """Variable that switches the hook off in a process, with the value `off`."""
 _HOOK: Final = "telemetry.integrations.ray.worker.attach_worker"
 _JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")  # a part of the path of a socket, which is short
+_REDACT: Final = f"{ENV_PREFIX}REDACT{ENV_NEST}"
 _JOB_CHARS: Final = 40
 _OWN_SETTINGS: Final = ("transport.", "upstream.", "security.", "run.dir", "run.nodes")
 _NODE_CHARS: Final = 12  # of 56: random ones, so that a cluster has no two nodes with the same
@@ -66,7 +68,8 @@ def env(job: str, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any
     one. That one can call `telemetry.integrations.ray.attach_worker`.
     """
     own = dict(runtime_env or {})
-    variables = {JOB_VARIABLE: check_job(job), **own.get("env_vars", {})}
+    rules = {name: text for name, text in os.environ.items() if name.startswith(_REDACT)}  # workers mask as the job
+    variables = {JOB_VARIABLE: check_job(job), **rules, **own.get("env_vars", {})}
     if own.get("worker_process_setup_hook", _HOOK) != _HOOK:
         raise UsageError(
             "the runtime environment already has a worker_process_setup_hook, and Ray calls only one",

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client.module_level import counter, gauge, mark, series
+from telemetry.client.redaction import REDACTION
 from telemetry.client.wall_time import monotonic_ns
 from telemetry.integrations.points import PutPoint, point_recorder, unit_of
-from telemetry.wire.masking import mask_secrets, mask_text
 
 PLATFORM_GROUP: Final = "torchelastic"
 _STATUS_EVENT: Final = "torchelastic.worker.status."
@@ -231,8 +231,9 @@ def message_of(raw: object) -> str:
 
 def _mark(text: str, labels: Mapping[str, object], at_ns: int | None = None) -> None:
     """Record a mark. Mask secrets, which error messages and events of the program may contain."""
-    texts = {key: mask_text(str(value), limits.TEXT_CHARS) for key, value in _texts(labels).items()}
-    mark(mask_text(text, limits.TEXT_CHARS), at_ns=at_ns, labels=mask_secrets(texts))
+    redactor = REDACTION.redactor
+    texts = {key: redactor.cut_text(str(value), limits.TEXT_CHARS) for key, value in _texts(labels).items()}
+    mark(redactor.cut_text(text, limits.TEXT_CHARS), at_ns=at_ns, labels=redactor.labels(texts))
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, object]:

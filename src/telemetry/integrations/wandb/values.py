@@ -15,9 +15,9 @@ from telemetry import limits
 from telemetry.client import bins, notice
 from telemetry.client import module_level as client
 from telemetry.client.process import PROCESS
+from telemetry.client.redaction import REDACTION
 from telemetry.client.steps import number
 from telemetry.integrations.wandb.rules import Part
-from telemetry.wire.masking import mask_text
 
 _NUMBERS: Final = frozenset({int, float, bool})
 _PLAIN: Final = _NUMBERS | {str}
@@ -207,4 +207,4 @@ def _count_cut(name: str, count: int) -> None:
 
 def alert_text(title: str, text: str) -> str:
     """Return the text of a mark for an alert, without secrets: alerts often quote an error."""
-    return mask_text(f"{title}: {text}" if text else str(title), limits.TEXT_CHARS)
+    return REDACTION.redactor.cut_text(f"{title}: {text}" if text else str(title), limits.TEXT_CHARS)

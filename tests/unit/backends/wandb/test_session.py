@@ -176,7 +176,7 @@ def test_a_picture_is_one_that_can_be_read(tmp_path: Path) -> None:
         )
     )
     facts = {"key": "r1", "time_ns": 0, "name": "p"}
-    assert picture(Artifact(**facts, uri=str(image), kind="image")) == (str(image),)
+    assert picture(Artifact(**facts, uri=str(image), kind="image")) == (str(image), ".png")
     assert picture(Artifact(**facts, uri=str(image), kind="model")) is None
     assert picture(Artifact(**facts, uri="s3://b/p.png", kind="image")) is None
     image.write_bytes(b"no picture")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.trace_checker import problems
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
@@ -78,6 +79,18 @@ class Flight:
         assert [problems(path.read_bytes()) for path in files] == [[] for _ in found]
         assert [json.loads(path.read_bytes())["otherData"]["reason"] for path in files] == found
         return found
+
+
+def test_figures_of_the_machine_do_not_hide_a_stall(tmp_path: Path) -> None:
+    """Collectors record on while the job hangs."""
+    flight = Flight(tmp_path)
+    for second in range(5):
+        whole = snapshot(7, "live")
+        collectors = ProducerStat(producer="telemetry.collectors.1", received=second)
+        flight.recorder.look(replace(whole, producers=[*whole.producers, collectors]))
+        flight.clock.advance(1.0)
+    flight.conclude()
+    assert flight.reasons == ["no new event for 2 s"]
 
 
 def snapshot(received: int, status: ProducerStatus, **more: Any) -> MetricsSnapshot:

@@ -13,7 +13,7 @@ from telemetry.config.schema import Config, GatesConfig
 from telemetry.errors import RunNotFoundError, UsageError
 from telemetry.history import RecordedRun
 from telemetry.store.calibrations import Calibration, MetricNoise, write_calibration
-from telemetry.store.gate_results import read_gates
+from telemetry.store.gate_results import read_gates, read_gates_so_far
 from telemetry.wire.events import Define
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
@@ -78,6 +78,28 @@ def test_a_gate_that_makes_no_sense_is_said_and_leaves_the_others(tmp_path: Path
     assert "\n" not in report.gates[0].reason
 
 
+def test_results_so_far_are_there_while_the_command_runs(tmp_path: Path) -> None:
+    """For viewers; those at the end take their place."""
+    run = Making(tmp_path, DEFINITIONS).run([*ROWS, None])
+    assert run.directory is not None
+    made, ear = (
+        RunGates(demands(["value(errors) < 5", "elapsed < 1h"], Config(), tmp_path), abort=True, quiet=True),
+        Ear(),
+    )
+    made.begin(str(run.directory.path), ear.lines.append, ear.end)
+    for errors, outcome in ((4, "pass"), (7, "fail")):
+        made.look(live(errors))
+        found = read_gates_so_far(run.directory.path)
+        assert [(result.expression, result.outcome) for result in found] == [
+            ("value(errors) < 5", outcome),
+            ("elapsed < 1h", "pass"),
+        ]
+        assert read_gates(run.directory.path) == []
+    made.concluded(run.result)
+    assert read_gates_so_far(run.directory.path) == []
+    assert [result.outcome for result in read_gates(run.directory.path)] == ["fail", "pass"]
+
+
 def test_the_end_is_checked_on_the_result_and_written(tmp_path: Path) -> None:
     """With the history, beside the final file."""
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
@@ -109,7 +131,7 @@ def test_what_the_result_answers_waits_for_no_history(tmp_path: Path, monkeypatc
     run = Making(tmp_path, DEFINITIONS).run([*ROWS, None])
     waited: list[float] = []
     monkeypatch.setattr("telemetry.cli.beside_run.gates._SETTLES_S", 0.0)
-    monkeypatch.setattr("telemetry.cli.beside_run.gates.time.sleep", waited.append)
+    monkeypatch.setattr("telemetry.cli.beside_run.gates.sleep", waited.append)
     monkeypatch.setattr(RecordedRun, "windows", lambda *_, **__: pytest.fail("the history was read"))
     made, _ = run_gates("lost == 0", "value(errors) < 9", "mean(ttft) < 1s", "max(ttft) < 1s")
     assert [result.outcome for result in made.concluded(run.result).gates] == ["pass"] * 4

@@ -203,7 +203,8 @@ def test_two_runs_need_no_vs(capsys: pytest.CaptureFixture[str]) -> None:
         (
             ["old", "new", "the rest"],
             "which of the 3 runs are those after the change? (put them after --vs, such as: "
-            "telemetry compare old --vs new 'the rest')",
+            "telemetry compare old --vs new 'the rest'; for curves of all on one page: "
+            "telemetry ls old new 'the rest' --html runs.html)",
         ),
     ],
 )

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.cli.main import main
+from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.gate_results import GATES, write_gates
 from telemetry.store.live_runs import LiveRun, announce
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import runtime_directory
 from telemetry.transport.keeper_lock import KeeperLock
 from telemetry.wire.gates import GateResult
+from telemetry.wire.snapshot import CommandFacts, MarkStat
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -144,18 +150,21 @@ def test_a_run_that_somebody_has_is_not_dead(make_run: MakeRun, capsys: pytest.C
 
 
 def test_a_dead_run_elsewhere_is_listed_until_it_has_a_result(
-    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A killed aggregator of another folder is DEAD here too; once there is a result, or nothing, its files go."""
     directory = make_run("killed", "bbbb2222", ended=False, journal=True)
     died(directory)
     assert main(["ls", "--json", "--dir", "elsewhere"]) == 0
+    assert json.loads(capsys.readouterr().out) == []  # a folder that is asked for has only its own runs
+    monkeypatch.setenv("TELEMETRY_RUN__DIR", "elsewhere")
+    assert main(["ls", "--json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)
     assert (item["run_id"], item["state"], item["dir"]) == ("bbbb2222", "DEAD", str(directory.path))
     assert (runtime_directory() / "bbbb2222").exists()
     directory.final.write_text('{"run_id":"bbbb2222","name":"killed","state":"COMPLETE","completeness":"lossy"}')
     died(RunDirectory(Path("/nowhere"), "cccc3333", "gone"))
-    assert main(["ls", "--json", "--dir", "elsewhere"]) == 0
+    assert main(["ls", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert [path.name for path in runtime_directory().iterdir()] == []
 
@@ -300,3 +309,78 @@ def test_gates_that_cannot_be_read_are_unknown(make_run: MakeRun, capsys: pytest
     (make_run("job", "aaaa1111").path / GATES).write_text("{")
     assert main(["ls", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["gates"] is None
+
+
+def test_runs_are_chosen_by_name_id_or_directory(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name may be a pattern; a run that does not exist is an error."""
+    make_run("train-a", "aaaa1111")
+    make_run("train-b", "bbbb2222")
+    other = make_run("load", "cccc3333")
+    for words, wanted in (
+        (["train-*"], {"aaaa1111", "bbbb2222"}),
+        (["bbbb2222", "train-b"], {"bbbb2222"}),
+        ([str(other.path)], {"cccc3333"}),
+    ):
+        assert main(["ls", "--json", *words]) == 0
+        assert {item["run_id"] for item in json.loads(capsys.readouterr().out)} == wanted
+    assert main(["ls", "nope"]) == 1
+    assert "no run nope" in capsys.readouterr().err
+
+
+def test_a_page_links_to_the_reports_of_runs(
+    make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reports are made once, also of names that are special in addresses; a dead run has a row without one."""
+    make_run("job #1", "aaaa1111")
+    make_run("killed", "bbbb2222", ended=False)
+    assert main(["ls", "--html", "out/runs.html", "--reports"]) == 0
+    assert capsys.readouterr().err == "telemetry: 1 new report in out/runs-reports\n"
+    html = Path("out/runs.html").read_text()
+    (report,) = Path("out/runs-reports").iterdir()
+    assert f'"link":"runs-reports/{quote(report.name)}"' in html
+    assert '"result":"DEAD"' in html
+    assert main(["ls", "-o", "out/runs.html", "--reports"]) == 0
+    assert capsys.readouterr().err == "telemetry: 0 new reports in out/runs-reports\n"
+    (root / make_run("own", "dddd4444").path.name / "report.html").write_text("x")
+    assert main(["ls", "own", "-o", "own.html"]) == 0
+    assert re.search(r'"link":"runs/own-[^/]*/report.html"', Path("own.html").read_text())
+    elsewhere = root.rename(root.with_name(os.fsdecode(b"caf\xe9")))
+    assert main(["ls", "own", "--dir", str(elsewhere), "-o", "own.html"]) == 0
+    assert re.search(r'"link":"caf%E9/own-[^/]*/report.html"', Path("own.html").read_text())
+
+
+def test_a_page_needs_a_name_of_a_page(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """No file is written, and reports need a page."""
+    make_run("job", "aaaa1111")
+    for given, offered in (("runs.txt", "runs.html"), (".", "runs.html"), ("/", "/runs.html")):
+        assert main(["ls", "-o", given]) == 2
+        assert f"name it {offered}" in capsys.readouterr().err
+    assert main(["ls", "--reports"]) == 2
+    assert "--html FILE" in capsys.readouterr().err
+    assert not Path("runs.txt").exists()
+
+
+def test_a_failed_run_says_why(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exception that its program recorded; the exit code is that of the command."""
+    marks = [MarkStat(text="KeyError: 'shard'", time_ns=5), MarkStat(text="saved", time_ns=9)]
+    changed(make_run("job", "aaaa1111"), command=CommandFacts(argv=["x"], exit_code=1), marks=marks)
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["failed"], item["failure"]) == (True, "KeyError: 'shard'")
+    assert main(["ls"]) == 0
+    assert "failed: KeyError: 'shard'" in capsys.readouterr().out
+
+
+def test_a_failed_gate_gives_the_exit_code(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command exited with 0, `telemetry run` with 99."""
+    directory = make_run("job", "aaaa1111")
+    changed(directory, command=CommandFacts(argv=["x"], exit_code=0))
+    write_gates(directory.path, [GateResult(expression="e", outcome="fail", reason="r")])
+    assert main(["ls"]) == 0
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[2:6] == ["complete,", "gate", "failed", "99"]
+
+
+def changed(directory: RunDirectory, **facts: Any) -> None:
+    """Write the result of a run again, with other facts."""
+    write_final(replace(read_final(directory.final), **facts), [directory.final])

@@ -105,6 +105,8 @@ def test_flags_reach_the_aggregator(aggregator: FakeAggregator, monkeypatch: pyt
         "upstream.address": "ipc:///root",
         "upstream.node": "a",
         "run.nodes": None,
+        "redact.personal": None,
+        "redact.patterns": None,
     }
 
 

@@ -202,6 +202,16 @@ def test_limits_are_parameters_of_the_run(program: Any) -> None:
     assert [record.values for record in found if isinstance(record, Params)] == expected
 
 
+def test_a_condition_to_stop_is_a_parameter_of_the_run(program: Any) -> None:
+    """So that a report knows who asked for early stopping. Sent once, and again to the next producer."""
+    for _ in range(2):
+        program.kinds.requests("llm", {}, stop_when="p99 known")
+    expected = [{"stop_when.llm": "p99 known"}]
+    assert [record.values for record in program.records if isinstance(record, Params)] == expected
+    found = [decode_record(record) for record in program.kinds.declarations()]
+    assert [record.values for record in found if isinstance(record, Params)] == expected
+
+
 def test_limits_go_with_a_kind_to_another_process(program: Any) -> None:
     """As `expire_s` and `stop_when` do."""
     make, arguments = copyreg.dispatch_table[Requests](limited(program, "ttft:200"))  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from telemetry import limits
@@ -12,7 +13,7 @@ from telemetry.client.sending import outbox as outbox_module
 from telemetry.drop_reasons import Reason
 from telemetry.wire import rows
 from telemetry.wire.codec import decode_batch
-from telemetry.wire.events import Mark
+from telemetry.wire.events import Define, Mark
 
 
 def test_nothing_to_say_is_no_batch(desk: Any) -> None:
@@ -66,7 +67,8 @@ def test_a_batch_is_bounded(desk: Any, make_desk: Any) -> None:
 def test_the_largest_batch_is_below_the_frame_limit(make_desk: Any) -> None:
     """Definitions, records and rows at their bounds together."""
     desk = make_desk(row_bound=None)
-    desk.definitions += [bytes([0xC4, 200]) + bytes(200)] * 10_000
+    definition = msgspec.msgpack.encode(Define(1, "n" * 180, "counter"))
+    desk.definitions += [definition] * 10_000
     desk.outbox.records.extend([records.mark("é" * limits.TEXT_CHARS, {}, 1)] * 1_000)
     desk.fill(limits.BATCH_EVENTS)
     desk.outbox.settle()

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-_SLOW = ("report", "writers", "gateway", "stragglers", "nodes.fan_in")
+_SLOW = ("statistics", "collectors", "scrape", "report", "writers", "gateway", "stragglers", "nodes.fan_in")
 
 
 @pytest.mark.parametrize(
     "module",
     [
-        *("wire_rows", "choices", "statistics", "history", "collectors", "scrape"),
+        *("wire_rows", "choices", "history"),
         *(pytest.param(module, marks=pytest.mark.slow) for module in _SLOW),
     ],
 )

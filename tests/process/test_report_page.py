@@ -58,7 +58,7 @@ def test_how_late_requests_were_stands_above_their_figures(seen: Seen) -> None:
     for width in (1280, 700):
         browser.set_viewport_size({"width": width, "height": 900})
         said = browser.locator("#requests .banner.warn")
-        box, table = said.bounding_box(), browser.locator("#requests table").first.bounding_box()
+        box, table = said.bounding_box(), browser.locator("#requests .banner.warn ~ * table").first.bounding_box()
         assert box is not None
         assert table is not None
         assert box["x"] + box["width"] <= width

@@ -139,6 +139,8 @@ def test_steps_are_smoothed_filtered_and_enlarged(seen: Seen) -> None:
     browser.get_by_role("button", name="Show all 100").click()
     assert cells.count() == 101
     first = cells.first
+    assert first.locator(".raw").count() == 0
+    browser.get_by_role("slider").fill("0.6")
     assert (first.locator(".band").count(), first.locator(".raw").count()) == (1, 1)
     smooth = first.locator(".line:not(.raw)")
     before = smooth.get_attribute("d")
@@ -152,6 +154,22 @@ def test_steps_are_smoothed_filtered_and_enlarged(seen: Seen) -> None:
     browser.get_by_role("searchbox").fill("loss")
     assert browser.locator("#steps .cell .name").all_inner_texts() == ["loss"]
     assert "first 2.03 · best 0.171 at step 1,000" in cells.first.inner_text()
+    seen.check_quiet()
+
+
+def test_only_rough_curves_are_smoothed_unasked(seen: Seen) -> None:
+    """A schedule of the learning rate is drawn as it is; a curve with noise and many points is smoothed."""
+    report = training_report(["lr", "loss"])
+    lr, loss = (replace(one, low=[], high=[]) for one in report.curves)
+    noise = replace(loss, values=[value + at % 2 for at, value in enumerate(loss.values) if value is not None])
+    browser = shown(seen, replace(report, curves=[lr, noise]))
+    cells = browser.locator("#steps .cell")
+    assert [cells.nth(at).locator(".raw").count() for at in (0, 1)] == [0, 1]
+    browser = shown(
+        seen, replace(report, curves=[lr, replace(noise, steps=loss.steps[:50], values=noise.values[:50])])
+    )
+    assert browser.locator("#steps .raw").count() == 0
+    assert browser.get_by_role("slider").input_value() == "0"
     seen.check_quiet()
 
 
@@ -174,6 +192,8 @@ def test_curves_name_their_ends_and_their_strokes(seen: Seen) -> None:
     ticks = browser.locator("#steps .cell svg").first.locator(".tick[text-anchor=middle]").all_text_contents()
     assert {"10", "1,000"} <= set(ticks)
     legend = browser.locator("#steps .strokes")
+    assert legend.inner_text() == "band: lowest to highest rank"
+    browser.get_by_role("slider").fill("0.6")
     assert legend.inner_text() == "line: smoothed · pale: as recorded · band: lowest to highest rank"
     browser.get_by_role("slider").fill("0")
     assert legend.inner_text() == "band: lowest to highest rank"

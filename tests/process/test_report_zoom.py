@@ -9,8 +9,9 @@ from tests.process.pages import Seen
 from tests.unit.report.html.samples import llm_report, load_report, training_report
 
 from telemetry import render
-from telemetry.wire.pictures import GaugeOverTime
+from telemetry.wire.pictures import GaugeOverTime, RequestsOverTime
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -23,6 +24,31 @@ TICKS = "svg => [...svg.querySelectorAll('.tick[text-anchor=middle]')].map(one =
 def final(report: Report, directory: str = "/data/runs/job-1") -> Report:
     """Return a report whose run can be asked for a time range."""
     return replace(report, snapshot=replace(report.snapshot, run_id="abcd1234", directory=directory))
+
+
+def two_kinds() -> Report:
+    """Return the requests of two routes, which have the same course."""
+    stats = load_report().snapshot.series[:1]
+    both = [stats[0].labels | {"route": route} for route in ("/a", "/b")]
+    latencies = [replace(stats[0], name="llm.latency", unit="ns", labels=labels) for labels in both]
+    counters = [
+        CounterStat(name=f"llm.{word}", unit="requests", value=number, labels=labels, events=1)
+        for labels in both
+        for word, number in (("issued", 4_500), ("completed", 4_500))
+    ]
+    course = load_report()
+    assert course.pictures is not None
+    requests = [
+        RequestsOverTime(kind="llm", labels=labels, completed_per_s=[150.0] * 30, failed_per_s=[0.0] * 30)
+        for labels in both
+    ]
+    over = [
+        replace(one, name="llm.latency", unit="ns", labels=labels)
+        for one, labels in zip(course.over_time, both, strict=False)
+    ]
+    snapshot = replace(course.snapshot, series=latencies, counters=counters, gauges=[], elapsed_s=30.0)
+    pictures = replace(course.pictures, requests=requests, heat_maps=[], distributions=[], counters=[], gauges=[])
+    return replace(course, snapshot=snapshot, pictures=pictures, over_time=over)
 
 
 def drag(browser: Page, plot: Locator, start: float, end: float) -> None:
@@ -166,6 +192,36 @@ def test_a_touch_scrolls_and_does_not_zoom(seen: Seen) -> None:
         plot.dispatch_event(kind, event)
     assert browser.locator(".range-row:visible").count() == 0
     assert browser.locator(".chosen").count() == 0
+    seen.check_quiet()
+
+
+def test_zoomed_lines_stay_in_their_frame(seen: Seen) -> None:
+    """A line with a point on each side of the range is cut at the frame, and its axis covers what is seen of it."""
+    report = training_report(["loss"])
+    curve = replace(report.curves[0], low=[], high=[], count=6, steps=[0, 200, 400, 600, 800, 1_000])
+    curve = replace(curve, values=[9.0, 1.0, 2.0, 1.0, 2.0, 30.0], times_s=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    browser = seen.report(render(replace(report, curves=[curve]), "html"))
+    drag(browser, browser.locator(STEPS).first, 0.25, 0.95)
+    plot = browser.locator(STEPS).first
+    frame = plot.locator("svg").evaluate("svg => ['y', 'height'].map(name => Number(svg.getAttribute(name)))")
+    assert frame[0] >= 5
+    assert frame[0] + frame[1] < 115
+    axis = plot.locator(".tick[text-anchor=end]").all_text_contents()
+    assert max(float(text) for text in axis) >= 5
+    seen.check_quiet()
+
+
+def test_lines_of_the_first_chart_have_colours_of_their_own(seen: Seen) -> None:
+    """Two kinds of request have one rate, and a dashed p99 each, on the axis on the right."""
+    browser = seen.report(render(two_kinds(), "html"))
+    first = browser.locator("#time-charts .chart").first
+    colours = first.locator(".line").evaluate_all("all => all.map(one => getComputedStyle(one).stroke)")
+    assert len(colours) >= 3
+    assert len(set(colours)) == len(colours)
+    assert first.locator(".line.dashed").count() == 2
+    legend = first.locator(".legend").inner_text()
+    assert "requests/s 300" in legend
+    assert "p99 llm{route=/a}" in legend
     seen.check_quiet()
 
 

@@ -7,6 +7,13 @@ from collections.abc import Collection
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_conditions(parser)
+    _add_records(parser)
+    _add_companions(parser)
+
+
+def _add_conditions(parser: argparse.ArgumentParser) -> None:
+    """Add what a run, or a request of it, has to meet."""
     parser.add_argument(
         "--gate",
         dest="gates",
@@ -14,12 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="EXPR",
         help="condition on the run, such as 'p99(latency) < 250ms'; repeatable; exit 99 if one fails, 3 "
         "if one is inconclusive (default: the setting gates.expressions)",
-    )
-    parser.add_argument(
-        "--no-collect",
-        action="store_true",
-        help="don't record the machine, its GPUs, the commit and the packages, which are recorded by default (the "
-        "setting collect.names)",
     )
     parser.add_argument("--no-gates", action="store_true", help="ignore the setting gates.expressions")
     parser.add_argument("--baseline", default=None, metavar="RUN", help="run that `baseline` stands for in a gate")
@@ -33,6 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[KIND=]KEY:LIMIT",
         help="limits for each request, such as `ttft:200 tpot:50`, in ms, ended by `--`; requests within all of "
         "them are good; keys: ttft, tpot, e2el, gap, corrected, tps",
+    )
+
+
+def _add_records(parser: argparse.ArgumentParser) -> None:
+    """Add what is recorded besides the calls of the command."""
+    parser.add_argument(
+        "--no-collect",
+        action="store_true",
+        help="don't record the machine, its GPUs, the commit and the packages, which are recorded by default (the "
+        "setting collect.names)",
     )
     parser.add_argument(
         "--capture",
@@ -65,6 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the last TIME of the run, such as 30s, with every value if the command fails, is killed or "
         "stalls, a gate fails, or a mark has the label flight=dump",
     )
+
+
+def _add_companions(parser: argparse.ArgumentParser) -> None:
+    """Add what runs beside the command, and how long after it."""
     parser.add_argument(
         "--gateway",
         default=None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
-from telemetry.cli.outputs import FORMATS, SUFFIXES, Output, make_folder, outputs, write
+from telemetry.cli.outputs import FORMATS, SUFFIXES, Output, add_output_arguments, make_folder, outputs, write
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.report import FORMATS as RENDERED
 
@@ -34,6 +35,19 @@ def test_every_form_has_a_suffix_of_its_own() -> None:
 def test_what_is_asked_for(forms: list[str], files: list[str], wanted: list[Output]) -> None:
     """One form on stdout, a form a file, by suffix or by name, or all in a folder."""
     assert outputs(forms, files) == wanted
+
+
+def test_a_page_needs_no_suffix_and_no_format() -> None:
+    """`--html FILE` stands beside other files, in their order, and takes no `--format`."""
+    parser = argparse.ArgumentParser()
+    add_output_arguments(parser)
+    args = parser.parse_args(["--html", "page", "-o", "b", "--format", "json"])
+    assert outputs(args.formats, args.files) == [Output("html", Path("page")), Output("json", Path("b"))]
+    assert outputs([], parser.parse_args(["--html", "a.html"]).files) == [Output("html", Path("a.html"))]
+    bare = argparse.ArgumentParser()
+    add_output_arguments(bare, ["text"])
+    with pytest.raises(SystemExit):
+        bare.parse_args(["--html", "a"])
 
 
 def test_a_folder_that_is_there_needs_no_slash(tmp_path: Path) -> None:

@@ -170,6 +170,34 @@ def test_several_kinds_the_largest_first() -> None:
     assert [one.subject for one in found] == ["all 3 kinds", "b", "b{m=x}", "a"]
 
 
+def test_all_kinds_together_add_up() -> None:
+    """Counts and rates are sums, over the time from the first issue of any kind; percentiles name the busiest kind."""
+    routes = [
+        *load("http", route="/a", zone="x"),
+        *load("http", route="/b", zone="x"),
+        counter("http.issued", 1, route="/a", zone="x"),
+    ]
+    total, first, _ = headline(snapshot(*routes), recent=False)
+    assert (total.is_total, total.subject, first.is_total) == (True, "all 2 kinds", False)
+    assert texts(total) == {
+        "requests/s": "50",
+        "failed": "76",
+        "route=/a p50": "40.0 ms",
+        "route=/a p99": "400 ms",
+    }
+    assert named(total, "failed").note == "60 timeout, 16 http_503"
+    assert named(total, "requests/s").seconds == 40.0
+    recent = headline(snapshot(*routes), recent=True)[0]
+    assert texts(recent)["requests/s"] == "48"
+    assert list(texts(recent))[-1] == "in flight"
+
+
+def test_all_kinds_of_a_moment_have_the_time_of_the_run() -> None:
+    """Without the times of requests the rate is that of the whole run."""
+    counts = [counter(f"{kind}.{word}", 300) for kind in ("a", "b") for word in ("issued", "completed")]
+    assert named(headline(snapshot(*counts), recent=False)[0], "requests/s").value == 6.0
+
+
 def test_a_training_run() -> None:
     """Step, loss, score and speed; the history of a value is its note."""
     values = {"lr": 1e-3, "accuracy": 0.81, "train/loss": 0.312, "eval/loss": 0.4}

@@ -191,6 +191,7 @@ def test_a_step_of_one_rank_is_none() -> None:
     assert (detector.steps, detector.verdict(), detector.step_s) == (0, [], 0.0)
 
 
+@pytest.mark.slow
 def test_the_map_shows_who_lags_when() -> None:
     """Its size is bounded however long the run is."""
 

@@ -83,12 +83,19 @@ def random_seconds(count: int) -> list[Ticks]:
     ]
 
 
-@pytest.mark.parametrize(("retention", "level_s"), [(None, 0), (None, 10), ({1: 60, 10: 60, 60: None}, 0)])
+@pytest.mark.parametrize(
+    ("retention", "level_s"),
+    [
+        (None, 10),
+        pytest.param(None, 0, marks=pytest.mark.slow),
+        pytest.param({1: 60, 10: 60, 60: None}, 0, marks=pytest.mark.slow),
+    ],
+)
 def test_summed_intervals_are_the_final_histogram(
     tmp_path: Path, retention: dict[int, float | None] | None, level_s: int
 ) -> None:
     """Every series is found by its tag, and its intervals add up to the whole run, bucket by bucket."""
-    seconds = random_seconds(125)
+    seconds = random_seconds(200)
     history(tmp_path / "history", seconds, retention)
     lines = export_hlog(tmp_path / "history", tmp_path / "out.hlog", level_s)
     found = read_back(tmp_path / "out.hlog")

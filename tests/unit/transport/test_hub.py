@@ -273,6 +273,7 @@ def test_files_and_pipes_are_not_encrypted(short_dir: Path, become: Callable[[st
     hub.close()
 
 
+@pytest.mark.slow
 def test_a_port_that_is_lost_in_a_cut_is_named(
     locked: Hub, become: Callable[[str], KeyFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,14 +59,14 @@ Object.assign(telemetry, (() => {
     const lines = item.lines.map((line, index) => ({ low: [], high: [], x: item.x, ...line, index: line.place ?? index, rough: isRough(line) }));
     const own = item.lines.some((line) => line.x);
     const several = lines.length > 1;
-    const now = element("span", { class: several || own ? "moment alone" : "moment" });
+    const now = element("span", { class: "moment" });
     const facts = element("span", { class: "facts" },
       ...item.facts.flatMap(([text, value], at) => [at ? " · " : "", text && `${text} `, element("b", {}, value)]));
     const read = lines.map((line) => element("b", {}, line.whole ?? ""));
     const keys = several || own ? lines.map((line, at) => element("span", { class: `key ${color(line)}` }, `${line.name} `, read[at])) : [];
     const enlarge = element("button", { type: "button", class: "enlarge", "aria-expanded": "false", title: item.name },
       element("span", { class: "name" }, item.name));
-    const words = element("p", {}, facts, now, ...keys);
+    const words = element("p", {}, keys.length ? element("span", { class: "alone" }, facts, now) : facts, keys.length ? "" : now, ...keys);
     const box = element("div", { class: "cell" }, enlarge, words);
     let large = false, area, move = () => {};
     const at = (x, places = item.x) => {

@@ -13,6 +13,7 @@ from telemetry.errors import UsageError
 from telemetry.formatting import printable
 from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history.intervals.figures import Figures
+from telemetry.request_model import request_instruments
 from telemetry.tui.model import numbers
 from telemetry.tui.model.scene import RangeFigures, Scene, SeriesId, View, series_id
 from telemetry.tui.model.sparkline import movement
@@ -153,8 +154,14 @@ def matches(text: str, wanted: str) -> bool:
 
 
 def shown(scene: Scene, view: View) -> tuple[Group, ...]:
-    """Return the series that pass the filter: pinned ones, then group by group, each in the order of the view."""
+    """Return the series that pass the filter: pinned ones, then group by group, each in the order of the view.
+
+    Without a chosen order, series of requests come first: the first series of all is plotted.
+    """
     everything = newest_window_first(passing(scene, view), lambda item: item.stat, scene.snapshot)
+    if scene.snapshot is not None:
+        requests = {id(one.stat) for one in request_instruments(scene.snapshot)}
+        everything.sort(key=lambda item: id(item.stat) not in requests)
     ordered = in_order(everything, _sorter(view.sort), descending=view.descending)
     if not view.group:
         members = tuple(sorted(ordered, key=lambda item: not item.pinned))

@@ -57,6 +57,11 @@ def test_training_has_its_curves_the_most_telling_first(tmp_path: Path) -> None:
     assert dict(found.params) == {"lr": 0.1}
 
 
+def test_few_runs_have_more_points_each() -> None:
+    """A page of hundreds of runs stays small."""
+    assert [Room.of(runs).points for runs in (1, 20, 50, 500)] == [500, 500, 200, 80]
+
+
 def test_a_large_run_has_figures_only(tmp_path: Path) -> None:
     """A list must not read gigabytes: what is left out is counted."""
     room = Room(largest=1_000)

@@ -71,8 +71,9 @@ goldens: $(VENV)/.dev  ## Renew the help, reports and screens that tests compare
 	$(BIN)/pytest -q tests/golden/tui --snapshot-update
 	$(BIN)/telemetry report --schema >docs/report.schema.json
 
-pictures: $(VENV)/.dev  ## Draw the pictures of docs/ from those the tests compare (needs chromium, fonts-firacode)
+pictures: $(VENV)/.dev  ## Draw the pictures of docs/: the cockpit, and pages of runs it makes (needs chromium, fonts-firacode)
 	$(BIN)/python -m tests.golden.tui.draw
+	$(BIN)/python -m tests.golden.report.draw
 
 test-all:  ## Run the tests on every Python from 3.11 to 3.14 that is installed
 	@for version in 3.11 3.12 3.13 3.14; do \

@@ -225,6 +225,20 @@ def test_lines_of_the_first_chart_have_colours_of_their_own(seen: Seen) -> None:
     seen.check_quiet()
 
 
+def test_a_distribution_names_its_percentiles(seen: Seen) -> None:
+    """Also those near each other or at the edge. The percentile curve begins at p50, as nothing is known below."""
+    whole = load_report()
+    stat = replace(whole.snapshot.series[0], min=1, max=17, percentiles={"50": 15.2, "90": 15.6, "99": 15.9})
+    snapshot = replace(whole.snapshot, series=[stat, *whole.snapshot.series[1:]])
+    browser = seen.report(render(replace(whole, snapshot=snapshot), "html"))
+    shapes = browser.locator(".pair").first
+    names = shapes.locator(".mark-name").all_text_contents()
+    assert sorted(names) == ["p50", "p90", "p99"]
+    ticks = shapes.locator(".chart").nth(1).locator(".tick[text-anchor=middle]").all_text_contents()
+    assert ticks[0] == "50 %"
+    seen.check_quiet()
+
+
 def test_the_machine_takes_little_room(seen: Seen) -> None:
     """Twenty-five gauges of the host are ten small charts; their table is folded."""
     report = load_report()

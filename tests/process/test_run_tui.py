@@ -117,7 +117,7 @@ def test_a_run_in_the_cockpit_from_begin_to_end(ground: Any, terminal: Tmux) -> 
     terminal.press("3")
     terminal.wait_for("terminals [True, True, True]", "step 20")
     (ground.folder / "go").touch()
-    terminal.wait_for("COMPLETE", "exit code 7")
+    terminal.wait_for("FAILED", "exit code 7")
     assert terminal.in_full_screen()
     assert "shell saw" not in terminal.screen()
     terminal.press("q")
@@ -141,7 +141,7 @@ def test_a_size_in_the_environment_is_not_the_terminal_s(ground: Any, terminal: 
         terminal.resize(columns, 30)
         terminal.wait_until(lambda edge=columns - 3: edge <= len(head()) <= edge + 3, f"{columns} columns")
     (ground.folder / "go").touch()
-    terminal.wait_for("COMPLETE")
+    terminal.wait_for("FAILED")
     terminal.press("q")
     terminal.wait_for("complete: sized, ", "shell saw 7")
 
@@ -160,7 +160,7 @@ def test_a_viewer_that_is_attached_and_left(ground: Any, terminal: Tmux) -> None
     terminal.wait_until(lambda: "latency{route=/search}" not in terminal.screen(), "the filter")
     open_series(terminal, "latency{route=/cart}")
     (ground.folder / "go").touch()
-    terminal.wait_for("COMPLETE")
+    terminal.wait_for("FAILED")
     _, err = wrapper.communicate(timeout=60)
     assert (wrapper.returncode, "complete: seen, " in err) == (7, True), err
     terminal.press("q")

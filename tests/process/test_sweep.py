@@ -68,6 +68,7 @@ def test_three_points_with_a_failing_one(ground: Any) -> None:
     assert "run 2 of 3: users = 2" in err
     assert "users = 2: nothing recorded" in err
     assert "command failed: exit code 7" in err
+    assert "fail: attainment below 99 %" in err
     first = json.loads(ground.run("report", sweep["points"][0]["runs"][0]["run_id"], "--json")[1])
     assert first["params"] == {"users": 1, "slo.chat": "e2el:50ms"}
 

@@ -171,7 +171,7 @@ def test_several_kinds_the_largest_first() -> None:
 
 
 def test_all_kinds_together_add_up() -> None:
-    """Counts and rates are sums, over the time from the first issue of any kind; percentiles name the busiest kind."""
+    """Counts and rates are sums, from the first issue of any kind; percentiles name the busiest kind."""
     routes = [
         *load("http", route="/a", zone="x"),
         *load("http", route="/b", zone="x"),

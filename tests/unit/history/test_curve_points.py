@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from telemetry.history.curve_points import first_step, has_means
+from telemetry.history.curve_points import first_step, has_means, lowest_step
 from telemetry.history.step_points import NewSteps, StepPoints
 from telemetry.wire.pictures import StepCurve
 
@@ -31,6 +31,12 @@ def test_a_point_is_the_mean_of_its_steps(begin: int, count: int) -> None:
             assert last > begin
         assert first is not None
         assert value == pytest.approx(np.mean(np.arange(first, last + 1) ** 2))
+
+
+@pytest.mark.parametrize(("begin", "count", "points"), [(0, 9, 20), (0, 9, 5), (1, 9, 5), (5, 1, 5)])
+def test_the_lowest_step_begins_the_axis(begin: int, count: int, points: int) -> None:
+    """Also if the first point is a mean of several steps."""
+    assert lowest_step(curve(begin, count, points)) == begin
 
 
 def test_single_steps_are_their_own() -> None:

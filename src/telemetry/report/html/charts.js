@@ -145,7 +145,7 @@ Object.assign(telemetry, (() => {
     for (const [text, at] of order) {
       const x = area.across(at), wide = text.length * CHAR;
       const places = [3, 14].flatMap((above) => [[x + 4, above], [x - 4 - wide, above]]);
-      const place = places.find(([left, above]) => left >= area.left - 8 && left + wide <= area.right + 12
+      const place = places.find(([left, above]) => left >= area.left - 8 && left + wide <= area.right + 28
         && taken.every(([from, to, row]) => row !== above || left > to + 4 || left + wide < from - 4));
       if (!place) continue;
       taken.push([place[0], place[0] + wide, place[1]]);
@@ -260,7 +260,7 @@ Object.assign(telemetry, (() => {
     responsive(host, (width) => {
       const x = (log ? logarithmic : linear)(edges[0], last, data.unit, width < 480 ? 4 : 8);
       const y = { ...linear(0, most(heights) * 1.05, ""), text: (number) => (number < 1e6 ? count(number) : short(telemetry.scaled(number))) };
-      const area = ground(width, 280, x, y, "Distribution", { top: data.marks ? 28 : 12 });
+      const area = ground(width, 280, x, y, "Distribution", data.marks ? { top: 28, right: 30 } : {});
       counts.forEach((number, at) => {
         if (!number) return;
         const left = area.across(edges[at]), top = Math.min(area.up(heights[at]), area.bottom - 1);

@@ -114,6 +114,13 @@ def test_unsorted_series_stand_as_they_were_defined() -> None:
     assert shown(Scene(), View()) == ()
 
 
+def test_series_of_requests_stand_before_others() -> None:
+    """The first series of all is plotted, and it should not be the size of a body."""
+    issued = CounterStat(name="http.issued", unit="requests", value=9)
+    known = scene(series=[series("body"), series("http.latency")], counters=[issued])
+    assert [item.series[0] for item in members(known, View())] == ["http.latency", "body"]
+
+
 def test_the_newest_tracking_window_stands_first() -> None:
     """Below what no window tells apart; a column to sort by goes before it."""
     named = [("before", {}), ("ttft", {"window": "warm-up"}), ("ttft", {}), ("own", {"window": "measured"})]

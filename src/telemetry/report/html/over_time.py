@@ -46,6 +46,7 @@ class TimeCharts:
 
     def __init__(self, report: Report) -> None:
         self._report = report
+        self._heads = headlines(report)
         self._over = {identity(one): one for one in report.over_time if one.points}
         self._times: list[tuple[Any, Any]] = []
         self._charts: list[Chart] = []
@@ -104,7 +105,7 @@ class TimeCharts:
 
     def _overview(self, groups: Sequence[Group], pictures: Pictures) -> bool:
         """Add the chart of rates, failures and p99. Return False if the run has nothing for it."""
-        what = "requests" if any(head.flavour == "load" for head in headlines(self._report)) else "values"
+        what = "requests" if any(head.flavour == "load" for head in self._heads) else "values"
         found = (
             overview.of_requests(self._report, pictures, groups, self._over)
             if pictures.requests
@@ -153,7 +154,7 @@ class TimeCharts:
         return next(
             (
                 figure
-                for head in headlines(self._report)
+                for head in self._heads
                 for figure in head.figures
                 if figure.title == title and subject in (None, head.subject)
             ),

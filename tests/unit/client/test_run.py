@@ -13,6 +13,7 @@ import pytest
 from telemetry.client import run as run_module
 from telemetry.client import start
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
+from telemetry.client.requests.kinds import Kinds
 from telemetry.client.run import Run
 from telemetry.errors import ConfigError, EndpointError, InstrumentError, UsageError
 from telemetry.testing.aggregator import FakeAggregator
@@ -226,8 +227,9 @@ def test_backends_that_can_t_be_told_apart_start_nothing() -> None:
         start("job", to=["jsonl", "jsonl:path=x"])
 
 
-def test_a_run_makes_requests(aggregator: FakeAggregator) -> None:
+def test_a_run_makes_requests(aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the tracking window that is open; marks say when it began and ended."""
+    monkeypatch.setattr(PROCESS, "kinds", Kinds(PROCESS))  # later runs of this process would declare the condition
     with start("job") as run:
         llm = run.requests("llm", expire_s=30.0, stop_when="p99 known", model="m")
         assert run.requests("llm", model="m") is llm

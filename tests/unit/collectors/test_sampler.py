@@ -142,6 +142,7 @@ def test_a_collector_that_can_not_start_is_absent(
     assert (watched.said, watched.sampler.is_absent, watched.sampler.failed) == (said, True, asked_for)
 
 
+@pytest.mark.slow
 def test_a_collector_that_hangs_has_failed(recorded: Recorded, wait_until: Callable[..., object]) -> None:
     """Also after samples that worked. The end says so. A call that goes on for a moment is no such case."""
     release, hangs = threading.Event(), threading.Event()

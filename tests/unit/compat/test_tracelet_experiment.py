@@ -299,6 +299,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_experiments_without_a_run_have_one_each(alone: Path) -> None:
     """The last of those that overlap ends it. The values, names and axes are in its result."""
     with tracelet.Experiment("first", backend=["jsonl:path=out.jsonl"]) as first:

@@ -255,6 +255,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_init_starts_a_run_that_other_processes_join(short_dir: Path) -> None:
     """The last open run of W&B ends it. A run that is not finished ends with the process."""
     (short_dir / "job.py").write_text(_JOB)

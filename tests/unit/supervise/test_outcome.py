@@ -207,6 +207,7 @@ def test_an_aggregator_that_was_started_again_is_given_its_time(
     assert [report.source for report in reports] == ["last_live", "pubsub"]
 
 
+@pytest.mark.slow
 def test_restarts_without_end_are_not_waited_for(
     published: FakeAggregator, snapshots: Subscription, keeper: Any
 ) -> None:

@@ -276,6 +276,7 @@ def test_an_address_that_changes_hands_is_not_given_up(
     assert time.monotonic() - begun >= 1.5
 
 
+@pytest.mark.slow
 def test_a_run_that_is_kept_is_waited_for_as_long_as_there_is_time(
     bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,6 +419,7 @@ def test_a_refusal_in_mid_run_is_told(bench: Bench, wait_until: WaitUntil) -> No
     assert flusher.welcomed
 
 
+@pytest.mark.slow
 def test_a_long_period_does_not_loosen_the_bound(make_desk: Any, bench: Bench, wait_until: WaitUntil) -> None:
     """Nor does it make the end of the run wait: a period says how long an event may wait, and no more."""
     bench.desk = make_desk(row_bound=1_000)

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +26,12 @@ WaitUntil = Callable[..., object]
 
 @contextmanager
 def running(*command: str, **variables: str) -> Iterator[int]:
-    """Provide the id of a process."""
+    """Provide the id of a process whose environment can be read: for a moment of its start it is empty."""
     process = subprocess.Popen(command, env=os.environ | variables, start_new_session=True)
     try:
+        deadline = time.monotonic() + 10.0
+        while not Path(f"/proc/{process.pid}/environ").read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.001)
         yield process.pid
     finally:
         os.killpg(process.pid, 9)

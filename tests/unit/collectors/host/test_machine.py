@@ -124,6 +124,7 @@ def test_increases_begin_anew_when_a_total_goes_back(totals: tuple[int, ...], in
     assert [made.of("bytes", total) for total in totals] == increases
 
 
+@pytest.mark.slow
 def test_this_machine_has_the_figures_of_psutil(wait_until: Callable[..., object]) -> None:
     """CPU times, memory and totals of disks and network agree between two readings of psutil around ours."""
     machine = Machine(Files())

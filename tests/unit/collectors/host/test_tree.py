@@ -173,6 +173,7 @@ def family() -> Iterator[list[int]]:
             psutil.Process(pid).kill()
 
 
+@pytest.mark.slow
 def test_a_real_tree_has_the_figures_of_psutil(family: list[int], wait_until: Callable[..., object]) -> None:
     """CPU, memory, threads and open files of a tree with a busy process, a large one and one without a parent.
 

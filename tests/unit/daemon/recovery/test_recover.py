@@ -376,6 +376,7 @@ def test_a_run_without_values_that_lacks_its_end_is_not_exact(make_service: Any,
     assert (found.exact, found.exact_reason) == (False, "1,500 bytes of the journal are damaged")
 
 
+@pytest.mark.slow
 def test_a_run_without_a_manifest_is_locked_all_the_same(make_service: Any) -> None:
     """It may be alive."""
     directory = make_service().parts.directory

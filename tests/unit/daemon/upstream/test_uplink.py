@@ -197,6 +197,7 @@ def test_a_leaf_that_lost_its_outbox_is_not_continued(
     assert received(root) == ["m0", "m1", "m2"]
 
 
+@pytest.mark.slow
 def test_an_end_that_a_closed_root_confirms_delivers_nothing(
     root: FakeAggregator, outbox: DiskOutbox, connect: Connect, wait_until: WaitUntil
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from telemetry.store.final_snapshot import write_final
@@ -29,9 +30,10 @@ def test_a_finished_run_has_its_gates(run: Any, told: Any, snapshot_of: Callable
 
 
 def test_gates_of_a_live_run_are_told_when_they_are_decided(
-    run: Any, told: Any, wait_until: Callable[..., Any]
+    run: Any, told: Any, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And those so far before that, whenever they change."""
+    monkeypatch.setattr("telemetry.tui.feed.gates._PERIOD_S", 0.01)
     passed, so_far = replace(FAILED, outcome="pass"), []
     watch = GatesWatch(run.path)
     assert watch.look() is None

@@ -166,8 +166,15 @@ def test_what_can_not_be_read_is_no_news(tail: OutputTail, tmp_path: Path) -> No
     assert tail.look() is None
 
 
-def test_growth_is_told(tail: OutputTail, writer: Writer, told: Any, wait_until: Callable[..., Any]) -> None:
+def test_growth_is_told(
+    tail: OutputTail,
+    writer: Writer,
+    told: Any,
+    wait_until: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By a thread that ends with `close`."""
+    monkeypatch.setattr("telemetry.tui.feed.output._PERIOD_S", 0.01)
     tail.start(told)
     writer.write(b"one\n")
     wait_until(lambda: told.of(Output), what="the first line")

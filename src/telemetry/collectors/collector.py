@@ -80,7 +80,7 @@ class Collector(Protocol):
 
 
 class NotAvailable(Exception):
-    """What a collector observes is not on this machine: there is no driver, no repository, no `/proc`.
+    """A thing to observe is not on this machine: there is no driver, no repository, no `/proc`.
 
     A collector that is on by default is then absent without a message. For a collector that the user asked for, the
     reason is shown.

@@ -228,7 +228,7 @@ class RecordsConfig(_Section, kw_only=True, frozen=True):
 
 
 class RedactConfig(_Section, kw_only=True, frozen=True):
-    """What is replaced by `***` before it leaves a process. docs/REDACTION.md."""
+    """Secrets and personal data that are replaced by `***` before they leave a process. docs/REDACTION.md."""
 
     secrets: Annotated[bool, Meta(description="Mask secrets: tokens of providers, passwords, private keys.")] = True
     personal: Annotated[bool, Meta(description="Mask personal data: e-mail addresses and card numbers.")] = False

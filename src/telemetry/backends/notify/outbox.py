@@ -67,7 +67,7 @@ class Outbox:
 
     @property
     def trouble(self) -> str:
-        """What is not delivered, to whom and why; empty if all receivers work."""
+        """The number of messages not delivered, to whom and why; empty if all receivers work."""
         return "; ".join(
             f"{number_of(len(queue), 'notification')} not delivered to {receiver.label}: {reason}"
             for queue, receiver, reason in zip(self._queues, self._receivers, self._reasons, strict=True)

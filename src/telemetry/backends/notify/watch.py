@@ -41,7 +41,7 @@ class Minute(Struct):
 
 
 class Seen(Struct, kw_only=True):
-    """What a watch has seen so far, for the next process."""
+    """The state of a watch, which the next process goes on with."""
 
     begun: bool = False
     names: list[str] = []

@@ -45,7 +45,7 @@ class _Process:
 
 @dataclass(slots=True)
 class Use:
-    """What some processes use. CPU in percent of a core, memory in bytes."""
+    """CPU of some processes, in percent of a core, and their memory, in bytes."""
 
     cpu: float = 0.0
     memory: int = 0
@@ -53,7 +53,7 @@ class Use:
 
 @dataclass(slots=True)
 class Tree:
-    """What all processes of a command use together, and by the name of their program."""
+    """Use of all processes of a command together, and by the name of their program."""
 
     processes: int = 0
     threads: int = 0

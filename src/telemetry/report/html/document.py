@@ -44,32 +44,15 @@ _WITHOUT_SCRIPT: Final = 200
 """Rows of the table of series for browsers without scripts."""
 _DRAWN: Final = ("over-time", "distribution")
 """Sections that scripts fill. Those without a table for browsers without scripts are hidden there."""
+_OF_REQUESTS: Final = (
+    *("over-time", "distribution", "requests", "machine", "counters", "gauges", "steps", "spans", "stragglers"),
+)
 _ORDER: Final = {
     "training": (
         *("steps", "stragglers", "over-time", "spans", "distribution", "machine", "gauges", "counters", "requests"),
     ),
-    "llm": (
-        "over-time",
-        "distribution",
-        "requests",
-        "machine",
-        "counters",
-        "gauges",
-        "steps",
-        "spans",
-        "stragglers",
-    ),
-    "load": (
-        "over-time",
-        "distribution",
-        "requests",
-        "machine",
-        "counters",
-        "gauges",
-        "steps",
-        "spans",
-        "stragglers",
-    ),
+    "llm": _OF_REQUESTS,
+    "load": _OF_REQUESTS,
     "metrics": (
         "over-time",
         "distribution",

@@ -33,6 +33,7 @@ COPIED = (
     "docs/*.md",
     "docs/adr/*.md",
     "docs/backends/*.md",
+    "docs/collectors/*.md",
     "docs/migrating/*.md",
     "docs/pictures/*",
     "docs/site/assets/*",

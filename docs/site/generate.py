@@ -27,18 +27,7 @@ import telemetry
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "build" / "site-source"
 REFERENCE = TARGET / "docs" / "reference"
-COPIED = (
-    "*.md",
-    "docs/*.json",
-    "docs/*.md",
-    "docs/adr/*.md",
-    "docs/backends/*.md",
-    "docs/collectors/*.md",
-    "docs/migrating/*.md",
-    "docs/pictures/*",
-    "docs/site/assets/*",
-    "docs/tutorials/*.md",
-)
+COPIED = ("*.md", "docs/*.json", "docs/**/*.md", "docs/pictures/*", "docs/site/assets/*")
 EXAMPLES = ("*.md", "*.py", "producer-node/*.md", "producer-node/*.js", "producer-node/*.json")
 LABEL = re.compile(r"^```(\w+) (?!title=)[^\n]*$", re.MULTILINE)
 """Tests name some blocks, as in ```hex journal. The site builder takes no such name."""

@@ -81,6 +81,10 @@ raise SystemExit(7)
 """As many series as a run may have, some with names that mean something to terminals and to Textual."""
 
 
+ENDED = "exit code 7 · complete · 0 lost"
+"""What a viewer says of the end: how the command ended, and that its result is whole."""
+
+
 class Watcher:
     """Snapshots of a live run."""
 
@@ -141,7 +145,7 @@ def made(ground: Ground) -> int:
 def end(ground: Ground, terminal: Tmux) -> None:
     """The command ends, its viewer shows that, and is left."""
     touch(ground, "go")
-    terminal.wait_for("COMPLETE")
+    terminal.wait_for("FAILED", ENDED)
     terminal.press("q")
     terminal.wait_for("complete: job, ", "shell saw 7")
 
@@ -180,7 +184,7 @@ def test_a_killed_aggregator_with_two_viewers(
         screen = terminal.wait_for("LIVE", "late ")
         assert "trying again" not in screen
     touch(ground, "go")
-    beside.wait_for("COMPLETE")
+    beside.wait_for("FAILED", ENDED)
     beside.press("q")
     beside.wait_for("viewer left with 0")
     end(ground, inside)
@@ -290,7 +294,7 @@ def test_a_viewer_before_the_first_event(ground: Ground, terminals: Callable[[],
     if values:
         touch(ground, "record")
     touch(ground, "begin")
-    terminal.wait_for("COMPLETE", *["latency"] * values)
+    terminal.wait_for("FAILED", ENDED, *["latency"] * values)
     terminal.press("q")
     terminal.wait_for("complete: job, ", "shell saw 7")
     assert_whole(ground, values)

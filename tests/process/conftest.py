@@ -37,9 +37,11 @@ class Ground:
         self._children: list[subprocess.Popen[str]] = []
 
     def program(self, name: str, text: str) -> str:
-        """Writes a Python program; returns its path."""
+        """Writes a Python program, whole at once, because another process may just read it; returns its path."""
         path = self.folder / name
-        path.write_text(text)
+        new = path.with_suffix(".new")
+        new.write_text(text)
+        os.replace(new, path)
         return str(path)
 
     def popen(self, *command: str, **options: Any) -> subprocess.Popen[str]:

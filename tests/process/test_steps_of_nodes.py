@@ -72,7 +72,8 @@ def test_steps_of_a_root_have_the_values_of_all_nodes(cluster: Cluster, wait_unt
     ranks = [rank(cluster, number, where) for number, where in enumerate(homes)]
     for child in ranks:
         assert child.stdout is not None
-        assert child.stdout.readline() == "logged\n"
+        assert child.stderr is not None
+        assert child.stdout.readline() == "logged\n", child.stderr.read()
 
     def all_in() -> bool:
         (axis,) = (axis for axis in cluster.status(root)["axes"] if axis["name"] == "train")

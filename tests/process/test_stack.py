@@ -10,22 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
-from urllib.request import ProxyHandler, build_opener
 
 import pytest
 from tests.process.conftest import Ground
 from tests.process.stack_servers import DIES, DOCKER, SILENT, TEMPO, install, install_grafana
+from tests.process.stacks import SOON_S, Stack, WaitUntil, free_port, line_of, ports
 
 from telemetry.store.processes import process_lives, start_of
 
 pytestmark = pytest.mark.slow
-WaitUntil = Callable[..., Any]
-SOON_S = 60.0
-"""Longest wait on a busy machine for what usually takes a second."""
 SCRAPED_S = 15.0
 """Promise for a new run: it is scraped by then."""
 KEYS = ("prometheus", "tempo", "grafana")
@@ -39,88 +33,12 @@ rl_insight.finish()
 """
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-class Stack:
-    """A stack of a test, with ports of its own."""
-
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.port = free_port()
-        self.folder = ground.folder / "state" / "telemetry" / "stack"
-        self.targets = ground.folder / "state" / "telemetry" / "targets"
-        self.bin = ground.folder / "bin"
-        self.bin.mkdir()
-        self.environ = {"PATH": f"{self.bin}:{os.environ['PATH']}"}
-        self.settings: dict[str, dict[str, Any]] = {
-            "prometheus": {"port": self.port},
-            "tempo": {"enabled": False},
-            "grafana": {"enabled": False},
-        }
-        self.general: dict[str, Any] = {"ready_timeout_s": SOON_S}
-
-    def config(self) -> str:
-        lines = [f"{key} = {json.dumps(value)}" for key, value in self.general.items()]
-        for table, values in self.settings.items():
-            lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
-        return self.ground.program("stack.toml", "\n".join(lines))
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return self.ground.telemetry("stack", "up", "--config", self.config(), *words, environ=self.environ)
-
-    def up(self, *words: str) -> tuple[int, str, str]:
-        return self.ground.run(
-            *("stack", "up", "--detach", "--config", self.config()), *words, environ=self.environ
-        )
-
-    def down(self) -> tuple[int, str, str]:
-        return self.ground.run("stack", "down")
-
-    def status(self) -> dict[str, Any]:
-        _, out, err = self.ground.run("stack", "status", "--json")
-        assert out, err
-        return dict(json.loads(out))
-
-    def part(self, name: str = "prometheus") -> dict[str, Any]:
-        return next(part for part in self.status()["parts"] if part["name"] == name)
-
-    def ask(self, path: str, **query: str) -> Any:
-        """The data that Prometheus answers with; None if it does not answer."""
-        url = f"http://127.0.0.1:{self.port}{path}?{urlencode(query)}"
-        try:
-            with build_opener(ProxyHandler({})).open(url, timeout=10) as answer:
-                return json.loads(answer.read())["data"]
-        except (OSError, HTTPException):
-            return None
-
-    def scraped(self) -> list[dict[str, str]]:
-        """The labels of the targets that Prometheus has now."""
-        data = self.ask("/api/v1/targets", state="active") or {"activeTargets": []}
-        return [target["labels"] for target in data["activeTargets"]]
-
-    def values(self, query: str) -> list[dict[str, str]]:
-        data = self.ask("/api/v1/query", query=query) or {"result": []}
-        return [one["metric"] for one in data["result"]]
-
-
 @pytest.fixture
 def stack(ground: Ground, require_tool: Callable[[str], str]) -> Iterator[Stack]:
     require_tool("prometheus")
     made = Stack(ground)
     yield made
     made.down()
-
-
-def line_of(process: subprocess.Popen[str], words: str) -> str:
-    """Wait for a line of stdout."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if words in line:
-            return line
-    raise AssertionError(f"{words!r} is not in the output; {process.stderr and process.stderr.read()}")
 
 
 def test_up_detached_and_down_from_another_shell(stack: Stack) -> None:
@@ -241,7 +159,7 @@ def test_a_killed_keeper_leaves_nothing_that_down_does_not_end(stack: Stack) -> 
     code, out, err = stack.ground.run("stack", "status")
     assert code == 1
     assert "nothing restarts it" in out
-    assert "was killed; run `telemetry stack down`" in err
+    assert "has ended; run `telemetry stack down`" in err
     code, _, err = stack.up()
     assert code == 2
     assert "run `telemetry stack down` first" in err
@@ -313,7 +231,7 @@ def test_the_target_of_a_killed_writer_leaves(stack: Stack, cleaner: str, wait_u
     (file,) = stack.targets.glob("*.json")
     owner = json.loads(file.read_text())[0]["labels"]["__telemetry_owner"]
     run.kill()
-    writer = int(owner.split("/")[1])
+    writer = int(owner.split("/")[2])
     os.kill(writer, signal.SIGKILL)
     wait_until(lambda: not process_lives(writer), SOON_S, "the end of the writer")
     words = ["ls", "--dir", "runs"] if cleaner == "ls" else ["stack", "status"]
@@ -346,10 +264,6 @@ def test_targets_and_data_survive_a_restart(stack: Stack, wait_until: WaitUntil)
 
 
 # --- stand-ins -----------------------------------------------------------------------------------
-
-
-def ports(*keys: str) -> dict[str, int]:
-    return {key: free_port() for key in keys}
 
 
 def test_all_three_are_found_in_path_and_waited_for(stack: Stack, wait_until: WaitUntil) -> None:

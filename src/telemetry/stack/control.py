@@ -14,12 +14,16 @@ from typing import Final
 
 from msgspec import Struct
 
+from telemetry.errors import EndpointError
 from telemetry.stack.keeper import answers
-from telemetry.stack.state import PartState, StackState, read_state, remove_state
+from telemetry.stack.state import PartState, StackState, is_claimed, read_state, remove_state
+from telemetry.store.append_file import describe
 from telemetry.store.processes import process_lives
 
 _KEEPER_END_S: Final = 90.0
 """Time for the end of a keeper: that of its processes, and of containers."""
+_START_S: Final = 60.0
+"""Time for the search for programs and for Docker."""
 _END_S: Final = 20.0
 _KILLED_S: Final = 10.0
 _LOOK_S: Final = 0.05
@@ -56,12 +60,18 @@ def _view(state: StackState, part: PartState) -> PartView:
     return view(state=word, why=why, pid=part.pid or None, restarts=part.restarts)
 
 
+def has_left(state: StackState) -> bool:
+    """Return whether a stack whose keeper died may have left servers. Docker starts its containers again."""
+    return bool(state.compose) or any(process_lives(part.pid, part.process_started) for part in state.parts)
+
+
 def end(directory: Path, say: Callable[[str], object]) -> bool:
-    """End the stack in a folder. Returns False if there is none. Raises RunDirectoryError.
+    """End the stack in a folder. Returns False if there is none.
 
     The keeper ends its parts. If it has died, or does not end in time, they are ended one by one.
+    Raises RunDirectoryError, UsageError, and EndpointError if containers can't be ended, which can be repeated.
     """
-    state = read_state(directory)
+    state = _state_after_start(directory, say)
     if state is None:
         return False
     if state.keeper_lives:
@@ -74,13 +84,25 @@ def end(directory: Path, say: Callable[[str], object]) -> bool:
     else:
         say(f"its keeper (pid {state.keeper_pid}) had ended already")
     if state is not None:
-        _end_parts(state, say)
+        _end_parts(state)
     remove_state(directory)
     return True
 
 
-def _end_parts(state: StackState, say: Callable[[str], object]) -> None:
-    """End the native parts that still live, and the containers."""
+def _state_after_start(directory: Path, say: Callable[[str], object]) -> StackState | None:
+    """Return the state. Blocks while a stack begins to start: it has none before its first server."""
+    state = read_state(directory)
+    if state is None and is_claimed(directory):
+        say(f"waits for a start in {directory}")
+        until_s = time.monotonic() + _START_S
+        while state is None and is_claimed(directory) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+            state = read_state(directory)
+    return state
+
+
+def _end_parts(state: StackState) -> None:
+    """End the native parts that still live, and the containers. Raises EndpointError."""
     left = [
         (part.pid, part.process_started) for part in state.parts if process_lives(part.pid, part.process_started)
     ]
@@ -91,17 +113,25 @@ def _end_parts(state: StackState, say: Callable[[str], object]) -> None:
             _signal(pid, started, signal.SIGKILL)
         _gone(left, _KILLED_S)
     if state.compose:
-        done = subprocess.run(
-            [*state.compose, "down"], capture_output=True, text=True, errors="replace", check=False
-        )
+        command = [*state.compose, "down"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        except OSError as error:
+            raise _not_ended(command, describe(error)) from error
         if done.returncode:
-            say(f"`{' '.join(state.compose)} down` failed: {done.stderr.strip() or done.returncode}")
+            raise _not_ended(command, done.stderr.strip() or f"exit code {done.returncode}")
+
+
+def _not_ended(command: Sequence[str], why: str) -> EndpointError:
+    return EndpointError(
+        f"`{' '.join(command)}` failed: {why}", hint="correct that and repeat `telemetry stack down`"
+    )
 
 
 def _signal(pid: int, started: int, number: signal.Signals) -> None:
     """Send a signal to a process, not to a later one with the same pid."""
     if process_lives(pid, started):
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):  # a process of another user is none of ours
             os.kill(pid, number)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
@@ -17,6 +18,7 @@ from telemetry.errors import EndpointError, TelemetryError
 from telemetry.stack.layout import Layout
 from telemetry.stack.logs import LogFile
 from telemetry.stack.parts import Part
+from telemetry.stack.ports import holder, is_taken_by
 from telemetry.stack.state import PartState, StackState, remove_state, write_state
 from telemetry.store.append_file import describe
 from telemetry.store.processes import start_of
@@ -70,7 +72,7 @@ class Keeper:
         self._last_lines: dict[str, deque[str]] = {part.name: deque(maxlen=_LAST_LINES) for part in self._parts}
         self._in_containers = [part.name for part in self._parts if part.how == "compose"]
         self._compose = [*compose, "--file", str(layout.compose_yaml)] if self._in_containers else []
-        self._containers_began = False
+        self._containers_began = self._containers_run = False
         self._follower: Child | None = None
         self._state = self._state_now()
 
@@ -97,7 +99,7 @@ class Keeper:
                 names = " and ".join(part.title for part in waiting)
                 raise NotReadyError(
                     f"{names} did not answer {waiting[0].ready_url} within {timeout_s:g} s"
-                    f"{self._words_of(waiting[0])}",
+                    f"{self._other_at(waiting[0])}{self._words_of(waiting[0])}",
                     hint=f"its log is in {self._layout.directory / LOGS}",
                 )
             self._ending.wait(_LOOK_S)
@@ -106,7 +108,8 @@ class Keeper:
     def watch(self) -> bool:
         """Block until a signal comes. Returns False if all native parts ended for good before."""
         while not self._ending.wait(_LOOK_S):
-            self._remember()
+            with suppress(OSError):  # such as a full disk: servers go on, and the next look tries again
+                self._remember()
             if self._children and all(child.ended for child in self._children.values()) and not self._compose:
                 return False
         return True
@@ -131,6 +134,7 @@ class Keeper:
                 f"starting containers of {' and '.join(self._in_containers)}; missing images are pulled first"
             )
             self._run_compose("up", "--detach", *self._in_containers)
+            self._containers_run = not self._ending.is_set()
             command = [*self._compose, "logs", "--follow", "--no-color", *self._in_containers]
             self._follower = Child("containers", command, _POLICY, self._teller("containers"))
 
@@ -180,7 +184,15 @@ class Keeper:
                 f"{part.title} ended with exit code {child.code} before it was ready{self._words_of(part)}",
                 hint=f"its log is {self._layout.directory / LOGS / f'{part.name}.log'}",
             )
-        return answers(part.ready_url)
+        if not answers(part.ready_url):
+            return False
+        return child is None or is_taken_by(child.pid, part.ports["port"])
+
+    def _other_at(self, part: Part) -> str:
+        """Return which other process answers in place of a part, for an error."""
+        if part.how != "native" or not answers(part.ready_url):
+            return ""
+        return f"; {holder(part.ports['port']) or 'another process'} answers there"
 
     def _words_of(self, part: Part) -> str:
         """Return the last lines of a part, for an error."""
@@ -193,8 +205,8 @@ class Keeper:
         """Write the state if it changed, for `status` and `down` in another shell."""
         state = self._state_now()
         if state != self._state:
-            self._state = state
             write_state(self._layout.directory, state)
+            self._state = state
 
     def _state_now(self) -> StackState:
         settings, pid = self._layout.settings, os.getpid()
@@ -203,6 +215,7 @@ class Keeper:
         return StackState(
             keeper_pid=pid,
             keeper_started=start_of(pid),
+            host=socket.gethostname(),
             targets=str(self._layout.targets),
             log=str(self._layout.directory / LOGS),
             otlp=f"{host}:{settings.tempo.otlp_http_port}" if tempo else "",
@@ -235,7 +248,10 @@ class Keeper:
     # --- end ---------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """End all parts and remove the state. A second signal kills what is left."""
+        """End all parts. A second signal kills what is left.
+
+        The state is removed, but stays if containers can't be ended: `telemetry stack down` can end them later.
+        """
         self._ending.clear()
         children = [*self._children.values(), *([self._follower] if self._follower else [])]
         for child in children:
@@ -249,11 +265,13 @@ class Keeper:
         if self._containers_began:
             try:
                 self._run_compose("down", stops=False)
+                self._containers_run = False
             except TelemetryError as error:
                 self._say(str(error))
         for log in self._logs.values():
             log.close()
-        remove_state(self._layout.directory)
+        if not self._containers_run:
+            remove_state(self._layout.directory)
 
 
 def answers(url: str) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from telemetry.errors import UsageError
 from telemetry.stack.settings import ANYWHERE, LogLevel, StackSettings, data_directory, targets_directory
 from telemetry.store.atomic import write_atomic
 
@@ -26,6 +28,8 @@ _SCRAPE_S: Final = 2
 """Seconds between scrapes. Prometheus itself may take 10 s to notice a new target."""
 _REFRESH_S: Final = 5
 _HEAD: Final = "Written by `telemetry stack`. The next `telemetry stack up` writes it again."
+_OURS: Final = ("Written by `telemetry stack`", '"uid": "telemetry-')
+"""Words of which one is in each file: the second one in dashboards, which have no comments."""
 _LEVELS: Final = {"debug": "debug", "info": "info", "warning": "warn", "error": "error"}
 """Our word → that of all three."""
 
@@ -93,20 +97,24 @@ class Layout:
     # --- files -------------------------------------------------------------------------------------
 
     def write(self, podman: bool = False) -> list[Path]:
-        """Write all files, each atomically, and create the folders that they name. Raises OSError."""
+        """Write all files, each atomically, and create the folders that they name.
+
+        Raises OSError, and UsageError if one would replace a file of the user.
+        """
         from telemetry.stack import dashboards, rules
 
-        for folder in (*self._folders(), self.targets):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         texts = {
             self.prometheus_yml: self.prometheus_text(),
-            self.rules_yml: rules.text(),
+            self.rules_yml: f"# {_HEAD}\n{rules.text()}",
             self.tempo_yaml: self.tempo_text(),
             self.grafana_ini: self.grafana_text(),
             self.provisioning / "datasources" / "telemetry.yaml": self.datasources_text(),
             self.provisioning / "dashboards" / "telemetry.yaml": self.dashboards_text(),
             self.compose_yaml: self.compose_text(podman=podman),
         }
+        _check_ours((*texts, *(self.dashboards / f"{one.name}.json" for one in dashboards.DASHBOARDS)))
+        for folder in (*self._folders(), self.targets):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, text in texts.items():
             write_atomic(path, text.encode(), durable=False)
         return [*texts, *dashboards.write(self.dashboards)]
@@ -125,12 +133,12 @@ global:
   scrape_interval: {_SCRAPE_S}s
   scrape_timeout: {_SCRAPE_S}s
   evaluation_interval: {_REFRESH_S}s
-rule_files: [{_quoted(self.rules_yml)}]
+rule_files: [{_quoted(_pattern(self.rules_yml))}]
 scrape_configs:
   - job_name: {JOB}
     honor_labels: true
     file_sd_configs:
-      - files: [{_quoted(self.targets / "*.json")}]
+      - files: [{_quoted(f"{_pattern(self.targets)}/*.json")}]
         refresh_interval: {_REFRESH_S}s
 """
 
@@ -287,6 +295,25 @@ services:
 
     def _is_local(self) -> bool:
         return self.settings.host in ("127.0.0.1", "::1", "localhost")
+
+
+def _check_ours(paths: Iterable[Path]) -> None:
+    """Raise UsageError for a file that is there and was not written by `telemetry stack`."""
+    for path in paths:
+        try:
+            text = path.read_text(errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if text and not any(words in text for words in _OURS):
+            raise UsageError(
+                f"{path} was not written by `telemetry stack` and would be replaced",
+                hint="choose another folder, or move the file away",
+            )
+
+
+def _pattern(path: Path) -> str:
+    """Return a path for Prometheus, which takes it for a pattern. It has no escape for `*`."""
+    return re.sub(r"[\\?[]", r"\\\g<0>", str(path)).replace("*", "?")
 
 
 def _address(host: str, port: int) -> str:

@@ -49,6 +49,26 @@ def holder(port: int) -> str:
     return ""
 
 
+def is_taken_by(session: int, port: int) -> bool:
+    """Return whether a process of a session listens at a port. True if the system does not tell."""
+    wanted = {f"socket:[{inode}]" for inode in _listening(port)}
+    if not wanted:
+        return True
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if _session(folder) == session and any(os.readlink(fd) in wanted for fd in (folder / "fd").iterdir()):
+                return True
+        except PermissionError:  # a program with capabilities hides its files from its own user
+            return True
+        except (OSError, ValueError, IndexError):
+            continue  # it has ended
+    return False
+
+
+def _session(folder: Path) -> int:
+    return int((folder / "stat").read_text().rpartition(")")[2].split()[3])
+
+
 def _listening(port: int) -> Iterator[str]:
     """Yield the inodes of sockets that listen at a port."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

@@ -60,7 +60,7 @@ class GrafanaSettings(_Table, kw_only=True, frozen=True):
 class StackSettings(_Table, kw_only=True, frozen=True):
     """All settings of the stack."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     """Address to listen on. None of the three asks for a password."""
     data: str = ""
     """Folder of what Prometheus, Tempo and Grafana store. Empty: `data` in the folder of the stack."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,8 @@ class StackState(Struct, kw_only=True, frozen=True):
     keeper_pid: int
     """Process that started the parts and restarts them."""
     keeper_started: int
+    host: str = ""
+    """Machine of these processes. The folder may be on a network."""
     targets: str
     log: str
     """Folder of the logs."""
@@ -60,10 +63,13 @@ class StackState(Struct, kw_only=True, frozen=True):
 
 
 def read_state(directory: Path) -> StackState | None:
-    """Return the state of the stack in a folder; None if none was started. Raises RunDirectoryError."""
+    """Return the state of the stack in a folder; None if none was started.
+
+    Raises RunDirectoryError, and UsageError for the stack of another machine.
+    """
     path = directory / _STATE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=StackState)
+        state = msgspec.json.decode(path.read_bytes(), type=StackState)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -72,6 +78,12 @@ def read_state(directory: Path) -> StackState | None:
         raise RunDirectoryError(
             f"{path} is damaged: {error}", hint="end its processes yourself and remove it"
         ) from error
+    if state.host not in ("", socket.gethostname()):
+        raise UsageError(
+            f"the stack in {directory} was started on {state.host}",
+            hint=f"run the command there, or add --dir DIR; if that machine is gone, remove {path}",
+        )
+    return state
 
 
 def write_state(directory: Path, state: StackState) -> None:
@@ -83,6 +95,21 @@ def write_state(directory: Path, state: StackState) -> None:
 def remove_state(directory: Path) -> None:
     with suppress(FileNotFoundError):
         (directory / _STATE).unlink()
+
+
+def is_claimed(directory: Path) -> bool:
+    """Return whether a process holds the lock of a folder. Raises OSError."""
+    try:
+        fd = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 @contextmanager

@@ -23,7 +23,7 @@ def process_lives(pid: int, started: int = 0) -> bool:
     except (ProcessLookupError, OverflowError):  # no system has a pid that large
         return False
     except PermissionError:
-        return True  # the process of another user
+        pass  # the process of another user, perhaps a later one
     found, zombie = _stat(pid)
     return not zombie and (not found or not started or found == started)
 

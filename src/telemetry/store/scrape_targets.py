@@ -22,7 +22,10 @@ from telemetry.store.processes import process_lives, start_of
 from telemetry.wire.codec import BAD_INPUT
 
 OWNER: Final = "__telemetry_owner"
-"""Label with the process of a group of targets: `HOST/PID/START`. Prometheus drops it, as all labels in `__`."""
+"""Label with the process of a group of targets: `HOST/NAMESPACE/PID/START`.
+
+Prometheus drops it, as all labels in `__`. Containers may have the name of their host, but have pids of their own.
+"""
 _SUFFIX: Final = ".json"
 _NAME_CHARS: Final = 100
 _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -66,7 +69,7 @@ def add_targets(folder: Path, name: str, groups: Sequence[TargetGroup]) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_dead(folder)
     pid = os.getpid()
-    owner = f"{socket.gethostname()}/{pid}/{start_of(pid)}"
+    owner = f"{_here()}/{pid}/{start_of(pid)}"
     owned = [TargetGroup(group.targets, {**_valid(group.labels), OWNER: owner}) for group in groups]
     word = _NOT_IN_FILE_NAMES.sub("_", name)[:_NAME_CHARS]
     path = folder / f"{word}-{pid}{_SUFFIX}"
@@ -103,10 +106,18 @@ def _is_dead(file: TargetFile) -> bool:
 
 
 def _has_ended(owner: str) -> bool:
-    host, pid, started = ["", "", *owner.rsplit("/", 2)][-3:]
-    if host != socket.gethostname() or not (pid.isdecimal() and started.isdecimal()):
-        return False  # only its own host can tell
+    place, pid, started = ["", "", *owner.rsplit("/", 2)][-3:]
+    if place != _here() or not (pid.isdecimal() and started.isdecimal()):
+        return False  # only its own host or container can tell
     return not process_lives(int(pid), int(started))
+
+
+def _here() -> str:
+    """Return this host, and the inode of the namespace that the pids of this process are in."""
+    namespace = 0
+    with suppress(OSError):  # there are no namespaces without /proc
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    return f"{socket.gethostname()}/{namespace}"
 
 
 def _valid(labels: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from telemetry.errors import EndpointError
 from telemetry.stack.plan import make_plan
-from telemetry.stack.ports import free_port, holder, is_taken
+from telemetry.stack.ports import free_port, holder, is_taken, is_taken_by
 from telemetry.stack.settings import GrafanaSettings, PrometheusSettings, StackSettings, TempoSettings
 
 
@@ -30,6 +30,12 @@ def test_a_port_with_a_listener_is_taken_and_its_holder_is_known(taken: int) -> 
     assert not is_taken("127.0.0.1", other)
     assert free_port("127.0.0.1", taken, {other}) > other
     assert holder(other) == ""
+
+
+def test_a_listener_belongs_to_a_session(taken: int) -> None:
+    """A server may have started the process that listens. Another session is another server."""
+    assert is_taken_by(os.getsid(0), taken)
+    assert not is_taken_by(os.getsid(0) + 1, taken)
 
 
 def test_a_plan_names_who_holds_a_port_or_takes_another(taken: int, tmp_path: Path) -> None:

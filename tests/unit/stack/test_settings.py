@@ -39,6 +39,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         ("[prometheus]\nprot = 1", "unknown field `prot`"),
         ("retention_days = 0", "retention_days"),
         ("[grafana]\nport = 70000", "grafana.port"),
+        ('host = ""', "host"),
         ("[", "stack.toml"),
     ],
 )

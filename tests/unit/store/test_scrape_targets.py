@@ -22,7 +22,7 @@ from telemetry.store.scrape_targets import (
     target_files,
 )
 
-HERE = socket.gethostname()
+HERE = f"{socket.gethostname()}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def foreign(folder: Path, name: str, owner: str | None) -> Path:
@@ -60,6 +60,7 @@ def test_only_files_of_dead_processes_of_this_host_are_removed(tmp_path: Path) -
     kept = [
         foreign(tmp_path, "alive", f"{HERE}/{me}/{started}"),
         foreign(tmp_path, "elsewhere", f"not-{HERE}/{ended.pid}/1"),
+        foreign(tmp_path, "container", f"{HERE}1/{ended.pid}/1"),  # with the name of this host
         foreign(tmp_path, "by_hand", None),
         foreign(tmp_path, "odd", "no owner"),
     ]

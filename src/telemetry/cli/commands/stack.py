@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> int:
+    from telemetry.stack.control import has_left
     from telemetry.stack.plan import make_plan
     from telemetry.stack.settings import load_settings, stack_directory
     from telemetry.stack.state import claimed, read_state
@@ -94,9 +96,10 @@ def _up(args: argparse.Namespace) -> int:
         tell = last.enter_context(_Teller(args.ready_fd))
         try:
             last.enter_context(claimed(directory))
-            if read_state(directory) is not None:
+            before = read_state(directory)
+            if before is not None and has_left(before):
                 raise UsageError(
-                    f"parts of an earlier stack may still run: its keeper was killed ({directory})",
+                    f"servers of an earlier stack in {directory} may still run",
                     hint="run `telemetry stack down` first",
                 )
             plan = make_plan(
@@ -121,12 +124,18 @@ def _keep(plan: Plan, ending: threading.Event, tell: _Teller, *, attach_logs: bo
     from telemetry.stack.keeper import Keeper
 
     def line(name: str, text: str) -> None:
+        nonlocal attach_logs
         if attach_logs:
-            console.write(f"{name:<10} | {console.visible(text)}\n")
+            try:
+                console.write(f"{name:<10} | {console.visible(text)}\n")
+            except OSError:  # the reader of stdout has gone, and the logs are in files as well
+                attach_logs = False
+                console.discard(sys.stdout)
 
     keeper = Keeper(plan.layout, plan.parts, plan.compose, say=tell.say, line=line, ending=ending)
     with keeper.running():
         if not keeper.wait_until_ready():
+            tell.say("the stack was ended before it was ready")
             return Exit.SIGINT
         tell.ready(keeper.state)
         if keeper.watch():
@@ -152,13 +161,15 @@ class _Teller:
         self._close()
 
     def say(self, words: str) -> None:
-        if self._pipe is None:
+        pipe = self._pipe  # threads of servers use it too
+        if pipe is None:
             console.say(words)
             return
         try:
-            self._pipe.write(f"{console.visible(words)}\n")
-        except OSError:  # the command that started it was killed
+            pipe.write(f"{console.visible(words)}\n")
+        except (OSError, ValueError):  # the command that started it has gone, or knows that it is ready
             self._pipe = None
+            console.say(words)
 
     def ready(self, state: StackState) -> None:
         """Show the stack, here or in the waiting command."""
@@ -170,9 +181,9 @@ class _Teller:
         self._close()
 
     def _close(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
 
 
 @contextmanager
@@ -207,7 +218,8 @@ def _detach(args: argparse.Namespace, directory: Path) -> int:
     for folder in (directory, log.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     reader, writer = os.pipe()
-    with open(log, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
+    with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
+        before = output.tell()
         keeper = subprocess.Popen(
             [*telemetry_command(), *words, "--ready-fd", str(writer)],
             stdin=subprocess.DEVNULL,
@@ -228,7 +240,7 @@ def _detach(args: argparse.Namespace, directory: Path) -> int:
                     return Exit.OK
                 console.say(line.rstrip("\n"))
         code = keeper.wait()
-        if log.stat().st_size:  # it crashed, or servers died meanwhile
+        if log.stat().st_size > before:  # it crashed, or servers died meanwhile
             console.say(f"the stack did not start; see {log}")
         return code if code > 0 else Exit.ERROR
     except KeyboardInterrupt:
@@ -241,7 +253,7 @@ def _from_home(path: str) -> str:
     """Return a path for people: `~` in place of the home folder."""
     from telemetry.formatting import printable
 
-    home = Path.home()
+    home = os.path.expanduser("~")  # stays `~` for a user without a home
     return printable(f"~/{Path(path).relative_to(home)}" if Path(path).is_relative_to(home) else path)
 
 
@@ -318,7 +330,7 @@ def _print_status(state: StackState, parts: list[PartView], targets: int) -> Non
     console.write(f"{'targets':<10}  {targets} in {_from_home(state.targets)}\n")
     console.write(f"{'logs':<10}  {_from_home(state.log)}\n")
     if not state.keeper_lives:
-        console.say(f"the keeper of the stack (pid {state.keeper_pid}) was killed; run `telemetry stack down`")
+        console.say(f"the keeper of the stack (pid {state.keeper_pid}) has ended; run `telemetry stack down`")
 
 
 def _write(args: argparse.Namespace) -> int:
@@ -332,6 +344,7 @@ def _write(args: argparse.Namespace) -> int:
     for path in paths:
         console.write(f"{path}\n")
     native = f"telemetry stack up --dir {shlex.quote(str(args.dir))}"
+    native += f" --config {shlex.quote(str(args.config))}" if args.config else ""
     file = shlex.quote(str(layout.directory / COMPOSE_FILE))
     containers = f"{' '.join(compose or ('docker', 'compose'))} --file {file} up"
     console.say(f"start it with `{native}`, or only containers with `{containers}`")

@@ -85,7 +85,7 @@ clean:  ## Remove what was built or set up
 	rm -rf $(VENV) build dist site tutorial .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find examples -name node_modules -prune -exec rm -rf {} +
-	rm -f src/telemetry/aggregator/*.so
+	rm -f src/telemetry/aggregator/*.so src/telemetry/client/*.so
 
 tools:  # says which system tools are missing; with CI=1 that is an error
 	@missing=; while read -r program package; do \
@@ -109,7 +109,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # Editable, so that an edit needs no new set-up; a changed pyproject.toml does, and what is compiled.
-SETUP := pyproject.toml hatch_build.py src/telemetry/aggregator/_compiled.c
+SETUP := pyproject.toml CMakeLists.txt $(wildcard src/telemetry/aggregator/*.[ch] src/telemetry/client/native/*.[ch])
 
 define install
 	@echo "Installing $(1) into $(VENV)"

@@ -336,8 +336,8 @@ except ModuleNotFoundError:
 
 def test_the_version_is_that_of_the_metadata() -> None:
     """Libraries read the version from the metadata, programs from the module."""
-    [metadata] = Path(STAND_INS["wandb"]).glob("wandb-*.dist-info/METADATA")
-    assert metadata.parent.name == f"wandb-{face.__version__}.dist-info"
+    [metadata] = Path(STAND_INS["wandb"]).glob("wandb-*.egg-info")
+    assert metadata.name == f"wandb-{face.__version__}.egg-info"
     assert f"\nVersion: {face.__version__}\n" in metadata.read_text()
 
 

@@ -55,19 +55,20 @@ class Frames(Protocol):
 
 def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
     """Each turn takes so many frames, decodes and admits them one by one and applies them together."""
-    from telemetry.aggregator import Aggregator, AggregatorConfig
+    from telemetry.aggregator import Aggregator, AggregatorConfig, compiled
     from telemetry.store.journal import JournalWriter
     from telemetry.wire.codec import decode_batch
     from telemetry.wire.events import EventBatch
 
     batch_events = maker.batch_events
     aggregator = Aggregator(AggregatorConfig())
+    find_rows = compiled.find_rows
 
     def take(frames: list[bytes], journal: JournalWriter | None) -> None:
         batches: list[EventBatch] = []
         now_ns = time.monotonic_ns()
         for frame in frames:
-            batch = decode_batch(frame)
+            batch = decode_batch(frame, find_rows)
             assert aggregator.admit(batch, now_ns)
             batches.append(batch)
         if journal is not None:
@@ -95,12 +96,22 @@ def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
     return measure
 
 
-def uncompiled(measure: Measure) -> Measure:
+def by_columns(make: Callable[[], Measure]) -> Measure:
+    """In this process from now on: numpy reads the rows of batches, and C adds up only columns of series."""
+    from telemetry.aggregator import compiled, usual_rows
+    from telemetry.wire import rows
+
+    usual_rows.Columns = None  # type: ignore[misc]
+    compiled.find_rows = rows.find  # type: ignore[misc]
+    return make()
+
+
+def uncompiled(make: Callable[[], Measure]) -> Measure:
     """In this process from now on: as where there was no compiler at installation."""
     from telemetry.aggregator.series import group
 
-    group.record_usual = None
-    return measure
+    group.Columns = None  # type: ignore[misc]
+    return by_columns(make)
 
 
 def small(rate: int) -> str:
@@ -112,16 +123,30 @@ def _small(rate: int, *, journaled: bool) -> Measure:
     return ours(FrameMaker(1_000), gathered(1_000, rate), journaled=journaled)
 
 
+def _by_columns(events: int) -> str:
+    return f"{events}, columns compiled"
+
+
+def _large() -> Measure:
+    return ours(FrameMaker(10_000), 1, journaled=False)
+
+
+def _alone() -> Measure:
+    return _small(RATES[-1], journaled=False)
+
+
 def hdr() -> Measure:
     """A Python loop over values that are decoded already; no series, no accounting."""
     return peers.ALTERNATIVES[_PEER]()
 
 
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
-    "10k": lambda: ours(FrameMaker(10_000), 1, journaled=False),
+    "10k": _large,
     **{small(rate): lambda rate=rate: _small(rate, journaled=False) for rate in RATES},  # type: ignore[misc]
-    "10k, nothing compiled": lambda: uncompiled(ours(FrameMaker(10_000), 1, journaled=False)),
-    "1k, nothing compiled": lambda: uncompiled(_small(RATES[-1], journaled=False)),
+    _by_columns(10_000): lambda: by_columns(_large),
+    _by_columns(1_000): lambda: by_columns(_alone),
+    "10k, nothing compiled": lambda: uncompiled(_large),
+    "1k, nothing compiled": lambda: uncompiled(_alone),
     "10k with journal": lambda: ours(FrameMaker(10_000), 1, journaled=True),
     "1k with journal": lambda: _small(RATES[0], journaled=True),
     _PEER: hdr,
@@ -148,9 +173,15 @@ def run(size: Size) -> Outcome:
             ratio=paired_ratio(rounds[name], rounds[_PEER], "cpu_ns"),
         )
 
+    def gain(name: str, what: str, events: int) -> Figure:
+        ratio = paired_ratio(rounds[name], rounds[_by_columns(events)], "cpu_ns")
+        return Figure(f"ingest, {what}: whole batches in C to columns in C", ratio, "×")
+
     figures = [
         figure("10k", "batches of 10k", LIMITS_NS[10_000]),
         *(figure(small(rate), small(rate), LIMITS_NS[1_000]) for rate in RATES),
+        gain("10k", "batches of 10k", 10_000),
+        gain(small(RATES[-1]), "batches of 1k, 1 a turn", 1_000),
         figure("10k, nothing compiled", "batches of 10k, nothing compiled", None),
         figure("1k, nothing compiled", f"{small(RATES[-1])}, nothing compiled", None),
         figure("10k with journal", "batches of 10k, journal on", None),

@@ -13,6 +13,7 @@ from tests.fuzz.target import MIB, Target, refused
 from telemetry import limits
 from telemetry.aggregator import records as aggregator_records
 from telemetry.aggregator import rows as aggregator_rows
+from telemetry.aggregator.compiled import find_rows
 from telemetry.aggregator.records import count_events, definition_id
 from telemetry.aggregator.rows import Rows, read_rows
 from telemetry.drop_reasons import FRAME_REASONS, Reason
@@ -36,9 +37,10 @@ def check_refusal(error: Malformed, reasons: frozenset[Reason]) -> None:
 
 
 def check_batch(data: bytes) -> EventBatch | None:
-    """Reads a frame as the aggregator does; what can be read obeys every bound."""
+    """Reads a frame as the aggregator does; what can be read obeys every bound. C finds the same rows as Python."""
+    assert find_rows(data, _TOPIC) == rows.find(data, _TOPIC)
     try:
-        batch = codec.decode_batch(data)
+        batch = codec.decode_batch(data, find_rows)
     except Malformed as error:
         check_refusal(error, FRAME_REASONS)
         return None

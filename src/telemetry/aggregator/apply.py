@@ -21,6 +21,7 @@ from telemetry.aggregator.records import RecordReader, StreamedRecord
 from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, Routes
 from telemetry.aggregator.rows import Rows, loosen, unpack
 from telemetry.aggregator.run_clock import RunClock
+from telemetry.aggregator.usual_rows import UsualRows
 from telemetry.drop_reasons import Reason
 from telemetry.hdr.layout import constant
 from telemetry.wire.events import EventBatch
@@ -66,12 +67,16 @@ class Applier:
         records: RecordReader,
         handlers: Mapping[int, Handler],
         witness: Witness,
+        *,
+        usual: UsualRows,
     ) -> None:
         self._book = book
         self._clock = clock
         self._records = records
         self._handlers = handlers
         self._witness = witness
+        self._usual = usual
+        self._is_observed = False
 
     def observe(self, observer: Witness) -> None:
         """Call another function with all rows that are applied from now on."""
@@ -82,6 +87,7 @@ class Applier:
             observer(kind, part)
 
         self._witness = both
+        self._is_observed = True
 
     def apply(self, batches: Sequence[EventBatch]) -> list[StreamedRecord]:
         """Apply admitted batches and return the records for the stream, in order.
@@ -91,10 +97,14 @@ class Applier:
         """
         now_ns = self._clock.now_ns
         owners = [self._book[batch.producer] for batch in batches]
-        if any(producer.closed_at is not None for producer in owners):
+        is_late = has_records = False
+        for producer, batch in zip(owners, batches, strict=True):
+            is_late |= producer.closed_at is not None
+            has_records |= bool(batch.records)
+        if is_late:
             owners, batches = _refuse_late(owners, batches)
         streamed: list[StreamedRecord] = []
-        if any(batch.records for batch in batches):
+        if has_records:
             streamed = self._read_records(owners, batches, now_ns)
         self._apply_rows(owners, batches, now_ns)
         for producer, batch in zip(owners, batches, strict=True):
@@ -148,10 +158,10 @@ class Applier:
 
     def _arrive_joined(self, joined: list[tuple[RowRange, memoryview]], now_ns: int) -> None:
         """Apply the joined rows and clear the list."""
-        if joined:
+        if joined and (self._is_observed or not self._usual.take(joined, now_ns)):
             body = joined[0][1] if len(joined) == 1 else b"".join(body for _, body in joined)
             self._arrive([row_range for row_range, _ in joined], unpack(body), now_ns)
-            joined.clear()
+        joined.clear()
 
     def _arrive(self, row_ranges: list[RowRange], rows: Rows, now_ns: int) -> None:
         group = BatchGroup(row_ranges, rows)

@@ -62,8 +62,7 @@ class BatchGroup:
         for row_range in self.row_ranges:
             end += row_range.rows
             wall = wall_ns(self.rows.times.item(end - 1), row_range.anchor, now_ns)
-            row_range.producer.lag_s = max(0, now_ns - wall) / 1e9
-            row_range.producer.heard_event(wall, now_ns)
+            row_range.producer.heard_row(wall, now_ns)
 
     def wall_times(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
         """Return the run's clock at these rows.

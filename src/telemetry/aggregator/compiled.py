@@ -1,21 +1,22 @@
-"""The compiled row loop, if a compiler was available at installation. Its callers also work without it."""
+"""The compiled code, if a compiler was available at installation. Its callers also work without it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-SOURCE_CRC: Final = 0x91DF5A84
-"""CRC-32 of `_compiled.c`. A module built from another source is not used."""
+from telemetry.wire import rows as wire_rows
 
+SOURCE_CRC: Final = 0x2F69953D
+"""CRC-32 of the C files of this folder, by name. A module built from other sources is not used."""
 
-def _compiled() -> Callable[..., float] | None:
-    try:
-        from telemetry.aggregator import _compiled
-    except ImportError:
-        return None
-    return _compiled.record if _compiled.SOURCE_CRC == SOURCE_CRC else None
+try:
+    from telemetry.aggregator import _compiled
+except ImportError:
+    _IS_USABLE = False
+else:
+    _IS_USABLE = _compiled.SOURCE_CRC == SOURCE_CRC
 
-
-record_usual: Final = _compiled()
-"""Function that applies rows of series without special cases, or None; see `_compiled.pyi`."""
+Columns: Final = _compiled.Columns if _IS_USABLE else None
+"""Class that adds rows without special cases to columns, or None; see `_compiled.pyi`."""
+find_rows: Final = _compiled.find_rows if _IS_USABLE else wire_rows.find
+"""Function that finds the rows of a batch, for `decode_batch`."""

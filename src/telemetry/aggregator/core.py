@@ -41,6 +41,7 @@ from telemetry.aggregator.snapshotter import RunFacts, SnapshotParts, build_snap
 from telemetry.aggregator.state import PART
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
+from telemetry.aggregator.usual_rows import UsualRows
 from telemetry.drop_reasons import Count, Reason, merge_reasons
 from telemetry.wire.control import End, Ended, ExpectNodes, Hello, MemberFacts, SeriesKey, StepState
 from telemetry.wire.events import EventBatch, Params, Scalar
@@ -150,7 +151,8 @@ class Aggregator:
                 words=self._book.reasons,
             ),
         )
-        self._applier = Applier(self._book, self._clock, reader, handlers, self._extents.witness)
+        usual = UsualRows(self.series, self._counters, self._gauges, self._extents)
+        self._applier = Applier(self._book, self._clock, reader, handlers, self._extents.witness, usual=usual)
 
     def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
@@ -290,6 +292,11 @@ class Aggregator:
         self._settle_steps(known)
         return self._said()
 
+    def salvage(self, producer: str) -> None:
+        """Count the events of a producer as salvaged from now on. Ignores unknown producers."""
+        if (known := self._book.get(producer)) is not None:
+            known.is_salvaged = True
+
     def pass_time(self, elapsed_ns: int) -> list[StreamedRecord]:
         """End an interval of length `elapsed_ns`. Return the steps that have waited long enough, for the stream."""
         self._steps.pass_time(elapsed_ns)
@@ -316,7 +323,10 @@ class Aggregator:
             self._steps.settle(producer.key, producer.sequence.contiguous)
 
     def _said(self) -> list[StreamedRecord]:
-        said = [StreamedRecord("", wall_ns, step, part) for wall_ns, step, part in self._steps.take()]
+        taken = self._steps.take()
+        if not taken:
+            return []
+        said = [StreamedRecord("", wall_ns, step, part) for wall_ns, step, part in taken]
         for item in said:  # room was checked when their values arrived, so they are kept
             self.record_room.take(item.producer, item.record)
         return said

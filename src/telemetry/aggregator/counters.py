@@ -20,7 +20,7 @@ from telemetry.wire.snapshot import CounterStat
 Index = NDArray[np.intp]
 Values = NDArray[np.float64]
 
-_EXACT_ADDEND: Final = float(limits.EXACT_INTEGER // (1 << limits.CHUNK_EVENTS.bit_length()))
+EXACT_ADDEND: Final = float(limits.EXACT_INTEGER // (1 << limits.CHUNK_EVENTS.bit_length()))
 """Bound of integers whose sum over a chunk fits in float64 without rounding."""
 _LEAST_EXPONENT: Final = -1_074  # of a float64
 _SPILL: Final = 1 << 62
@@ -109,6 +109,11 @@ class CounterTable:
             chunk = slice(start, start + limits.CHUNK_EVENTS)
             self._record_chunk(index[chunk], value[chunk])
 
+    @property
+    def usual_columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Values] | None:
+        """The columns to which compiled code adds integers: totals, events, increase. None without counters."""
+        return (self._whole, self._events, self._increase) if self._names else None
+
     def _record_chunk(self, index: Index, value: Values) -> None:
         size = len(self._whole)
         events = np.bincount(index, minlength=size)
@@ -118,10 +123,10 @@ class CounterTable:
             self._add_sums(events, events)
             return
         whole = np.floor(value) == value
-        if largest < _EXACT_ADDEND and whole.all():
+        if largest < EXACT_ADDEND and whole.all():
             self._add_whole(index, value)
             return
-        small = value < _EXACT_ADDEND
+        small = value < EXACT_ADDEND
         self._add_whole(index[whole & small], value[whole & small])
         self._add_huge(index[~small], value[~small])
         self._add_fractions(index[~whole], value[~whole])

@@ -88,6 +88,13 @@ class GaugeTable:
         self._value[index[order]] = value[order]  # for repeated indices the last assignment stays: the newest value
         self._time_ns[index[order]] = time_ns[order]
 
+    @property
+    def usual_columns(self) -> tuple[NDArray[Any], ...] | None:
+        """The columns in which compiled code sets values, or None without gauges."""
+        if not self._names:
+            return None
+        return self._value, self._min, self._max, self._time_ns, self._events, self._touched
+
     def add_sums(self, sums: GaugeArrays) -> None:
         """Set values that another aggregator has heard. `sums.id` are distinct indices.
 

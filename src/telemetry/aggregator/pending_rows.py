@@ -51,6 +51,22 @@ class PendingRows:
             self._row_ranges += [(count, row_range.anchor, part.now_ns) for count, row_range in owned if count]
         self.rows += rows
 
+    def add_columns(
+        self,
+        kind: int,
+        columns: tuple[Index, NDArray[np.float64], NDArray[np.uint64]],
+        row_ranges: Sequence[tuple[int, tuple[int, int]]],
+        now_ns: int,
+    ) -> None:
+        """Add at least one row: index, value and time.
+
+        `row_ranges` has the number of rows and the anchor of each row range.
+        """
+        rows = columns[0].size
+        self._parts.append((rows, kind, *columns))
+        self._row_ranges += [(count, anchor, now_ns) for count, anchor in row_ranges if count]
+        self.rows += rows
+
     def columns(self) -> Columns:
         """Return all rows. At least one row must have been added."""
         rows, kinds, indices, values, times = zip(*self._parts, strict=True)

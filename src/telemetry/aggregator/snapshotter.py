@@ -166,6 +166,7 @@ def account_for(
         unrepairable=min(sum(row.unrepairable for row in rows), _MOST_BATCHES),
         duplicates=complete.duplicates + sum(row.duplicates for row in rows),
         bad_frames=merge_reasons(bad_frames, *(node.account.bad_frames for node in nodes)),
+        salvaged=complete.salvaged + sum(row.salvaged for row in rows),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from telemetry.aggregator import Aggregator
+from telemetry.aggregator.compiled import find_rows
 from telemetry.aggregator.exact.one_pass import OnePass
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.exact.replay import SeriesValues
@@ -119,7 +120,7 @@ class JournalValues:
             if stops():
                 return
             if frame.kind == BATCH:
-                batch = decode_batch(bytes(frame.data))  # decoding `bytes` avoids a copy of the rows
+                batch = decode_batch(bytes(frame.data), find_rows)  # decoding `bytes` avoids a copy of the rows
                 yield self._aggregator.series_values(batch)
         self.damaged = reader.damaged
         self.gap = journal_gap(reader, self._torn_bytes, self._valueless)

@@ -14,13 +14,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, StreamedRecord
+from telemetry.aggregator.compiled import find_rows
 from telemetry.errors import RunDirectoryError
 from telemetry.store.append_file import Buffer
 from telemetry.wire.codec import Malformed, decode_batch, decode_checkpoint, encode_checkpoint
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
-from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
+from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState, Salvaging
 from telemetry.wire.request_log import LoggedRecords
 
 LATEST_NS: Final = (1 << 63) - 1  # fits in a signed 64 bit integer, and no clock reaches it
@@ -88,7 +89,7 @@ class Numbers:
     def admit(self, frame: Buffer, now_ns: int) -> EventBatch | None:
         """Return the batch of a frame if it is readable and new; the caller must apply it. Otherwise count it."""
         try:
-            batch = decode_batch(frame)
+            batch = decode_batch(frame, find_rows)
         except Malformed as malformed:
             self.aggregator.bad_frame(malformed.reason)
             return None
@@ -142,6 +143,8 @@ class Numbers:
                 self._stream(self.aggregator.end(note, now_ns))
             case CannotResend():
                 self._stream(self.aggregator.cannot_resend(note.producer, note.first, note.last, now_ns))
+            case Salvaging():
+                self.aggregator.salvage(note.producer)
             case Watch():
                 self.run = replace(self.run, watched=[*self.run.watched, note.pid])
             case ExpectNodes():

@@ -186,6 +186,13 @@ class PagedCounts:
         """Account for events that the caller counted into `fresh` and `fresh_sums`."""
         self._fresh_events += events
 
+    def allocate(self, keys: list[int]) -> None:
+        """Allocate the pages of some keys, as adding to them would. Existing pages stay."""
+        wanted = np.array(keys, np.int64)
+        missing = wanted[self._table.take(wanted) == 0]
+        if missing.size:
+            self._allocate(missing)
+
     @property
     def order(self) -> Integers:
         """Used pages by ascending row and page number."""

@@ -6,6 +6,7 @@ and the array can be read in place. Other msgpack numbers are accepted on a slow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
@@ -26,6 +27,10 @@ _HEAD_BYTES: Final = 1_024  # of a batch without records; a longer search costs 
 _LOOSE: Final[msgspec.msgpack.Decoder[list[int | float]]] = msgspec.msgpack.Decoder(
     Annotated[list[int | float], Meta(max_length=limits.FRAME_BYTES)],  # a number takes at least a byte
 )
+
+
+Finder = Callable[[bytes, int], int]
+"""Function that finds canonical rows, as `find`."""
 
 
 class RowArray(Struct, frozen=True, gc=False):
@@ -60,11 +65,8 @@ def read(rows: Raw | bytes) -> RowArray:
     return RowArray(data, count, body)
 
 
-def at_end(data: bytes, begin: int) -> RowArray | None:
-    """Return the canonical rows at the end of `data`, without a walk through all numbers; None if none are found.
-
-    The caller must decode the bytes between `begin` and the rows, to check that they are the rest of a batch.
-    """
+def find(data: bytes, begin: int) -> int:
+    """Return the position of the array of canonical rows at the end of `data`; −1 if none is found."""
     size = len(data)
     for mark, width in _LONG_ARRAYS.items():
         header = 1 + width
@@ -72,11 +74,22 @@ def at_end(data: bytes, begin: int) -> RowArray | None:
         for start in range(first, min(size - header, begin + _HEAD_BYTES), ROW_BYTES):
             count = (size - start - header) // ROW_BYTES
             if data[start] == mark and int.from_bytes(data[start + 1 : start + header], "big") == 3 * count:
-                if data[start + header :: _APART] != _MARKS * count:
-                    return None
-                rows = memoryview(data)[start:]
-                return RowArray(rows, count, rows[header:])
-    return None
+                return start if data[start + header :: _APART] == _MARKS * count else -1
+    return -1
+
+
+def at_end(data: bytes, begin: int, find: Finder = find) -> RowArray | None:
+    """Return the canonical rows at the end of `data`, without a walk through all numbers; None if none are found.
+
+    The caller must decode the bytes between `begin` and the rows, to check that they are the rest of a batch. It
+    may give a faster `find`.
+    """
+    start = find(data, begin)
+    if start < 0:
+        return None
+    rows = memoryview(data)[start:]
+    body = rows[1 + _LONG_ARRAYS[data[start]] :]
+    return RowArray(rows, len(body) // ROW_BYTES, body)
 
 
 def loose(rows: RowArray) -> list[int | float]:

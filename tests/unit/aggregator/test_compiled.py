@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-import zlib
 from collections.abc import Callable
-from pathlib import Path
+from struct import pack
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from telemetry.aggregator import compiled as usual
+from telemetry.aggregator import Aggregator, AggregatorConfig, usual_rows
 from telemetry.aggregator.series import group
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.state import encode, save
 from telemetry.hdr.layout import Layout
+from telemetry.testing import batch
+from telemetry.testing.builders import MONO_NS, WALL_NS
+from telemetry.wire.events import Define
 
 LAYOUT = Layout.of(3)
-Record = Callable[..., float]
+Columns = Callable[..., Any]
+ROW_NAMES = ("index", "value", "reached")
 
 
 def cut(*entries: Any) -> Any:
@@ -52,11 +56,14 @@ def columns(**changed: Any) -> dict[str, Any]:
     } | changed
 
 
-def call(record: Record, given: dict[str, Any]) -> float:
-    return record(*given.values())
+def call(compiled: Columns, given: dict[str, Any]) -> float:
+    """Record the rows."""
+    held = compiled(tuple(value for name, value in given.items() if name not in ROW_NAMES), None, None, None)
+    found: float = held.record(*(given[name] for name in ROW_NAMES))
+    return found
 
 
-def test_usual_rows_are_added_up(compiled: Record) -> None:
+def test_usual_rows_are_added_up(compiled: Columns) -> None:
     """Deviations and their squares, minimum and maximum, counts by slot and by page; and how far the sums reach."""
     given = columns()
     assert call(compiled, given) == 4 * 300.0
@@ -98,7 +105,7 @@ def test_usual_rows_are_added_up(compiled: Record) -> None:
         *("a series that reaches too far", "a forged reach", "a negative zero"),
     ],
 )
-def test_one_unusual_row_and_nothing_changes(compiled: Record, changed: dict[str, Any]) -> None:
+def test_one_unusual_row_and_nothing_changes(compiled: Columns, changed: dict[str, Any]) -> None:
     """Also not for the rows before it."""
     given = columns(**changed)
     before = {name: np.copy(column) for name, column in given.items()}
@@ -115,6 +122,7 @@ def test_one_unusual_row_and_nothing_changes(compiled: Record, changed: dict[str
         ({"index": np.zeros(3, np.intp)}, ValueError),
         ({"half_bits": 64}, ValueError),
         ({"half_bits": -1}, ValueError),
+        ({"half_bits": "many"}, TypeError),
         ({"pages_per_row": -1}, ValueError),
         ({"pages_per_row": 1 << 64}, OverflowError),
         ({"reached": "far"}, TypeError),
@@ -123,14 +131,14 @@ def test_one_unusual_row_and_nothing_changes(compiled: Record, changed: dict[str
     ],
 )
 def test_what_does_not_fit_together_is_refused(
-    compiled: Record, changed: dict[str, Any], error: type[Exception]
+    compiled: Columns, changed: dict[str, Any], error: type[Exception]
 ) -> None:
     """Columns of another width would be read beyond their end."""
     with pytest.raises(error):
         call(compiled, columns(**changed))
 
 
-def test_a_column_that_can_not_be_written_is_refused(compiled: Record) -> None:
+def test_a_column_that_can_not_be_written_is_refused(compiled: Columns) -> None:
     """It would be one that somebody else counts on."""
     given = columns()
     given["fresh"].setflags(write=False)
@@ -139,7 +147,7 @@ def test_a_column_that_can_not_be_written_is_refused(compiled: Record) -> None:
 
 
 @pytest.mark.parametrize("changed", [{}, {"reached": 1e16}, {"half_bits": 0}, {"fresh_sums": np.zeros(4, np.int8)}])
-def test_columns_are_let_go(compiled: Record, changed: dict[str, Any]) -> None:
+def test_columns_are_let_go(compiled: Columns, changed: dict[str, Any]) -> None:
     """Whatever came of them."""
     given = columns(**changed)
     held = {name: sys.getrefcount(column) for name, column in given.items()}
@@ -149,8 +157,8 @@ def test_columns_are_let_go(compiled: Record, changed: dict[str, Any]) -> None:
     assert {name: sys.getrefcount(column) for name, column in given.items()} == held
 
 
-@pytest.mark.parametrize(("of", "pages_per_row"), [(1, 1), (1, 2 * LAYOUT.pages), (3, 1 << 62)])
-def test_no_page_is_looked_for_beyond_the_table(compiled: Record, of: int, pages_per_row: int) -> None:
+@pytest.mark.parametrize(("of", "pages_per_row"), [(1, LAYOUT.pages), (1, 2 * LAYOUT.pages), (3, 1 << 62)])
+def test_no_page_is_looked_for_beyond_the_table(compiled: Columns, of: int, pages_per_row: int) -> None:
     """However far an index would lead by the number of pages that each series is said to have."""
     given = columns(
         index=np.full(4, of),
@@ -163,48 +171,52 @@ def test_no_page_is_looked_for_beyond_the_table(compiled: Record, of: int, pages
     assert call(compiled, given) == -1.0
 
 
-def test_what_was_made_from_another_source_is_not_used() -> None:
-    """Whoever changes the source says so, and installs anew."""
-    source = Path(usual.__file__).with_name("_compiled.c")
-    found = zlib.crc32(source.read_bytes())
-    assert found == usual.SOURCE_CRC, f"{source.name} has changed: SOURCE_CRC is 0x{found:08X} now; install anew"
-
-
-def test_arguments_are_counted(compiled: Record) -> None:
+def test_arguments_are_counted(compiled: Columns, find_rows: Callable[..., int]) -> None:
     """None is optional."""
-    with pytest.raises(TypeError, match="15 arguments, not 2"):
-        compiled(1, 2)
+    held = compiled(None, None, None, None)
+    with pytest.raises(TypeError, match="record takes 3 arguments, not 2"):
+        held.record(1, 2)
+    with pytest.raises(TypeError, match="ingest takes 5 arguments, not 1"):
+        held.ingest([])
+    with pytest.raises(TypeError, match="find_rows takes 2 arguments, not 1"):
+        find_rows(b"")
+    with pytest.raises(TypeError):
+        compiled(None)
 
 
-def test_a_table_takes_usual_rows_at_once(compiled: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_takes_usual_rows_at_once(compiled: Columns, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows of a series are special, the same once more are not; and what both leave is the same as what
     numpy does."""
     said: list[float] = []
 
-    def listening(*columns: object) -> float:
-        said.append(compiled(*columns))
-        return said[-1]
+    class Listening:
+        def __init__(self, *columns: object) -> None:
+            self._held = compiled(*columns)
+
+        def record(self, *rows: object) -> float:
+            said.append(self._held.record(*rows))
+            return said[-1]
 
     states = []
-    for record in (listening, None):
-        monkeypatch.setattr(group, "record_usual", record)
+    for columns in (Listening, None):
+        monkeypatch.setattr(group, "Columns", columns)
         table = SeriesTable(("50",), 1)
         table.add("s", {}, "ns")
         table.add("t", {}, "tokens")
         for _ in range(3):
             table.record(np.array([0, 1, 0], np.intp), np.array([1e6, 7.0, 3e6]))
         states.append(encode(save(table)))
-    assert said == [-1.0, 9e6, 9e6]
+    assert said == [-1.0, 18e6, 27e6]
     assert states[0] == states[1]
 
 
-def test_squares_are_rounded_before_they_are_added(compiled: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_squares_are_rounded_before_they_are_added(compiled: Columns, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fused with the sum, as some processors would, they came out otherwise than numpy's. Many series of few values
     each, so that a last bit of a square is one of its sum."""
     index, values = np.arange(400) % 100, np.random.default_rng(3).lognormal(3.0, 0.5, 400)
     states = []
-    for record in (compiled, None):
-        monkeypatch.setattr(group, "record_usual", record)
+    for columns in (compiled, None):
+        monkeypatch.setattr(group, "Columns", columns)
         table = SeriesTable(("50",), 1)
         for number in range(100):
             table.add(f"s{number}", {}, "ms")
@@ -214,15 +226,248 @@ def test_squares_are_rounded_before_they_are_added(compiled: Record, monkeypatch
     assert states[0] == states[1]
 
 
-def test_series_of_other_digits_are_taken_one_by_one(compiled: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_series_of_other_digits_are_taken_one_by_one(compiled: Columns, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their histograms are of another layout."""
 
     def unasked(*columns: object) -> float:
         raise AssertionError("asked")
 
-    monkeypatch.setattr(group, "record_usual", unasked)
+    monkeypatch.setattr(group, "Columns", unasked)
     table = SeriesTable(("50",), 1)
     table.add("s", {}, "ns")
     table.add("t", {}, "ns", digits=2)
     table.record(np.array([0, 1], np.intp), np.array([1e6, 2e6]))
     assert [stat.count for stat in table.stats()] == [1, 1]
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+ENTRIES = np.array([-4, 0, 1, 1 << 24, 2 << 24, -2, -1], np.int32)
+"""Routes of the ids 0 to 4: two series, a counter, a gauge, and a definition that contradicts another."""
+NOW_NS = 1_000
+
+
+def rows(*given: tuple[float, int, float]) -> memoryview:
+    """Canonical rows: id, time, value."""
+    return memoryview(b"".join(pack(">BdBQBd", 0xCB, row[0], 0xCF, row[1], 0xCB, row[2]) for row in given))
+
+
+def tables(**changed: Any) -> dict[str, Any]:
+    """Columns of two series, a counter and a gauge."""
+    return (
+        columns()
+        | {
+            "whole": cut(0, 7, 0),
+            "events": cut(0, 2, 0),
+            "increase": cut(0.0, 0.5, 0.0),
+            "gauge": cut(0.0, 3.0, 0.0),
+            "lowest": cut(0.0, 3.0, 0.0),
+            "highest": cut(0.0, 3.0, 0.0),
+            "time": cut(0, 50, 0),
+            "set": cut(0, 1, 0),
+            "touched": cut(False, False, False),
+            "watched": [np.zeros(0, np.bool_)] * 3,
+        }
+        | changed
+    )
+
+
+def hold(compiled: Columns, given: dict[str, Any]) -> Any:
+    """Let compiled code have the columns."""
+    values = {name: value for name, value in given.items() if name not in ROW_NAMES}
+    names = list(values)
+    series, counters, gauges = (names[:12], names[12:15], names[15:21])
+    parts = (tuple(values[name] for name in kind) for kind in (series, counters, gauges))
+    return compiled(*parts, tuple(given["watched"]))
+
+
+def ingest(compiled: Columns, given: dict[str, Any], *parts: Any, chunk: int = 100) -> Any:
+    """Apply rows of producers whose clock is 10 ns behind. A row without time came 5 ns ago."""
+    whole = [part if isinstance(part, tuple) else (part, ENTRIES, 10, NOW_NS - 5) for part in parts]
+    return hold(compiled, given).ingest(whole, NOW_NS, given["reached"], chunk, 2.0**39)
+
+
+def test_a_batch_is_added_up_by_kind(compiled: Columns) -> None:
+    """Values of series as above, increments as integers, and of a gauge the newest value."""
+    given = tables()
+    body = rows((0, 1, 3.0), (2, 1, 5.0), (3, 60, -9.0), (3, 45, 8.0), (1, 1, 0.75), (2, 1, 0.0), (0, 1, 300.0))
+    assert ingest(compiled, given, body) == (3, 3 * 300.0, None)
+    assert given["sums"].tolist() == [complex(-97 + 200, 97**2 + 200**2), complex(0.75, 0.5625)]
+    assert given["fresh_sums"].tolist() == [0, 1, 1, 1]
+    assert [given[name].tolist() for name in ("whole", "events", "increase")] == [[12], [4], [5.5]]
+    assert [given[name].tolist() for name in ("gauge", "lowest", "highest")] == [[-9.0], [-9.0], [8.0]]
+    assert [given[name].tolist() for name in ("time", "set", "touched")] == [[70], [3], [True]]
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "run_ns"),
+    [(0, NOW_NS - 5), (100, 110), (NOW_NS, NOW_NS), (1 << 63, NOW_NS), ((1 << 64) - 1, NOW_NS)],
+    ids=["none", "usual", "to come", "no time", "the last one"],
+)
+def test_times_are_those_of_the_run(compiled: Columns, time_ns: int, run_ns: int) -> None:
+    """From the producer's clock, and not in the future."""
+    given = tables()
+    ingest(compiled, given, rows((3, time_ns, 1.0)))
+    assert given["time"].tolist() == [run_ns]
+
+
+def test_each_part_has_ids_and_a_clock_of_its_own(compiled: Columns) -> None:
+    """Of two producers whose ids mean different things."""
+    given = tables()
+    other = np.array([-4, 2 << 24, -1], np.int32)
+    found = ingest(compiled, given, rows((3, 100, 1.0)), (rows((0, 100, 2.0)), other, 40, 0), rows((2, 0, 1.0)))
+    assert found[0] == 0
+    assert (given["gauge"].item(), given["time"].item(), given["whole"].item()) == (2.0, 140, 8)
+
+
+@pytest.mark.parametrize(
+    ("row", "changed"),
+    [
+        ((-1.0, 1, 1.0), {}),
+        ((0.5, 1, 1.0), {}),
+        ((math.nan, 1, 1.0), {}),
+        ((4.0, 1, 1.0), {}),
+        ((5.0, 1, 1.0), {}),
+        ((2.0**53, 1, 1.0), {}),
+        ((-math.inf, 1, 1.0), {}),
+        ((0.0, 1, -1.0), {}),
+        ((0.0, 1, math.nan), {}),
+        ((1.0, 1, 0.25), {}),
+        ((0.0, 1, 3.0), {"reached": 2.0**53}),
+        ((2.0, 1, -1.0), {}),
+        ((2.0, 1, 0.5), {}),
+        ((2.0, 1, math.nan), {}),
+        ((2.0, 1, 2.0**39), {}),
+        ((2.0, 1, 1.0), {"whole": np.array([1 << 61])}),
+        ((2.0, 1, 1.0), {"whole": np.zeros(0, np.int64)}),
+        ((3.0, 1, math.nan), {}),
+        ((3.0, 1, -math.inf), {}),
+        ((3.0, 1, 2.0**53), {}),
+        ((3.0, 1, -0.0), {}),
+        ((3.0, 1, 0.0), {"lowest": np.array([-0.0])}),
+        ((3.0, 1, 0.0), {"highest": np.array([-0.0])}),
+        ((3.0, 1, 1.0), {"touched": np.zeros(0, np.bool_)}),
+    ],
+)
+def test_one_special_row_and_no_batch_is_added(
+    compiled: Columns, row: tuple[float, int, float], changed: dict[str, Any]
+) -> None:
+    """Not even the rows before it, or the batches."""
+    given = tables(**changed)
+    before = {name: np.copy(column) for name, column in given.items()}
+    usual_rows = rows((0, 1, 3.0), (2, 1, 5.0), (3, 60, -9.0))
+    assert ingest(compiled, given, usual_rows, rows((2, 1, 1.0), row)) is None
+    for name, column in given.items():
+        if name != "watched":
+            assert np.array_equal(column, before[name], equal_nan=before[name].dtype.kind == "f"), name
+
+
+def test_missing_pages_are_named_chunk_by_chunk(compiled: Columns) -> None:
+    """As they are allocated: by key, of all values of series that are added up at once. Nothing is added before."""
+    given = tables()
+    far = 33_333.0
+    body = rows((1, 1, 300.0), (2, 1, 1.0), (0, 1, 3.0), (0, 1, far), (3, 1, 1.0), (1, 1, 600.0))
+    slots = LAYOUT.slot_of(np.array([300 * 2, int(far), 600 * 2], np.int64)) >> 8
+    keys = [LAYOUT.pages + int(slots[0]), int(slots[1]), LAYOUT.pages + int(slots[2])]
+    assert ingest(compiled, given, body, chunk=2) == [keys[:1], keys[1:]]
+    assert ingest(compiled, given, body) == [keys]
+    assert not given["fresh"].any()
+    assert given["events"].tolist() == [2]
+
+
+def test_watched_rows_are_returned(compiled: Columns) -> None:
+    """By kind: index, value and time, and how many are in each part."""
+    given = tables(watched=[np.array([False, True]), np.zeros(0, np.bool_), np.array([True])])
+    first, second = rows((1, 70, 0.75), (0, 71, 3.0)), rows((3, 72, 5.0), (1, 73, 0.0), (2, 74, 1.0))
+    values, _, (series, counters, gauges) = ingest(compiled, given, first, rows(), second)
+    assert (values, counters) == (3, None)
+    forms = (np.int64, np.float64, np.uint64, np.int64)
+    found = [np.frombuffer(column, form).tolist() for column, form in zip(series, forms, strict=True)]
+    assert found == [[1, 1], [0.75, 0.0], [70, 73], [1, 0, 1]]
+    found = [np.frombuffer(column, form).tolist() for column, form in zip(gauges, forms, strict=True)]
+    assert found == [[0], [5.0], [72], [0, 0, 1]]
+
+
+def test_increments_are_rounded_chunk_by_chunk(compiled: Columns) -> None:
+    """As numpy adds the sum of each chunk to an increase that has a fraction."""
+    given = tables(increase=np.array([2.0**52 + 0.5]))
+    ingest(compiled, given, rows(*[(2, 1, 0.0)] * 2, *[(2, 1, 3.0)] * 3), chunk=2)
+    assert given["increase"].tolist() == [2.0**52 + 0.5 + 0.0 + 6.0 + 3.0]
+    assert given["whole"].tolist() == [16]
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        ((b"row", ENTRIES, 0, 0), ValueError),
+        ((rows((0, 1, 1.0)), ENTRIES[:1], 0, 0), ValueError),
+        ((rows((0, 1, 1.0)), ENTRIES.astype(np.int64), 0, 0), ValueError),
+        ((rows((0, 1, 1.0)), [1], 0, 0), TypeError),
+        (("rows", ENTRIES, 0, 0), TypeError),
+        ((rows((0, 1, 1.0)), ENTRIES, 1 << 63, 0), OverflowError),
+        ((rows((0, 1, 1.0)), ENTRIES, 0, "now"), TypeError),
+        ((rows((0, 1, 1.0)), ENTRIES), TypeError),
+    ],
+)
+def test_what_is_no_part_is_refused(compiled: Columns, part: Any, error: type[Exception]) -> None:
+    """Also behind one that is, which is let go."""
+    given = tables()
+    held = sys.getrefcount(ENTRIES)
+    with pytest.raises(error):
+        ingest(compiled, given, rows((2, 1, 1.0)), part)
+    assert sys.getrefcount(ENTRIES) == held
+    assert given["events"].tolist() == [2]
+
+
+def test_what_is_no_call_is_refused(compiled: Columns) -> None:
+    """A list of parts, and a chunk of at least one row."""
+    held = hold(compiled, tables())
+    for arguments in (((), 1, 0.0, 1, 1.0), ([], 1, 0.0, 0, 1.0)):
+        with pytest.raises(ValueError, match="no list of rows"):
+            held.ingest(*arguments)
+    for arguments in (([None], 1, 0.0, 1, 1.0), ([], "", 0.0, 1, 1.0), ([], 1, "", 1, 1.0), ([], 1, 0.0, 1, "")):
+        with pytest.raises((TypeError, ValueError)):
+            held.ingest(*arguments)
+
+
+def test_columns_are_held_as_long_as_their_object(compiled: Columns) -> None:
+    """So no array is freed under it; and none is kept behind it, whatever came of a call."""
+    given = tables()
+
+    def counts() -> dict[str, int]:
+        return {name: sys.getrefcount(column) for name, column in given.items()}
+
+    before = counts()
+    held = hold(compiled, given)
+    assert {counts()[name] - before[name] for name in ("shift", "fresh_sums", "whole", "touched")} == {1}
+    held.ingest([(rows((2, 1, 1.0)), ENTRIES, 0, 0)], NOW_NS, 0.0, 1, 2.0**39)
+    held.ingest([(rows((9, 1, 1.0)), ENTRIES, 0, 0)], NOW_NS, 0.0, 1, 2.0**39)
+    del held
+    for width in (
+        {"whole": np.zeros(1, np.int32)},
+        {"touched": np.zeros(1, np.int32)},
+        {"scale": np.zeros(1, np.int8)},
+    ):
+        with pytest.raises(TypeError):
+            hold(compiled, given | width)
+    assert counts() == before
+
+
+def test_new_arrays_are_noticed(compiled: Columns) -> None:
+    """More instruments, pages and followers between batches, until every column has grown."""
+    results = []
+    for columns_class in (compiled, None):
+        with (
+            mock.patch.object(usual_rows, "Columns", columns_class),
+            mock.patch.object(group, "Columns", columns_class),
+        ):
+            aggregator = Aggregator(AggregatorConfig())
+            for turn in range(60):
+                kind = ("series", "counter", "gauge")[turn % 3]
+                define = Define(turn, f"m{turn}", kind, "ns", within="m0" if turn % 4 else "")
+                lines = [(float(at), MONO_NS + turn, float(3**at % 10**7)) for at in range(turn)] * 2
+                one = batch(seq=turn, first=turn * (turn - 1), rows=lines, records=[define])
+                assert aggregator.admit(one, MONO_NS)
+                aggregator.apply([one], MONO_NS + turn, WALL_NS)
+            results.append(aggregator.checkpoint())
+    assert results[0] == results[1]

@@ -22,6 +22,7 @@ def test_the_account_is_the_sum_over_producers() -> None:
         missing=4,
         repaired=3,
         unrepairable=1,
+        salvaged=2,
     )
     two = ProducerStat(
         producer="b",
@@ -34,6 +35,7 @@ def test_the_account_is_the_sum_over_producers() -> None:
         unrepairable=5,
         duplicates=2,
         waiting=1,
+        salvaged=3,
     )
     assert account_for([one, two], {"wrong_topic": 3}) == Accounting(
         emitted=19,
@@ -47,6 +49,7 @@ def test_the_account_is_the_sum_over_producers() -> None:
         unrepairable=6,
         duplicates=2,
         bad_frames={"wrong_topic": 3},
+        salvaged=5,
     )
 
 

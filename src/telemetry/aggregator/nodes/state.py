@@ -82,7 +82,7 @@ def believable(account: NodeAccount) -> bool:
     sums = account.account
     maps = (sums.dropped, sums.dropped_by_producer, sums.bad_frames)
     counts = (sums.emitted, sums.received, sums.applied, sums.waiting, sums.missing)
-    others = (sums.repaired, sums.unrepairable, sums.duplicates)
+    others = (sums.repaired, sums.unrepairable, sums.duplicates, sums.salvaged)
     if not all(map(_possible_reasons, maps)):
         return False
     if not all(0 <= count <= limits.EVENT_NUMBERS for count in (account.values, account.producers, account.nodes)):

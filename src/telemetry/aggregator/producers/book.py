@@ -88,6 +88,7 @@ class ProducerBook:
                 events=producer.account.emitted,
                 repaired=producer.sequence.repaired,
                 duplicates=producer.sequence.duplicates,
+                salvaged=producer.salvaged,
             )
             assert producer.closed_at is not None
             self.folded.add(producer.key, account, producer.closed_at, producer.ids)
@@ -200,4 +201,4 @@ class ProducerBook:
         others = [producer for producer in self if producer.key != besides and not producer.is_collector]
         if not others:
             return not self.folded.producers
-        return any(producer.status(now_ns, self._config) not in ("ended", "lost") for producer in others)
+        return not all(producer.is_gone(now_ns, self._config) for producer in others)

@@ -47,9 +47,11 @@ class Folded:
         "events": Count,
         "repaired": Natural,
         "duplicates": Natural,
+        "salvaged": Count,
         "_tables": list[bytes],
         "_known": dict[str, tuple[Count, Natural, Natural]],
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("salvaged",)
     DERIVED: ClassVar[tuple[str, ...]] = ("_free", "_places", "_uses")
 
     def __init__(self) -> None:
@@ -57,6 +59,7 @@ class Folded:
         self.events = 0
         self.repaired = 0
         self.duplicates = 0
+        self.salvaged = 0
         self._tables: list[bytes] = []
         """Row ids as bytes. Empty for a table that no producer uses any more."""
         self._known: dict[str, tuple[int, int, int]] = {}
@@ -82,6 +85,7 @@ class Folded:
         self.events += account.events
         self.repaired += account.repaired
         self.duplicates += account.duplicates
+        self.salvaged += account.salvaged
         table = self._place_of(ids.bound.tobytes())
         self._known[key] = account.events, closed_at, table
         self._uses[table] += 1
@@ -107,7 +111,11 @@ class Folded:
         if not self.producers:
             return None
         return FoldedProducers(
-            producers=self.producers, events=self.events, repaired=self.repaired, duplicates=self.duplicates
+            producers=self.producers,
+            events=self.events,
+            repaired=self.repaired,
+            duplicates=self.duplicates,
+            salvaged=self.salvaged,
         )
 
     def _place_of(self, table: bytes) -> int:

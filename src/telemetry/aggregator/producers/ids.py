@@ -71,6 +71,11 @@ class IdTable:
         """Return the room of an unused table to the shared budget."""
         self._budget.give_back(len(self._entries) - 2)
 
+    @property
+    def entries(self) -> NDArray[np.int32]:
+        """The table itself."""
+        return self._entries
+
     def look_up(self, ids: ShiftedIds) -> Routes:
         return self._entries.take(ids, mode="clip").astype(np.intp)
 

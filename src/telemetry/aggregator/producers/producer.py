@@ -75,8 +75,11 @@ class Producer:
         "_rolls": list[Count],
         "_received_at_roll": Count,
         "node": NodeState | None,
+        "ring": str,
+        "is_salvaged": bool,
+        "salvaged": Count,
     }
-    ADDED: ClassVar[tuple[str, ...]] = ("node",)
+    ADDED: ClassVar[tuple[str, ...]] = ("node", "ring", "is_salvaged", "salvaged")
     DERIVED: ClassVar[tuple[str, ...]] = ("key", "newly_bound", "acknowledged_batches")
 
     def __init__(self, key: str, budgets: Budgets, now_ns: int) -> None:
@@ -116,6 +119,12 @@ class Producer:
         self._received_at_roll = 0
         self.node: NodeState | None = None
         """Node whose leaf this producer is. None for any other producer."""
+        self.ring = ""
+        """Path of its ring, if it has one that outlives its process."""
+        self.is_salvaged = False
+        """True once its process is dead, and what follows was read from its ring."""
+        self.salvaged = 0
+        """Number of events that were read from its ring."""
 
     def restored(self) -> None:
         if self._received_at_roll > self._received:
@@ -132,6 +141,7 @@ class Producer:
         if self.node is not None:
             self.node.hear(hello, now_ns)
         self.name, self.host, self.pid, self.rank = hello.name, hello.host, hello.pid, hello.rank
+        self.ring = hello.ring
         self.greeted = True
         self.last_seen_ns = now_ns
 
@@ -164,6 +174,7 @@ class Producer:
         if not self.sequence.admit(batch.seq):
             return False
         self.account.receive(batch.first, events, batch.dropped)
+        self.salvaged += events if self.is_salvaged else 0
         self._unapplied[batch.seq] = events
         return True
 
@@ -201,6 +212,14 @@ class Producer:
     def heard_event(self, time_ns: int, now_ns: int) -> None:
         """Register the time of an event on the run's clock. A time in the future is lowered to now."""
         self.last_event_ns = max(self.last_event_ns, min(time_ns, now_ns))
+
+    def heard_row(self, time_ns: int, now_ns: int) -> None:
+        """Register the time of the newest row of a batch on the run's clock, and its age on arrival."""
+        lag_ns = now_ns - time_ns
+        if lag_ns < 0:
+            lag_ns, time_ns = 0, now_ns
+        self.lag_s = lag_ns / 1e9
+        self.last_event_ns = max(self.last_event_ns, time_ns)
 
     def cannot_resend(self, first: int, last: int, now_ns: int) -> None:
         """Give up the missing ones of these batches, because the producer no longer has them."""
@@ -302,6 +321,7 @@ class Producer:
             last_seen_ns=max(0, wall_ns - (now_ns - self.last_seen_ns)),
             last_event_ns=max(0, self.last_event_ns + shift_ns) if self.last_event_ns else 0,
             unfinished=self.unfinished,
+            salvaged=self.salvaged,
         )
 
     def status(self, now_ns: int, config: AggregatorConfig) -> ProducerStatus:
@@ -311,6 +331,12 @@ class Producer:
         if silent_s > config.lost_after_s:
             return "lost"
         return "late" if silent_s > config.late_after_s else "live"
+
+    def is_gone(self, now_ns: int, config: AggregatorConfig) -> bool:
+        """Return whether it ended, or has been silent for long. A killed process may get a successor."""
+        status = self.status(now_ns, config)
+        silent_s = (now_ns - self.last_seen_ns) / 1e9
+        return status == "lost" or (status == "ended" and (not self.is_salvaged or silent_s > config.lost_after_s))
 
     @property
     def unfinished(self) -> bool:

@@ -8,7 +8,7 @@ beginnings waits in the tail for a leader's row that began even later.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -82,7 +82,7 @@ class Extents:
     ADDED: ClassVar[tuple[str, ...]] = ("_nodes",)
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("_registry", "_warn", "_leaders", "_followers", "_leader_of", "_leads", "_follows"),
-        *("_concerned", "_ns_per_unit", "_pending"),
+        *("_concerned", "concerned_count", "_ns_per_unit", "_pending"),
     )
 
     def __init__(self, registry: Registry, warn: Callable[[str], None]) -> None:
@@ -96,6 +96,8 @@ class Extents:
         self._leads = _Places()
         self._follows = _Places()
         self._concerned = {code: np.zeros(0, np.bool_) for code in KIND_CODES.values()}
+        self.concerned_count = 0
+        """Number that grows with each leader and follower."""
         """Kind → True for indices of leaders and followers. The last entry stands for all larger indices."""
         self._ns_per_unit = np.zeros(0)
         self._first = np.zeros(0, np.int64)
@@ -212,6 +214,7 @@ class Extents:
         code = KIND_CODES[kind]
         self._concerned[code] = grown(self._concerned[code], index + 2)
         self._concerned[code][index] = True
+        self.concerned_count += 1
 
     # --- input -----------------------------------------------------------------------------------
 
@@ -224,6 +227,26 @@ class Extents:
                 self._pending.add(kind, part, at)
                 if self._pending.rows >= _MOST_WITNESSED:
                     self.settle()
+
+    @property
+    def watched(self) -> tuple[NDArray[np.bool_], ...]:
+        """Marks of the leaders and followers, by kind and index. An index beyond them has no mark."""
+        return tuple(self._concerned.values())
+
+    def witness_columns(
+        self,
+        kind: int,
+        columns: tuple[Index, Values, NDArray[np.uint64]],
+        row_ranges: Sequence[tuple[int, tuple[int, int]]],
+        now_ns: int,
+    ) -> None:
+        """Buffer applied rows of leaders and followers: index, value and time.
+
+        `row_ranges` has the number of these rows and the anchor of each row range.
+        """
+        self._pending.add_columns(kind, columns, row_ranges, now_ns)
+        if self._pending.rows >= _MOST_WITNESSED:
+            self.settle()
 
     def settle(self) -> None:
         """Process the buffered rows. The result does not depend on the time of the call.

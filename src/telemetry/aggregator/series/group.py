@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.compiled import record_usual
+from telemetry.aggregator.compiled import Columns
 from telemetry.aggregator.nodes.columns import SeriesArrays, divide_counts
 from telemetry.aggregator.series.moments import Moments
 from telemetry.aggregator.series.ticks import Indices, TickColumns, highest_tick
@@ -27,6 +27,9 @@ from telemetry.wire.units import ticks_per_unit
 _RESERVED: Final = 1 << 30
 """Room in the fresh counts that is kept for rows of producers. An aggregator takes far fewer between two rolls."""
 _WORD: Final = 4  # bytes of a count in columns
+
+UsualColumns = tuple[Any, ...]
+"""Columns of series, see `_compiled.pyi`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class SeriesGroup:
 
     STATE: ClassVar[Mapping[str, Any]] = {"ticks": PART, "counts": PART, "window": PART, "_early": SparseCounts}
     ADDED: ClassVar[tuple[str, ...]] = ("_early",)
-    DERIVED: ClassVar[tuple[str, ...]] = ("layout", "_members", "_cells_per_tick")
+    DERIVED: ClassVar[tuple[str, ...]] = ("layout", "_members", "_cells_per_tick", "_held", "_held_state")
 
     def __init__(self, layout: Layout, window_rolls: int) -> None:
         self.layout = layout
@@ -113,6 +116,9 @@ class SeriesGroup:
         """Counts of this interval that are settled already, because too many came at once."""
         self._members = np.zeros(0, dtype=np.intp)
         self._cells_per_tick = np.zeros(0)
+        self._held: Any = None
+        """Columns that compiled code has."""
+        self._held_state = (0, 0)
 
     def restored(self) -> None:
         if not self._early.fit(self.counts.used):
@@ -147,20 +153,37 @@ class SeriesGroup:
 
         In that case nothing is recorded. Only for a group that has all series.
         """
-        ticks, counts = self.ticks, self.counts
-        if record_usual is None or index.size > counts.room or not moments.has_room_for(index.size):
+        state = self.usual_state(index.size, moments)
+        if Columns is None or state is None:
             return False
-        reach = record_usual(
-            *(index, value, *moments.collecting),
-            *(ticks.scale, ticks.highest_tick),
-            *(counts.table, counts.fresh, counts.fresh_sums),
-            *(self.layout.pages, self.layout.half_bits, moments.reach),
-        )
+        if state != self._held_state:
+            self._held = Columns(self.usual_columns(moments), None, None, None)
+            self._held_state = state
+        reach = self._held.record(index, value, moments.reach)
         if reach < 0:
             return False
         moments.collected(index.size, reach)
-        counts.added(index.size)
+        self.counts.added(index.size)
         return True
+
+    def usual_state(self, events: int, moments: Moments) -> tuple[int, int] | None:
+        """Return a state that changes with every array of `usual_columns`.
+
+        Return None if compiled code may not add so many more values.
+        """
+        counts = self.counts
+        if events > counts.room or not moments.has_room_for(events):
+            return None
+        return counts.rows, len(counts.fresh)
+
+    def usual_columns(self, moments: Moments) -> UsualColumns:
+        """Return the columns that compiled code adds values to. Only for a group that has all series."""
+        return (
+            *moments.collecting,
+            *(self.ticks.scale, self.ticks.highest_tick),
+            *(self.counts.table, self.counts.fresh, self.counts.fresh_sums),
+            *(self.layout.pages, self.layout.half_bits),
+        )
 
     def add_sums(self, rows: Indices, sums: SeriesArrays) -> None:
         """Add values that another aggregator has counted, in slots of this layout. No row appears twice."""

@@ -138,9 +138,9 @@ class Moments:
         return self._shift, self._sums, self.interval_min, self.interval_max, self.integral
 
     def collected(self, events: int, reach: float) -> None:
-        """Register rows that were added to the columns, and the growth of the bound of their sums."""
+        """Register rows that were added to the columns, and the new bound of their sums."""
         self._events += events
-        self._reach += reach
+        self._reach = reach
 
     def _collect(self, index: Indices, value: Floats, shift: Floats, split: bool) -> None:
         terms = self._terms[: index.size]

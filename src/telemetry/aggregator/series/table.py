@@ -19,7 +19,7 @@ from telemetry.aggregator.exact.one_pass import SlotColumns
 from telemetry.aggregator.exact.percentiles import ExactTargets, GroupTargets
 from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.producers.budget import Budget
-from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup
+from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, UsualColumns
 from telemetry.aggregator.series.moments import SQUARABLE, Moments
 from telemetry.aggregator.series.stats import StatBuilder, Window
 from telemetry.aggregator.series.ticks import Indices, TickColumns
@@ -178,6 +178,30 @@ class SeriesTable:
             chosen = np.flatnonzero(numbers == number)
             if chosen.size:
                 group.record(self._row_of.take(index[chosen]), value[chosen], smallest, largest)
+
+    def usual_state(self, events: int) -> tuple[int, int] | None:
+        """Return a state that changes with every array of `usual_columns`.
+
+        Return None if compiled code may not add so many more values.
+        """
+        if len(self._groups) != 1:
+            return (0, 0)
+        return self._groups[0].usual_state(events, self._moments)
+
+    @property
+    def usual_columns(self) -> UsualColumns | None:
+        """Columns that compiled code adds values to, or None if the series have several layouts."""
+        return self._groups[0].usual_columns(self._moments) if len(self._groups) == 1 else None
+
+    def allocate(self, pages: list[list[int]]) -> None:
+        """Allocate pages of the columns of `usual_columns`, given as a list of keys for each chunk of values."""
+        for keys in pages:
+            self._groups[0].counts.allocate(keys)
+
+    def collected(self, events: int, reach: float) -> None:
+        """Register values that compiled code has added to the columns, and the new bound of their sums."""
+        self._moments.collected(events, reach)
+        self._groups[0].counts.added(events)
 
     def add_sums(self, sums: SeriesArrays) -> None:
         """Add values that another aggregator has counted, in slots of this table. `sums.id` are distinct."""

@@ -66,6 +66,24 @@ def test_a_leaf_that_ended_well_is_a_complete_node() -> None:
     assert aggregator.waiting_for() == []
 
 
+def test_events_that_a_leaf_salvaged_are_named_at_the_root() -> None:
+    """A producer of the node was killed: its leaf counts what it read from the ring, and the root adds it up."""
+    below = Aggregator(AggregatorConfig(leaf=True))
+    below.hello(Hello(producer="p"), NOW, WALL_NS)
+    take(below, batch("p", 0, 0, records=[Count("m")]))
+    below.salvage("p")
+    take(below, batch("p", 1, 1, records=[Count("m"), Count("m")]))
+    assert below.node_account(0).account.salvaged == 2
+    leaf = HandMadeLeaf()
+    aggregator = met(leaf)
+    sums = Accounting(emitted=12, received=12, applied=12, salvaged=2)
+    take(aggregator, leaf.batch(*leaf.second(5, 7)))
+    interval, account = leaf.last()
+    take(aggregator, leaf.batch(interval, replace(account, account=sums)))
+    aggregator.end(leaf.end(), NOW)
+    assert snapshot(aggregator).nodes[0].account == snapshot(aggregator).accounting == sums
+
+
 def test_direct_producers_and_nodes_add_up() -> None:
     """The account of the run is the sum of both."""
     leaf = HandMadeLeaf()

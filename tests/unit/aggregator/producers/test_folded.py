@@ -124,6 +124,19 @@ def test_a_checkpoint_has_them() -> None:
     assert restored.checkpoint() == aggregator.checkpoint()
 
 
+def test_salvaged_events_stay_in_the_sum() -> None:
+    """The account of a killed producer is complete too."""
+    aggregator = crowded(0)
+    for number in range(4 * LISTED):
+        aggregator.hello(Hello(producer=f"p{number}"), T, T)
+        aggregator.salvage(f"p{number}")
+        visit(aggregator, number)
+    for shown in (snapshot(aggregator), snapshot(Aggregator.restore(bytes(aggregator.checkpoint())))):
+        assert shown.folded is not None
+        assert shown.folded.salvaged == shown.folded.events > 0
+        assert shown.accounting.salvaged == shown.accounting.emitted == 4 * LISTED
+
+
 def test_a_checkpoint_with_row_ids_of_no_instrument_is_none() -> None:
     """Bytes from anywhere can't lead to an instrument that is not there."""
     aggregator = crowded(4 * LISTED)

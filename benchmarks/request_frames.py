@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from telemetry.client.catalog import Catalog
-from telemetry.client.recorders import build_recorders
+from telemetry.client.native_recorders import build_recorders
 from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.request import Request

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from telemetry import limits
 from telemetry.client import records
-from telemetry.client.recorders import build_recorders
+from telemetry.client.recorders import python_recorders
 from telemetry.client.sending.announcer import Announcer
 from telemetry.client.sending.outbox import Outbox
 from telemetry.drop_reasons import Reason
@@ -28,7 +28,7 @@ PARAMS = st.recursive(
 @given(STEPS)
 def test_emitted_is_sent_plus_dropped(steps: list[tuple[str, int]]) -> None:
     """Numbers never overlap, and every hole between two batches is a drop with a reason."""
-    recorders = build_recorders(now=lambda: 1 << 40)
+    recorders = python_recorders(now=lambda: 1 << 40)
     recorders.install(recorders.buffer.extend)
     record = recorders.record(0.0)
     tallies = {Reason.NOT_A_NUMBER: recorders.refused}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from telemetry import limits
 from telemetry.client import records
-from telemetry.client.recorders import build_recorders
+from telemetry.client.recorders import python_recorders
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.resend_ring import ResendRing
 from telemetry.client.sending.session import ProducerSession
@@ -159,7 +159,7 @@ class Play:
     def __init__(self, ring_bytes: int, row_bound: int) -> None:
         self.world = World()
         self.clock = FakeClock()
-        self.recorders = build_recorders(now=lambda: 1 << 40)
+        self.recorders = python_recorders(now=lambda: 1 << 40)
         self.recorders.install(self.recorders.buffer.extend)
         self.record = self.recorders.record(0.0)
         self.definitions: list[bytes] = []

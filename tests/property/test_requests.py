@@ -15,7 +15,8 @@ from msgspec import Raw
 from telemetry import limits
 from telemetry.client import records
 from telemetry.client.catalog import Catalog
-from telemetry.client.recorders import Rows, build_recorders
+from telemetry.client.native_recorders import build_recorders
+from telemetry.client.recorders import Rows
 from telemetry.client.requests import kind
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.requests.request import Request

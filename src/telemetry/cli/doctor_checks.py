@@ -9,9 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Literal
@@ -39,6 +41,9 @@ class Check(Struct, kw_only=True, frozen=True):
 _PACKAGES: Final = (distribution.NAME, "pyzmq", "msgspec", "numpy", "hdrhistogram")
 _NOT_INSTALLED: Final = "?"
 _STRANGER: Final = "telemetry"
+_COMPILED: Final = "compiled"
+_MISSING: Final = "not compiled"
+_STALE: Final = "compiled from other sources, not used"
 _OLDEST_PYTHON: Final = (3, 11)
 _OLDEST_LIBZMQ: Final = (4, 3)
 _LONGEST_SOCKET_NAME: Final = "x" * 8 + "/ctl"
@@ -81,15 +86,53 @@ def check_libzmq(_config: Config) -> Finding:
 
 
 def check_compiled(_config: Config) -> Finding:
-    from telemetry.aggregator.compiled import record_usual
+    """Tell for each module in C whether it is used. The package works without them, only slower."""
+    from telemetry.aggregator import compiled
+    from telemetry.client import native_module
 
-    if record_usual is None:
-        advice = (
-            "for full speed, install a compiler and Python's headers (gcc and python3-dev), then "
-            "reinstall telemetry"
-        )
-        return "ok", "not compiled: the aggregator needs up to twice the time per event", advice
-    return "ok", "compiled, used for most events"
+    recorder = _state_of_module("telemetry.client._recorder", native_module.SOURCE_CRC)
+    ingest = _state_of_module("telemetry.aggregator._compiled", compiled.SOURCE_CRC)
+    if recorder == _COMPILED and native_module.RECORDER is None:
+        recorder = f"switched off by {native_module.SWITCH}"
+    found = f"recorder {recorder}, ingest {ingest}"
+    if _STALE in (recorder, ingest):
+        return "warn", found, "install telemetry again, so that the C code is compiled again"
+    if _MISSING not in (recorder, ingest):
+        return "ok", found
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "ok", f"{found}: a free-threaded Python uses the Python code"
+    packages = "xcode-select --install" if sys.platform == "darwin" else "apt-get install gcc python3-dev"
+    return (
+        "ok",
+        f"{found}: recording and ingest take more time",
+        f"for full speed, install a compiler and Python's headers (`{packages}`), then install telemetry again "
+        "with pip's options --force-reinstall --no-cache-dir",
+    )
+
+
+def _state_of_module(name: str, source_crc: int) -> str:
+    try:
+        module = import_module(name)
+    except ImportError:
+        return _MISSING
+    return _COMPILED if source_crc == module.SOURCE_CRC else _STALE
+
+
+def check_salvage(_config: Config) -> Finding:
+    """Tell whether the last events of a killed program can be read."""
+    from telemetry.client.native_module import RECORDER
+    from telemetry.client.ring_directory import ring_directory
+
+    if RECORDER is None:
+        return "ok", "a killed program loses its last events: the recorder is not compiled"
+    path = ring_directory()
+    if path is not None:
+        return "ok", f"the last events of a killed program are in {path}"
+    return (
+        "warn",
+        "a killed program loses its last events: no tmpfs directory belongs to this user alone",
+        "set XDG_RUNTIME_DIR to a private directory on a tmpfs",
+    )
 
 
 def check_runtime_directory(_config: Config) -> Finding:
@@ -270,6 +313,7 @@ CHECKS: Final[list[tuple[str, Callable[[Config], Finding], bool]]] = [
     ("versions", check_versions, False),
     ("ZeroMQ", check_libzmq, False),
     ("compiled", check_compiled, False),
+    ("salvage", check_salvage, False),
     ("runtime directory", check_runtime_directory, False),
     ("temporary directory", check_temporary_directory, False),
     ("run directory", check_run_directory, False),

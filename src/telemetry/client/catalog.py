@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.instruments import Counter, Gauge, Instrument, Series
 from telemetry.client.recorders import Recorders
-from telemetry.client.tally import Tally
+from telemetry.client.tally import Counted
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import KINDS, Define, Kind
 
@@ -26,7 +26,7 @@ Key = tuple[str, str, tuple[tuple[str, str], ...]]
 class Catalog:
     """Registry of instruments. Thread-safe. `definitions` only grows; a position in it is a row id."""
 
-    def __init__(self, recorders: Recorders, unencodable: Tally) -> None:
+    def __init__(self, recorders: Recorders, unencodable: Counted) -> None:
         self.lock = threading.Lock()
         self.definitions: list[bytes] = []
         """Encoded `define` records."""
@@ -97,7 +97,9 @@ class Catalog:
         """Make an instrument. Its definition is queued before any event can use its id."""
         if definition.id >= limits.PRODUCER_IDS:
             return self._make_without_id(definition)
-        self.definitions.append(_ENCODE(definition))
+        encoded = _ENCODE(definition)
+        self._recorders.memory.define(encoded)
+        self.definitions.append(encoded)
         row_id = float(definition.id)
         if definition.kind == "counter":
             return Counter(definition, self._recorders.add(row_id))

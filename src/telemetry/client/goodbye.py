@@ -34,7 +34,7 @@ def goodbye(report: Report) -> list[str]:
         what = f"{name}: nothing was recorded"
     elif report.verdict == "complete":
         events = number_of(snapshot.accounting.applied, "event")
-        what = f"{name} complete, {events} in {duration_s(snapshot.elapsed_s)}"
+        what = f"{name} {report.outcome}, {events} in {duration_s(snapshot.elapsed_s)}"
     else:
         what = printable(report.headline())
     lines = [" · ".join([what, *_figures(report)])]

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from telemetry.client import notice
 from telemetry.client.catalog import Catalog
 from telemetry.client.instruments import Counter, Gauge, Instrument, Series
-from telemetry.client.recorders import Rows, blocking_extend, build_recorders, discard
+from telemetry.client.native_recorders import build_recorders
+from telemetry.client.recorders import Rows, blocking_extend, discard
 from telemetry.client.redaction import REDACTION
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
@@ -57,7 +58,7 @@ class Process:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.recorders = build_recorders()
-        self.unencodable = Tally()
+        self.unencodable = self.recorders.unencodable
         self.catalog = Catalog(self.recorders, self.unencodable)
         self.kinds = Kinds(self)
         self.state: State = "idle"
@@ -90,7 +91,6 @@ class Process:
         """Number of late events when this producer ended."""
         self._late_because = _AFTER_FINISH
         self._reserve = DescriptorReserve()
-        self._timed_out = Tally()
         self._flusher: Flusher | None = None
         self._name = ""
         self._config: EmitConfig | None = None
@@ -177,6 +177,7 @@ class Process:
                 return self.attach(endpoint, name, config, awaited=True, ends_with_run=ends_with_run, redact=redact)
             if redact is not None:
                 REDACTION.configure(redact)
+                self.recorders.memory.renew_rules()
             self._config = config
             blocking = config.policy == "block"
             flusher.outbox.row_bound = None if blocking else config.buffer_events
@@ -208,26 +209,28 @@ class Process:
             self.endpoint, self._name, self._config = endpoint, name, config
             producer = f"{self.id_prefix}{os.urandom(8).hex()}"
             blocking = config.policy == "block"
+            with self.catalog.lock:
+                ring = self.recorders.memory.open(producer, config.buffer_events, self.catalog.definitions)
             outbox = Outbox(
                 producer,
                 self.recorders.buffer,
                 self.catalog.definitions,
                 door=Door(REDACTION, self._masked_row_id),
                 tallies={
+                    Reason.BUFFER_FULL: self.recorders.buffer_full,
                     Reason.NOT_A_NUMBER: self.recorders.refused,
-                    Reason.BLOCK_TIMEOUT: self._timed_out,
+                    Reason.BLOCK_TIMEOUT: self.recorders.timed_out,
                     Reason.UNENCODABLE: self.unencodable,
                 },
                 row_bound=None if blocking else config.buffer_events,
             )
-            self.recorders.buffer.clear()
             if self.state != "inherited":  # inherited: an event of a request attaches the child, so keep requests
                 self.attached += 1
                 self.kinds.forget()
             flusher = Flusher(
                 FlusherParts(
                     endpoint=endpoint,
-                    hello=_hello(producer, name),
+                    hello=_hello(producer, name, ring),
                     outbox=outbox,
                     connect=lambda: self._connected(endpoint, producer),
                     refuses=refuses,
@@ -302,7 +305,14 @@ class Process:
         with self.lock:
             flusher, self._flusher = self._flusher, None
             self._count_late()
-        return flusher.finish(timeout_s) if flusher is not None else Ending(None)
+        if flusher is None:
+            return Ending(None)
+        ending = flusher.finish(timeout_s)
+        if ending.account is not None:
+            with self.lock:
+                if self._flusher is None:
+                    self.recorders.memory.remove()
+        return ending
 
     def _count_late(self) -> None:
         """Count events from now on as late. They are in no result; their number is printed at exit."""
@@ -350,7 +360,7 @@ class Process:
 
     def _discard(self) -> None:
         self.recorders.install(discard)
-        self.recorders.buffer.clear()
+        self.recorders.memory.remove()
         self.kinds.forget()
         self.state = "idle"
 
@@ -360,14 +370,14 @@ class Process:
             self.recorders.install(buffer.extend)
             return
         outbox = flusher.outbox
-        self.recorders.install(
+        self.recorders.install_waiting(
             blocking_extend(
                 buffer,
                 config.buffer_events,
                 config.block_timeout_s,
                 wake=flusher.wake,
                 progress=lambda: outbox.next_seq,
-                timed_out=self._timed_out.hit_many,
+                timed_out=self.recorders.timed_out.hit_many,
             )
         )
 
@@ -435,7 +445,7 @@ class Process:
         self._flusher = None
         self.finish_hook = None  # only the parent ends the run
         self._late.take()
-        self.recorders.buffer.clear()
+        self.recorders.memory.forget()
         self.kinds.after_fork_in_child()
         REDACTION.after_fork_in_child()
         if self.state in ("live", "inherited"):
@@ -498,7 +508,7 @@ class Process:
             if said and self._late_because == _AFTER_FINISH:
                 notice.warn(said)
         buffer = self.recorders.buffer  # may hold events that arrived while the flusher ended
-        late = self._late.take() + len(buffer) // 3
+        late = self._late.take() + buffer.waiting
         buffer.clear()
         if late:
             events = number_of(late, "event was", "events were")
@@ -509,7 +519,7 @@ class Process:
                 notice.warn(f"{events} lost: {self._late_because}")
 
 
-def _hello(producer: str, name: str) -> Hello:
+def _hello(producer: str, name: str, ring: str) -> Hello:
     return Hello(
         producer=producer,
         name=REDACTION.redactor.name(name)[:200],
@@ -517,6 +527,7 @@ def _hello(producer: str, name: str) -> Hello:
         pid=os.getpid(),
         rank=_rank(),
         mono_ns=time.monotonic_ns(),
+        ring=ring,
     )
 
 

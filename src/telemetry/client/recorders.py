@@ -1,5 +1,7 @@
 """The hot path: functions that put one event into the single buffer of the process.
 
+This is the way in Python; `telemetry.client.native_recorders` has the compiled one, which does the same.
+
 All recorders of a process share one cell, `extend`. Its target decides what happens to an event:
 
     before a start, or with no endpoint    discard
@@ -15,20 +17,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ldexp
 from operator import index
 from typing import Final, Protocol, SupportsFloat, SupportsIndex
 
-from telemetry.client.tally import Tally
+from telemetry.client.tally import Counted, Tally
 
 Rows = Sequence[float]
 """Rows of one or more events, flat: `id, time, value` of each. They enter the buffer together."""
 Extend = Callable[[Rows], object]
-Buffer = list[float]
 
 _POLL_S: Final = 0.001
+_ROW: Final = 3  # numbers of a row
 TIME_LIMIT: Final = 1 << 63
 
 discard: Final[Extend] = deque[float](maxlen=0).extend
@@ -49,15 +51,136 @@ class Add(Protocol):
     def __call__(self, n: SupportsFloat = 1, at_ns: int | None = None) -> None: ...
 
 
+class Buffer(Protocol):
+    """Rows that wait for a batch. Threads add rows; one thread takes them, the oldest first.
+
+    As a sequence, it is the flat rows `id, time, value, …`.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """Number of rows."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[float]: ...
+
+    def extend(self, rows: Rows, /) -> object:
+        """Add rows, whatever is installed."""
+
+    def take(self, most: int, /) -> tuple[bytes | list[float], int]:
+        """Take the oldest rows. Return them, flat or as a msgpack array, and their number."""
+
+    def drop(self, count: int, /) -> None:
+        """Give up the oldest rows."""
+
+    def clear(self) -> None:
+        """Give up all rows."""
+
+    def new_records(self) -> deque[bytes]:
+        """Return a queue for encoded records."""
+
+    def records_gone(self, records: Sequence[bytes], /) -> None:
+        """Note that these records, the oldest of the queue, are in a batch or were given up."""
+
+    def note_batch(self, seq: int, first: int, monotonic_ns: int, wall_ns: int, /) -> None:
+        """Note that a batch has all rows and records that were taken so far."""
+
+    def acknowledged(self, batches: int, /) -> None:
+        """Note that all batches below this number have arrived."""
+
+
+class ListBuffer(list[float]):
+    """A buffer of Python objects. Its rows end with the process."""
+
+    @property
+    def waiting(self) -> int:
+        return len(self) // _ROW
+
+    def take(self, most: int, /) -> tuple[list[float], int]:
+        rows = self[: _ROW * most]
+        del self[: len(rows)]
+        return rows, len(rows) // _ROW
+
+    def drop(self, count: int, /) -> None:
+        del self[: _ROW * count]
+
+    def new_records(self) -> deque[bytes]:
+        return deque()
+
+    def records_gone(self, records: Sequence[bytes], /) -> None:
+        """Do nothing: the queue is the only place of records."""
+
+    def note_batch(self, seq: int, first: int, monotonic_ns: int, wall_ns: int, /) -> None:
+        """Do nothing: nobody reads this buffer later."""
+
+    def acknowledged(self, batches: int, /) -> None:
+        """Do nothing: rows in batches are no longer here."""
+
+
+class Memory(Protocol):
+    """The memory of a producer's latest events, which may outlive the process."""
+
+    def open(self, producer: str, bound: int, definitions: Sequence[bytes]) -> str:
+        """Begin with empty memory for a producer. Return the path of its file; empty if it ends with the process.
+
+        Earlier definitions are kept, too.
+        """
+
+    def define(self, definition: bytes) -> None:
+        """Keep a definition before an event can use its id."""
+
+    def renew_rules(self) -> None:
+        """Keep the rules of redaction that now apply."""
+
+    def remove(self) -> None:
+        """Give up the memory and remove its files: all events have arrived, or nobody waits for them."""
+
+    def forget(self) -> None:
+        """Leave the memory to the parent of this forked process."""
+
+
+class OwnMemory:
+    """Memory that ends with the process: the buffer itself."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+
+    def open(self, producer: str, bound: int, definitions: Sequence[bytes]) -> str:
+        self._buffer.clear()
+        return ""
+
+    def define(self, definition: bytes) -> None:
+        """Do nothing: definitions end with the process, too."""
+
+    def renew_rules(self) -> None:
+        """Do nothing: only this process masks."""
+
+    def remove(self) -> None:
+        self._buffer.clear()
+
+    def forget(self) -> None:
+        self._buffer.clear()
+
+
 @dataclass(frozen=True)
 class Recorders:
     """The hot path, as the rest of the process uses it."""
 
     buffer: Buffer
-    """Flat list `id, time, value, …`. Never replaced, because recorders hold its bound methods."""
-    refused: Tally
+    """Rows that wait for a batch. Never replaced, because recorders hold its bound methods."""
+    memory: Memory
+    refused: Counted
     """Number of values that were not numbers."""
+    buffer_full: Counted
+    """Number of rows that found no room. A list has room; what is too much is dropped by its reader."""
+    timed_out: Counted
+    """Number of rows that were dropped because a call had waited for room long enough."""
+    unencodable: Counted
+    """Number of records and events that could not be encoded, or had no id."""
     install: Callable[[Extend], None]
+    install_waiting: Callable[[Extend], None]
+    """Record into the buffer, with a function that waits for room in it."""
     record: Callable[[float], Record]
     """Factory of a recorder for a row id."""
     add: Callable[[float], Add]
@@ -66,13 +189,13 @@ class Recorders:
     """Recorder of rows that are already plain numbers."""
 
 
-def build_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:
-    """Return the recorders of a process. They discard events until `install` sets a target.
+def python_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:
+    """Return the recorders of a process, in Python. They discard events until `install` sets a target.
 
     `ldexp(v, 0)` equals `float(v)` for every number, including arrays and tensors of one element. Unlike `float`,
     it refuses text, and it returns a plain float for any class, so a row can always be encoded.
     """
-    buffer: Buffer = []
+    buffer = ListBuffer()
     refused = Tally()
     refuse = refused.hit
     extend = discard
@@ -102,7 +225,19 @@ def build_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:
     def put(rows: Rows) -> None:
         extend(rows)
 
-    return Recorders(buffer, refused, install, make_record, make_add, put)
+    return Recorders(
+        buffer=buffer,
+        memory=OwnMemory(buffer),
+        refused=refused,
+        buffer_full=Tally(),
+        timed_out=Tally(),
+        unencodable=Tally(),
+        install=install,
+        install_waiting=install,
+        record=make_record,
+        add=make_add,
+        put=put,
+    )
 
 
 def checked_ns(at_ns: SupportsIndex) -> int:
@@ -131,13 +266,13 @@ def blocking_extend(
     one per event.
     """
     extend = buffer.extend
-    full = 3 * capacity
+    full = _ROW * capacity
     stuck_at = -1
 
     def wait_for_room(rows: Rows) -> None:
         nonlocal stuck_at
         if progress() == stuck_at:
-            timed_out(len(rows) // 3)
+            timed_out(len(rows) // _ROW)
             return
         try:
             wake()
@@ -145,7 +280,7 @@ def blocking_extend(
             while len(buffer) >= full:
                 if now() >= deadline:
                     stuck_at = progress()
-                    timed_out(len(rows) // 3)
+                    timed_out(len(rows) // _ROW)
                     return
                 sleep(_POLL_S)
         # raised in a signal handler: the program ends, and its rows are kept

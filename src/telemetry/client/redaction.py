@@ -37,6 +37,13 @@ class Redaction:
             self.redactor = redactor
             self.step_names = set()
 
+    def rules(self) -> dict[str, object]:
+        """Return the rules of the settings, for whoever masks in place of this process."""
+        config = self._config
+        if config is None:
+            return {"secrets": True, "personal": False, "patterns": []}
+        return {"secrets": config.secrets, "personal": config.personal, "patterns": list(config.patterns)}
+
     def after_fork_in_child(self) -> None:
         """Count anew: the counts so far are those of the parent."""
         self.redactor.forget_counts()

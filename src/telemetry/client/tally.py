@@ -4,6 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Counted(Protocol):
+    """A counter as `Tally`."""
+
+    @property
+    def hit(self) -> Callable[[], object]: ...
+
+    def hit_many(self, times: int, /) -> None: ...
+
+    @property
+    def total(self) -> int: ...
+
+    def take(self) -> int: ...
 
 
 class Tally:

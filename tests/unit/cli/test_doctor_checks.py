@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import sysconfig
 from collections import namedtuple
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.cli import doctor_checks
+from telemetry.client import native_module, ring_directory
 from telemetry.config import Config, JournalConfig, RunConfig, TransportConfig
 from telemetry.transport.keys import KeyFolder
 from telemetry.transport.zmq_version import ZmqFacts
@@ -61,13 +64,46 @@ def test_few_descriptors_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ulimit -n 4096" in advice
 
 
-def test_what_is_compiled_is_told(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing need be; what it costs and what helps is said."""
-    assert doctor_checks.check_compiled(Config()) == ("ok", "compiled, used for most events")
-    monkeypatch.setattr("telemetry.aggregator.compiled.record_usual", None)
+def test_compiled_modules_are_told(compiled: object) -> None:
+    """Each module in C has its name in the finding."""
+    assert doctor_checks.check_compiled(Config()) == ("ok", "recorder compiled, ingest compiled")
+
+
+def test_a_module_that_is_not_compiled_is_told_with_the_remedy(
+    compiled: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package works without; the advice names the packages to install."""
+    monkeypatch.setitem(sys.modules, "telemetry.client._recorder", None)
+    monkeypatch.setattr(sys, "platform", "linux")
     status, found, *advice = doctor_checks.check_compiled(Config())
-    assert (status, "twice the time" in found) == ("ok", True)
-    assert "gcc and python3-dev" in advice[0]
+    assert (status, found) == ("ok", "recorder not compiled, ingest compiled: recording and ingest take more time")
+    assert "apt-get install gcc python3-dev" in advice[0]
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "xcode-select --install" in "".join(doctor_checks.check_compiled(Config())[2:])
+
+
+def test_a_free_threaded_interpreter_needs_no_compiler(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler would not help there, so none is advised."""
+    monkeypatch.setitem(sys.modules, "telemetry.client._recorder", None)
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _name: 1)
+    (status, found) = doctor_checks.check_compiled(Config())
+    assert status == "ok"
+    assert found.endswith("a free-threaded Python uses the Python code")
+
+
+def test_a_module_of_other_sources_is_a_warning(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an edit of the C code without a new installation, the old module is not used."""
+    monkeypatch.setattr("telemetry.aggregator.compiled.SOURCE_CRC", 1)
+    status, found, *advice = doctor_checks.check_compiled(Config())
+    assert (status, found) == ("warn", "recorder compiled, ingest compiled from other sources, not used")
+    assert "install telemetry again" in advice[0]
+
+
+def test_a_recorder_that_is_switched_off_is_told(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that switches it off is named, because it may come from a parent process."""
+    monkeypatch.setattr("telemetry.client.native_module.RECORDER", None)
+    found = "recorder switched off by TELEMETRY_NATIVE, ingest compiled"
+    assert doctor_checks.check_compiled(Config()) == ("ok", found)
 
 
 def test_a_stale_endpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,3 +164,16 @@ def test_another_project_of_the_same_name_is_noticed(monkeypatch: pytest.MonkeyP
     assert status == "fail"
     assert "`telemetry` is also installed, a different project" in found
     assert advice == ["pip uninstall telemetry, then pip install --force-reinstall telemetryd"]
+
+
+def test_where_the_events_of_a_killed_program_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a place for them, they end with the program; without the compiled recorder, too."""
+    monkeypatch.setattr(native_module, "RECORDER", object())
+    monkeypatch.setattr(ring_directory, "ring_directory", lambda: tmp_path)
+    assert doctor_checks.check_salvage(Config()) == ("ok", f"the last events of a killed program are in {tmp_path}")
+    monkeypatch.setattr(ring_directory, "ring_directory", lambda: None)
+    status, found, advice = doctor_checks.check_salvage(Config())
+    assert (status, "loses its last events" in found, "tmpfs" in advice) == ("warn", True, True)
+    monkeypatch.setattr(native_module, "RECORDER", None)
+    status, found = doctor_checks.check_salvage(Config())
+    assert (status, "not compiled" in found) == ("ok", True)

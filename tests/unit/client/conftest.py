@@ -9,7 +9,8 @@ import pytest
 from msgspec import Raw
 
 from telemetry.client.catalog import Catalog
-from telemetry.client.recorders import Recorders, Rows, build_recorders
+from telemetry.client.native_recorders import build_recorders
+from telemetry.client.recorders import Recorders, Rows
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.sending.outbox import Outbox
@@ -175,6 +176,11 @@ class Program:
 @pytest.fixture
 def program() -> Program:
     return Program()
+
+
+@pytest.fixture
+def make_program() -> type[Program]:
+    return Program
 
 
 @pytest.fixture

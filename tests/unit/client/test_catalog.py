@@ -11,7 +11,7 @@ import pytest
 from telemetry import limits
 from telemetry.client.catalog import NO_ID, Catalog
 from telemetry.client.instruments import Counter, Gauge, Series
-from telemetry.client.recorders import build_recorders
+from telemetry.client.native_recorders import build_recorders
 from telemetry.client.tally import Tally
 from telemetry.errors import InstrumentError
 from telemetry.wire.codec import decode_record

@@ -52,6 +52,12 @@ def test_a_result_that_is_not_complete_says_so() -> None:
     assert goodbye(report(0)) == ["load-test: nothing was recorded"]
 
 
+def test_events_of_killed_processes_are_named() -> None:
+    """The run is complete, but not because all went well."""
+    (line,) = goodbye(report(accounting=Accounting(emitted=1_000, applied=1_000, salvaged=12)))
+    assert line == "load-test complete (12 events salvaged), 1,000 events in 2.50 s"
+
+
 def test_a_training_run() -> None:
     """Step and loss. The speed is known by the curves alone, which a program does not read."""
     (line,) = goodbye(report(axes=[AxisStat(name="step", closed=50, newest=50, values={"loss": 0.312})]))

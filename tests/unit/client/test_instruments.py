@@ -10,14 +10,14 @@ import pytest
 from telemetry.client.catalog import Catalog
 from telemetry.client.instruments import Counter, Gauge, Series
 from telemetry.client.process import PROCESS
-from telemetry.client.recorders import Recorders, build_recorders
+from telemetry.client.recorders import Recorders, python_recorders
 from telemetry.client.tally import Tally
 from telemetry.errors import InstrumentError
 
 
 @pytest.fixture
 def recorders() -> Recorders:
-    made = build_recorders(now=lambda: 1)
+    made = python_recorders(now=lambda: 1)
     made.install(made.buffer.extend)
     return made
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from telemetry.client.recorders import Recorders, Rows, blocking_extend, build_recorders, checked_ns
+from telemetry.client.recorders import Recorders, Rows, blocking_extend, checked_ns, python_recorders
 from telemetry.client.tally import Tally
 
 
 @pytest.fixture
 def live() -> Recorders:
     """Recorders with a fixed clock that put rows into the buffer."""
-    made = build_recorders(now=lambda: 42)
+    made = python_recorders(now=lambda: 42)
     made.install(made.buffer.extend)
     return made
 
@@ -131,7 +131,7 @@ def test_what_is_no_time_is_counted(live: Recorders, at_ns: Any) -> None:
 
 def test_bound_recorders_follow_every_change() -> None:
     """A loop that bound `record` before the start records after it."""
-    made = build_recorders(now=lambda: 1)
+    made = python_recorders(now=lambda: 1)
     record, add = made.record(0.0), made.add(1.0)
     record(1)
     assert made.buffer == []

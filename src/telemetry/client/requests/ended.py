@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
+from collections.abc import Callable
 from itertools import count
 from operator import sub
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import msgspec
 
@@ -53,6 +54,19 @@ tokens of the chunks, input and output tokens, turn, and own limits. It is a pla
 makes it, and anything else takes several times as long.
 """
 
+
+class CompiledEnded(Protocol):
+    """A request that has ended, made by the compiled recorder."""
+
+    @property
+    def family(self) -> Family: ...
+
+    def encode(self, label: Callable[[str], str], /) -> bytes:
+        """Return its entry, encoded. `label` makes a text fit, without secrets."""
+
+
+EndedRequest = Ended | CompiledEnded
+
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _TOKENS: Final = PLACES - 1
 _ENTRY_BYTES: Final = 400
@@ -79,7 +93,7 @@ class EndedLog(Locked):
         """True while requests that end are logged."""
         self.number = count().__next__
         """Function that returns the number of the next request."""
-        self._waiting: list[Ended] = []
+        self._waiting: list[EndedRequest] = []
         self._left_out: Counter[Family] = Counter()
         """Number of requests that found no room, by their instruments."""
         self._backlog: Backlog | None = None
@@ -96,13 +110,13 @@ class EndedLog(Locked):
         self._waiting.clear()
         self._left_out = Counter()
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: EndedRequest) -> None:
         """Add a request, or count it as left out. Never blocks."""
         if len(self._waiting) < limits.REQUESTS_WAITING:
             self._waiting.append(ended)
         else:
             with self._lock:
-                self._left_out[ended[0]] += 1
+                self._left_out[_family_of(ended)] += 1
 
     def close(self) -> None:
         """Make records of all requests so far. Requests that end later are not logged. Never blocks."""
@@ -125,37 +139,57 @@ class EndedLog(Locked):
             if backlog.weight > limits.RECORDS_BUFFERED_BYTES // _ROOM or (
                 len(backlog.records) > limits.RECORDS_BUFFERED // _ROOM
             ):
-                self._left_out.update(each[0] for each in ended)
+                self._left_out.update(map(_family_of, ended))
                 return
-            by_family: dict[Family, list[Ended]] = {family: [] for family in self._left_out}
+            by_family: dict[Family, list[EndedRequest]] = {family: [] for family in self._left_out}
             for each in ended:
-                by_family.setdefault(each[0], []).append(each)
+                by_family.setdefault(_family_of(each), []).append(each)
             left_out, self._left_out = self._left_out, Counter()
             for family, entries in by_family.items():
                 backlog.records.extend(_records(family, entries, left_out[family]))
 
 
-def _records(family: Family, ended: list[Ended], left_out: int) -> list[bytes]:
+class _Labels(dict[str, str]):
+    """Labels of texts in which the redactor matches nothing. A masked text is counted each time."""
+
+    def __missing__(self, text: str) -> str:
+        label = _label(text)
+        if label == text:
+            self[text] = label
+        return label
+
+
+def _family_of(ended: EndedRequest) -> Family:
+    return ended[0] if isinstance(ended, tuple) else ended.family
+
+
+def _records(family: Family, ended: list[EndedRequest], left_out: int) -> list[bytes]:
     """Return the records of requests of one kind and window. Each record fits in a batch."""
     records: list[bytes] = []
-    entries: list[RequestEntry] = []
+    entries: list[RequestEntry | msgspec.Raw] = []
     room = RECORD_BYTES
+    label = _Labels().__getitem__
     for each in ended:
-        size = _size(each)
+        entry: RequestEntry | msgspec.Raw
+        if isinstance(each, tuple):
+            entry, size = entry_of(each), _size(each)
+        else:
+            encoded = each.encode(label)
+            entry, size = msgspec.Raw(encoded), len(encoded)
         if entries and (size > room or len(entries) >= limits.REQUESTS_PER_RECORD):
             records.append(_record(family, entries, left_out))
             entries, room, left_out = [], RECORD_BYTES, 0
-        entries.append(entry_of(each))
+        entries.append(entry)
         room -= size
     if entries or left_out:
         records.append(_record(family, entries, left_out))
     return records
 
 
-def _record(family: Family, entries: list[RequestEntry], left_out: int) -> bytes:
+def _record(family: Family, entries: list[RequestEntry | msgspec.Raw], left_out: int) -> bytes:
     redactor = REDACTION.redactor
     kind, labels = redactor.name(family.kind), redactor.labels(family.labels)
-    return _ENCODE(EndedRequests(kind, labels, entries, left_out))
+    return _ENCODE(EndedRequests(kind, labels, cast(list[RequestEntry], entries), left_out))
 
 
 def _size(ended: Ended) -> int:

@@ -6,15 +6,17 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from math import isfinite, ldexp
 from operator import index
-from typing import Any, Final, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
 
 from telemetry import limits
 from telemetry.client import notice, records
 from telemetry.client.catalog import NO_ID
+from telemetry.client.native_module import RECORDER
 from telemetry.client.recorders import Rows, checked_ns
+from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.judging import KindLimits, Later, OwnLimits
 from telemetry.client.requests.shared import Host, Shared
-from telemetry.client.tally import Tally
+from telemetry.client.tally import Counted
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 from telemetry.wire.events import Uncounted
@@ -39,13 +41,31 @@ _LEFT_OUT: Final = (
 )
 
 
-class Family:
+class _PythonBase:
+    """Attributes of a family that the compiled part of requests reads."""
+
+    __slots__ = ("ids", "limits", "log", "open", "ring")
+
+    ids: _Ids
+    limits: KindLimits | None
+    """Limits of requests. None: requests are not judged."""
+    log: EndedLog
+    open: dict[Any, Any]
+    """Requests in flight, in order of issue."""
+    ring: object
+    """Ring into which compiled requests put their rows themselves. None if only `put` knows where they go."""
+
+
+if TYPE_CHECKING or RECORDER is None:  # noqa: SIM108 – type checkers understand this form
+    _Base = _PythonBase
+else:
+    _Base = RECORDER.FamilyBase
+
+
+class Family(_Base):
     """Instruments shared by requests of one window. Thread-safe. Its methods do not raise for invalid values."""
 
-    __slots__ = (
-        *("_host", "_said_before", "_values", "by_key", "claim", "ids", "kind", "labels", "limits"),
-        *("log", "open", "put"),
-    )
+    __slots__ = ("_host", "_said_before", "_values", "by_key", "claim", "kind", "labels", "put")
 
     def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: Shared[Any]) -> None:
         self.kind = kind
@@ -57,14 +77,14 @@ class Family:
 
         Replaced once an id is requested beyond the limit: look it up after the ids of the rows.
         """
+        self.ring = host.recorders.buffer
         self.ids = _Ids(self._make)
         self._host = host
         self.labels = labels
         self._values = shared.values
         self._said_before = shared.said
         self.log = shared.log
-        self.limits: KindLimits | None = None
-        """Limits of requests. None: requests are not judged."""
+        self.limits = None
 
     def judge(self, limits_by_key: Mapping[str, int]) -> None:
         """Judge requests by these limits from now on."""
@@ -294,7 +314,7 @@ class Family:
         within = words.name_of(self.kind, words.LATENCY) if word in words.WITHIN else ""
         made = self._host.catalog.row_id(kind, words.name_of(self.kind, word), unit, labels, within=within)
         if made == NO_ID:
-            self.put = self._put_known
+            self.put, self.ring = self._put_known, None
         if key == words.ISSUED:
             for outcome in _AT_ZERO:
                 self.ids[outcome]
@@ -318,7 +338,7 @@ def _whole_float(value: object) -> int:
     return plain if plain == exact else -1
 
 
-def with_ids(rows: Rows, lost: Tally) -> Rows:
+def with_ids(rows: Rows, lost: Counted) -> Rows:
     """Return the rows that have an id. Rows of instruments without an id are removed and counted."""
     without = rows[::3].count(NO_ID)
     if not without:

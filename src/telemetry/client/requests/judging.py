@@ -13,7 +13,7 @@ from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 
 if TYPE_CHECKING:
-    from telemetry.client.requests.request import Request
+    from telemetry.client.requests.in_flight import InFlight
 
 
 _MET: Final = {key: (words.MET, key) for key in slo.KEYS}
@@ -59,7 +59,7 @@ class KindLimits:
 
 
 def judge(
-    request: Request, of_kind: KindLimits, rows: list[float], at: int, *, tokens: float | None, counted: bool
+    request: InFlight, of_kind: KindLimits, rows: list[float], at: int, *, tokens: float | None, counted: bool
 ) -> Later | None:
     """Add rows for the limits that a completed request meets. Return what is left to judge.
 

@@ -16,8 +16,9 @@ from telemetry import limits
 from telemetry.client.recorders import discard
 from telemetry.client.requests.conversations import Conversation, Conversations
 from telemetry.client.requests.ended import EndedLog
+from telemetry.client.requests.in_flight import Extras
 from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, with_ids
-from telemetry.client.requests.request import Extras, Request
+from telemetry.client.requests.request import Request
 from telemetry.client.requests.shared import Host, Shared
 from telemetry.client.requests.stopping import Condition, PercentileStatus, StatusQuery, condition, judge, parse
 from telemetry.errors import UsageError
@@ -112,9 +113,7 @@ class Requests:
         request = Request(family, at, due, key, given, extras, told)
         if key is not None and self._by_key.setdefault(key, request) is not request:
             request._key = None
-        rows = (family.ids[words.ISSUED], at, 1.0)
-        family.put(rows)
-        self._open[request] = request
+        request._begin()
         return request
 
     def find(self, key: Hashable) -> Request:
@@ -277,7 +276,7 @@ class Requests:
     def _silent(self) -> Family:
         """Return the family of requests that are issued without a run. It records no events."""
         made = Family(self._host, self.name, {}, Shared[Request]())
-        made.put = discard
+        made.put, made.ring = discard, None
         made.ids[words.AFTER_END] = 0.0
         return made
 

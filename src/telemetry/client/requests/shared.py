@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from telemetry.client.catalog import Catalog
 from telemetry.client.recorders import Recorders
 from telemetry.client.requests.ended import EndedLog
-from telemetry.client.tally import Tally
+from telemetry.client.tally import Counted
 
 R = TypeVar("R")
 """A request in flight. Its class comes later: it holds a `Family`."""
@@ -20,7 +20,7 @@ class Host(Protocol):
 
     catalog: Catalog
     recorders: Recorders
-    unencodable: Tally
+    unencodable: Counted
     endpoint: str
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from telemetry import limits
@@ -15,8 +15,11 @@ _IN_FLIGHT: Final = 4_096  # batches; far more than the pipes hold
 class Announcer:
     """A cursor over an append-only list of definitions. It gives one range per batch. For one thread."""
 
-    def __init__(self, definitions: Sequence[bytes]) -> None:
+    def __init__(
+        self, definitions: Sequence[bytes], on_acknowledged: Callable[[int], object] = lambda batches: None
+    ) -> None:
         self._definitions = definitions
+        self._on_acknowledged = on_acknowledged
         self._acknowledged = 0
         self._sent = 0
         self._in_flight: deque[tuple[int, int, int]] = deque(maxlen=_IN_FLIGHT)
@@ -50,6 +53,7 @@ class Announcer:
 
     def acknowledged(self, batches: int) -> None:
         """Register that all batches below `batches` have arrived."""
+        self._on_acknowledged(batches)
         while self._in_flight and self._in_flight[0][0] < batches:
             _, start, stop = self._in_flight.popleft()
             if start <= self._acknowledged < stop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Raw
 
@@ -15,14 +15,12 @@ from telemetry.client.records import RECORD_BYTES
 from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.announcer import Announcer
 from telemetry.client.sending.door import Door
-from telemetry.client.tally import Tally
+from telemetry.client.tally import Counted
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.drop_reasons import Reason
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.events import OutgoingBatch
 from telemetry.wire.version import PROTOCOL
-
-_ROW: Final = 3  # numbers per event in the buffer
 
 
 class Packed(NamedTuple):
@@ -47,15 +45,15 @@ class Outbox:
         buffer: Buffer,
         definitions: Sequence[bytes],
         *,
-        tallies: Mapping[Reason, Tally],
+        tallies: Mapping[Reason, Counted],
         row_bound: int | None,
         door: Door | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.producer = producer
-        self.records: deque[bytes] = deque()
+        self.records: deque[bytes] = buffer.new_records()
         """Encoded records, appended by any thread."""
-        self.announcer = Announcer(definitions)
+        self.announcer = Announcer(definitions, buffer.acknowledged)
         self.next_seq = 0
         self.emitted = 0
         """Number of events numbered so far, including dropped ones."""
@@ -80,7 +78,7 @@ class Outbox:
     @property
     def waiting(self) -> int:
         """Number of rows in the buffer."""
-        return len(self._buffer) // _ROW
+        return self._buffer.waiting
 
     @property
     def weight(self) -> int:
@@ -89,7 +87,7 @@ class Outbox:
 
     @property
     def empty(self) -> bool:
-        return not self._buffer and not self.records and not self.announcer.due
+        return not self._buffer.waiting and not self.records and not self.announcer.due
 
     @property
     def full(self) -> bool:
@@ -137,18 +135,17 @@ class Outbox:
         """
         start, stop = self.announcer.window()
         if definitions_only or not self.announcer.covers_all(stop):
-            return self._batch(start, stop, [], []) if self.announcer.due else None
-        rows = self._buffer[: _ROW * limits.BATCH_EVENTS]
-        del self._buffer[: len(rows)]
+            return self._batch(start, stop, [], [], 0) if self.announcer.due else None
+        rows, taken = self._buffer.take(limits.BATCH_EVENTS)
         start, stop = self.announcer.window()  # read after the rows: a definition precedes its rows
         records = self._take_records(limits.BATCH_RECORDS - (stop - start))
-        if not rows and not records and not self.announcer.due:
+        if not taken and not records and not self.announcer.due:
             return None
-        return self._batch(start, stop, records, rows)
+        return self._batch(start, stop, records, rows, taken)
 
-    def _batch(self, start: int, stop: int, records: list[bytes], rows: list[float]) -> Packed:
-        seq, first, events = self.next_seq, self.emitted, len(records) + len(rows) // _ROW
-        self.rows_taken += len(rows) // _ROW
+    def _batch(self, start: int, stop: int, records: list[bytes], rows: bytes | list[float], taken: int) -> Packed:
+        seq, first, events = self.next_seq, self.emitted, len(records) + taken
+        self.rows_taken += taken
         self.records_taken += len(records)
         anchor = (self._clock.monotonic_ns(), self._clock.wall_ns() + self.wall_offset_ns)
         try:
@@ -161,13 +158,14 @@ class Outbox:
                 anchor,
                 self.dropped,
                 [*definitions, *(Raw(self._door.masked(record)) for record in records)],
-                rows,
+                Raw(rows) if isinstance(rows, bytes) else rows,
             )
             frame = encode_batch(batch)
         except Exception:
             self.drop(Reason.UNENCODABLE, events)
             raise
         self.announcer.carried(seq, start, stop)
+        self._buffer.note_batch(seq, first, *anchor)
         self.next_seq += 1
         self.emitted += events
         self._buffer.extend(self._door.counts())
@@ -189,6 +187,7 @@ class Outbox:
 
     def _pop_record(self) -> bytes:
         record = self.records.popleft()
+        self._buffer.records_gone((record,))
         if self._weighed:
             self._weighed -= 1
             self._weight -= len(record)
@@ -211,7 +210,7 @@ class Outbox:
 
     def _drop_rows(self, reason: Reason, count: int) -> None:
         if count > 0:
-            del self._buffer[: _ROW * count]
+            self._buffer.drop(count)
             self.rows_taken += count
             self.drop(reason, count)
 

@@ -55,19 +55,19 @@ def test_turns_count_from_one_unless_they_are_given(program: Any) -> None:
     assert first == ["1", "2", "7", str(limits.TURNS), beyond, beyond]
 
 
-def test_what_is_left_is_recorded_at_the_end(program: Any) -> None:
+def test_what_is_left_is_recorded_at_the_end(watched: Any) -> None:
     """In one call past a policy that waits, in the window each began in."""
-    llm = program.requests()
+    llm = watched.requests()
     llm.issue(conversation="a")
-    with program.tracking("w"):
+    with watched.tracking("w"):
         llm.issue(conversation="b")
         llm.issue(conversation="a")
-    puts = len(program.puts)
-    program.kinds.close()
-    assert len(program.puts) == puts
-    assert of(program, "turns") == [({"window": "w"}, 1.0), ({}, 2.0)]
-    program.kinds.close()
-    assert len(of(program, "turns")) == 2
+    puts = len(watched.puts)
+    watched.kinds.close()
+    assert len(watched.puts) == puts
+    assert of(watched, "turns") == [({"window": "w"}, 1.0), ({}, 2.0)]
+    watched.kinds.close()
+    assert len(of(watched, "turns")) == 2
 
 
 def test_idle_ones_end_by_themselves(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from telemetry import limits
 from telemetry.client.records import RECORD_BYTES
-from telemetry.client.requests import request as request_module
 from telemetry.wire.codec import decode_record
 from telemetry.wire.events import Uncounted
 from telemetry.wire.request_log import EndedRequests, RequestEntry
@@ -120,11 +119,9 @@ def test_reasons_are_valid_text(program: Any, backlog: Any) -> None:
     assert (len(reasons[0]), reasons[1]) == (limits.LABEL_VALUE_CHARS, "?")
 
 
-def test_of_a_long_answer_the_last_chunks_are_kept(
-    program: Any, backlog: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_long_answer_the_last_chunks_are_kept(program: Any, backlog: Any, hold: Any) -> None:
     """With their tokens; the number of those before them is there."""
-    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + 4)
+    hold(4)
     made = program.requests().issue(at_ns=0)
     for number in range(12):
         made.chunk(number + 1, at_ns=number * number)

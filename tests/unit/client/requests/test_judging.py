@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from telemetry import slo
-from telemetry.client.requests import request as request_module
 from telemetry.client.requests.kind import Requests
 from telemetry.errors import InstrumentError, UsageError
 from telemetry.wire.codec import decode_record
@@ -167,9 +166,9 @@ def test_texts_are_judged_once_their_tokens_are_counted(program: Any) -> None:
     assert counted(program) == {"ttft": 2, "tpot": 1, "good": 1}
 
 
-def test_the_largest_gap_of_a_long_answer(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_gap_of_a_long_answer(program: Any, hold: Any) -> None:
     """Gaps that are no longer held count too."""
-    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + 2)
+    hold(2)
     llm = limited(program, "gap:20")
     stream(llm.issue(at_ns=0), 1, 22, 23, 24, 25, 26)
     stream(llm.issue(at_ns=0), 1, 21, 23, 24, 25, 26)

@@ -182,14 +182,14 @@ def test_nothing_is_kept_of_windows_that_were_left(program: Any) -> None:
     assert len(program.definitions) == 100 * 5
 
 
-def test_a_turn_of_expiry_is_bounded(program: Any, now: Now, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_of_expiry_is_bounded(watched: Any, now: Now, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go first, past a policy that waits; while there are more it goes on at once, else it rests."""
     monkeypatch.setattr(limits, "EXPIRED_A_TURN", 3)
-    llm = program.requests()
+    llm = watched.requests()
     llm.expire_s = 1e-6
     for _ in range(5):
         llm.issue()
-    puts = len(program.puts)
+    puts = len(watched.puts)
     llm.tend(5_000)
     assert llm.in_flight == 2
     llm.tend(5_001)
@@ -199,7 +199,7 @@ def test_a_turn_of_expiry_is_bounded(program: Any, now: Now, monkeypatch: pytest
     assert llm.in_flight == 1
     llm.tend(5_002 + 250)
     assert llm.in_flight == 0
-    assert len(program.puts) == puts + 1
+    assert len(watched.puts) == puts + 1
 
 
 def test_an_outcome_is_claimed_once_whoever_comes_first(program: Any) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from telemetry import limits
-from telemetry.client.requests import request as request_module
-from telemetry.client.requests.request import Request
+from telemetry.client.requests import kind
 from telemetry.wire.events import Uncounted
 
 
@@ -38,17 +37,17 @@ def test_a_streamed_request_comes_to_these_figures(program: Any) -> None:
     ]
 
 
-def test_an_outcome_is_one_call_to_the_buffer(program: Any) -> None:
+def test_an_outcome_is_one_call_to_the_buffer(watched: Any) -> None:
     """All of its rows or none; what came before the outcome is held until then."""
-    made = program.requests().issue(planned=5, at_ns=10)
+    made = watched.requests().issue(planned=5, at_ns=10)
     made.first(at_ns=11)
     for at in range(12, 40):
         made.chunk(at_ns=at)
-    assert len(program.puts) == 1
+    assert len(watched.puts) == 1
     made.complete(finish_reason="stop", at_ns=50)
-    assert len(program.puts) == 2
-    assert all(type(number) in (int, float) for number in program.puts[1])
-    assert all(type(number) is float for number in program.puts[1][2::3] + program.puts[1][::3])
+    assert len(watched.puts) == 2
+    assert all(type(number) in (int, float) for number in watched.puts[1])
+    assert all(type(number) is float for number in watched.puts[1][2::3] + watched.puts[1][::3])
 
 
 def test_without_output_in_between_there_is_only_a_latency(program: Any) -> None:
@@ -265,9 +264,9 @@ def test_what_interrupts_a_chunk_changes_nothing(program: Any) -> None:
     assert program.values("llm.output_tokens") == [3.0]
 
 
-def test_a_long_stream_holds_a_bounded_number_of_times(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_stream_holds_a_bounded_number_of_times(program: Any, hold: Any) -> None:
     """Gaps beyond it are recorded before the outcome; no figure changes."""
-    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + 4)
+    hold(4)
     made = program.requests().issue(at_ns=0)
     made.first(2, at_ns=10)
     for number in range(11):
@@ -379,7 +378,7 @@ def test_a_request_stays_in_its_process(program: Any) -> None:
         pickle.dumps(made)
     made.fail()
     assert repr(made) == "<Request of 'llm', ended>"
-    assert isinstance(made, Request)
+    assert isinstance(made, kind.Request)
 
 
 @pytest.mark.parametrize(
@@ -418,11 +417,9 @@ def test_a_failure_before_its_issue_is_a_failure_without_a_latency(program: Any)
     assert counted == [[1.0], [], [1.0]]
 
 
-def test_gaps_out_of_order_are_left_out_of_answers_without_end_too(
-    program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gaps_out_of_order_are_left_out_of_answers_without_end_too(program: Any, hold: Any) -> None:
     """Gaps that are recorded on the way are looked at like those of the end."""
-    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + 2)
+    hold(2)
     made = program.requests().issue(at_ns=0)
     for at in (10, 8, 20, 15, 30):
         made.chunk(at_ns=at)
@@ -455,10 +452,10 @@ def test_a_conversation_that_ends_before_it_begins_has_no_duration(program: Any)
     "pieces", [[None], [1, None], [None, 1], [2, None, 3], [None, None, 1, 1, 1, 1], [None] * 9]
 )
 def test_where_the_tokens_of_a_piece_are_unknown_so_is_their_sum(
-    program: Any, monkeypatch: pytest.MonkeyPatch, pieces: list[int | None], full: int
+    program: Any, hold: Any, pieces: list[int | None], full: int
 ) -> None:
     """All that is known of times is there, also of answers without end, and nothing counts as lost."""
-    monkeypatch.setattr(request_module, "_FULL", request_module.HEAD + full)
+    hold(full)
     made = program.requests().issue(at_ns=0)
     for at, tokens in enumerate(pieces, 1):
         made.chunk(tokens, at_ns=at)

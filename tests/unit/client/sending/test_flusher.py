@@ -497,7 +497,7 @@ def test_what_others_have_to_do_now_and_then_is_done(
 def flood(bench: Bench) -> Iterator[Bench]:
     """A bench whose buffer holds another full batch as soon as one is sent, and whose aggregator takes all."""
     link, outbox, flooding = bench.link, bench.desk.outbox, [True]
-    batch = [0.0, 1.0, 1.0] * limits.BATCH_EVENTS
+    batch = [0.0, 1, 1.0] * limits.BATCH_EVENTS
 
     def send(_frame: bytes | bytearray) -> bool:
         if flooding:

@@ -1,0 +1,98 @@
+"""Where ring files lie, and which are removed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from telemetry.client import ring_directory as module
+from telemetry.client.ring_directory import remove_old, ring_directory
+
+DAY_S = 86_400
+ELSEWHERE = "29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+
+
+def mounts(path: Path, *, kind: str) -> str:
+    """Return a line of mountinfo that says of what kind the file system of `path` is."""
+    device = os.stat(path).st_dev
+    return (
+        f"{ELSEWHERE}31 29 {os.major(device)}:{os.minor(device)} / {path} rw shared:2 master:1 - {kind} none rw\n"
+    )
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is read for the list of mounts."""
+    listed = tmp_path / "mountinfo"
+    monkeypatch.setattr(module, "_MOUNTS", listed)
+    monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "run").mkdir(mode=0o700)
+    return listed
+
+
+def test_the_runtime_directory_if_it_is_a_tmpfs(told: Path, tmp_path: Path) -> None:
+    """It is private already."""
+    told.write_text(mounts(tmp_path, kind="tmpfs"))
+    assert ring_directory() == tmp_path / "run" / "telemetry"
+
+
+def test_nowhere_without_a_tmpfs(told: Path, tmp_path: Path) -> None:
+    """A disk would make recording wait; an unreadable list of mounts counts as none."""
+    told.write_text(mounts(tmp_path, kind="ext4"))
+    assert ring_directory() is None
+    told.unlink()
+    assert ring_directory() is None
+
+
+def test_a_directory_of_shared_memory_of_this_user_alone(
+    told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is used if nobody else can read it."""
+    told.write_text(mounts(tmp_path, kind="tmpfs"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/nowhere")
+    found = ring_directory()
+    assert found == tmp_path / f"telemetry-{os.getuid()}"
+    assert found.stat().st_mode & 0o777 == 0o700
+    found.chmod(0o755)
+    assert ring_directory() is None
+
+
+def aged(path: Path, seconds: float) -> Path:
+    path.write_bytes(b"")
+    path.with_suffix(".defs").write_bytes(b"")
+    os.utime(path, (time.time() - seconds,) * 2)
+    return path
+
+
+def test_old_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    """Not those of today, and nothing that is no ring."""
+    old, new = aged(tmp_path / "a.ring", 2 * DAY_S), aged(tmp_path / "b.ring", DAY_S / 2)
+    other = aged(tmp_path / "c.txt", 2 * DAY_S)
+    remove_old(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.defs", "b.ring", "c.defs", "c.txt"]
+    assert (old.exists(), new.exists(), other.exists()) == (False, True, True)
+
+
+def test_an_old_file_of_a_living_process_stays(tmp_path: Path) -> None:
+    """Its process holds the lock."""
+    old = aged(tmp_path / "a.ring", 2 * DAY_S)
+    child = os.fork()
+    if child == 0:
+        remove_old(tmp_path)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not old.exists()
+    old = aged(tmp_path / "a.ring", 2 * DAY_S)
+    with old.open("rb+") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        child = os.fork()
+        if child == 0:
+            remove_old(tmp_path)
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert old.exists()

@@ -155,16 +155,38 @@ def _essence(final: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def compiled() -> Callable[..., float]:
+def compiled() -> Callable[..., Any]:
     """What is in C. Without a compiler at installation the test is skipped, with CI=1 it fails."""
-    from telemetry.aggregator.compiled import record_usual
+    from telemetry.aggregator.compiled import Columns
 
-    if record_usual is None:
+    if Columns is None:
         message = "nothing is compiled: apt-get install -y gcc python3-dev; pip install --editable ."
         if os.environ.get("CI") == "1":
             pytest.fail(message)
         pytest.skip(message)
-    return record_usual
+    return Columns
+
+
+@pytest.fixture(scope="session")
+def native() -> None:
+    """Skip the test if the recorder is not compiled, or is turned off; with CI=1 fail."""
+    from telemetry.client.native_module import RECORDER, SWITCH
+
+    if RECORDER is None:
+        message = (
+            f"the recorder is not compiled, or {SWITCH}=0: apt-get install -y gcc python3-dev; make .venv/.dev"
+        )
+        if os.environ.get("CI") == "1" and os.environ.get(SWITCH) != "0":
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def find_rows(compiled: object) -> Callable[[bytes, int], int]:
+    """The search for rows that is in C."""
+    from telemetry.aggregator.compiled import find_rows
+
+    return find_rows
 
 
 @pytest.fixture

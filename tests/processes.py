@@ -10,6 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from telemetry.client.native_module import RECORDER
+
+KILLED: Final = "incomplete" if RECORDER is None else "complete"
+"""Completeness of a producer of this host that was killed: the ring of the compiled recorder is read."""
 END_S: Final = 10.0
 """For the end of processes that were killed, and of what they had still to say."""
 

@@ -232,6 +232,7 @@ HISTORY_UNPACKED_BYTES = 4 * MIB  # always allowed, whatever the packed size: 20
 HISTORY_UNPACKED_TIMES = 64  # ratio allowed above that size; deflate alone would allow a thousand
 EXACT_MEMORY_BYTES = 64 * MIB  # values kept at once by the exact pass
 EXACT_EVENTS = BATCH_EVENTS  # a full batch is processed at once
+PATH_CHARS = 4_096  # PATH_MAX of Linux
 IPC_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 
 # --- time ----------------------------------------------------------------------------------------

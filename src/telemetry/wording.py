@@ -235,6 +235,11 @@ def nodes(snapshot: MetricsSnapshot, *, over: bool) -> str:
     return f"{number_of(number, 'node')}, {share} {complete}, {number_of(snapshot.producer_count, 'producer')}"
 
 
+def salvaged(number: int) -> str:
+    """Return the events of killed processes in brackets, with a space before; empty without any."""
+    return f" ({number_of(number, 'event')} salvaged)" if number else ""
+
+
 def batches(number: int) -> str:
     return number_of(number, "batch", "batches")
 

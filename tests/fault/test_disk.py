@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from telemetry.client import native_recorders
+from telemetry.store.ring_file import RingUnreadable, open_ring
+
 RATE = 50_000
 FLUSHED = RATE // 10
 REQUESTS = """
@@ -195,3 +198,32 @@ def test_a_run_directory_that_turns_unwritable_does_not_cost_the_result(
     check_counts(faults, final, sender)
     assert final["exact"]
     assert any(str(file) in warning for warning in final["warnings"])
+
+
+def test_a_ring_without_room_goes_on_in_private_memory(
+    native: None, ground: Any, mount: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared memory is small in many containers, and others need it: some is left to them. No event is lost."""
+    shared = ground.folder / "shared"
+    mount(shared, "-t", "tmpfs", "-o", "size=36m,mode=0700", "none")
+    monkeypatch.setattr(native_recorders, "ring_directory", lambda: shared)
+    recorders = native_recorders.build_recorders()
+    path = recorders.memory.open("p", 1_000_000, [])
+    assert path == str(shared / "p.ring")
+    recorders.install(recorders.buffer.extend)
+    record = recorders.record(0.0)
+    record("no number")  # type: ignore[arg-type]
+    for number in range(300_000):
+        record(number, at_ns=number)
+    buffer = recorders.buffer
+    assert isinstance(buffer, native_recorders.RingBuffer)
+    assert not buffer.is_file
+    assert list(buffer)[1::3] == list(range(300_000))
+    assert (recorders.refused.total, recorders.buffer_full.total) == (1, 0)
+    with pytest.raises(RingUnreadable), open_ring(path, "p"):
+        pass
+    second = native_recorders.build_recorders()
+    fill(shared)
+    assert second.memory.open("q", 1_000_000, []) == ""
+    second.memory.remove()
+    recorders.memory.remove()

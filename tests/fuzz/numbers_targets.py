@@ -31,7 +31,7 @@ from telemetry.aggregator import (
 from telemetry.aggregator import records as aggregator_records
 from telemetry.aggregator.producers import account, book, ids, waiting
 from telemetry.aggregator.series import extent_tail, extents
-from telemetry.client.recorders import build_recorders
+from telemetry.client.recorders import python_recorders
 from telemetry.client.sending import resend_ring
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.session import ProducerSession
@@ -285,7 +285,7 @@ class _Link:
 def run_conversation(data: bytes) -> int:
     """Whatever an aggregator says, the producer's account stays true and its memory bounded."""
     clock = FakeClock()
-    recorders = build_recorders(now=clock.monotonic_ns)
+    recorders = python_recorders(now=clock.monotonic_ns)
     recorders.install(recorders.buffer.extend)
     record = recorders.record(0.0)
     outbox = Outbox("p", recorders.buffer, [], tallies={}, row_bound=50)

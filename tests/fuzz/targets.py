@@ -17,6 +17,7 @@ from tests.fuzz import (
     peer_targets,
     redaction_targets,
     request_log_targets,
+    ring_targets,
     wire_targets,
 )
 from tests.fuzz.target import Target
@@ -24,7 +25,7 @@ from tests.fuzz.target import Target
 _MODULES: Final = (
     *(wire_targets, file_targets, numbers_targets, control_targets, calibration_targets, feed_targets),
     *(gate_targets, backend_targets, peer_targets, leaf_targets, request_log_targets, page_targets),
-    redaction_targets,
+    *(redaction_targets, ring_targets),
 )
 
 TARGETS: Final[dict[str, Target]] = {target.name: target for module in _MODULES for target in module.TARGETS}

@@ -188,13 +188,14 @@ def notes() -> list[journal.Note]:
     """Each kind."""
     return [
         control.Hello(id=1, producer="p", name="worker", host="h", pid=7, rank=0, mono_ns=MONO_NS),
-        control.Hello(id=1, producer="q"),
+        control.Hello(id=1, producer="q", ring="/tmp/q.ring"),
         control.End(id=3, producer="q", batches=3, emitted=7),
         control.CannotResend(producer="p", first=1, last=2),
         journal.Rolled(start_wall_ns=WALL_NS, end_wall_ns=WALL_NS + 10**9, elapsed_ns=10**9, snapshot_seq=4),
         journal.BadFrames(counts={"wrong_topic": 2}),
         journal.Ending(reason="stopped", interrupted=True, command=snapshot.CommandFacts(argv=["a"], exit_code=0)),
         journal.Closed(),
+        journal.Salvaging(producer="q"),
     ]
 
 

@@ -55,7 +55,7 @@ EVERY_RECORD: list[events.EventRecord] = [
     *(EXTENDED.get(type(record), record) for record in v1_3.EVERY_RECORD),
     events.StepClear("train", 4, MONO_NS),
 ]
-ACCOUNT = snapshot.Accounting(emitted=5, received=4, applied=4, missing=1)
+ACCOUNT = snapshot.Accounting(emitted=5, received=4, applied=4, missing=1, salvaged=3)
 EVERY_NODE_RECORD: list[nodes.NodeRecord] = [
     nodes.NodeInterval(
         7,
@@ -186,6 +186,9 @@ NODE = snapshot.NodeStat(
 SNAPSHOT = replace(
     v1_3.SNAPSHOT,
     protocol=VERSION,
+    accounting=replace(v1_3.SNAPSHOT.accounting, salvaged=3),
+    producers=[replace(stat, salvaged=2) for stat in v1_3.SNAPSHOT.producers],
+    folded=snapshot.FoldedProducers(producers=7, events=1_000, repaired=2, duplicates=3, salvaged=1),
     backends=[BACKEND],
     nodes=[NODE],
     missing_nodes=1,
@@ -200,7 +203,7 @@ STREAM_STEP = replace(
 
 REQUESTS: dict[str, control.Request] = {
     **v1_3.REQUESTS,
-    "hello": replace(v1_0.REQUESTS["hello"], version=VERSION),
+    "hello": replace(v1_0.REQUESTS["hello"], version=VERSION, ring="/run/user/1000/telemetry/p1.ring"),
     "hello_leaf": replace(v1_0.REQUESTS["hello"], version=VERSION, node="gpu-1"),
     "backend": control.TellBackend(id=11, stat=BACKEND),
     "step": control.GetStep(id=12, axis="train", step=3),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import KILLED
 
 import telemetry
 from telemetry.wire.report import Report
@@ -290,11 +291,11 @@ def test_a_failed_run_is_not_called_a_success(failed: Ended) -> None:
 
 
 def test_values_from_before_the_failure_are_there(failed: Ended) -> None:
-    """Of the worker that failed. The other one was killed, so the run is incomplete."""
+    """Of the worker that failed. The other one was killed, so the run is incomplete without salvage."""
     assert failed.series("examples", group="train", rank="1").count == 5
-    assert failed.report.completeness == "incomplete"
+    assert failed.report.completeness == KILLED
     unended = [one.rank for one in failed.report.snapshot.producers if one.status != "ended"]
-    assert unended == [0]
+    assert unended == ([0] if KILLED == "incomplete" else [])
 
 
 # --- by hand -------------------------------------------------------------------------------------

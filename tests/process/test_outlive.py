@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Any
 
+from tests.processes import KILLED
+
 WORKER = """
 import os, sys, time
 import telemetry
@@ -116,7 +118,7 @@ def test_a_worker_that_is_killed_in_the_grace_does_not_cost_all_of_it(ground: An
     assert time.monotonic() - begun < 20
     assert wrapper.returncode == 0, err
     (producer,) = ground.final()["producers"]
-    assert (producer["completeness"], producer["unfinished"]) == ("incomplete", False)
+    assert (producer["completeness"], producer["unfinished"]) == (KILLED, False)
 
 
 def test_a_worker_that_comes_in_the_grace_is_waited_for_as_well(ground: Any, wait_until: Any) -> None:
@@ -133,7 +135,7 @@ def test_a_worker_that_comes_in_the_grace_is_waited_for_as_well(ground: Any, wai
     _, err = wrapper.communicate(timeout=60)
     assert in_result(ground, "late") == recorded(ground, "late"), err
     assert {one["name"]: one["completeness"] for one in ground.final()["producers"]} == {
-        "a": "incomplete",
+        "a": KILLED,
         "late": "complete",
     }
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.process.conftest import DEADLINE_S, Ground
+from tests.processes import KILLED
 
 from telemetry.wire.events import Spread
 
@@ -123,4 +124,6 @@ def test_steps_go_on_without_a_rank_that_is_killed(ranks: Ranks) -> None:
         spread = Spread(count, float(step), step + count - 1.0, mean, key[0], key[count - 1])
         assert newest[step]["spread"]["loss"] == msgspec.to_builtins(spread)
     (axis,) = final["axes"]
-    assert (axis["open"], axis["closed"], axis["timeouts"] > 0) == (0, len(first), True)
+    assert (axis["open"], axis["closed"]) == (0, len(first))
+    if KILLED == "incomplete":  # else its end is known sooner than the grace is over
+        assert axis["timeouts"] > 0

@@ -118,8 +118,7 @@ class EmitConfig(_Section, kw_only=True, frozen=True):
     policy: Annotated[
         Literal["drop", "block"],
         Meta(
-            description="When the buffer is full: `drop` the oldest events and count them, or `block` the "
-            "caller for a while."
+            description="When the buffer is full: `drop` events and count them, or `block` the caller for a while."
         ),
     ] = "drop"
     stragglers: Annotated[

@@ -11,9 +11,9 @@ from telemetry.daemon.components import Parts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.exact_percentiles import CUT, obstacle
 from telemetry.daemon.ingest import Ingest
-from telemetry.daemon.process_watch import alive
 from telemetry.daemon.record_stream import RecordStream
 from telemetry.daemon.run_status import RunStatus
+from telemetry.daemon.salvage import Salvage
 from telemetry.daemon.tokens.results import OWN_PRODUCER, TokenResults
 from telemetry.daemon.upstream.leaf import Leaf
 from telemetry.daemon.write_ahead import WriteAheadLog
@@ -54,6 +54,7 @@ class LiveFeed:
             self._stream.on_published = leaf.streamed
         self.ingest = Ingest(parts, log, self._stream, cost)
         self.deferred = TokenResults(parts, log, self.ingest, run_status)
+        self._salvage = Salvage(parts, log, self.ingest, run_status)
 
     @property
     def listens(self) -> bool:
@@ -88,6 +89,7 @@ class LiveFeed:
 
     def each_second(self) -> None:
         self.deferred.ping()
+        self._salvage.silent_ones(self.now_ns())
         self.roll()
         journal = self._parts.journal
         if journal is not None and not journal.failed:
@@ -128,6 +130,8 @@ class LiveFeed:
 
     def close(self) -> None:
         self.ingest.close()
+        self._salvage.all_dead()
+        self._salvage.remove_files()
         self.deferred.close()
         self.roll()
         self._log.close()
@@ -195,7 +199,8 @@ class LiveFeed:
         No frame is held at this point.
         """
         waited_for = [producer for producer in self._parts.aggregator.waiting_for() if producer != OWN_PRODUCER]
-        if not all(self._dead(producer, now_ns) for producer in waited_for):
+        alive = [producer for producer in waited_for if not self._dead(producer, now_ns)]
+        if alive:
             return False
         return not self._strangers() or not any(self._parts.hub.wait(_ON_THE_WAY_S))
 
@@ -206,17 +211,18 @@ class LiveFeed:
         return not known or not all(producer.greeted for producer in known)
 
     def _dead(self, producer: str, now_ns: int) -> bool:
-        """Check whether a producer of this host is dead and all its bytes have arrived.
+        """Check whether a producer of this host is dead and all its bytes have arrived, and salvage it then.
 
         Such a producer will send no end. A leaf may be restarted by somebody, and then it ends.
         """
         facts = self._parts.aggregator.producer(producer)
-        if facts.node is not None:
-            return False
-        if facts.host != self._parts.host or facts.pid <= 0 or alive(facts.pid):
-            return False
         # a process in another pid namespace may live; then it answers the announcement of the drain
-        return now_ns - max(facts.last_seen_ns, self._drain_began_ns) > _QUIET_NS
+        if now_ns - max(facts.last_seen_ns, self._drain_began_ns) <= _QUIET_NS:
+            return False
+        if facts.node is not None or not self._salvage.is_dead(facts):
+            return False
+        self._salvage.salvage(facts)
+        return True
 
     # --- owners of the run -----------------------------------------------------------------------
 

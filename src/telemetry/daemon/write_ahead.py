@@ -17,7 +17,7 @@ from telemetry.store.journal import JournalWriter
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.history import Interval
-from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled
+from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled, Salvaging
 from telemetry.wire.request_log import LoggedRecords
 
 _HELLOS_TAKEN: Final = 16  # different ones per producer: a process changes at most its name
@@ -128,6 +128,13 @@ class WriteAheadLog:
             self._note(message, now_ns)
             self._numbers.take_note(message, now_ns)
 
+    def salvaging(self, producer: str) -> None:
+        """Note that what follows of a producer was read from its ring."""
+        if not self._aggregator.producer(producer).is_salvaged:
+            now_ns, note = self.stamp(), Salvaging(producer=producer)
+            self._note(note, now_ns)
+            self._numbers.take_note(note, now_ns)
+
     def watch(self, watch: Watch) -> None:
         """Add a process to those that the run belongs to."""
         watched = self._numbers.run.watched
@@ -204,8 +211,8 @@ class WriteAheadLog:
         if not self._is_known(hello.producer):
             return False
         known = self._aggregator.producer(hello.producer)
-        said = (hello.name, hello.host, hello.pid, hello.rank)
-        if not known.greeted or said != (known.name, known.host, known.pid, known.rank):
+        said = (hello.name, hello.host, hello.pid, hello.rank, hello.ring)
+        if not known.greeted or said != (known.name, known.host, known.pid, known.rank, known.ring):
             return False
         node = known.node
         return node is None or (hello.node in ("", node.name) and not node.improves(hello, now_ns))

@@ -280,6 +280,7 @@ def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
             "emitted": account.emitted,
             "applied": account.applied,
             "repaired": account.repaired,
+            "salvaged": account.salvaged,
             "producers": snapshot.producer_count,
             "nodes": snapshot.node_count,
             "incomplete_nodes": snapshot.missing_nodes

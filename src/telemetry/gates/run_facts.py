@@ -10,6 +10,7 @@ FACTS: Final[dict[str, tuple[str, str]]] = {
     "emitted": ("", "events of all producers"),
     "applied": ("", "events that are counted"),
     "repaired": ("", "batches that were missing and arrived later"),
+    "salvaged": ("", "events that were read from the memory of killed processes"),
     "producers": ("", "how many there were, on all nodes"),
     "nodes": ("", "how many nodes the run has"),
     "incomplete_nodes": ("", "nodes whose events are not all counted, or not known"),

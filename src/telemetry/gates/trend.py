@@ -15,7 +15,9 @@ from telemetry.gates.units import literal
 from telemetry.wire.gates import GateResult
 
 _GROWING: Final = frozenset({"count", "total", "max", "p100", STEPS, SUM})
-_GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "producers", "nodes", "elapsed"})
+_GROWING_FACTS: Final = frozenset(
+    {"lost", "emitted", "applied", "repaired", "salvaged", "producers", "nodes", "elapsed"}
+)
 """Facts that only grow. `lost` is one: a live run counts only events that can't arrive any more."""
 
 

@@ -51,7 +51,7 @@ def producers(report: Report) -> Section:
     if not lacking:
         repairs = report.snapshot.accounting.repaired - sum(node.account.repaired for node in report.snapshot.nodes)
         repaired = f", {wording.batches(repairs)} repaired" if repairs else ""
-        return Section("Producers", [f"{fine}, all complete{repaired}"])
+        return Section("Producers", [f"{fine}, all complete{repaired}", *_killed(report)])
     heads = [
         Column("producer"),
         Column("status", 2, right=False),
@@ -66,7 +66,16 @@ def producers(report: Report) -> Section:
     for stat in lacking[:PRODUCERS_SHOWN]:
         said = list(_producer_notes(stat, report, alone=total == 1))
         notes += [f"{wording.producer(stat)}: {' · '.join(said)}"] if said else []
+    notes += _killed(report)
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
+
+
+def _killed(report: Report) -> list[str]:
+    """Return the first complete producers that were killed and whose last events were salvaged."""
+    lacking = {stat.producer for stat in troubled(report)}
+    killed = [stat for stat in report.snapshot.own_producers if stat.salvaged and stat.producer not in lacking]
+    lines = [f"{wording.producer(stat)}: killed{wording.salvaged(stat.salvaged)}" for stat in killed]
+    return lines[:PRODUCERS_SHOWN]
 
 
 def is_over(report: Report) -> bool:
@@ -103,6 +112,8 @@ def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Itera
         yield f"{wording.batches(stat.unrepairable)} permanently lost{which}"
     if stat.repaired:
         yield f"{wording.batches(stat.repaired)} repaired"
+    if stat.salvaged:
+        yield f"killed{wording.salvaged(stat.salvaged)}"
 
 
 def _whereabouts(stat: ProducerStat, report: Report) -> str:

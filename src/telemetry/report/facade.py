@@ -116,7 +116,7 @@ def _block(section: Section) -> str:
 def _state(run: RunFacts, report: Report | None) -> str:
     if not run.endpoint:
         return "no aggregator was reached; nothing is recorded"
-    return "the aggregator does not answer" if report is None else report.verdict
+    return "the aggregator does not answer" if report is None else report.outcome
 
 
 def _ways_in(run: RunFacts) -> str:

@@ -129,6 +129,8 @@ def _troubles(snapshot: MetricsSnapshot) -> Iterator[Part]:
     """Yield what is wrong or unusual: lost events, nodes and backends with problems, a run that is ending."""
     if snapshot.accounting.lost:
         yield Part(f"{count(snapshot.accounting.lost)} lost", "bad")
+    if snapshot.accounting.salvaged:
+        yield Part(f"{number_of(snapshot.accounting.salvaged, 'event')} salvaged", "warn")
     total = snapshot.node_count
     fine = sum(node_is_well(stat, over=snapshot.state in TERMINAL) for stat in snapshot.nodes)
     if fine < total:

@@ -41,6 +41,8 @@ class Hello(_Message, tag="hello", kw_only=True, frozen=True):
     mono_ns: Natural = 0
     node: ShortText = ""
     """Name of the node of which this producer is the leaf; empty for any other producer."""
+    ring: Annotated[str, Meta(max_length=limits.PATH_CHARS)] = ""
+    """Path of the file in which it keeps its latest events, on its host; empty if they end with its process."""
 
 
 class Ping(_Message, tag="ping", kw_only=True, frozen=True):

@@ -377,7 +377,7 @@ class OutgoingBatch(Struct, array_like=True, frozen=True, gc=False):
     anchor: tuple[int, int]
     dropped: dict[str, int]
     records: Sequence[BaseRecord | Raw]
-    rows: list[float]
+    rows: list[float] | Raw
 
 
 class StreamRecord(Struct, array_like=True, frozen=True):

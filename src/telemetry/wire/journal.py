@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Raw, Struct
 
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
-from telemetry.wire.events import Drops, Natural
+from telemetry.wire.events import Drops, Natural, ProducerId
 from telemetry.wire.snapshot import CommandFacts
 from telemetry.wire.version import SCHEMA
 
@@ -53,8 +53,14 @@ class Closed(_Note, tag="closed", kw_only=True, frozen=True):
     """
 
 
-Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending | Closed | ExpectNodes
-NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed, ExpectNodes)
+class Salvaging(_Note, tag="salvaging", kw_only=True, frozen=True):
+    """The death of a producer: what follows of it was read from its ring."""
+
+    producer: ProducerId
+
+
+Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending | Closed | ExpectNodes | Salvaging
+NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed, ExpectNodes, Salvaging)
 
 
 class RunState(Struct, kw_only=True, frozen=True):

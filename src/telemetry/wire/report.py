@@ -436,6 +436,12 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         return _GOING_ON.get(self.state, self.completeness) if self.source == "status" else self.completeness
 
     @property
+    def outcome(self) -> str:
+        """The verdict, with the events of killed processes: `complete (1,234 events salvaged)`."""
+        salvaged = self.snapshot.accounting.salvaged
+        return f"{self.verdict} ({_number_of(salvaged, 'event')} salvaged)" if salvaged else self.verdict
+
+    @property
     def unknown(self) -> str:
         """Explanation of which events are unknown; empty if the accounts cover all events.
 
@@ -477,7 +483,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         if nodes:
             producers = _number_of(self.snapshot.producer_count, "producer")
             facts = [_number_of(nodes, "node"), producers, *facts]
-        return f"{self.verdict}: {self.snapshot.name}, {', '.join(facts)}"
+        return f"{self.outcome}: {self.snapshot.name}, {', '.join(facts)}"
 
     def __str__(self) -> str:
         return self.headline()

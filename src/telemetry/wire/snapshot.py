@@ -79,6 +79,8 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     """Wall clock of its newest event; 0 before the first."""
     unfinished: bool = False
     """True if it was still recording when the run ended: events recorded afterwards are in no number."""
+    salvaged: int = 0
+    """Number of received events that were read from its memory after its process was killed."""
 
     @property
     def is_collector(self) -> bool:
@@ -94,6 +96,7 @@ class FoldedProducers(Struct, kw_only=True, frozen=True):
     """Number of events that they emitted; received and applied are equal to it."""
     repaired: int = 0
     duplicates: int = 0
+    salvaged: int = 0
 
 
 class Accounting(Struct, kw_only=True, frozen=True):
@@ -111,6 +114,8 @@ class Accounting(Struct, kw_only=True, frozen=True):
     """Number of batches, as in `ProducerStat`."""
     duplicates: int = 0
     bad_frames: dict[str, int] = {}
+    salvaged: int = 0
+    """Number of received events that were read from the memory of killed processes."""
 
     @property
     def lost(self) -> int:

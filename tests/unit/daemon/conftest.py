@@ -101,7 +101,14 @@ class Peer:
     """A producer, or with `greet=False` anybody, whose messages come when the service takes a turn."""
 
     def __init__(
-        self, service: Service, name: str = "p", *, greet: bool = True, pid: int = 0, host: str = ""
+        self,
+        service: Service,
+        name: str = "p",
+        *,
+        greet: bool = True,
+        pid: int = 0,
+        host: str = "",
+        ring: str = "",
     ) -> None:
         self.service = service
         self.name = name
@@ -110,7 +117,7 @@ class Peer:
         self.batches = self.emitted = 0
         self.link.connect_events(service.parts.hub.endpoints.events)
         if greet:
-            assert isinstance(self.ask(Hello(id=1, producer=name, pid=pid, host=host)), Welcome)
+            assert isinstance(self.ask(Hello(id=1, producer=name, pid=pid, host=host, ring=ring)), Welcome)
 
     def say(self, request: Request) -> None:
         assert self.link.send_control(request)

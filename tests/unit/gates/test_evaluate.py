@@ -81,13 +81,16 @@ def test_baseline_stands_for_its_value() -> None:
 
 def test_facts_come_from_the_snapshot() -> None:
     """Each by its name."""
-    account = Accounting(emitted=9, applied=7, missing=1, repaired=4)
+    account = Accounting(emitted=9, applied=7, missing=1, repaired=4, salvaged=3)
     snapshot = MetricsSnapshot(
         run_id="r", name="n", accounting=account, producers=[ProducerStat(producer="p")], elapsed_s=3.0
     )
     run = Fake(snapshot=snapshot)
-    found = {name: value(name, run).value for name in ("emitted", "applied", "missing", "repaired", "producers")}
-    assert found == {"emitted": 9, "applied": 7, "missing": 1, "repaired": 4, "producers": 1}
+    found = {
+        name: value(name, run).value
+        for name in ("emitted", "applied", "missing", "repaired", "salvaged", "producers")
+    }
+    assert found == {"emitted": 9, "applied": 7, "missing": 1, "repaired": 4, "salvaged": 3, "producers": 1}
     assert (value("elapsed", run).value, value("elapsed", run).unit.name) == (3.0, "s")
 
 

@@ -131,6 +131,12 @@ def test_words_about_the_run_appear_only_if_something_is_wrong() -> None:
     assert line.startswith("1:23  10 lost  1 of 2 nodes complete  wandb retrying, 3,200 queued  ending  24.1 req/s")
 
 
+def test_salvaged_events_are_unusual() -> None:
+    """A process was killed, and nothing was lost."""
+    killed = snapshot(accounting=Accounting(emitted=20, applied=20, salvaged=7))
+    assert describe(killed) == "1:23  7 events salvaged  20 events"
+
+
 def test_what_is_wrong_has_a_health() -> None:
     """It is what a terminal paints."""
     bad = snapshot(

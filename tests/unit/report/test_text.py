@@ -166,6 +166,20 @@ def test_repaired_batches_of_a_complete_run_are_one_word() -> None:
     assert "  1, all complete, 1 batch repaired\n" in said
 
 
+def test_killed_producers_are_listed_although_nothing_is_missing() -> None:
+    """The headline has the sum. In a table of others, they stand below it."""
+    killed = ProducerStat(producer="p-1", name="worker", completeness="complete", status="ended", salvaged=1_234)
+    account = Accounting(emitted=2_000, applied=2_000, salvaged=1_234)
+    facts = {"accounting": account, "completeness": "complete"}
+    said = render_text(report(producers=[killed], **facts), full=True)
+    assert said.startswith("complete (1,234 events salvaged): job, 2,000 of 2,000 events applied, 0 lost\n")
+    assert "  1, all complete\n  worker: killed (1,234 events salvaged)\n" in said
+    other = ProducerStat(producer="p-2", completeness="incomplete", salvaged=5)
+    said = render_text(report(producers=[killed, other], **facts), width=200, full=True)
+    assert "  worker: killed (1,234 events salvaged)\n" in said
+    assert "killed (5 events salvaged)\n" in said
+
+
 def test_gauges_are_sorted_by_name() -> None:
     """Whoever looks for one finds it, whatever came first."""
     gauges = [GaugeStat(name="b"), GaugeStat(name="a", labels={"x": "2"}), GaugeStat(name="a", labels={"x": "1"})]

@@ -11,7 +11,7 @@ import pytest
 from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
-from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
+from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState, Salvaging
 from telemetry.wire.snapshot import CommandFacts
 
 EVERY_NOTE: tuple[Note, ...] = (
@@ -24,6 +24,7 @@ EVERY_NOTE: tuple[Note, ...] = (
     Ending(reason="stopped", interrupted=True, command=CommandFacts(argv=["a"], exit_code=0)),
     Closed(),
     ExpectNodes(nodes=["gpu-1"], count=4),
+    Salvaging(producer="p"),
 )
 STATE = RunState(
     run_id="r",
@@ -65,6 +66,7 @@ def test_types_of_notes_are_those_of_the_files() -> None:
     tags = [kind.__struct_config__.tag for kind in NOTES]
     assert tags == [
         *("hello", "end", "cannot_resend", "watch", "rolled", "bad_frames", "ending", "closed", "nodes"),
+        "salvaging",
     ]
 
 

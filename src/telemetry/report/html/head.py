@@ -59,10 +59,10 @@ def _alarms(report: Report) -> list[str]:
 
 def _verdict(report: Report) -> str:
     kind, mark = _VERDICTS.get(report.verdict, _GOING_ON)
-    text = report.headline().removeprefix(f"{report.verdict}: {report.snapshot.name}, ")
+    text = report.headline().removeprefix(f"{report.outcome}: {report.snapshot.name}, ")
     return (
         f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
-        f"<strong>{escape(report.verdict)}</strong> · {escape(printable(text))}</p>"
+        f"<strong>{escape(report.outcome)}</strong> · {escape(printable(text))}</p>"
     )
 
 

@@ -120,18 +120,19 @@ def _failure(snapshot: MetricsSnapshot, width: int) -> Iterator[Piece]:
 def verdict(snapshot: MetricsSnapshot) -> Piece:
     """Return the completeness: `complete so far · 0 lost`, `lossy: 12 lost`, `40 missing, asked for again`."""
     account = snapshot.accounting
+    salvaged = wording.salvaged(account.salvaged)
     if snapshot.state in TERMINAL:
         lost = account.lost + account.waiting
         tone = _TONES[snapshot.completeness]
         told = ": " if lost else " · "
-        return Piece(f"{snapshot.completeness}{told}{formatting.count(lost)} lost", tone)
+        return Piece(f"{snapshot.completeness}{salvaged}{told}{formatting.count(lost)} lost", tone)
     dropped = account.lost - account.missing
     if dropped:
         missing = f", {formatting.count(account.missing)} missing" if account.missing else ""
         return Piece(f"lossy: {formatting.count(dropped)} lost{missing}", "bad")
     if account.missing:
         return Piece(f"{formatting.count(account.missing)} missing, requested again", "warn")
-    return Piece("complete so far · 0 lost", "good")
+    return Piece(f"complete so far{salvaged} · 0 lost", "good")
 
 
 def gates(results: Sequence[GateResult], *, final: bool = True) -> list[Piece]:

@@ -224,6 +224,8 @@ def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> Iterator
         yield f"{wording.batches(stat.unrepairable)} permanently lost", True
     elif stat.missing_batches:
         yield "gaps, requested again", False
+    if stat.salvaged:
+        yield f"killed{wording.salvaged(stat.salvaged)}", False
     if stat.producer in odd.losing:
         yield "loses most", True
     if stat.producer in odd.lagging:

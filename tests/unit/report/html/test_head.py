@@ -28,6 +28,16 @@ def test_gates_that_did_not_pass_are_named() -> None:
     assert "p50(a)" not in banner
 
 
+def test_salvaged_events_stand_in_the_verdict() -> None:
+    """It stays green."""
+    shown = load_report().snapshot
+    account = replace(shown.accounting, salvaged=1_234)
+    text = head(replace(load_report(), snapshot=replace(shown, completeness="complete", accounting=account)))
+    banner = text.partition('id="verdict">')[2].partition("</p>")[0]
+    assert "<strong>complete (1,234 events salvaged)</strong> · " in banner
+    assert banner.count("salvaged") == 1
+
+
 def test_a_killed_command_comes_before_the_verdict() -> None:
     """With its signal in the banner and in a tile."""
     command = CommandFacts(argv=["bench"], signal="SIGKILL", exit_code=None)

@@ -150,6 +150,7 @@ def test_a_failed_gate_is_the_state_of_a_complete_run() -> None:
     ("account", "words", "tone"),
     [
         (Accounting(), "complete so far · 0 lost", "good"),
+        (Accounting(salvaged=1_234), "complete so far (1,234 events salvaged) · 0 lost", "good"),
         (Accounting(missing=40), "40 missing, requested again", "warn"),
         (Accounting(dropped={"negative": 7}, dropped_by_producer={"buffer_full": 5}), "lossy: 12 lost", "bad"),
         (Accounting(dropped={"negative": 7}, missing=40), "lossy: 7 lost, 40 missing", "bad"),
@@ -166,6 +167,8 @@ def test_the_final_verdict_is_that_of_the_run() -> None:
     lossy = snapshot(state="COMPLETE", completeness="lossy", accounting=Accounting(missing=5, waiting=7))
     assert verdict(lossy).text == "lossy: 12 lost"
     assert badge(lossy).tone == "bad"
+    salvaged = snapshot(state="COMPLETE", completeness="complete", accounting=Accounting(salvaged=1))
+    assert verdict(salvaged).text == "complete (1 event salvaged) · 0 lost"
     open_end = scene(state="COMPLETE", completeness="incomplete", pending=Pending(producers=["a"]))
     assert said(open_end)[-1].startswith("incomplete · 0 lost · never ended: http (node1:4711)")
 

@@ -57,6 +57,12 @@ def test_at_160_columns() -> None:
     ]
 
 
+def test_a_killed_one_is_noted() -> None:
+    """With what was read from its memory."""
+    shown = scene(producers=ranks({"status": "ended", "completeness": "complete", "salvaged": 1_234}))
+    assert drawn(producers(shown, View()), 118)[1].endswith("killed (1,234 events salvaged)")
+
+
 def test_all_of_them_in_one_line() -> None:
     """Under the table."""
     assert text(total(known(), View(), 100)) == (

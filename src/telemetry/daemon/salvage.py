@@ -1,0 +1,121 @@
+"""Salvage: the events of a killed producer, read from its ring and taken in as if it had sent them.
+
+The lock of a ring tells whether its process lives, in any pid namespace. A salvage may be repeated, by this
+aggregator or the next one: batches that were taken in before are known by their numbers. A file is removed once its
+events are in the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final
+
+from telemetry.aggregator.producers.producer import Producer
+from telemetry.daemon.components import Parts
+from telemetry.daemon.ingest import Ingest
+from telemetry.daemon.process_watch import alive
+from telemetry.daemon.run_status import RunStatus
+from telemetry.daemon.salvaged_batches import RebuiltBatches
+from telemetry.daemon.write_ahead import WriteAheadLog
+from telemetry.formatting import number_of
+from telemetry.store.ring_file import RingFile, RingGone, RingInUse, RingUnreadable, open_ring
+from telemetry.wire.control import CannotResend
+
+_LOG = logging.getLogger("telemetry.daemon")
+_SILENT_NS: Final = 2_000_000_000  # a live producer pings more often
+
+
+class Salvage:
+    """Salvage of the producers of one live run. For the service's thread only."""
+
+    def __init__(self, parts: Parts, log: WriteAheadLog, ingest: Ingest, run_status: RunStatus) -> None:
+        self._parts = parts
+        self._log = log
+        self._ingest = ingest
+        self._run_status = run_status
+        self._unreadable: set[str] = set()
+
+    def is_dead(self, producer: Producer) -> bool:
+        """Return whether a producer of this host has ended, with an `end` or without."""
+        if producer.host != self._parts.host or producer.pid <= 0 or producer.pid == os.getpid():
+            return False
+        if self._has_ring(producer):
+            try:
+                with open_ring(producer.ring, producer.key):
+                    return True
+            except RingInUse:
+                return False
+            except RingUnreadable:
+                pass
+        return not alive(producer.pid)
+
+    def silent_ones(self, now_ns: int) -> None:
+        """Salvage the producers that died some seconds ago, while the run goes on."""
+        for producer in self._unended():
+            if now_ns - producer.last_seen_ns > _SILENT_NS:
+                self.salvage(producer)
+
+    def all_dead(self) -> None:
+        """Salvage all producers that are dead, before the books close."""
+        for producer in self._unended():
+            self.salvage(producer)
+
+    def salvage(self, producer: Producer) -> None:
+        """Take in what a producer committed and did not send, if its process has ended and its ring can be read."""
+        if not self._has_ring(producer) or producer.key in self._unreadable:
+            return
+        try:
+            with open_ring(producer.ring, producer.key) as ring:
+                self._take(ring, producer)
+        except RingInUse:
+            return
+        except RingGone:
+            self._unreadable.add(producer.key)
+        except RingUnreadable as why:
+            self._give_up(producer, str(why))
+        except Exception as error:  # noqa: BLE001 – one damaged file must not end the run; told as a warning
+            _LOG.exception("the ring of %s could not be read", producer.key)
+            self._give_up(producer, repr(error))
+
+    def remove_files(self) -> None:
+        """Remove the rings of all producers that are dead. Their events are in the result or can't be read."""
+        for key in self._parts.aggregator.producers():
+            producer = self._parts.aggregator.producer(key)
+            if self._has_ring(producer):
+                try:
+                    with open_ring(producer.ring, producer.key) as ring:
+                        ring.remove()
+                except (RingInUse, RingUnreadable):
+                    continue
+
+    def _unended(self) -> list[Producer]:
+        aggregator = self._parts.aggregator
+        producers = map(aggregator.producer, list(aggregator.producers()))
+        return [producer for producer in producers if producer.greeted and not producer.reconciled]
+
+    def _has_ring(self, producer: Producer) -> bool:
+        """Return whether a producer has a ring that may be opened. A path of another host means nothing here."""
+        is_here = producer.host == self._parts.host and producer.pid != os.getpid()
+        return bool(producer.ring) and is_here and producer.node is None
+
+    def _take(self, ring: RingFile, producer: Producer) -> None:
+        rebuilt = RebuiltBatches(ring, producer)
+        if rebuilt.contradicts:
+            raise RingUnreadable("batches arrived that it has no trace of")
+        before = producer.salvaged
+        self._log.salvaging(producer.key)
+        for frame in rebuilt.frames():
+            self._ingest.take([frame])
+        for first, last in producer.sequence.gaps:
+            self._log.cannot_resend(CannotResend(producer=producer.key, first=first, last=last))
+        if producer.end is None:
+            self._log.end(rebuilt.end())
+        found = number_of(producer.salvaged - before, "event")
+        _LOG.info("%s (process %d) was killed; %s read from its ring", producer.key, producer.pid, found)
+        ring.remove()
+
+    def _give_up(self, producer: Producer, reason: str) -> None:
+        self._unreadable.add(producer.key)
+        whose = producer.name or producer.key
+        self._run_status.warn([f"can't read the last events of {whose} (process {producer.pid}): {reason}"])

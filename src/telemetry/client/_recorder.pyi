@@ -56,6 +56,9 @@ class Ring:
     def is_file(self) -> bool:
         """True if the memory outlives the process."""
 
+    def hold(self, most: int, /) -> None:
+        """Refuse rows from now on while so many wait."""
+
     def take(self, most: int, /) -> tuple[bytes, int]:
         """Take the oldest rows, and return them as a msgpack array, and their number."""
 

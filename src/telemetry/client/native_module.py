@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 SWITCH: Final = "TELEMETRY_NATIVE"
 """Environment variable; 0 turns the compiled recorder off."""
-SOURCE_CRC: Final = 0xEA554A30
+SOURCE_CRC: Final = 0xC59D5D83
 """CRC-32 of the sources in `native/`. A module built from other sources is not used."""
 
 

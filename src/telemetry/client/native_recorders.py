@@ -96,9 +96,9 @@ class RingMemory(Locked):
         self._definitions = -1
         """Descriptor of the file of definitions."""
 
-    def open(self, producer: str, bound: int, definitions: Sequence[bytes]) -> str:
+    def open(self, producer: str, bound: int, definitions: Sequence[bytes], *, is_near: bool = True) -> str:
         """Make the files of a producer. Without a place for them, the memory ends with the process."""
-        directory = ring_directory()
+        directory = ring_directory() if is_near else None
         with self._lock:
             if directory is not None:
                 path = directory / f"{producer}.ring"

@@ -26,6 +26,7 @@ from telemetry.client.redaction import REDACTION
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.reserve import DescriptorReserve
+from telemetry.client.ring_directory import is_on_this_host
 from telemetry.client.sending.door import Door, labels_of
 from telemetry.client.sending.flusher import Ending, Flusher, FlusherParts
 from telemetry.client.sending.outbox import Outbox
@@ -210,7 +211,9 @@ class Process:
             producer = f"{self.id_prefix}{os.urandom(8).hex()}"
             blocking = config.policy == "block"
             with self.catalog.lock:
-                ring = self.recorders.memory.open(producer, config.buffer_events, self.catalog.definitions)
+                ring = self.recorders.memory.open(
+                    producer, config.buffer_events, self.catalog.definitions, is_near=is_on_this_host(endpoint)
+                )
             outbox = Outbox(
                 producer,
                 self.recorders.buffer,
@@ -247,6 +250,7 @@ class Process:
             try:
                 flusher.start()
             except RuntimeError as error:
+                self.recorders.memory.remove()
                 raise EndpointError(f"can't serve {endpoint}: {error}") from error
             self._flusher = flusher
             self._late_because = _AFTER_FINISH
@@ -366,6 +370,8 @@ class Process:
 
     def _record_to(self, flusher: Flusher, blocking: bool) -> None:
         buffer, config = self.recorders.buffer, self._config
+        if config is not None:
+            buffer.hold(config.buffer_events)
         if not blocking or config is None:
             self.recorders.install(buffer.extend)
             return

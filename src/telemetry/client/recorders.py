@@ -68,6 +68,9 @@ class Buffer(Protocol):
     def extend(self, rows: Rows, /) -> object:
         """Add rows, whatever is installed."""
 
+    def hold(self, most: int, /) -> None:
+        """Refuse rows from now on while so many wait."""
+
     def take(self, most: int, /) -> tuple[bytes | list[float], int]:
         """Take the oldest rows. Return them, flat or as a msgpack array, and their number."""
 
@@ -97,6 +100,9 @@ class ListBuffer(list[float]):
     def waiting(self) -> int:
         return len(self) // _ROW
 
+    def hold(self, most: int, /) -> None:
+        """Do nothing: a list has room, and its reader drops what is too much."""
+
     def take(self, most: int, /) -> tuple[list[float], int]:
         rows = self[: _ROW * most]
         del self[: len(rows)]
@@ -121,10 +127,10 @@ class ListBuffer(list[float]):
 class Memory(Protocol):
     """The memory of a producer's latest events, which may outlive the process."""
 
-    def open(self, producer: str, bound: int, definitions: Sequence[bytes]) -> str:
+    def open(self, producer: str, bound: int, definitions: Sequence[bytes], *, is_near: bool = True) -> str:
         """Begin with empty memory for a producer. Return the path of its file; empty if it ends with the process.
 
-        Earlier definitions are kept, too.
+        Earlier definitions are kept, too. `is_near`: the aggregator is on this host and may read the file.
         """
 
     def define(self, definition: bytes) -> None:
@@ -146,7 +152,7 @@ class OwnMemory:
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
 
-    def open(self, producer: str, bound: int, definitions: Sequence[bytes]) -> str:
+    def open(self, producer: str, bound: int, definitions: Sequence[bytes], *, is_near: bool = True) -> str:
         self._buffer.clear()
         return ""
 

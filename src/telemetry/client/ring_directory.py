@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Final
 
 from telemetry.errors import EndpointError
-from telemetry.transport.endpoints import runtime_directory
+from telemetry.transport.endpoints import IPC, is_loopback, runtime_directory
 
 RING_SUFFIX: Final = ".ring"
 DEFINITIONS_SUFFIX: Final = ".defs"
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-_OLD_S: Final = 86_400
+_OLD_S: Final = 3_600  # a live process touches its file once a minute
 
 
 def ring_directory() -> Path | None:
     """Return the directory for ring files; create it if missing. None if no tmpfs has room for one."""
     with suppress(EndpointError):
         runtime = runtime_directory()
-        if _is_tmpfs(runtime):
+        if _is_tmpfs(runtime) and str(runtime).isprintable():  # a message can't name it otherwise
             return runtime
     if not _is_tmpfs(_SHARED_MEMORY):
         return None
@@ -36,6 +36,14 @@ def ring_directory() -> Path | None:
         return None
     private = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077
     return path if private else None
+
+
+def is_on_this_host(endpoint: str) -> bool:
+    """Return whether an aggregator is here, so that it can read a ring. An address of a network may be anywhere."""
+    try:
+        return endpoint.startswith(IPC) or is_loopback(endpoint)
+    except EndpointError:
+        return False
 
 
 def _is_tmpfs(path: Path) -> bool:
@@ -55,17 +63,14 @@ def _kind(words: list[str]) -> str:
 
 
 def remove_old(directory: Path) -> None:
-    """Remove files of processes that ended more than a day ago, and that no aggregator came for."""
+    """Remove files of processes that ended more than an hour ago, and that no aggregator came for."""
     before = time.time() - _OLD_S
-    with os.scandir(directory) as entries:
-        old = [
-            Path(entry.path)
-            for entry in entries
-            if entry.name.endswith(RING_SUFFIX) and entry.stat(follow_symlinks=False).st_mtime < before
-        ]
-    for path in old:
-        with suppress(OSError):
-            if _has_ended(path):
+    for name in os.listdir(directory):
+        path = directory / name
+        if not name.endswith(RING_SUFFIX):
+            continue
+        with suppress(OSError):  # another process may have removed it
+            if path.lstat().st_mtime < before and _has_ended(path):
                 path.unlink()
                 path.with_suffix(DEFINITIONS_SUFFIX).unlink(missing_ok=True)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import struct
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import pytest
 
 from telemetry.client import native_recorders as module
 from telemetry.client.native_recorders import RingBuffer, build_recorders
-from telemetry.client.recorders import ListBuffer, Recorders, discard
+from telemetry.client.recorders import ListBuffer, Recorders, discard, python_recorders
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -138,6 +142,116 @@ def test_it_grows_while_another_thread_records(recorders: Recorders) -> None:
         record(number, at_ns=number)
     assert buffer.capacity == 4 * FIRST_SLOTS
     assert list(buffer)[1::3] == list(range(3 * FIRST_SLOTS))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("more", [10 * BOUND, BOUND // 10])
+def test_a_bound_may_change(recorders: Recorders, more: int) -> None:
+    """A program that starts after its first event may ask for more room, or less."""
+    recorders.memory.open("p", BOUND, [])
+    buffer = recorders.buffer
+    recorders.install(buffer.extend)
+    record = recorders.record(0.0)
+    record(0.0, at_ns=0)
+    buffer.hold(more)
+    for number in range(1, more + 10):
+        record(number, at_ns=number)
+    assert list(buffer)[1::3] == list(range(more))  # type: ignore[call-overload]
+    assert recorders.buffer_full.total == 10
+
+
+def test_memory_may_go_while_rows_are_read(recorders: Recorders) -> None:
+    """Then the rows are dropped and counted."""
+    recorders.memory.open("p", BOUND, [])
+
+    class Number:
+        def __float__(self) -> float:
+            recorders.memory.remove()
+            return 1.0
+
+    recorders.buffer.extend([Number(), 1, 1.0])  # type: ignore[list-item]
+    assert recorders.buffer_full.total == 1
+
+
+def test_memory_may_go_with_the_target_before(recorders: Recorders) -> None:
+    """Its end runs any code."""
+    recorders.memory.open("p", BOUND, [])
+
+    class Target:
+        def __call__(self, rows: object) -> None:
+            raise AssertionError
+
+        def __del__(self) -> None:
+            recorders.memory.remove()
+
+    recorders.install(Target())
+    recorders.install(recorders.buffer.extend)
+    recorders.record(0.0)(1.0)
+    assert recorders.buffer.waiting == 0
+
+
+def test_rows_of_the_producer_before_may_still_be_in_the_works(recorders: Recorders) -> None:
+    """Whoever takes them takes nothing of the next producer."""
+    rows = 500_000
+    recorders.memory.open("p1", rows, [])
+    buffer = recorders.buffer
+    buffer.extend([1.0, 5, 2.0] * rows)
+    taken: list[int] = []
+    thread = threading.Thread(target=lambda: taken.append(buffer.take(rows)[1]))
+    thread.start()
+    recorders.memory.open("p2", rows, [])
+    buffer.extend([1.0, 5, 2.0])
+    thread.join()
+    assert (taken[0] in (0, 1, rows), buffer.waiting) == (True, taken[0] != 1)
+
+
+def test_many_records_at_once_leave_a_ring_that_can_be_read(recorders: Recorders) -> None:
+    """Of more bytes than it has. No position contradicts another, whenever the process dies."""
+    path = recorders.memory.open("p", BOUND, [])
+    recorders.buffer.new_records().extend([bytes(200_000)] * 10)
+    with open(path, "rb") as file:
+        records, size, writing = struct.unpack_from("<3Q", file.read(4_096), 320)
+    assert (records, size) == (10, 10 * 200_004)
+    assert 0 < writing <= 1 << 20
+
+
+def test_a_thread_that_grows_the_ring_at_exit_holds_up_nobody() -> None:
+    """It never gets the interpreter's lock again."""
+    done = subprocess.run([sys.executable, "-c", _GROWS_AT_EXIT], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"released", b"")
+
+
+_GROWS_AT_EXIT = """
+import os, sys, threading
+from telemetry.client.native_recorders import RingBuffer
+
+ring, begun = RingBuffer(), threading.Event()
+rows = [1.0, 5, 2.0] * 300_000
+
+def grow():
+    while True:
+        ring.open("", "p", 16_000_000, 0, 0)
+        begun.set()
+        while ring.capacity < 16_000_000:
+            ring.extend(rows)
+
+class AtEnd:
+    def __del__(self, ring=ring, write=os.write):
+        ring.release()
+        write(1, b"released")
+
+sys.at_end = AtEnd()
+threading.Thread(target=grow, daemon=True).start()
+begun.wait()
+"""
+
+
+def test_signatures(recorders: Recorders) -> None:
+    """As those in Python: all arguments have names."""
+    for made, ours in ((recorders, build_recorders()), (python_recorders(), recorders)):
+        record, add = inspect.signature(made.record(0.0)), inspect.signature(ours.add(0.0))
+        assert (*record.parameters, *add.parameters) == ("value", "at_ns", "n", "at_ns")
+        record.bind(value=1.0, at_ns=5)
+        add.bind(n=1.0, at_ns=5)
 
 
 def test_without_the_compiled_recorder(monkeypatch: pytest.MonkeyPatch) -> None:

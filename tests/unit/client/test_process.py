@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.client import records
+from telemetry.client import native_recorders, records
 from telemetry.client.instruments import Counter, Series
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.client.requests.kinds import Kinds
@@ -364,6 +364,37 @@ def test_without_room_for_a_thread_instruments_are_null_objects(
     parents.finish(5.0)
     assert len(said()) == 3
     assert all("can't start new thread" in line for line in said())
+
+
+@pytest.mark.usefixtures("native")
+def test_an_attach_that_fails_leaves_no_files(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system out of threads is not one that is out of memory, too."""
+    monkeypatch.setattr(native_recorders, "ring_directory", lambda: tmp_path)
+
+    def out_of_threads(thread: threading.Thread) -> None:
+        assert list(tmp_path.iterdir())
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", out_of_threads)
+    with pytest.raises(EndpointError):
+        process.attach("ipc:///nowhere", "job", QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("native")
+def test_a_join_brings_its_bound(process: Process, aggregator: FakeAggregator) -> None:
+    """Whoever waits for room waits as soon as so many events are there, and drops none before."""
+    made = counter(process)
+    process.attach(f"{aggregator.endpoint}.none", "job", EmitConfig(buffer_events=1_000), awaited=True)
+    patient = EmitConfig(buffer_events=50_000, policy="block", block_timeout_s=0.01, finish_timeout_s=0.1)
+    process.join(f"{aggregator.endpoint}.none", "job", patient)
+    for _ in range(50_001):
+        made.add()
+    recorders = process.recorders
+    assert (recorders.buffer.waiting, recorders.timed_out.total, recorders.buffer_full.total) == (50_000, 1, 0)
+    process.detach()
 
 
 def test_an_event_on_its_way_when_the_flusher_ends_is_counted(

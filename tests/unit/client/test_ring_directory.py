@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from telemetry.client import ring_directory as module
-from telemetry.client.ring_directory import remove_old, ring_directory
+from telemetry.client.ring_directory import is_on_this_host, remove_old, ring_directory
 
-DAY_S = 86_400
+HOUR_S = 3_600
 ELSEWHERE = "29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
 
 
@@ -39,6 +39,15 @@ def test_the_runtime_directory_if_it_is_a_tmpfs(told: Path, tmp_path: Path) -> N
     """It is private already."""
     told.write_text(mounts(tmp_path, kind="tmpfs"))
     assert ring_directory() == tmp_path / "run" / "telemetry"
+
+
+def test_another_place_than_one_that_no_message_can_name(
+    told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The aggregator learns the path from a message, which is valid Unicode."""
+    told.write_text(mounts(tmp_path, kind="tmpfs"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / os.fsdecode(b"\xff")))
+    assert ring_directory() == tmp_path / f"telemetry-{os.getuid()}"
 
 
 def test_nowhere_without_a_tmpfs(told: Path, tmp_path: Path) -> None:
@@ -71,8 +80,8 @@ def aged(path: Path, seconds: float) -> Path:
 
 def test_old_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     """Not those of today, and nothing that is no ring."""
-    old, new = aged(tmp_path / "a.ring", 2 * DAY_S), aged(tmp_path / "b.ring", DAY_S / 2)
-    other = aged(tmp_path / "c.txt", 2 * DAY_S)
+    old, new = aged(tmp_path / "a.ring", 2 * HOUR_S), aged(tmp_path / "b.ring", HOUR_S / 2)
+    other = aged(tmp_path / "c.txt", 2 * HOUR_S)
     remove_old(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.defs", "b.ring", "c.defs", "c.txt"]
     assert (old.exists(), new.exists(), other.exists()) == (False, True, True)
@@ -80,14 +89,14 @@ def test_old_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
 
 def test_an_old_file_of_a_living_process_stays(tmp_path: Path) -> None:
     """Its process holds the lock."""
-    old = aged(tmp_path / "a.ring", 2 * DAY_S)
+    old = aged(tmp_path / "a.ring", 2 * HOUR_S)
     child = os.fork()
     if child == 0:
         remove_old(tmp_path)
         os._exit(0)
     os.waitpid(child, 0)
     assert not old.exists()
-    old = aged(tmp_path / "a.ring", 2 * DAY_S)
+    old = aged(tmp_path / "a.ring", 2 * HOUR_S)
     with old.open("rb+") as held:
         fcntl.lockf(held, fcntl.LOCK_EX)
         child = os.fork()
@@ -96,3 +105,19 @@ def test_an_old_file_of_a_living_process_stays(tmp_path: Path) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         assert old.exists()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_here"),
+    [
+        ("ipc:///run/telemetry/ctl", True),
+        ("tcp://127.0.0.1:5555", True),
+        ("tcp://localhost:5555#key", True),
+        ("tcp://node1:5555", False),
+        ("tcp://10.0.0.7:5555#key", False),
+        ("nowhere", False),
+    ],
+)
+def test_an_aggregator_elsewhere_can_not_read_a_ring(endpoint: str, is_here: bool) -> None:
+    """Then a file would only take memory that outlives the process."""
+    assert is_on_this_host(endpoint) is is_here

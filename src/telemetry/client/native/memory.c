@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -29,14 +30,15 @@ static Slot *slots_of(const Ring *ring)
     return (Slot *)(ring->region + slots_offset(((const Header *)ring->region)->record_capacity));
 }
 
-/* A forked child has no mapping and a wiped control block, and the descriptor is its parent's. */
+/* A forked child has no mapping and a wiped control block, and the descriptor is its parent's. In a namespace of its own,
+   it may even have the same number. */
 void ring_forget_parent(Ring *ring)
 {
-    if (ring->region == NULL || ring->opened_by == getpid())
+    if (ring->region == NULL || (ring->opened_by == getpid() && ring->control->shared != NULL))
         return;
     memset(ring->control, 0, sizeof *ring->control);
     ring->region = NULL;
-    ring->is_growing = 0;
+    atomic_store(&ring->is_growing, 0);
     atomic_store(&ring->is_encoding, 0);
     if (ring->descriptor >= 0)
         close(ring->descriptor);
@@ -61,17 +63,20 @@ static void wait_for_encoder(Ring *ring)
         sched_yield(); /* microseconds: it does not need the GIL to get ready */
 }
 
+/* Before memory goes. A thread that allocates does not need the GIL to get ready either. */
+static void wait_for_all(Ring *ring)
+{
+    wait_for_encoder(ring);
+    while (atomic_load_explicit(&ring->is_growing, memory_order_acquire))
+        sched_yield();
+}
+
 void ring_release_memory(Ring *ring)
 {
     ring_forget_parent(ring);
-    while (ring->region != NULL && ring->is_growing) {
-        Py_BEGIN_ALLOW_THREADS
-        sched_yield(); /* the thread that grows it needs the GIL to get ready */
-        Py_END_ALLOW_THREADS
-    }
     if (ring->region == NULL)
         return;
-    wait_for_encoder(ring);
+    wait_for_all(ring);
     Header *shared = ring->control->shared;
     for (int reason = 0; reason < COUNTS; reason++)
         ring->counts[reason] = atomic_load_explicit(&shared->counts[reason], memory_order_relaxed);
@@ -101,7 +106,12 @@ static int allocate_file(int descriptor, uint64_t offset, uint64_t bytes)
         return errno;
     if ((uint64_t)space.f_bavail * space.f_frsize < bytes + KEPT_FREE)
         return ENOSPC;
-    return posix_fallocate(descriptor, (off_t)offset, (off_t)bytes);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* many kernels give up when a signal comes */
+    int error = posix_fallocate(descriptor, (off_t)offset, (off_t)bytes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 #else
     (void)descriptor, (void)offset, (void)bytes;
     return ENOTSUP;
@@ -169,8 +179,10 @@ static int map_region(Ring *ring, int descriptor, uint64_t bound, uint64_t first
     ring->bound = bound;
     ring->descriptor = descriptor;
     ring->opened_by = getpid();
-    ring->is_growing = ring->is_cramped = 0;
+    ring->openings++;
+    ring->is_cramped = 0;
     ring->acknowledged = 0;
+    ring->touched_ns = monotonic_ns();
     *ring->control = (Control){.mask = first - 1, .slots = slots_of(ring), .shared = shared};
     return 0;
 }
@@ -193,11 +205,11 @@ int ring_ensure_memory(Ring *ring)
     return 0;
 }
 
-/* Goes on in private memory with twice the slots, because there is no room for the file to grow. Nobody can read this
-   file any more. Returns 0 if there is no memory. */
+/* Goes on in private memory with twice the slots, because there is no room for the file to grow, or a higher bound than
+   it was made for. Nobody can read this file any more. Returns 0 if there is no memory. */
 static int move_to_private(Ring *ring)
 {
-    wait_for_encoder(ring);
+    wait_for_all(ring);
     Control *control = ring->control, before = *control;
     char *region = ring->region;
     uint64_t region_bytes = ring->region_bytes;
@@ -217,7 +229,8 @@ static int move_to_private(Ring *ring)
     atomic_store(&shared->floor, before.taken);
     before.shared->magic = 0;
     munmap(region, region_bytes);
-    close(descriptor);
+    if (descriptor >= 0)
+        close(descriptor);
     ring_update_limit(ring);
     return 1;
 }
@@ -225,21 +238,23 @@ static int move_to_private(Ring *ring)
 int ring_grow(Ring *ring, int is_needed)
 {
     Control *control = ring->control;
-    uint64_t capacity = control->mask + 1;
+    uint64_t capacity = control->mask + 1, openings = ring->openings;
     if (2 * capacity > ring->most_slots)
-        return 0;
-    if (ring->is_growing) {
+        return is_needed && ring->bound > ring->most_slots ? move_to_private(ring) : 0;
+    if (atomic_load(&ring->is_growing)) {
         Py_BEGIN_ALLOW_THREADS
         sched_yield();
         Py_END_ALLOW_THREADS
         return 1; /* the caller looks again */
     }
-    ring->is_growing = 1;
     int error;
+    atomic_store(&ring->is_growing, 1);
     Py_BEGIN_ALLOW_THREADS
     error = allocate(ring, capacity, 2 * capacity);
+    atomic_store(&ring->is_growing, 0); /* before it waits for the GIL: at exit, a thread never gets it */
     Py_END_ALLOW_THREADS
-    ring->is_growing = 0;
+    if (ring->openings != openings || capacity_of(control) != capacity)
+        return 1; /* the caller looks again */
     if (error && ring->descriptor >= 0 && is_needed)
         return move_to_private(ring);
     ring->is_cramped |= error != 0;

@@ -110,9 +110,9 @@ static PyObject *add(PyObject *self, PyObject *const *arguments, Py_ssize_t coun
 }
 
 static PyMethodDef record_function = {"record", (PyCFunction)(void (*)(void))record, METH_FASTCALL | METH_KEYWORDS,
-                                      "record($self, value, at_ns=None, /)\n--\n\nRecord a value."};
+                                      "record($self, /, value, at_ns=None)\n--\n\nRecord a value."};
 static PyMethodDef add_function = {"add", (PyCFunction)(void (*)(void))add, METH_FASTCALL | METH_KEYWORDS,
-                                   "add($self, n=1, at_ns=None, /)\n--\n\nAdd to a counter."};
+                                   "add($self, /, n=1, at_ns=None)\n--\n\nAdd to a counter."};
 
 static PyObject *new_function(PyObject *ring, PyObject *row_id, PyMethodDef *function)
 {

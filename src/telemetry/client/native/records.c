@@ -49,7 +49,8 @@ static PyObject *keep_and_extend(Ring *ring, PyObject *flat, PyObject *extend)
         int64_t bytes = pass_records(flat, NULL, at);
         if (bytes < 0)
             return NULL;
-        atomic_store_explicit(&shared->record_writing, at + (uint64_t)bytes, memory_order_relaxed);
+        uint64_t overwritten = (uint64_t)bytes < RECORD_CAPACITY ? (uint64_t)bytes : RECORD_CAPACITY;
+        atomic_store_explicit(&shared->record_writing, at + overwritten, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
         pass_records(flat, ring->region + records_offset(), at);
         atomic_store_explicit(&shared->record_bytes, at + (uint64_t)bytes, memory_order_release);

@@ -7,8 +7,10 @@
 #include "ring_object.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define ON_STACK 128
+#define TOUCH_NS 60000000000u
 
 Control *ring_control(Ring *ring) { return ring->control; }
 
@@ -33,15 +35,21 @@ int ring_has_room(Ring *ring, uint64_t rows)
     return control->live && (control->limit - control->head >= rows || make_room(ring, rows, ring->bound));
 }
 
+static int count_dropped(Ring *ring, PyObject *rows)
+{
+    Py_ssize_t numbers = PySequence_Size(rows);
+    if (numbers < 0)
+        return -1;
+    ring_count(ring, BUFFER_FULL, (uint64_t)numbers / 3);
+    return 0;
+}
+
 /* What becomes of rows that don't go into the ring, or find no room there. */
 static int hand_over(Ring *ring, PyObject *rows)
 {
     PyObject *target = ring->control->live ? ring->on_full : ring->target;
-    if (target == NULL) {
-        if (ring->control->live)
-            add_count(ring->control->shared, BUFFER_FULL, (uint64_t)PySequence_Size(rows) / 3);
-        return 0;
-    }
+    if (target == NULL)
+        return ring->control->live ? count_dropped(ring, rows) : 0;
     Py_INCREF(target);
     PyObject *done = PyObject_CallOneArg(target, rows);
     Py_DECREF(target);
@@ -130,10 +138,7 @@ int ring_refuse(Ring *ring)
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
     PyErr_Clear();
-    if (ring->control->shared == NULL)
-        ring->counts[NOT_A_NUMBER]++;
-    else
-        add_count(ring->control->shared, NOT_A_NUMBER, 1);
+    ring_count(ring, NOT_A_NUMBER, 1);
     return 0;
 }
 
@@ -150,10 +155,8 @@ static PyObject *ring_extend(Ring *ring, PyObject *rows)
     if (ring_ensure_memory(ring) < 0)
         return NULL;
     int written = write_rows(ring, rows, UINT64_MAX);
-    if (written < 0)
+    if (written < 0 || (!written && count_dropped(ring, rows) < 0))
         return NULL;
-    if (!written)
-        add_count(ring->control->shared, BUFFER_FULL, (uint64_t)PySequence_Size(rows) / 3);
     Py_RETURN_NONE;
 }
 
@@ -173,17 +176,37 @@ static PyObject *ring_install(Ring *ring, PyObject *const *arguments, Py_ssize_t
     ring_forget_parent(ring);
     if (live && ring_ensure_memory(ring) < 0)
         return NULL;
-    Py_XINCREF(on_full);
-    Py_XSETREF(ring->on_full, on_full);
-    target = live ? NULL : target;
-    Py_XINCREF(target);
-    Py_XSETREF(ring->target, target);
+    PyObject *target_before = ring->target, *on_full_before = ring->on_full;
+    ring->target = live ? NULL : Py_XNewRef(target);
+    ring->on_full = Py_XNewRef(on_full);
     ring->control->live = (uint64_t)live;
+    ring_update_limit(ring);
+    Py_XDECREF(target_before); /* last: their end may run any code */
+    Py_XDECREF(on_full_before);
+    Py_RETURN_NONE;
+}
+
+static PyObject *ring_hold(Ring *ring, PyObject *argument)
+{
+    unsigned long long bound = PyLong_AsUnsignedLongLong(argument);
+    if (PyErr_Occurred())
+        return NULL;
+    ring_forget_parent(ring);
+    ring->bound = bound;
     ring_update_limit(ring);
     Py_RETURN_NONE;
 }
 
 /* --- rows leave ---------------------------------------------------------------------------------- */
+
+/* Stores into a mapping leave the file's time as it is. By this time, files of processes that died long ago are found. */
+static void touch(Ring *ring)
+{
+    if (ring->descriptor < 0 || monotonic_ns() - ring->touched_ns < TOUCH_NS)
+        return;
+    ring->touched_ns = monotonic_ns();
+    futimens(ring->descriptor, NULL);
+}
 
 static PyObject *ring_take(Ring *ring, PyObject *argument)
 {
@@ -191,13 +214,14 @@ static PyObject *ring_take(Ring *ring, PyObject *argument)
     if (PyErr_Occurred())
         return NULL;
     ring_forget_parent(ring);
+    touch(ring);
     Control *control = ring->control;
     if (control->head == control->taken)
         return Py_BuildValue("(y#i)", "\x90", (Py_ssize_t)1, 0);
-    if (atomic_load(&ring->is_encoding))
-        return PyErr_Format(PyExc_RuntimeError, "two threads take rows");
     while (would_keep_more(ring) && control->head - ring->acknowledged > capacity_of(control) / 2)
         ring_grow(ring, 0); /* here, so that recording rarely has to wait for it */
+    if (atomic_load(&ring->is_encoding))
+        return PyErr_Format(PyExc_RuntimeError, "two threads take rows");
     uint64_t from = control->taken, to = control->head;
     if (to - from > most)
         to = from + most;
@@ -207,13 +231,13 @@ static PyObject *ring_take(Ring *ring, PyObject *argument)
         return NULL;
     uint8_t *out = encode_array_header(3 * rows, (uint8_t *)PyBytes_AS_STRING(bytes));
     const Slot *slots = control->slots;
-    uint64_t mask = control->mask;
+    uint64_t mask = control->mask, openings = ring->openings;
     atomic_store_explicit(&ring->is_encoding, 1, memory_order_relaxed);
     Py_BEGIN_ALLOW_THREADS
     encode_rows(slots, mask, from, to, out);
     atomic_store_explicit(&ring->is_encoding, 0, memory_order_release);
     Py_END_ALLOW_THREADS
-    if (control->shared != NULL && control->taken == from) {
+    if (control->shared != NULL && ring->openings == openings && control->taken == from) {
         control->taken = to;
         atomic_store_explicit(&control->shared->taken, to, memory_order_release);
         ring_update_limit(ring);
@@ -326,6 +350,7 @@ static PyMethodDef ring_methods[] = {
     {"put", (PyCFunction)ring_put, METH_O, NULL},
     {"extend", (PyCFunction)ring_extend, METH_O, NULL},
     {"install", FAST(ring_install), METH_FASTCALL, NULL},
+    {"hold", (PyCFunction)ring_hold, METH_O, NULL},
     {"take", (PyCFunction)ring_take, METH_O, NULL},
     {"drop", (PyCFunction)ring_drop, METH_O, NULL},
     {"rows", (PyCFunction)ring_rows, METH_NOARGS, NULL},

@@ -19,9 +19,11 @@ struct Ring {
     uint64_t counts[COUNTS], counts_taken[COUNTS]; /* the former while there is no region */
     pid_t opened_by;
     int descriptor; /* of the file; -1 if the memory is private */
-    _Atomic int is_encoding;
-    int is_growing, is_cramped; /* the latter: a file that could not grow once */
-    uint64_t acknowledged;      /* rows below are in batches that arrived */
+    uint64_t openings;                   /* of memory: it may be other memory after other threads have run */
+    _Atomic int is_encoding, is_growing; /* a thread without the GIL reads or writes the memory */
+    int is_cramped;                      /* a file that could not grow once */
+    uint64_t touched_ns;        /* when the file last got a time stamp that says that its process lives */
+    uint64_t acknowledged;               /* rows below are in batches that arrived */
 };
 
 static inline uint64_t capacity_of(const Control *control) { return control->shared == NULL ? 0 : control->mask + 1; }
@@ -37,6 +39,9 @@ void ring_forget_parent(Ring *ring);
 
 /* Looks again up to where there is room. */
 void ring_update_limit(Ring *ring);
+
+/* Counts events that were dropped. */
+void ring_count(Ring *ring, int reason, uint64_t events);
 
 /* Gives the memory back. Its file stays. */
 void ring_release_memory(Ring *ring);

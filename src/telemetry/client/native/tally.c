@@ -15,18 +15,18 @@ static uint64_t total_of(const Tally *tally)
                           : atomic_load_explicit(&shared->counts[tally->reason], memory_order_relaxed);
 }
 
-static void count_hits(Tally *tally, uint64_t hits)
+void ring_count(Ring *ring, int reason, uint64_t events)
 {
-    ring_forget_parent(tally->ring);
-    if (tally->ring->control->shared == NULL)
-        tally->ring->counts[tally->reason] += hits;
+    ring_forget_parent(ring);
+    if (ring->control->shared == NULL)
+        ring->counts[reason] += events;
     else
-        add_count(tally->ring->control->shared, tally->reason, hits);
+        add_count(ring->control->shared, reason, events);
 }
 
 static PyObject *tally_hit(Tally *tally, PyObject *Py_UNUSED(none))
 {
-    count_hits(tally, 1);
+    ring_count(tally->ring, tally->reason, 1);
     Py_RETURN_NONE;
 }
 
@@ -35,7 +35,7 @@ static PyObject *tally_hit_many(Tally *tally, PyObject *argument)
     unsigned long long hits = PyLong_AsUnsignedLongLong(argument);
     if (PyErr_Occurred())
         return NULL;
-    count_hits(tally, hits);
+    ring_count(tally->ring, tally->reason, hits);
     Py_RETURN_NONE;
 }
 

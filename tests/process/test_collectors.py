@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.process.conftest import Ground
-from tests.processes import processes_with
+from tests.processes import KILLED, processes_with
 
 ON = {"TELEMETRY_COLLECT__NAMES": "host,gpu"}
 """The default, which other tests turn off."""
@@ -141,7 +141,7 @@ def test_collectors_that_do_not_react_are_left_behind(ground: Ground, wait_until
     final = ground.final()
     assert (final["completeness"], [one["status"] == "ended" for one in final["producers"]]) == (
         "complete",
-        [False],
+        [KILLED == "complete"],
     )
     assert "never ended" not in err
 

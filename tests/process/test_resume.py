@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import KILLED
 
 from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
@@ -353,7 +354,8 @@ def test_killed_once_its_books_are_closed(ground: Any, wait_until: WaitUntil, cl
     said = [item.record for item in RecordLog(directory.records).read(0, 100)]
     assert [(step.step, step.closed, step.revision) for step in said] == [  # type: ignore[union-attr]
         *((step, "ended", 0) for step in range(4)),
-        (4, "run_end", 0),
+        # a run that reads the ring of a killed program knows that nothing follows
+        (4, "ended" if KILLED == "complete" and closer == "the run" else "run_end", 0),
     ]
     final = ground.final()
     (axis,) = final["axes"]

@@ -312,7 +312,7 @@ class Process:
         if flusher is None:
             return Ending(None)
         ending = flusher.finish(timeout_s)
-        if ending.account is not None:
+        if ending.is_over:
             with self.lock:
                 if self._flusher is None:
                     self.recorders.memory.remove()

@@ -384,6 +384,24 @@ def test_an_attach_that_fails_leaves_no_files(
 
 
 @pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_process_that_ends_leaves_no_files(
+    process: Process, aggregator: FakeAggregator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """Whether its aggregator has the events, or was never there. Nobody would read them."""
+    monkeypatch.setattr(native_recorders, "ring_directory", lambda: tmp_path)
+    made = counter(process)
+    endpoint = aggregator.endpoint if is_there else f"{aggregator.endpoint}.none"
+    flusher = process.attach(endpoint, "job", QUICK, awaited=True)
+    if is_there:
+        flusher.wait_for_welcome(10.0)
+    made.add()
+    assert len(list(tmp_path.iterdir())) == 2
+    assert (process.finish(0.5 if not is_there else 10.0).account is not None) is is_there
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("native")
 def test_a_join_brings_its_bound(process: Process, aggregator: FakeAggregator) -> None:
     """Whoever waits for room waits as soon as so many events are there, and drops none before."""
     made = counter(process)

@@ -46,6 +46,8 @@ class Ending:
     """Number of events that were dropped because there was no time to send them."""
     left: str = ""
     """Directory of a run whose aggregator is dead and that no known process would restart."""
+    is_over: bool = False
+    """True if nobody will ask for these events again: the end was acknowledged, or there is no aggregator left."""
 
     @property
     def unacknowledged(self) -> int:
@@ -372,10 +374,12 @@ class Flusher:
             talk.step(_LISTEN_S)
             talk.flush()
         if talk.ended is not None:
-            return Ending(talk.ended, unsent=self.outbox.dropped.get(Reason.UNSENT_AT_EXIT.value, 0))
+            unsent = self.outbox.dropped.get(Reason.UNSENT_AT_EXIT.value, 0)
+            return Ending(talk.ended, unsent=unsent, is_over=True)
         if watch.gone(saying_end=True) or watch.refused:
             reason = f"the aggregator at {self._parts.endpoint} is gone"
-            return Ending(None, reason, sent, talk.ring.taken, left=watch.left_behind())
+            left = watch.left_behind()
+            return Ending(None, reason, sent, talk.ring.taken, left=left, is_over=not left)
         return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
 
     def _left_s(self, began: float | None = None) -> float:
@@ -389,7 +393,8 @@ class Flusher:
 
     def _unanswered(self, reason: str) -> Ending:
         talk = self._conversation
-        return Ending(None, reason, _sent(self.outbox), talk.ring.taken if talk is not None else 0)
+        taken = talk.ring.taken if talk is not None else 0
+        return Ending(None, reason, _sent(self.outbox), taken, is_over=not self.welcomed)
 
     def _welcome_came(self) -> None:
         self.welcomed = True

@@ -183,6 +183,41 @@ def test_what_a_stopped_aggregator_never_got_is_salvaged(
         assert final["completeness"] == "complete"
 
 
+BURSTS = """
+import sys, time, telemetry
+record = telemetry.start("bursts").series("value").record
+print("up", flush=True)
+sys.stdin.readline()
+for _ in range(40):
+    for _ in range(10_000):
+        record(1.0)
+    time.sleep(0.02)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_ring_grows_before_it_overwrites_what_was_not_acknowledged(
+    native: None, ground: Any, faults: Any
+) -> None:
+    """Six times what it begins with, recorded while the aggregator is stopped: all of it is in the result."""
+    aggregator, endpoint = ground.serve()
+    environ = {"TELEMETRY_ENDPOINT": endpoint}
+    job = ground.popen(sys.executable, ground.program("bursts.py", BURSTS), environ=environ, stdin=subprocess.PIPE)
+    assert job.stdout.readline() == "up\n"
+    aggregator.send_signal(signal.SIGSTOP)
+    job.stdin.write("\n")
+    job.stdin.flush()
+    assert job.stdout.readline() == "done\n"
+    job.kill()
+    job.wait()
+    aggregator.send_signal(signal.SIGCONT)
+    faults.stop(endpoint, aggregator)
+    final = ground.final()
+    assert (final["completeness"], final["accounting"]["missing"]) == ("complete", 0)
+    assert final["series"][0]["count"] == 400_000
+
+
 def test_what_a_ring_does_not_hold_any_more_is_missing_to_the_event(
     ground: Any, crew: Any, faults: Any, programs: Any, chance: random.Random
 ) -> None:

@@ -16,7 +16,7 @@ from telemetry.client.locked import Locked
 from telemetry.client.native_module import RECORDER
 from telemetry.client.recorders import Recorders, discard, python_recorders
 from telemetry.client.redaction import REDACTION
-from telemetry.client.ring_directory import remove_old, ring_directory
+from telemetry.client.ring_directory import DEFINITIONS_SUFFIX, RING_SUFFIX, remove_old, ring_directory
 
 _BUFFER_FULL, _NOT_A_NUMBER, _BLOCK_TIMEOUT, _UNENCODABLE = range(4)
 _ROW: Final = 3  # numbers of a row
@@ -101,7 +101,7 @@ class RingMemory(Locked):
         directory = ring_directory() if is_near else None
         with self._lock:
             if directory is not None:
-                path = directory / f"{producer}.ring"
+                path = directory / f"{producer}{RING_SUFFIX}"
                 try:
                     remove_old(directory)
                     self._make(path, producer, bound, definitions)
@@ -116,7 +116,7 @@ class RingMemory(Locked):
         self._close()
         self._path = path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._definitions = os.open(path.with_suffix(".defs"), flags, 0o600)
+        self._definitions = os.open(path.with_suffix(DEFINITIONS_SUFFIX), flags, 0o600)
         self._write([_ENCODE(REDACTION.rules()), *definitions])
         self._ring.open(os.fspath(path), producer, bound, _started(), time.time_ns())
 
@@ -143,7 +143,7 @@ class RingMemory(Locked):
             self._ring.release()
             if path is not None:
                 path.unlink(missing_ok=True)
-                path.with_suffix(".defs").unlink(missing_ok=True)
+                path.with_suffix(DEFINITIONS_SUFFIX).unlink(missing_ok=True)
 
     def forget(self) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ from telemetry.transport.endpoints import IPC, is_loopback, runtime_directory
 
 RING_SUFFIX: Final = ".ring"
 DEFINITIONS_SUFFIX: Final = ".defs"
+"""Suffixes of the files of a producer. The reader, in `telemetry.store.ring_file`, knows them from docs/RING.md."""
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _OLD_S: Final = 3_600  # a live process touches its file once a minute

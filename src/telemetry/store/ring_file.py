@@ -63,7 +63,7 @@ class RingGone(RingUnreadable):
 
 
 class BatchEnd(msgspec.Struct, frozen=True):
-    """Where a batch ends: rows, records and bytes below these positions are in it or in an earlier one."""
+    """The end of a batch: rows, records and bytes below these positions are in it or in an earlier one."""
 
     first: int = 0
     rows: int = 0

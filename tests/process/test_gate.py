@@ -41,6 +41,7 @@ ENDLESS = """
 import os, sys, time, telemetry
 run = telemetry.start("x")
 errors = run.counter("errors")
+errors.add(1)
 print(os.getpid(), flush=True)
 while True:
     errors.add(1)
@@ -135,7 +136,7 @@ def test_a_signal_s_code_wins_too(ground: Any) -> None:
     wrapper.send_signal(signal.SIGTERM)
     _, err = wrapper.communicate(timeout=60)
     assert wrapper.returncode == 128 + signal.SIGTERM, err
-    assert outcomes(ground) == ["pass" if KILLED == "complete" else "inconclusive"]
+    assert outcomes(ground) == ["pass" if KILLED == "complete" else "inconclusive"], err
 
 
 def test_losses_strict_and_gates(ground: Any) -> None:

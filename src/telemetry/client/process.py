@@ -315,8 +315,15 @@ class Process:
         if ending.is_over:
             with self.lock:
                 if self._flusher is None:
+                    self._count_waiting()
                     self.recorders.memory.remove()
         return ending
+
+    def _count_waiting(self) -> None:
+        """Count events as late that arrived while the flusher ended."""
+        buffer = self.recorders.buffer
+        self._late.hit_many(buffer.waiting)
+        buffer.clear()
 
     def _count_late(self) -> None:
         """Count events from now on as late. They are in no result; their number is printed at exit."""
@@ -513,10 +520,8 @@ class Process:
             said = self.finish(self.finish_timeout_s).in_words()
             if said and self._late_because == _AFTER_FINISH:
                 notice.warn(said)
-        buffer = self.recorders.buffer  # may hold events that arrived while the flusher ended
-        late = self._late.take() + buffer.waiting
-        buffer.clear()
-        if late:
+        self._count_waiting()
+        if late := self._late.take():
             events = number_of(late, "event was", "events were")
             if self._late_because == _AFTER_FINISH:
                 not_in = "is not in the result" if late == 1 else "are not in the result"

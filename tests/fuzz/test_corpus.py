@@ -16,6 +16,7 @@ FRESH = 3 * settings().max_examples
 EACH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 
 
+@pytest.mark.slow
 @EACH
 def test_the_corpus_is_taken_or_refused(target: Target) -> None:
     """What a decoder once survived it survives for ever."""

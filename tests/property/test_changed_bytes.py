@@ -66,6 +66,7 @@ def told(reader: Callable[[Path], tuple[Any, str]], run: Path) -> tuple[Any, str
 READERS: dict[str, Callable[[Path], tuple[Any, str]]] = {"report": report, "part": part, "export": export}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("name", _FILES)
 @settings(max_examples=max(10, settings().max_examples // 4))

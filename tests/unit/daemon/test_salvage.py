@@ -244,6 +244,7 @@ def test_events_that_can_not_be_read_any_more_are_missing(
     assert (stat.completeness, stat.emitted, stat.applied, stat.missing) == ("lossy", 7, 2, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", range(4))
 def test_an_aggregator_that_dies_in_a_salvage_is_followed_by_another(
     salvaged: Any, make_again: Any, die: Any, ring: HandMadeRing, taken: int

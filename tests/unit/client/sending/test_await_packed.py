@@ -182,6 +182,7 @@ def test_events_that_can_not_be_encoded_end_the_wait(
     assert sum(bench.desk.outbox.dropped.values()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends_with_run", [False, True])
 def test_a_service_is_complete_when_its_run_ends(
     bench: Bench, link: Any, wait_until: WaitUntil, ends_with_run: bool

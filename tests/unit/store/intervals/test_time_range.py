@@ -267,6 +267,7 @@ def test_a_torn_second_ends_its_segment(tmp_path: Path) -> None:
     assert (picked, reader.torn_bytes) == ([[22], [23], [24]], torn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [1, 10])
 @pytest.mark.parametrize("at", range(FRAME_HEADER_BYTES))
 def test_a_changed_header_hides_nothing(tmp_path: Path, level: int, at: int) -> None:

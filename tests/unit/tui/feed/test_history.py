@@ -112,6 +112,7 @@ def test_odd_answers_end_the_question(
     past.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [5, 75, 700, 2_000])
 @pytest.mark.parametrize("budget_s", [10, 130, 1_200, 100_000])
 @pytest.mark.parametrize("kept_s", [{1: 60, 10: 120, 60: None}, {1: 7_200, 10: 86_400, 60: None}])

@@ -36,7 +36,6 @@ FEW_CHUNKS: Final = 8
 INGEST_LIMITS_NS: Final = {10_000: 60.0, 1_000: 90.0}
 CALL_LIMITS_NS: Final = {"issue": 600.0, "first": 60.0, "chunk": 60.0, "complete": 2_000.0}
 """CPU time of the thread that calls; the flush, which another thread does, is in the figures of whole requests."""
-_IN_PYTHON: Final = "in Python"
 LIMIT_MIB: Final = 200.0
 _UNCOMPILED: Final = f"{ingest.small(ingest.RATES[-1])}, nothing compiled"
 _WHOLE: Final = "whole request"
@@ -301,7 +300,7 @@ def _calls(size: Size) -> Outcome:
             median(rounds[name], key),
             unit,
             limit if key == "own_ns" else None,
-            peer=_IN_PYTHON,
+            peer=emit.IN_PYTHON.removeprefix(", "),
             peer_value=median(rounds[_in_python(name)], key),
             ratio=paired_ratio(rounds[name], rounds[_in_python(name)], key),
         )
@@ -321,7 +320,7 @@ def _calls(size: Size) -> Outcome:
 
 
 def _in_python(name: str) -> str:
-    return f"{name}, {_IN_PYTHON}"
+    return name + emit.IN_PYTHON
 
 
 def _call(name: str) -> str:

@@ -27,14 +27,13 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any, Final
 
+from tests.fault.recorder_threads import CELLS, record_until_killed
+
 from benchmarks.harness import ROOT
 from telemetry.client.native_module import RECORDER
 
 _PATIENCE_S: Final = 120.0
-_BURST_S: Final = 0.001
 _MARK_EVERY: Final = 2_000
-_CELLS: Final = 4
-"""Of each thread: calls begun, calls that returned, marks begun, marks that returned."""
 _LONGEST_S: Final = 1.0
 
 
@@ -72,28 +71,15 @@ def work(path: Path, who: str, load: Load) -> None:
     run = telemetry.start(who)
     for number in range(load.threads):
         record = run.series("value", unit="1", who=who, thread=number).record
-        own = cells[_CELLS * number : _CELLS * (number + 1)]
-        threading.Thread(target=_record, args=(run, record, own, load.rate / load.threads), daemon=True).start()
+        own = cells[CELLS * number : CELLS * (number + 1)]
+        threading.Thread(
+            target=record_until_killed,
+            args=(record, lambda value: run.mark(f"mark {value}"), own),
+            kwargs={"rate": load.rate / load.threads, "mark_every": _MARK_EVERY},
+            daemon=True,
+        ).start()
     cells[-1] = 1
     signal.pause()
-
-
-def _record(run: Any, record: Any, cells: memoryview, rate: float) -> None:
-    burst = max(1, int(rate * _BURST_S))
-    done, begun_s = 0, time.monotonic()
-    while True:
-        for value in range(done, done + burst):
-            cells[0] = value + 1
-            record(value)
-            cells[1] = value + 1
-            if value % _MARK_EVERY == 0:
-                cells[2] += 1
-                run.mark(f"mark {value}")
-                cells[3] += 1
-        done += burst
-        ahead_s = done / rate - (time.monotonic() - begun_s)
-        if ahead_s > 0:
-            time.sleep(ahead_s)
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -129,7 +115,7 @@ def one_run(seed: str, kills: int, load: Load, jobs: int) -> list[Kill]:
 def _kill_one(folder: Path, who: str, seed: str, load: Load, environment: dict[str, str]) -> int:
     """Start a program, and kill it some time after it began to record. Return its pid."""
     path = folder / who
-    path.write_bytes(bytes(8 * (_CELLS * load.threads + 1)))
+    path.write_bytes(bytes(8 * (CELLS * load.threads + 1)))
     with path.open("r+b") as file:
         cells = memoryview(mmap(file.fileno(), 0)).cast("Q")
     command = [sys.executable, "-m", "benchmarks.salvage", "--work", str(path), who]
@@ -152,7 +138,7 @@ def _compared(path: Path, who: str, pid: int, load: Load, snapshot: dict[str, An
     kill.emitted, kill.salvaged = account["emitted"], account["salvaged"]
     in_series = 0
     for number in range(load.threads):
-        begun, done, marks_begun, marks_done = cells[_CELLS * number : _CELLS * (number + 1)]
+        begun, done, marks_begun, marks_done = cells[CELLS * number : CELLS * (number + 1)]
         kill.begun, kill.done = kill.begun + begun, kill.done + done
         kill.marks_begun, kill.marks_done = kill.marks_begun + marks_begun, kill.marks_done + marks_done
         labels = {"who": who, "thread": str(number)}

@@ -265,7 +265,7 @@ class Requests:
         """
         try:
             return list(islice(self._open, limits.EXPIRED_A_TURN))
-        except RuntimeError:  # the garbage collector let another thread run
+        except RuntimeError:  # another thread issued or ended one
             return None
 
     def _append(self, rows: list[float]) -> None:

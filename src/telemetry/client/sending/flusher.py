@@ -6,7 +6,6 @@ import math
 import shlex
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -134,8 +133,8 @@ class Flusher:
         self._give_up = False
         self._is_ended_by_run = False
         """True if the run ended before `finish` was called."""
-        self._packings: deque[_Packing] = deque()
-        """Waits of other threads, the oldest first."""
+        self._packings: list[_Packing] = []
+        """Waits of other threads, the oldest first. Unlike a deque, a list can be copied while a thread appends."""
         self._errors = 0
         self._nap_s = min(parts.period_s, _LONGEST_NAP_S)
         self._failure: TelemetryError | None = None
@@ -346,7 +345,7 @@ class Flusher:
             rows, records = packings[0].targets
             if outbox.rows_taken < rows or outbox.records_taken < records:
                 return
-            packing = packings.popleft()
+            packing = packings.pop(0)
             packing.batches = outbox.next_seq
             packing.done.set()
 

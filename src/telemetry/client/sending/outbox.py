@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -196,9 +195,11 @@ class Outbox:
     def _drop_heavy_records(self) -> None:
         """Drop the oldest records beyond the byte limit.
 
-        Its reads are atomic C calls, so no other thread appends meanwhile.
+        New records are read by position. An iterator raises if another thread appends meanwhile, which happens
+        without the interpreter's lock.
         """
-        sizes = list(map(len, islice(self.records, self._weighed, None)))
+        new = range(self._weighed, len(self.records))
+        sizes = list(map(len, map(self.records.__getitem__, new)))
         self._weighed += len(sizes)
         self._weight += sum(sizes)
         dropped = 0

@@ -187,6 +187,22 @@ def test_the_oldest_records_go_beyond_their_bytes(desk: Any, monkeypatch: pytest
     assert (len(batch.records), batch.first, batch.dropped) == (4, 14, {"buffer_full": 2})
 
 
+def test_a_record_may_arrive_while_others_are_weighed(desk: Any) -> None:
+    """As from another thread, where no lock of the interpreter holds it back. It is weighed the next time."""
+    outbox = desk.outbox
+
+    class Interrupted(bytes):
+        def __len__(self) -> int:
+            outbox.records.append(b"123")
+            return super().__len__()
+
+    outbox.records.append(Interrupted(b"12345"))
+    outbox.settle()
+    assert (outbox.weight, len(outbox.records)) == (5, 2)
+    outbox.settle()
+    assert (outbox.weight, len(outbox.records)) == (8, 2)
+
+
 def test_many_bytes_of_records_fill_a_batch_as_many_rows_do(desk: Any) -> None:
     """They may follow at once: texts are not held back to one batch a period."""
     assert not desk.outbox.full

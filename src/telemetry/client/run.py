@@ -15,8 +15,9 @@ from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.catalog import check_text
 from telemetry.client.goodbye import say_goodbye
+from telemetry.client.identity import program_name
 from telemetry.client.own_account import with_acknowledged, with_own_account
-from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
+from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process
 from telemetry.client.recording import Recording
 from telemetry.client.sending.flusher import Ending
 from telemetry.errors import EndpointError, NoRoomError, ProtocolError, TelemetryError, UsageError
@@ -285,7 +286,13 @@ class Run(Recording):
 
     def _spawn(self, flags: Mapping[str, object]) -> None:
         """Start an aggregator and attach to it. Raise the error it reports, or EndpointError."""
-        aggregator = spawn(self.name, flags, owner_pid=os.getpid(), timeout_s=self._config.start_timeout_s)
+        aggregator = spawn(
+            self.name,
+            flags,
+            owner_pid=os.getpid(),
+            timeout_s=self._config.start_timeout_s,
+            backends=self._writers.expected,
+        )
         keeper = None
         try:
             keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, self._fallback_dirs), notice.warn)

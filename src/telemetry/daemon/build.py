@@ -134,12 +134,16 @@ def _live(
             raise UsageError(f"run.nodes: {refusal}")
     if options.owner_pid is not None:
         log.watch(Watch(pid=options.owner_pid))
+    for stat in options.backends:
+        log.tell_backend(stat)
     for pid in opening.numbers.run.watched:
         parts.process_watch.watch(pid)
     run_status = RunStatus.of(
         opening.numbers.run, options.epoch, carriable(str(opening.directory.path)), options.config.run.refresh_hz
     )
     run_status.on_ending = log.ending
+    clock = opening.clock
+    run_status.expect(opening.numbers.run.backends, clock.monotonic_ns(), clock.wall_ns())
     cost = CostMeter(opening.clock.monotonic_ns(), opening.before)
     leaf = _leaf(parts, run_status, opening)
     feed = LiveFeed(parts, log, run_status, cost, leaf)

@@ -6,28 +6,25 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.components import Parts
+from telemetry.daemon.disk_reads import DiskReads
 from telemetry.daemon.input import Ingress
 from telemetry.daemon.leaf_peers import LeafPeers
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import no_room
 from telemetry.drop_reasons import Reason
-from telemetry.store.history import HistoryReader
-from telemetry.store.records import RecordLog
 from telemetry.wire import control as msg
-from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control, encode_interval
+from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control
 from telemetry.wire.search import Found
 from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk
 
 _LOG = logging.getLogger("telemetry.daemon")
 _MESSAGES_A_TURN: Final = 256
-_READS_KEPT: Final = 64  # of a queue shared with the run's own writes; 128 MiB of replies
 _RESEND_PERIOD_NS: Final = 300_000_000  # a resent batch needs a flush period and a turn to arrive
 _RANGES_ASKED: Final = 16
 _OWED_KEPT: Final = 2 * limits.PRODUCERS  # an end and a barrier of each
@@ -53,10 +50,6 @@ class Control:
         self._hub = parts.hub
         self._numbers = parts.numbers
         self._process_watch = parts.process_watch
-        self._worker = parts.worker
-        self._past = HistoryReader(parts.directory.history)
-        """Reader of the history. Only the worker uses it, for one query after the other."""
-        self._records = parts.records
         self._clock = parts.clock
         self._run_status = run_status
         self._snapshot = snapshot
@@ -65,13 +58,12 @@ class Control:
         self._peers: dict[str, bytes] = {}
         """Producers that sent hello → peers that get their acknowledgements and resend requests."""
         self.leaves = LeafPeers(parts.worker.wake, self._reply)
+        self._disk_reads = DiskReads(parts, self._reply)
         self._owed: dict[tuple[bytes, type, int], msg.End | msg.Barrier] = {}
         """(peer, kind, id) → request that is answered once its batches are applied.
 
         A repeated request gets one answer.
         """
-        self._reads = 0
-        """Number of answers that the worker still owes."""
         self._closed = False
         self._bytes = 0
         """Bytes received and sent in this turn."""
@@ -88,7 +80,7 @@ class Control:
             msg.Barrier: self._barrier,
             msg.GetStatus: self._status,
             msg.GetHistory: self._history,
-            msg.Catchup: self._catchup,
+            msg.Catchup: self._disk_reads.records,
             msg.Stop: self._stop,
             msg.Watch: self._watch,
             msg.TellBackend: self._backend,
@@ -326,6 +318,8 @@ class Control:
 
     def _backend(self, peer: bytes, told: msg.TellBackend) -> None:
         if self._run_status.tell(told.stat, self._clock.monotonic_ns()):
+            if not self._closed:
+                self._ingress.tell_backend(told.stat)
             self._reply(peer, msg.Noted(state=self._run_status.lifecycle.state), told.id)
         else:
             self._reply(peer, msg.Error(code="refused", message="too many backends"), told.id)
@@ -333,26 +327,11 @@ class Control:
     def _found(self, peer: bytes, found: Found) -> None:
         self._reply(peer, self.leaves.answer(peer, found, self._run_status.lifecycle.state), found.id)
 
-    def _catchup(self, peer: bytes, request: msg.Catchup) -> None:
-        self._answer_from_worker(peer, request.id, lambda: read_records(self._records, request.from_seq))
-
     def _history(self, peer: bytes, request: msg.GetHistory) -> None:
         keys = self._aggregator.keys() if request.start_ns == 0 else []
-
-        self._answer_from_worker(peer, request.id, lambda: read_history(self._past, request, keys))
+        self._disk_reads.history(peer, request, keys)
 
     # --- answers ---------------------------------------------------------------------------------
-
-    def _answer_from_worker(self, peer: bytes, request_id: int, read: Callable[[], msg.Response]) -> None:
-        def done(answer: msg.Response | None, error: Exception | None) -> None:
-            self._reads -= 1
-            failed = msg.Error(code="unavailable", message=f"could not be read: {error}")
-            self._reply(peer, failed if answer is None else answer, request_id)
-
-        if self._reads < _READS_KEPT and self._worker.submit(read, done):
-            self._reads += 1
-        else:
-            self._reply(peer, msg.Error(code="unavailable", message="the disk is far behind"), request_id)
 
     def _acknowledge(self, peer: bytes, producer: str) -> None:
         batches = self._aggregator.applied_batches(producer)
@@ -373,23 +352,3 @@ class Control:
         data = encode_control(replace(response, id=request_id))
         self._bytes += len(data)
         self._hub.send_control(peer, data)
-
-
-def read_records(log: RecordLog, from_seq: int) -> msg.CaughtUp:
-    """Return as many records as fit into one reply, and the next sequence number."""
-    records = log.read(from_seq, limits.CATCHUP_RECORDS, limits.CATCHUP_REPLY_BYTES)
-    following = records[-1].seq + 1 if records else from_seq
-    return msg.CaughtUp(records=records, next_seq=following, last_seq=log.next_seq - 1)
-
-
-def read_history(reader: HistoryReader, request: msg.GetHistory, keys: list[msg.SeriesKey]) -> msg.History:
-    """Return as many intervals as fit into one reply, and the start time of the next one."""
-    intervals: list[Raw] = []
-    size = 0
-    for interval in reader.intervals(request.start_ns, request.end_ns, request.level_s):
-        raw = encode_interval(interval)
-        if intervals and size + len(raw) > limits.HISTORY_REPLY_BYTES:
-            return msg.History(keys=keys, intervals=intervals, next_ns=interval.start_ns)
-        intervals.append(Raw(raw))
-        size += len(raw)
-    return msg.History(keys=keys, intervals=intervals)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
+from telemetry.wire.snapshot import BackendStat
 
 
 class Feed(Protocol):
@@ -112,4 +113,8 @@ class Ingress(Protocol):
 
     def expect_nodes(self, note: ExpectNodes) -> str:
         """Add nodes that belong to the run. Return why they are refused; empty if they are accepted."""
+        ...
+
+    def tell_backend(self, stat: BackendStat) -> None:
+        """Note that the run has a backend, and whether its writer has ended."""
         ...

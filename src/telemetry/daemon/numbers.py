@@ -18,7 +18,7 @@ from telemetry.aggregator.compiled import find_rows
 from telemetry.errors import RunDirectoryError
 from telemetry.store.append_file import Buffer
 from telemetry.wire.codec import Malformed, decode_batch, decode_checkpoint, encode_checkpoint
-from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState, Salvaging
@@ -149,6 +149,9 @@ class Numbers:
                 self.run = replace(self.run, watched=[*self.run.watched, note.pid])
             case ExpectNodes():
                 self.aggregator.expect_nodes(note)
+            case TellBackend():
+                backends = {stat.name: stat for stat in self.run.backends} | {note.stat.name: note.stat}
+                self.run = replace(self.run, backends=list(backends.values()))
             case BadFrames():
                 self.aggregator.add_bad_frames(note.counts)
             case Ending():

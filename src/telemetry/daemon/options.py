@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from telemetry.config.schema import Config
 from telemetry.wire.events import Scalar
+from telemetry.wire.snapshot import BackendStat
 
 
 @dataclass(frozen=True)
@@ -28,3 +29,5 @@ class DaemonOptions:
     """Directory of a run to resume. It determines the name, id and addresses."""
     params: Mapping[str, Scalar] = field(default_factory=dict)
     """Parameters of a new run. They are in its first checkpoint, so a resumed run has them from its journal."""
+    backends: Sequence[BackendStat] = ()
+    """Backends whose writers are about to start."""

@@ -19,6 +19,7 @@ from telemetry.store.journal import BATCH
 from telemetry.store.request_log import RequestLogWriter
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.journal import Ending
+from telemetry.wire.snapshot import BackendStat
 
 _SECOND_NS: Final = 1_000_000_000
 _LONGEST_SILENCE_NS: Final = 5 * _SECOND_NS  # live intervals end each second: no aggregator ran during a longer one
@@ -200,3 +201,6 @@ class ClosedIngress:
 
     def expect_nodes(self, note: ExpectNodes) -> str:
         return self._why
+
+    def tell_backend(self, stat: BackendStat) -> None:
+        """Ignore the report: a replay writes no journal."""

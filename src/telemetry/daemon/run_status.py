@@ -13,7 +13,7 @@ from telemetry.aggregator import Lifecycle, RunFacts
 from telemetry.wire.codec import carriable
 from telemetry.wire.feeds import interruption
 from telemetry.wire.journal import Ending, RunState
-from telemetry.wire.snapshot import BackendStat, CommandFacts, CounterStat, MetricsSnapshot, SelfCost
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, CommandFacts, CounterStat, MetricsSnapshot, SelfCost
 
 _SILENT_NS: Final = int(limits.BACKEND_SILENT_S * 1e9)
 _RESTARTED: Final = "the aggregator was restarted "
@@ -56,7 +56,8 @@ class RunStatus:
     backends: dict[str, tuple[int, BackendStat]] = field(default_factory=dict)
     """Name → last report of each writer and its time, on this process's monotonic clock.
 
-    The journal does not hold the reports: living writers repeat them to the next aggregator.
+    The journal has the names of all writers, and the last reports of those that have ended. Living writers repeat
+    theirs to the next aggregator.
     """
 
     @staticmethod
@@ -124,6 +125,14 @@ class RunStatus:
     def take_back(self, beginning: str) -> None:
         """Remove warnings with this beginning, which no longer hold."""
         self.warnings[:] = [warning for warning in self.warnings if not warning.startswith(beginning)]
+
+    def expect(self, backends: Iterable[BackendStat], now_ns: int, wall_ns: int) -> None:
+        """Add backends that belong to the run, before their writers report to this aggregator.
+
+        A writer that never does counts as silent after a while.
+        """
+        for stat in backends:
+            self.tell(stat if stat.state in BACKEND_ENDED else replace(stat, time_ns=wall_ns), now_ns)
 
     def tell(self, stat: BackendStat, heard_ns: int) -> bool:
         """Store the last report of a writer. Return False if there are too many writers."""

@@ -15,10 +15,11 @@ from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.process_watch import WATCHED
 from telemetry.store.journal import JournalWriter
 from telemetry.wire.codec import encode_note
-from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled, Salvaging
 from telemetry.wire.request_log import LoggedRecords
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
 _HELLOS_TAKEN: Final = 16  # different ones per producer: a process changes at most its name
 _LEAF_HELLOS_TAKEN: Final = 65_536  # the same for a leaf, which keeps its id when it is restarted: 10 MB
@@ -153,6 +154,14 @@ class WriteAheadLog:
             self._note(note, now_ns)
             self._numbers.take_note(note, now_ns)
         return ""
+
+    def tell_backend(self, stat: BackendStat) -> None:
+        """Note that the run has a backend, and whether its writer has ended. Other reports change nothing."""
+        lasting = stat if stat.state in BACKEND_ENDED else BackendStat(name=stat.name, kind=stat.kind)
+        if lasting not in self._numbers.run.backends:
+            now_ns, note = self.stamp(), TellBackend(stat=lasting)
+            self._note(note, now_ns)
+            self._numbers.take_note(note, now_ns)
 
     def roll(self, wall_ns: int, snapshot_seq: int, elapsed_ns: int | None = None) -> Interval:
         """End an interval of the history. The run's clock then follows `wall_ns`, the system's clock.

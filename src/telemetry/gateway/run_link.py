@@ -23,7 +23,6 @@ from telemetry.gateway.snapshots import Snapshots
 from telemetry.transport import ControlClient
 from telemetry.transport.endpoints import seen_from
 from telemetry.wire.control import GetStatus, Request, Response, Status, Welcome
-from telemetry.wire.snapshot import BackendStat
 
 RETRY_AFTER_S: Final = 1
 _REQUESTS_WAITING: Final = 1_000
@@ -37,8 +36,6 @@ _NO_ROOM: Final = frozenset(
     reason.value for reason in (Reason.RECORDS_FULL, Reason.STEPS_FULL, Reason.TEXTS_FULL, Reason.BUFFER_FULL)
 )
 """Reasons that concern all requests, because a limit of the run or of this process is reached."""
-ENDED: Final = ("failed", "undelivered", "done")
-"""States of backends whose writers have ended."""
 
 
 class RunLink:
@@ -52,7 +49,6 @@ class RunLink:
         self.snapshots = Snapshots(seen_from(welcome.snapshots, endpoint))
         self._flusher = flusher
         self._commits = Commits(flusher, endpoint)
-        self._backends: dict[str, BackendStat] = {}
         self._observers = [_Observer(endpoint, name) for name in ("quick", "slow")]
 
     @classmethod
@@ -161,15 +157,6 @@ class RunLink:
         don't delay the others.
         """
         return await self._observers[slow].ask(request, timeout_s)
-
-    def with_silent(self, backends: list[BackendStat]) -> list[BackendStat]:
-        """Return states of backends, with those that a restarted aggregator has not heard of yet."""
-        snapshot = self.snapshots.newest
-        told = {stat.name: stat for stat in (*(snapshot.backends if snapshot is not None else ()), *backends)}
-        self._backends |= told
-        names = {stat.name for stat in backends}
-        silent = [stat for stat in self._backends.values() if stat.name not in names and stat.state not in ENDED]
-        return [*backends, *silent]
 
 
 class _Observer:

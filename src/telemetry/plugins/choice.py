@@ -63,12 +63,17 @@ def parse(text: str, *, noun: str, known: Collection[str]) -> Choice:
         raise unknown(kind, noun, known)
     options = _options(kind, rest) if colon else {}
     name = options.pop(_AS, kind)
-    if not _NAME.fullmatch(name):
+    if not is_valid_name(name):
         raise UsageError(
             f"{printable(name)!r} is not a valid name for a {noun}",
             hint=f"use letters, digits, `.`, `_` and `-`, at most {limits.BACKEND_NAME_CHARS}",
         )
     return Choice(name, kind, options)
+
+
+def is_valid_name(name: str) -> bool:
+    """Return whether a plug-in may be named so."""
+    return _NAME.fullmatch(name) is not None
 
 
 def unknown(kind: str, noun: str, known: Collection[str]) -> UsageError:

@@ -54,10 +54,12 @@ class Child:
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
         pass_fds: Sequence[int] = (),
+        on_end: Callable[[Child], object] = lambda child: None,
     ) -> None:
         """Start the process. `say` gets one line at a time, from the child's thread. Raises OSError.
 
-        Each process inherits the descriptors `pass_fds` under the same numbers.
+        Each process inherits the descriptors `pass_fds` under the same numbers. `on_end` is called from the child's
+        thread once no other process will be started.
         """
         self.name = name
         self.code: int | None = None
@@ -69,6 +71,7 @@ class Child:
         self._environment = environment
         self._folder = folder
         self._pass_fds = tuple(pass_fds)
+        self._on_end = on_end
         self._lock = threading.Lock()
         self._ending = threading.Event()
         held = {signal.SIGTERM} if policy.holds_term else set()
@@ -132,6 +135,7 @@ class Child:
         if code > 0 and code not in self._policy.told_codes | self._policy.restart_codes:
             self._say(f"{self._who} {_how(code)}")
         self.code = code
+        self._on_end(self)
 
     @property
     def _who(self) -> str:

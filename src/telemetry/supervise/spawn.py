@@ -18,6 +18,7 @@ from telemetry import limits
 from telemetry.errors import ConfigError, EndpointError, KeysError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.transport.client import hello
 from telemetry.transport.endpoints import seen_from
+from telemetry.wire.snapshot import BackendStat
 
 _READY_BYTES: Final = 64 * limits.KIB
 _LAST_WORDS_BYTES: Final = 4 * limits.KIB
@@ -68,17 +69,19 @@ def spawn(
     timeout_s: float,
     run_id: str = "",
     params: Sequence[str] = (),
+    backends: Sequence[BackendStat] = (),
 ) -> Aggregator:
     """Start an aggregator and wait, at most `timeout_s`, until it listens.
 
     `flags` are configuration keys such as `run.dir`; None leaves a key unchanged. The run ends with the process
-    `owner_pid`. Without `run_id`, the aggregator chooses one. `params` are written as `NAME=VALUE`. The caller must
-    wait for the returned process. Raises the error that the aggregator reported, or EndpointError if it reported
-    none.
+    `owner_pid`. Without `run_id`, the aggregator chooses one. `params` are written as `NAME=VALUE`. `backends` are
+    those whose writers the caller is about to start. The caller must wait for the returned process. Raises the
+    error that the aggregator reported, or EndpointError if it reported none.
     """
     conditions = StartConditions(environment(flags), working_directory(), owner_pid)
     words = [f"--name={name}"] + ([f"--run-id={run_id}"] if run_id else [])
     words += [f"--param={param}" for param in params]
+    words += [f"--backend={stat.kind}={stat.name}" for stat in backends]
     return _start(words, conditions, timeout_s, discard=dismiss)
 
 

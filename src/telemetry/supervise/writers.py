@@ -7,6 +7,7 @@ continues where it stopped.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +19,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.errors import UsageError
+from telemetry.errors import EndpointError, TelemetryError, UsageError
 from telemetry.formatting import printable
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
+from telemetry.transport.client import ControlClient
+from telemetry.transport.endpoints import refuses
 from telemetry.wire.codec import BAD_INPUT
+from telemetry.wire.control import TellBackend
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import BackendStat, BackendState
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, BackendState
 from telemetry.wording import shortfall
 
 OURS: Final = frozenset(
@@ -46,9 +50,9 @@ MANNER: Final = ChildPolicy(
 )
 _LAST_WORDS_S: Final = 2.0  # for the batch that is being written, and a checkpoint
 _TELL_S: Final = 1.0
+_TELL_AGAIN_S: Final = 0.2
 _UNTOLD_S: Final = 1.9  # of waiting before a message; checked after each `_TELL_S`
 _OPTIONS: Final = re.compile(r"(?:\\.|[^\\,])+|\\", re.DOTALL)
-_OVER: Final = ("done", "undelivered", "failed")
 _ENDED: Final[dict[int | None, BackendState]] = {0: "done", _NOT_CONFIGURED: "failed"}
 
 NOTIFY: Final = "notify"
@@ -142,7 +146,9 @@ class Writers:
         self._every_s = every_s
         self._command = command
         self._variables = variables
+        self._endpoint = ""
         self._directory = ""
+        self._ending = threading.Event()
         self._children: list[Child] = []
         self.stats: list[BackendStat] = []
         """Final state of each writer, in the given order. Valid after `end`."""
@@ -159,23 +165,36 @@ class Writers:
         return bool(self._to)
 
     @property
+    def expected(self) -> list[BackendStat]:
+        """The backends as the aggregator must know them before the writers start, so that no step is reported as
+        delivered without them. Without those whose names are invalid: their writers will say so and end.
+        """
+        from telemetry.plugins.choice import is_valid_name
+
+        return [
+            BackendStat(name=name, kind=kind_of(text)) for name, text in self._to.items() if is_valid_name(name)
+        ]
+
+    @property
     def failed(self) -> bool:
         """True if a writer has not delivered everything. Valid after `end`."""
         return any(stat.state != "done" or stat.dropped for stat in self.stats)
 
     def begin(self, endpoint: str, directory: str) -> None:
         """Start the writers for the run at `endpoint`. Report one that can't be started; the run continues."""
-        self._directory = directory
+        self._endpoint, self._directory = endpoint, directory
         environ, folder = environment({}), working_directory()
         for name, text in self._to.items():
             command = self._command(text, endpoint, directory, self._every_s)
             its = {**environ, **self._variables.get(kind_of(text), {})}
             try:
-                one = Child(name, command, MANNER, self._say, environment=its, folder=folder)
+                one = Child(name, command, MANNER, self._say, environment=its, folder=folder, on_end=self._tell_end)
                 self._children.append(one)
             except (OSError, ValueError) as error:  # a process accepts no arguments that contain NUL
                 why = getattr(error, "strerror", None) or str(error)
                 self._say(f"{printable(name)}: can't start the writer: {why}")
+                stat = concluded(self._read(name), None)
+                threading.Thread(target=self._tell, args=(stat,), name="telemetry-writer", daemon=True).start()
 
     def end(
         self,
@@ -189,6 +208,7 @@ class Writers:
         `told` are the backend states of the run's last snapshot, which may know of more records than the writers
         do. `waiting` gets the states of unfinished writers once a second.
         """
+        self._ending.set()
         if self.stats or not self._directory:
             return
         now_s = time.monotonic()
@@ -213,6 +233,27 @@ class Writers:
         for one in late:
             if not one.wait(deadline_s):
                 one.kill()
+
+    def _tell_end(self, one: Child) -> None:
+        """Tell the aggregator of a writer that has ended before the run. It may not have been able to do so."""
+        stat = concluded(self._read(one.name), one)
+        if stat.state != "done":
+            self._tell(stat)
+
+    def _tell(self, stat: BackendStat) -> None:
+        """Send a report to the aggregator. Blocks while the aggregator is away, and until it ends."""
+        until_s = time.monotonic() + limits.RESTART_TIMEOUT_S
+        while not self._ending.is_set() and time.monotonic() < until_s:
+            try:
+                if not refuses(self._endpoint):
+                    with ControlClient(self._endpoint) as client:
+                        client.request(TellBackend(stat=stat), _TELL_S)
+                    return
+            except EndpointError:
+                pass  # it may be restarting
+            except TelemetryError:
+                return
+            self._ending.wait(_TELL_AGAIN_S)
 
     def _conclude(self, told: list[BackendStat]) -> None:
         known = {one.name: one for one in self._children}
@@ -256,7 +297,7 @@ def concluded(stat: BackendStat, child: Child | None) -> BackendStat:
     """Complete a report with the end of its process. A killed process could not report that itself."""
     if child is None:
         return replace(stat, state="failed", last_error="can't start the writer")
-    state = stat.state if stat.state in _OVER else _ENDED.get(child.code, "undelivered")
+    state = stat.state if stat.state in BACKEND_ENDED else _ENDED.get(child.code, "undelivered")
     return replace(stat, state=state, restarts=max(stat.restarts, child.restarts))
 
 

@@ -122,7 +122,8 @@ class Watch(_Message, tag="watch", kw_only=True, frozen=True):
 class TellBackend(_Message, tag="backend", kw_only=True, frozen=True):
     """A writer's report of its own state: after each progress, and about twice a second.
 
-    Changes no number. Every snapshot repeats the newest report.
+    Changes no number. Every snapshot repeats the newest report. The journal has the first report of each backend,
+    with its name and kind only, and the report that a writer has ended.
     """
 
     stat: BackendStat

@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
-from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
 from telemetry.wire.events import Drops, Natural, ProducerId
-from telemetry.wire.snapshot import CommandFacts
+from telemetry.wire.snapshot import BackendStat, CommandFacts
 from telemetry.wire.version import SCHEMA
 
 
@@ -59,8 +59,23 @@ class Salvaging(_Note, tag="salvaging", kw_only=True, frozen=True):
     producer: ProducerId
 
 
-Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending | Closed | ExpectNodes | Salvaging
-NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed, ExpectNodes, Salvaging)
+Note = (
+    Hello
+    | End
+    | CannotResend
+    | Watch
+    | Rolled
+    | BadFrames
+    | Ending
+    | Closed
+    | ExpectNodes
+    | Salvaging
+    | TellBackend
+)
+NOTES: Final = (
+    *(Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed, ExpectNodes, Salvaging),
+    TellBackend,
+)
 
 
 class RunState(Struct, kw_only=True, frozen=True):
@@ -99,6 +114,8 @@ class RunState(Struct, kw_only=True, frozen=True):
     """Process id of the last aggregator that died; 0: unknown."""
     valueless_segments: Natural = 0
     """Number of the oldest journal segments without a value of a series. Exact percentiles don't need them."""
+    backends: list[BackendStat] = []
+    """Backends of the run: the last report of a writer that has ended, otherwise only name and kind."""
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):

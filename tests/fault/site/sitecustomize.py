@@ -2,11 +2,13 @@
 
 FAULT_WALL_CLOCK=FILE       `time.time` and `time.time_ns` are off by the seconds written in FILE
 FAULT_LIMITS=NAME=VALUE,…   other values for constants of `telemetry.limits`
+FAULT_WRITERS_WAIT=FILE     a writer of a backend does nothing until FILE exists
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 
@@ -29,7 +31,14 @@ def _move_limits(settings: str) -> None:
         setattr(limits, name, type(getattr(limits, name))(value))
 
 
+def _wait_for(path: str) -> None:
+    while not os.path.exists(path):
+        time.sleep(0.02)
+
+
 if "FAULT_WALL_CLOCK" in os.environ:
     _step_wall_clock(os.environ["FAULT_WALL_CLOCK"])
 if "FAULT_LIMITS" in os.environ:
     _move_limits(os.environ["FAULT_LIMITS"])
+if "FAULT_WRITERS_WAIT" in os.environ and "--writer" in sys.orig_argv:
+    _wait_for(os.environ["FAULT_WRITERS_WAIT"])

@@ -21,9 +21,6 @@ class FailingLink:
     async def confirmed(self, timeout_s: float) -> bool:
         return True
 
-    def with_silent(self, backends: list[BackendStat]) -> list[BackendStat]:
-        return backends
-
     async def ask(self, request: Request, timeout_s: float = 1.0, *, slow: bool = False) -> Response:
         if isinstance(request, GetStep):
             return state("closed", 2, [self.stat])

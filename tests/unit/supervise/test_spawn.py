@@ -17,6 +17,7 @@ from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError, U
 from telemetry.supervise import spawn as spawn_module
 from telemetry.supervise.spawn import Aggregator, StartConditions, respawn, spawn
 from telemetry.testing.aggregator import FakeAggregator
+from telemetry.wire.snapshot import BackendStat
 
 pytestmark = pytest.mark.slow
 
@@ -60,13 +61,14 @@ def test_a_ready_aggregator_is_greeted(short_dir: Path, instead: object, monkeyp
             f'print(\'{{"endpoint": "{fake.endpoint}"}}\', file=ready, flush=True)\ntime.sleep(60)'
         )
         flags = {"run.dir": "here", "journal.enabled": False, "emit.policy": None}
-        made = spawn("-job", flags, owner_pid=os.getpid(), timeout_s=20.0)
+        backends = [BackendStat(name="w", kind="jsonl")]
+        made = spawn("-job", flags, owner_pid=os.getpid(), timeout_s=20.0, backends=backends)
         assert (made.endpoint, made.run_id, made.gone) == (fake.endpoint, "fake", False)
         made.process.kill()
         made.process.wait()
         assert made.gone
     words, environ = json.loads(seen.read_text())
-    assert words[:5] == ["-P", "-m", "telemetry", "serve", "--name=-job"]
+    assert words[:6] == ["-P", "-m", "telemetry", "serve", "--name=-job", "--backend=jsonl=w"]
     assert words[-2:] == ["--owner-pid", str(os.getpid())]
     assert environ["TELEMETRY_RUN__DIR"] == "here"
     assert environ["TELEMETRY_JOURNAL__ENABLED"] == "false"

@@ -8,7 +8,7 @@ import queue
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from telemetry.supervise.writers import (
     with_backends,
     writer_command,
 )
+from telemetry.testing.aggregator import FakeAggregator
+from telemetry.wire.control import TellBackend
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
@@ -69,13 +71,13 @@ class Nearby:
         self.made: list[Writers] = []
         self.asked: list[tuple[str, str, str, float | None]] = []
 
-    def begin(self, every_s: float | None = None, **programs: str) -> Writers:
+    def begin(self, every_s: float | None = None, endpoint: str = "ipc:///run", **programs: str) -> Writers:
         def command(to: str, endpoint: str, directory: str, every: float | None) -> list[str]:
             self.asked.append((to, endpoint, directory, every))
             return [sys.executable, "-c", programs[to.partition(":")[0]], directory, name_of(to)]
 
         self.made.append(Writers(list(programs), self.said.put, every_s=every_s, command=command))
-        self.made[-1].begin("ipc:///run", str(self.folder))
+        self.made[-1].begin(endpoint, str(self.folder))
         return self.made[-1]
 
     def hear(self) -> str:
@@ -123,7 +125,8 @@ def test_writers_that_can_t_be_told_apart_are_refused() -> None:
         Writers(["jsonl", "jsonl:path=x"], print)
     with pytest.raises(UsageError, match="33 backends are too many; the limit for a run is 32"):
         Writers([f"jsonl:as=w{number}" for number in range(limits.BACKENDS + 1)], print)
-    assert Writers(["jsonl", "jsonl:as=other"], print)
+    two = Writers(["jsonl", "jsonl:as=other", "jsonl:as=no name"], print)
+    assert two.expected == [BackendStat(name="jsonl", kind="jsonl"), BackendStat(name="other", kind="jsonl")]
     assert not Writers([], print)
 
 
@@ -216,6 +219,40 @@ def test_one_that_can_t_begin_is_not_tried_again(nearby: Nearby) -> None:
         ("failed", 0, ""),
         ("failed", 0, "mute"),
     ]
+
+
+def test_the_aggregator_is_told_of_a_writer_that_ends_before_the_run(
+    nearby: Nearby, short_dir: Path, wait_until: Callable[..., object]
+) -> None:
+    """It may not have been able to say so itself. One that is done needs not, nor those that end with the run."""
+    with FakeAggregator(short_dir) as run:
+        writers = nearby.begin(endpoint=run.endpoint, one=CAN_T, mute=MUTE, other=DELIVERS, polite=POLITE)
+        missing = Writers(["gone"], nearby.said.put, command=lambda *_: ["/nowhere/python"])
+        nearby.made.append(missing)
+        missing.begin(run.endpoint, str(nearby.folder))
+        wait_until(lambda: len(run.requests) >= 3, DEADLINE_S)
+        writers.end(0.5)
+        told = [request.stat for request in run.requests if isinstance(request, TellBackend)]
+    assert sorted((stat.name, stat.state, stat.last_error) for stat in told) == [
+        ("gone", "failed", "can't start the writer"),
+        ("mute", "failed", ""),
+        ("one", "failed", "no such key"),
+    ]
+
+
+def test_a_writer_that_ends_while_the_aggregator_is_away_is_told_later(
+    nearby: Nearby, short_dir: Path, wait_until: Callable[..., object]
+) -> None:
+    """Another aggregator takes the place of one that died."""
+    with FakeAggregator(short_dir) as run:
+        endpoint = run.endpoint
+    writers = nearby.begin(endpoint=endpoint, mute=MUTE)
+    wait_until(lambda: writers._children[0].code is not None, DEADLINE_S)
+    with FakeAggregator(short_dir) as run:
+        assert run.endpoint == endpoint
+        wait_until(lambda: run.requests, DEADLINE_S)
+        [told] = run.requests
+    assert told == TellBackend(id=1, stat=BackendStat(name="mute", kind="mute", state="failed"))
 
 
 def test_what_was_not_taken_is_a_failure_too(nearby: Nearby) -> None:

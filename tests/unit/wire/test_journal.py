@@ -10,9 +10,9 @@ import pytest
 
 from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
-from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
+from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState, Salvaging
-from telemetry.wire.snapshot import CommandFacts
+from telemetry.wire.snapshot import BackendStat, CommandFacts
 
 EVERY_NOTE: tuple[Note, ...] = (
     Hello(id=1, producer="p", name="n", host="h", pid=7, rank=3, mono_ns=9),
@@ -25,6 +25,7 @@ EVERY_NOTE: tuple[Note, ...] = (
     Closed(),
     ExpectNodes(nodes=["gpu-1"], count=4),
     Salvaging(producer="p"),
+    TellBackend(stat=BackendStat(name="w", kind="jsonl", state="failed", last_error="no key", refused=[3])),
 )
 STATE = RunState(
     run_id="r",
@@ -40,6 +41,7 @@ STATE = RunState(
     watched=[7],
     ending=Ending(reason="stopped"),
     warnings=["a sentence"],
+    backends=[BackendStat(name="w", kind="jsonl")],
 )
 NUMBERS = msgspec.msgpack.encode({"any": [1, 2.5]})
 
@@ -66,7 +68,7 @@ def test_types_of_notes_are_those_of_the_files() -> None:
     tags = [kind.__struct_config__.tag for kind in NOTES]
     assert tags == [
         *("hello", "end", "cannot_resend", "watch", "rolled", "bad_frames", "ending", "closed", "nodes"),
-        "salvaging",
+        *("salvaging", "backend"),
     ]
 
 

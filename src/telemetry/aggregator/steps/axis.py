@@ -22,6 +22,7 @@ from telemetry.aggregator.steps.reported_part import ReportedPart, moved_ns
 from telemetry.aggregator.steps.reports import WaitingReports
 from telemetry.aggregator.steps.step import StepState
 from telemetry.drop_reasons import Count
+from telemetry.wire.control import StepState as StepAnswer
 from telemetry.wire.events import Axis, Name, Natural, ProducerId, Step
 from telemetry.wire.nodes import StepPart
 
@@ -228,6 +229,13 @@ class AxisSteps(PublishedSteps):
             del self._order[bisect_left(self._order, number)]
         self.open_units -= units
         self._shared.budget.give_back(units)
+
+    def state(self, number: int) -> StepAnswer:
+        """Return the state of a step, as of a published one. A step is open while its report does not count yet."""
+        answer = super().state(number)
+        if answer.state == "unknown" and self._delayed.is_fresh(number):
+            return StepAnswer(state="open")
+        return answer
 
     # --- values ----------------------------------------------------------------------------------
 

@@ -43,6 +43,10 @@ class DelayedReports:
         self._ages.setdefault(step, 0)
         return True
 
+    def is_fresh(self, step: int) -> bool:
+        """Return whether a report of a step does not count yet, because values may be on their way."""
+        return self._ages.get(step, _DUE) < _DUE
+
     def pass_interval(self, is_open: Container[int]) -> list[int]:
         """End an interval. Return the steps whose reports count now, also those without values.
 

@@ -103,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
             timeout_s=config.emit.start_timeout_s,
             run_id=args.run_id or "",
             params=args.params,
+            backends=writers.expected,
         )
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         hurried = False

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--owner-pid", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--backend", dest="backends", action="append", default=[], help=argparse.SUPPRESS)
 
 
 def add_param_argument(parser: argparse.ArgumentParser) -> None:
@@ -284,7 +286,8 @@ def run(args: argparse.Namespace) -> int:
             collecting.begin(str(facts["endpoint"]))
             backends.begin(str(facts["endpoint"]), str(facts["dir"]))
 
-        written, snapshot = run_daemon(options, on_ready=ready)
+        expected = (*map(_backend, args.backends), *backends.expected)
+        written, snapshot = run_daemon(replace(options, backends=expected), on_ready=ready)
         if backends:
             _deliver(backends, loaded.config.backends.finish_timeout_s, snapshot)
     if not begun:
@@ -296,6 +299,12 @@ def run(args: argparse.Namespace) -> int:
     completeness = Report(snapshot=snapshot, source="pubsub").completeness
     failed = feeding.failed or backends.failed or collecting.failed
     return strictly(completeness, backend_failed=failed) if args.strict else Exit.OK
+
+
+def _backend(text: str) -> BackendStat:
+    """Return the backend of a `KIND=NAME`, whose writer another process is about to start."""
+    kind, _, name = text.partition("=")
+    return BackendStat(name=name, kind=kind)
 
 
 def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeGuard
 
 from msgspec import Struct
 
+from telemetry import limits
 from telemetry.gateway.endpoint import Answer, Problem
-from telemetry.gateway.run_link import ENDED, RunLink
+from telemetry.gateway.run_link import RunLink
 from telemetry.wire.control import Catchup, CaughtUp, GetStep, StepState
 from telemetry.wire.events import ClosedStep
-from telemetry.wire.snapshot import BackendStat
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
 _FIRST_PAUSE_S: Final = 0.004
 _LONGEST_PAUSE_S: Final = 0.05
 _DELIVERED: Final = "success"
 _PENDING: Final = "pending"
+_PAGES_SEARCHED: Final = 16
 _ERROR: Final = "error: "
 _UNAVAILABLE: Final = 503
 
@@ -56,7 +58,7 @@ async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> 
         if state is not None:
             if until is None and state.state != "open":
                 until = state.next_record
-            results = {stat.name: _result(stat, until) for stat in run.with_silent(state.backends)}
+            results = {stat.name: _result(stat, until) for stat in state.backends}
         undecided = until is None or state is None or _PENDING in results.values()
         left_s = deadline_s - loop.time()
         if not undecided or left_s <= 0.0:
@@ -66,7 +68,7 @@ async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> 
     if state is None or until is None:
         return _answer("pending", f"{message}; the aggregator does not answer at the moment", results)
     # a step that was closed before may have been refused before, too
-    first = 0 if before.state == "closed" else before.next_record
+    first = 0 if before.state in ("closed", "forgotten") else before.next_record
     try:
         results |= await _refusals(run, of, range(first, until), state.backends)
     except Problem as problem:
@@ -89,7 +91,7 @@ def _result(stat: BackendStat, until: int | None) -> str:
     """Return what a backend has of the records below `until`. None: the step is not closed yet."""
     if until is not None and stat.next_record >= until:
         return _DELIVERED
-    if stat.state in ENDED:
+    if stat.state in BACKEND_ENDED:
         return f"{_ERROR}{stat.last_error or f'its writer has ended: {stat.state}'}"
     if stat.failures:
         return f"{_PENDING}: {stat.last_error or 'it fails'}"
@@ -98,16 +100,25 @@ def _result(stat: BackendStat, until: int | None) -> str:
 
 async def _refusals(run: RunLink, of: GetStep, records: range, backends: list[BackendStat]) -> dict[str, str]:
     """Return the backends that refused a record of this step for good. `records`: numbers that it may have."""
-    doubted = {stat.name: stat for stat in backends if any(number in records for number in stat.refused)}
-    if not doubted:
-        return {}
-    numbers = sorted({number for stat in doubted.values() for number in stat.refused if number in records})
+    numbers = sorted({number for stat in backends for number in stat.refused if number in records})
     own = await _own(run, of, numbers)
-    return {
-        name: f"{_ERROR}it refused the step: {stat.last_error or ', '.join(stat.dropped)}"
-        for name, stat in doubted.items()
-        if not own.isdisjoint(stat.refused)
-    }
+    results: dict[str, str] = {}
+    for stat in backends:
+        why = stat.last_error or ", ".join(stat.dropped)
+        if not own.isdisjoint(stat.refused):
+            results[stat.name] = f"{_ERROR}it refused the step: {why}"
+        elif stat.next_record >= records.stop and _has_forgotten(stat, records.start):
+            known = range(min(stat.refused), records.stop)
+            if not await _began_in(run, of, known):
+                words = f"it refused more than {len(stat.refused)} items, perhaps the step too"
+                results[stat.name] = f"{_ERROR}{words}: {why}"
+    return results
+
+
+def _has_forgotten(stat: BackendStat, first: int) -> bool:
+    """Return whether a writer may have forgotten a refused record from `first` on: it names only the newest."""
+    full = len(stat.refused) >= limits.BACKEND_REFUSED
+    return full and first < min(stat.refused) and sum(stat.dropped.values()) > len(stat.refused)
 
 
 async def _own(run: RunLink, of: GetStep, numbers: list[int]) -> set[int]:
@@ -117,15 +128,36 @@ async def _own(run: RunLink, of: GetStep, numbers: list[int]) -> set[int]:
     for number in numbers:
         if number < read_to:
             continue
-        answer = await run.ask(Catchup(from_seq=number), slow=True)
-        if not isinstance(answer, CaughtUp):
-            raise Problem(503, "the aggregator answered with an unknown message")
-        read_to = max(answer.next_seq, number + 1)
-        for record in answer.records:
-            step = record.record
-            if isinstance(step, ClosedStep) and (step.axis, step.step) == (of.axis, of.step):
-                own.add(record.seq)
+        page = await _page(run, number)
+        read_to = max(page.next_seq, number + 1)
+        own.update(record.seq for record in page.records if _is_of(record.record, of))
     return own
+
+
+async def _began_in(run: RunLink, of: GetStep, records: range) -> bool:
+    """Return whether the first record of a step has one of these numbers. False if it would take long to find."""
+    number = records.start
+    for _ in range(_PAGES_SEARCHED):
+        if number >= records.stop:
+            break
+        page = await _page(run, number)
+        number = max(page.next_seq, number + 1)
+        if any(_is_of(record.record, of) and record.record.revision == 0 for record in page.records):
+            return True
+    return False
+
+
+async def _page(run: RunLink, number: int) -> CaughtUp:
+    """Return records from a number on."""
+    answer = await run.ask(Catchup(from_seq=number), slow=True)
+    if not isinstance(answer, CaughtUp):
+        raise Problem(503, "the aggregator answered with an unknown message")
+    return answer
+
+
+def _is_of(record: object, of: GetStep) -> TypeGuard[ClosedStep]:
+    """Return whether a record has values of a step."""
+    return isinstance(record, ClosedStep) and (record.axis, record.step) == (of.axis, of.step)
 
 
 async def _state(run: RunLink, of: GetStep) -> StepState | None:

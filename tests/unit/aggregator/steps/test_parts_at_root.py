@@ -362,6 +362,21 @@ def test_a_report_of_one_leaf_closes_the_step_for_all() -> None:
     assert root.take() == [(8, {"x": 5.0}, "run_end")]
 
 
+def test_a_reported_step_is_open_while_its_values_may_be_on_their_way() -> None:
+    """A gateway that asks for it does not take it for a step without values."""
+    root = reported()
+    root.send("A", open_part("A", 6, x=1.0))
+    root.send("B", StepPart("train", 7, {}))
+    assert (root.steps.state("train", 7).state, root.steps.state("train", 8).state) == ("open", "unknown")
+    root.seconds(1)
+    assert root.steps.state("train", 7).state == "open"
+    root.seconds(1)
+    assert root.steps.state("train", 7).state == "unknown"
+    root.send("A", open_part("A", 7, x=1.0))
+    root.seconds(1)
+    assert root.steps.state("train", 7).state == "closed"
+
+
 def test_a_report_may_arrive_before_all_values() -> None:
     """It is remembered for half a minute. Afterwards the step stays open."""
     root = reported()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from telemetry.wire.events import BaseRecord, Define
+from telemetry.wire.rings import Introduction
 
 CAPACITY = 64
 RECORD_BYTES = 4_096
@@ -34,6 +34,8 @@ class HandMadeRing:
         """Rows below are in a batch or were given up; None: all."""
         self.pid = os.getpid()
         self.anchor = (5_000, 1_700_000_000_000_000_000)
+        self.requests_ended = self.requests_logged = 0
+        self.introduction: Introduction | None = None
         self.emitted = self.next_seq = 0
         self.rules: dict[str, object] | bytes = RULES
         self.defines: list[Define] = []
@@ -77,13 +79,15 @@ class HandMadeRing:
         struct.pack_into("<4Q", head, 192, self.rows, self.writing, self.capacity, self.floor)
         struct.pack_into("<8Q", head, 224, *self.counts)
         struct.pack_into("<3Q", head, 320, self.records, self.record_bytes, self.record_writing)
+        struct.pack_into("<2Q", head, 344, self.requests_ended, self.requests_logged)
         struct.pack_into("<Q", head, 384, self.rows if self.taken is None else self.taken)
         return bytes(head + self._table + self._record_ring + self._slots)
 
     def definitions(self) -> bytes:
         """Return the file of definitions."""
         rules = self.rules if isinstance(self.rules, bytes) else msgspec.msgpack.encode(self.rules)
-        entries: Sequence[bytes] = [rules, *map(msgspec.msgpack.encode, self.defines)]
+        first = [] if self.introduction is None else [msgspec.msgpack.encode(self.introduction)]
+        entries = [*first, rules, *map(msgspec.msgpack.encode, self.defines)]
         return b"".join(struct.pack("<I", len(entry)) + entry for entry in entries)
 
     def write(self) -> str:

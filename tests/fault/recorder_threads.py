@@ -14,34 +14,52 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import telemetry
 
 BURST_S = 0.001
 CELLS = 4
+"""Of each thread: calls begun, calls that returned, marks begun, marks that returned."""
 MARK_EVERY = 500
 
 
-def record_all(run: Any, who: str, number: int, cells: memoryview, rate: float) -> None:
-    labels = {"who": who, "thread": str(number)}
-    record, add = run.series("value", unit="1", labels=labels).record, run.counter("calls", labels=labels).add
+def record_until_killed(
+    record: Callable[[int], object],
+    mark: Callable[[int], object],
+    cells: memoryview,
+    *,
+    rate: float,
+    mark_every: int = MARK_EVERY,
+) -> None:
+    """Record 0, 1, 2, … at a rate, and mark some of them. Count each call in the cells, before and after it."""
     burst = max(1, int(rate * BURST_S))
     done, begun_s = 0, time.monotonic()
     while True:
         for value in range(done, done + burst):
             cells[0] = value + 1
             record(value)
-            add(1)
             cells[1] = value + 1
-            if value % MARK_EVERY == 0:
+            if value % mark_every == 0:
                 cells[2] += 1
-                run.mark(f"{who} {number} {value}")
+                mark(value)
                 cells[3] += 1
         done += burst
         ahead_s = done / rate - (time.monotonic() - begun_s)
         if ahead_s > 0:
             time.sleep(ahead_s)
+
+
+def record_all(run: Any, who: str, number: int, cells: memoryview, rate: float) -> None:
+    labels = {"who": who, "thread": str(number)}
+    record, add = run.series("value", unit="1", labels=labels).record, run.counter("calls", labels=labels).add
+
+    def record_and_count(value: int) -> None:
+        record(value)
+        add(1)
+
+    record_until_killed(record_and_count, lambda value: run.mark(f"{who} {number} {value}"), cells, rate=rate)
 
 
 def main() -> None:

@@ -14,10 +14,12 @@ from tests.hand_made_ring import BATCHES, HEADER_BYTES, RECORD_BYTES, HandMadeRi
 from telemetry import limits
 from telemetry.aggregator.producers.producer import Budgets, Producer
 from telemetry.daemon import salvaged_batches
-from telemetry.store import ring_file
+from telemetry.store import ring_definitions, ring_file
 from telemetry.testing import batch
-from telemetry.wire.codec import decode_batch, decode_record
+from telemetry.wire.codec import decode_batch, decode_record, decode_request, encode_control
+from telemetry.wire.control import Hello
 from telemetry.wire.events import Define, Mark, Note, Params
+from telemetry.wire.rings import Introduction
 
 _HEAD: Final = 416
 """Bytes of the header that mean something."""
@@ -93,13 +95,19 @@ def _write(data: bytes) -> str:
 
 
 def run_ring(data: bytes) -> int:
-    """Return 1. All batches can be decoded, are numbered once, and have no more events than were recorded."""
+    """Return 1. All batches can be decoded, are numbered once, and have no more events than were recorded.
+
+    So can the introduction, if there is one.
+    """
+    path = _write(data)
+    introduction = ring_definitions.read_introduction(path)
+    assert introduction is None or decode_request(encode_control(introduction.hello)) == introduction.hello
     producer = Producer("p", Budgets(10), 0)
     for seq in _RECEIVED:
         producer.admit(batch("p", seq, 0), 0, 0)
         producer.applied(seq)
     try:
-        with ring_file.open_ring(_write(data), "p") as ring:
+        with ring_file.open_ring(path, "p") as ring:
             rebuilt = salvaged_batches.RebuiltBatches(ring, producer)
             frames = list(rebuilt.frames())
             end = rebuilt.end()
@@ -134,6 +142,9 @@ def _seeds() -> list[bytes]:
     ring.keep(b"", skipped=True)
     ring.counts = [1, 2, 3, 4, 0, 0, 0, 0]
     seeds.append(_parts(ring))
+    ring.requests_ended, ring.requests_logged = 7, 4
+    ring.introduction = Introduction(Hello(producer="p", host="h", pid=7, rank=1), "ipc:///run/ctl", "mnt:[1]")
+    seeds.append(_parts(ring))
     ring.record(*((1.0, 9, float(value)) for value in range(2 * _SLOTS)))
     ring.writing = ring.rows + 3
     return [*seeds, _parts(ring)]
@@ -159,7 +170,7 @@ TARGETS: Final = [
         run=run_ring,
         form=RingForm(),
         seeds=_seeds,
-        covers=(ring_file, salvaged_batches),
+        covers=(ring_definitions, ring_file, salvaged_batches),
         base_bytes=4 * MIB,
         bytes_each=2_000,
         share=0.05,

@@ -14,6 +14,7 @@ import pytest
 from tests.processes import end_group
 
 from telemetry import limits
+from telemetry.client.exit_hooks import ExitHooks
 from telemetry.client.instruments import Counter
 from telemetry.client.process import Process
 from telemetry.client.sending.flusher import Ending
@@ -41,7 +42,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
-    monkeypatch.setattr(Process, "_hook_exits", lambda self: None)
+    monkeypatch.setattr(ExitHooks, "register", lambda self: None)
     made = Process()
     yield made
     made.finish(0.2)

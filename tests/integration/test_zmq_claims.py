@@ -12,6 +12,7 @@ import pytest
 import zmq
 
 from telemetry import limits
+from telemetry.client.exit_hooks import ExitHooks
 from telemetry.client.instruments import Counter
 from telemetry.client.native_module import RECORDER
 from telemetry.client.process import Process
@@ -170,7 +171,7 @@ def test_a_stalled_aggregator_costs_exactly_what_was_counted(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
 ) -> None:
     """emitted = received + dropped, to the event. The newest went, or with the recorder in Python the oldest."""
-    monkeypatch.setattr(Process, "_hook_exits", lambda self: None)
+    monkeypatch.setattr(ExitHooks, "register", lambda self: None)
     process = Process()
     counter = process.instrument("counter", "n", "", {})
     assert isinstance(counter, Counter)

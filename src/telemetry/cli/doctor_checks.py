@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable
@@ -90,6 +89,8 @@ def check_compiled(_config: Config) -> Finding:
     from telemetry.aggregator import compiled
     from telemetry.client import native_module
 
+    if native_module.IS_FREE_THREADED:
+        return "ok", "recorder in Python: the compiled one needs the lock that a free-threaded Python does without"
     recorder = _state_of_module("telemetry.client._recorder", native_module.SOURCE_CRC)
     ingest = _state_of_module("telemetry.aggregator._compiled", compiled.SOURCE_CRC)
     if recorder == _COMPILED and native_module.RECORDER is None:
@@ -99,8 +100,6 @@ def check_compiled(_config: Config) -> Finding:
         return "warn", found, "install telemetry again, so that the C code is compiled again"
     if _MISSING not in (recorder, ingest):
         return "ok", found
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "ok", f"{found}: a free-threaded Python uses the Python code"
     packages = "xcode-select --install" if sys.platform == "darwin" else "apt-get install gcc python3-dev"
     return (
         "ok",
@@ -121,7 +120,7 @@ def _state_of_module(name: str, source_crc: int) -> str:
 def check_salvage(_config: Config) -> Finding:
     """Tell whether the last events of a killed program can be read."""
     from telemetry.client.native_module import RECORDER
-    from telemetry.client.ring_directory import ring_directory
+    from telemetry.transport.ring_directory import ring_directory
 
     if RECORDER is None:
         return "ok", "a killed program loses its last events: the recorder is not compiled"

@@ -80,6 +80,12 @@ class Ring:
     def acknowledged(self, batches: int, /) -> None:
         """Note that all batches below this number have arrived: their rows may be overwritten."""
 
+    def next_request(self) -> int:
+        """Return the number of a request that has ended and belongs in the request log, from 0 up."""
+
+    def requests_logged(self, requests: int, /) -> None:
+        """Note that so many more of these requests are in a record, or counted as left out in one."""
+
     def tally(self, reason: int, /) -> Tally:
         """Return the count of a reason, by its index in the header."""
 

@@ -11,12 +11,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from telemetry.client.locked import Locked
 from telemetry.client.native_module import RECORDER
 from telemetry.client.recorders import Recorders, discard, python_recorders
 from telemetry.client.redaction import REDACTION
-from telemetry.client.ring_directory import DEFINITIONS_SUFFIX, RING_SUFFIX, remove_old, ring_directory
+from telemetry.transport.ring_directory import (
+    is_on_this_host,
+    namespaces,
+    remove_old,
+    ring_directory,
+)
+from telemetry.wire.control import Hello
+from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX, Introduction
 
 _BUFFER_FULL, _NOT_A_NUMBER, _BLOCK_TIMEOUT, _UNENCODABLE = range(4)
 _ROW: Final = 3  # numbers of a row
@@ -44,6 +52,8 @@ def _native_recorders() -> Recorders:
         record=buffer.record,
         add=buffer.add,
         put=buffer.put,
+        next_request=buffer.next_request,
+        requests_logged=buffer.requests_logged,
     )
 
 
@@ -96,15 +106,26 @@ class RingMemory(Locked):
         self._definitions = -1
         """Descriptor of the file of definitions."""
 
-    def open(self, producer: str, bound: int, definitions: Sequence[bytes], *, is_near: bool = True) -> str:
+    def open(
+        self,
+        producer: str,
+        bound: int,
+        definitions: Sequence[bytes],
+        hello: Hello | None = None,
+        endpoint: str = "",
+    ) -> str:
         """Make the files of a producer. Without a place for them, the memory ends with the process."""
-        directory = ring_directory() if is_near else None
+        directory = ring_directory() if not endpoint or is_on_this_host(endpoint) else None
         with self._lock:
             if directory is not None:
                 path = directory / f"{producer}{RING_SUFFIX}"
+                entries = [_ENCODE(REDACTION.rules()), *definitions]
+                if hello is not None:
+                    hello = replace(hello, ring=os.fspath(path))
+                    entries.insert(0, _ENCODE(Introduction(hello, endpoint, namespaces(endpoint))))
                 try:
                     remove_old(directory)
-                    self._make(path, producer, bound, definitions)
+                    self._make(path, producer, bound, entries)
                 except OSError:
                     self.remove()
                 else:
@@ -112,12 +133,12 @@ class RingMemory(Locked):
             self._ring.open("", producer, bound, 0, time.time_ns())
             return ""
 
-    def _make(self, path: Path, producer: str, bound: int, definitions: Sequence[bytes]) -> None:
+    def _make(self, path: Path, producer: str, bound: int, entries: Sequence[bytes]) -> None:
         self._close()
         self._path = path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._definitions = os.open(path.with_suffix(DEFINITIONS_SUFFIX), flags, 0o600)
-        self._write([_ENCODE(REDACTION.rules()), *definitions])
+        self._write(entries)  # before there is a ring, so that its finder finds the entries, too
         self._ring.open(os.fspath(path), producer, bound, _started(), time.time_ns())
 
     def define(self, definition: bytes) -> None:

@@ -8,47 +8,41 @@ idle ──attach──▶ live ──finish──▶ finished ──attach─�
 
 from __future__ import annotations
 
-import atexit
-import copyreg
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from msgspec.structs import replace
+
 from telemetry.client import notice
 from telemetry.client.catalog import Catalog
-from telemetry.client.instruments import Counter, Gauge, Instrument, Series
+from telemetry.client.exit_hooks import ExitHooks
+from telemetry.client.identity import make_hello, program_name
+from telemetry.client.instruments import Instrument
+from telemetry.client.late_events import LateEvents
 from telemetry.client.native_recorders import build_recorders
-from telemetry.client.recorders import Rows, blocking_extend, discard
+from telemetry.client.pickling import register_pickling
+from telemetry.client.producer_parts import connect, make_outbox, record_into, row_bound
+from telemetry.client.recorders import Rows, discard
 from telemetry.client.redaction import REDACTION
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.reserve import DescriptorReserve
-from telemetry.client.ring_directory import is_on_this_host
-from telemetry.client.sending.door import Door, labels_of
 from telemetry.client.sending.flusher import Ending, Flusher, FlusherParts
 from telemetry.client.sending.outbox import Outbox
-from telemetry.client.stragglers import Declaration, StepWaits
-from telemetry.client.tally import Tally
-from telemetry.drop_reasons import Reason
+from telemetry.client.stragglers import Declaration, StepWaits, declare_all
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
-from telemetry.formatting import number_of
-from telemetry.redaction import COUNTER, COUNTER_UNIT
 from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeper_lock import keeper_of
-from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import Hello
-from telemetry.wire.events import DEFAULT_AXIS, Define
 
 if TYPE_CHECKING:
     from telemetry.config.schema import EmitConfig, RedactConfig
 
 ENDPOINT_VARIABLE: Final = "TELEMETRY_ENDPOINT"
-_AFTER_FINISH: Final = "after finish()"
 _QUIET_S: Final = 0.2  # without events after the end of the run: the process is idle
-_RANK_VARIABLES: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 State = Literal["idle", "live", "inherited", "finished"]
 
@@ -87,16 +81,13 @@ class Process:
         """Declarations of work and wait, by axis."""
         self.step_waits: tuple[StepWaits, ...] = ()
         """Those of them that measure the waits of this process."""
-        self._late = Tally()
-        self._late_before = 0
-        """Number of late events when this producer ended."""
-        self._late_because = _AFTER_FINISH
+        self._late = LateEvents()
         self._reserve = DescriptorReserve()
         self._flusher: Flusher | None = None
         self._name = ""
         self._config: EmitConfig | None = None
         self._tried_endpoint = ""
-        self._hooked = self._hooked_multiprocessing = False
+        self._exit_hooks = ExitHooks(self._end_of_process)
         self._inherited: list[object] = []
 
     # --- instruments -----------------------------------------------------------------------------
@@ -180,10 +171,9 @@ class Process:
                 REDACTION.configure(redact)
                 self.recorders.memory.renew_rules()
             self._config = config
-            blocking = config.policy == "block"
-            flusher.outbox.row_bound = None if blocking else config.buffer_events
+            flusher.outbox.row_bound = row_bound(config)
             self.kinds.log.begin(flusher.outbox, wanted=config.request_log)
-            self._record_to(flusher, blocking)
+            record_into(self.recorders, flusher, config)
             return flusher
 
     def attach(
@@ -208,82 +198,65 @@ class Process:
         with self.lock:
             REDACTION.configure(redact)
             self.endpoint, self._name, self._config = endpoint, name, config
-            producer = f"{self.id_prefix}{os.urandom(8).hex()}"
-            blocking = config.policy == "block"
-            with self.catalog.lock:
-                ring = self.recorders.memory.open(
-                    producer, config.buffer_events, self.catalog.definitions, is_near=is_on_this_host(endpoint)
-                )
-            outbox = Outbox(
-                producer,
-                self.recorders.buffer,
-                self.catalog.definitions,
-                door=Door(REDACTION, self._masked_row_id),
-                tallies={
-                    Reason.BUFFER_FULL: self.recorders.buffer_full,
-                    Reason.NOT_A_NUMBER: self.recorders.refused,
-                    Reason.BLOCK_TIMEOUT: self.recorders.timed_out,
-                    Reason.UNENCODABLE: self.unencodable,
-                },
-                row_bound=None if blocking else config.buffer_events,
-            )
+            hello = self._open_memory(make_hello(f"{self.id_prefix}{os.urandom(8).hex()}", name), config)
+            outbox = make_outbox(hello.producer, config, self.recorders, self.catalog)
             if self.state != "inherited":  # inherited: an event of a request attaches the child, so keep requests
                 self.attached += 1
                 self.kinds.forget()
-            flusher = Flusher(
-                FlusherParts(
-                    endpoint=endpoint,
-                    hello=_hello(producer, name, ring),
-                    outbox=outbox,
-                    connect=lambda: self._connected(endpoint, producer),
-                    refuses=refuses,
-                    kept=lambda run_id: keeper_of(run_id) > 0,
-                    period_s=config.flush_ms / 1_000,
-                    connect_timeout_s=config.start_timeout_s if give_up else None,
-                    on_given_up=lambda error: self._given_up(flusher, error, say=flusher.welcomed or not awaited),
-                    on_run_over=self._count_late,
-                    ends_with_run=ends_with_run or self.ends_with_run,
-                    records_on=self._records_on,
-                    on_turn=self.kinds.tend,
-                )
+            flusher = self._make_flusher(
+                hello, outbox, config, give_up=give_up, awaited=awaited, ends_with_run=ends_with_run
             )
             try:
                 flusher.start()
             except RuntimeError as error:
                 self.recorders.memory.remove()
                 raise EndpointError(f"can't serve {endpoint}: {error}") from error
-            self._flusher = flusher
-            self._late_because = _AFTER_FINISH
-            self._hook_exits()
-            self.kinds.log.begin(outbox, wanted=config.request_log)
-            self._record_to(flusher, blocking)
-            self.state = "live"
-            self._declare_stragglers(flusher, config)
-            outbox.records.extend(self.kinds.declarations())
+            self._go_live(flusher, config)
             return flusher
 
-    def _declare_stragglers(self, flusher: Flusher, config: EmitConfig) -> None:
-        if config.stragglers and DEFAULT_AXIS not in self.stragglers:
-            waits = StepWaits(DEFAULT_AXIS, config.stragglers)
-            self.stragglers[DEFAULT_AXIS] = waits
-            self.step_waits = (*self.step_waits, waits)
-        for declaration in self.stragglers.values():
-            flusher.outbox.records.extend(declaration.records())
-
-    def _connected(self, endpoint: str, producer: str) -> ProducerLink:
-        """Return the sockets of a producer. Raise NoRoomError if the process can't open enough file descriptors."""
-        if not self._reserve.has_room():
-            raise NoRoomError(
-                f"can't reach {endpoint}: this process has too many open files",
-                hint="raise the limit with `ulimit -n`",
+    def _open_memory(self, hello: Hello, config: EmitConfig) -> Hello:
+        """Begin with empty memory for a producer. Return its hello with the path of the memory."""
+        with self.catalog.lock:
+            ring = self.recorders.memory.open(
+                hello.producer, config.buffer_events, self.catalog.definitions, hello, self.endpoint
             )
-        link = ProducerLink(endpoint, producer)
-        self._reserve.hold()
-        return link
+        return replace(hello, ring=ring)
 
-    def _masked_row_id(self, rule: str) -> float:
-        """Return the row id of the counter of values that a rule has masked."""
-        return self.catalog.row_id("counter", COUNTER, COUNTER_UNIT, labels_of(rule), within="")
+    def _make_flusher(
+        self, hello: Hello, outbox: Outbox, config: EmitConfig, *, give_up: bool, awaited: bool, ends_with_run: bool
+    ) -> Flusher:
+        """Return the flusher of a new producer. See `attach`."""
+        endpoint = self.endpoint
+        flusher = Flusher(
+            FlusherParts(
+                endpoint=endpoint,
+                hello=hello,
+                outbox=outbox,
+                connect=lambda: connect(endpoint, hello.producer, self._reserve),
+                refuses=refuses,
+                kept=lambda run_id: keeper_of(run_id) > 0,
+                period_s=config.flush_ms / 1_000,
+                connect_timeout_s=config.start_timeout_s if give_up else None,
+                on_given_up=lambda error: self._given_up(flusher, error, say=flusher.welcomed or not awaited),
+                on_run_over=self._count_late,
+                ends_with_run=ends_with_run or self.ends_with_run,
+                records_on=self._records_on,
+                on_turn=self.kinds.tend,
+            )
+        )
+        return flusher
+
+    def _go_live(self, flusher: Flusher, config: EmitConfig) -> None:
+        """Make this flusher the one of the process, and record into its buffer. Callers hold the lock."""
+        outbox = flusher.outbox
+        self._flusher = flusher
+        self._late.reason = ""
+        self._exit_hooks.register()
+        self.kinds.log.begin(outbox, wanted=config.request_log)
+        record_into(self.recorders, flusher, config)
+        self.state = "live"
+        declare_all(self, outbox, config)
+        outbox.records.extend(self.kinds.declarations())
 
     @property
     def flusher(self) -> Flusher | None:
@@ -330,9 +303,8 @@ class Process:
         with self.lock:
             if self.state in ("live", "inherited"):
                 self.kinds.close()
-                self._late_before = self._late.total
-                late = self._late.hit_many
-                self.recorders.install(lambda rows: late(len(rows) // 3))
+                self._late.note_end()
+                self.recorders.install(self._late.hit_rows)
                 self.state = "finished"
 
     def _records_on(self) -> bool:
@@ -343,7 +315,7 @@ class Process:
         if not self.ends_with_run:
             return False
         time.sleep(_QUIET_S)
-        return self._late.total > self._late_before or self.is_at_work()
+        return self._late.came_since_end() or self.is_at_work()
 
     def reopen(self) -> None:
         """Allow a new start to attach again after a finish."""
@@ -374,25 +346,6 @@ class Process:
         self.recorders.memory.remove()
         self.kinds.forget()
         self.state = "idle"
-
-    def _record_to(self, flusher: Flusher, blocking: bool) -> None:
-        buffer, config = self.recorders.buffer, self._config
-        if config is not None:
-            buffer.hold(config.buffer_events)
-        if not blocking or config is None:
-            self.recorders.install(buffer.extend)
-            return
-        outbox = flusher.outbox
-        self.recorders.install_waiting(
-            blocking_extend(
-                buffer,
-                config.buffer_events,
-                config.block_timeout_s,
-                wake=flusher.wake,
-                progress=lambda: outbox.next_seq,
-                timed_out=self.recorders.timed_out.hit_many,
-            )
-        )
 
     # --- automatic attach ------------------------------------------------------------------------
 
@@ -429,9 +382,11 @@ class Process:
         with self.lock:
             current = self._flusher in (flusher, None)  # None: the process is finishing
             if isinstance(error, NoRoomError) and current:
-                self._late_because = str(error)
+                self._late.reason = str(error)
                 self._late.hit_many(flusher.outbox.emitted)
                 self._count_late()
+                self._count_waiting()
+                self.recorders.memory.remove()  # all of it is said to be lost, so nobody may find it
                 say = say and self._flusher is flusher  # otherwise the line at exit reports it
             if self._flusher is flusher:
                 self._flusher = None
@@ -482,110 +437,21 @@ class Process:
 
     # --- exit ------------------------------------------------------------------------------------
 
-    def _hook_exits(self) -> None:
-        """Register exit hooks. multiprocessing's children skip `atexit` but run their finalizers."""
-        if not self._hooked:
-            self._hooked = True
-            atexit.register(self._at_exit)
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None and not self._hooked_multiprocessing:
-            self._hooked_multiprocessing = True
-            util.register_after_fork(self, Process._finalize_with_multiprocessing)
-            self._finalize_with_multiprocessing()
-
-    def _finalize_with_multiprocessing(self) -> None:
-        """Register the finalizer.
-
-        Called again in each child, because a child clears its finalizers before it runs.
-        """
-        util = sys.modules["multiprocessing.util"]
-        util.Finalize(None, self._end_of_process, exitpriority=-100)
-
-    def _at_exit(self) -> None:
-        """End this producer at exit.
-
-        If multiprocessing's own exit function is still due, run after it: it joins children.
-        """
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None and not util.is_exiting():
-            self._finalize_with_multiprocessing()
-        else:
-            self._end_of_process()
-
     def _end_of_process(self) -> None:
+        """Finish this producer, or end the run, and print what was lost. Later calls print only what is new."""
         hook = self.finish_hook
         if hook is not None:
             hook()
         elif self._flusher is not None:
             said = self.finish(self.finish_timeout_s).in_words()
-            if said and self._late_because == _AFTER_FINISH:
+            if said and not self._late.reason:
                 notice.warn(said)
         self._count_waiting()
-        if late := self._late.take():
-            events = number_of(late, "event was", "events were")
-            if self._late_because == _AFTER_FINISH:
-                not_in = "is not in the result" if late == 1 else "are not in the result"
-                notice.warn(f"{events} recorded {_AFTER_FINISH} and {not_in}")
-            else:
-                notice.warn(f"{events} lost: {self._late_because}")
-
-
-def _hello(producer: str, name: str, ring: str) -> Hello:
-    return Hello(
-        producer=producer,
-        name=REDACTION.redactor.name(name)[:200],
-        host=REDACTION.redactor.name(os.uname().nodename)[:200],
-        pid=os.getpid(),
-        rank=_rank(),
-        mono_ns=time.monotonic_ns(),
-        ring=ring,
-    )
-
-
-def _rank() -> int | None:
-    """Return the rank that a launcher gave this process."""
-    for variable in _RANK_VARIABLES:
-        text = os.environ.get(variable, "")
-        if text.isdecimal():
-            return int(text)
-    return None
-
-
-def program_name() -> str:
-    """Return the name of this process when `start` gave none."""
-    return os.path.basename(sys.argv[0] if sys.argv else "") or "python"
+        self._late.warn()
 
 
 PROCESS: Final = Process()
 
-
-def _pickled(instrument: Instrument) -> tuple[Callable[[Define], Instrument], tuple[Define]]:
-    """Reduce an instrument for pickle.
-
-    The receiving process makes its own instrument of the same name and attaches.
-    """
-    return _same_here, (instrument.definition,)
-
-
-def _same_here(made: Define) -> Instrument:
-    return PROCESS.instrument(
-        made.kind, made.name, made.unit, made.labels, digits=made.digits, low=made.low, high=made.high
-    )
-
-
-def _pickled_requests(made: Requests) -> tuple[Callable[..., Requests], tuple[object, ...]]:
-    return _same_requests_here, (made.name, made.labels, made.expire_s, made.stop_when, made.slo)
-
-
-def _same_requests_here(
-    name: str, labels: Mapping[str, str], expire_s: float | None, stop_when: str, slo: str = ""
-) -> Requests:
-    return PROCESS.requests(name, labels, expire_s, stop_when, slo)
-
-
-for _kind in (Counter, Gauge, Series):
-    copyreg.pickle(_kind, _pickled)
-copyreg.pickle(Requests, _pickled_requests)
-
+register_pickling()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=PROCESS.after_fork_in_child)

@@ -18,12 +18,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from math import ldexp
 from operator import index
 from typing import Final, Protocol, SupportsFloat, SupportsIndex
 
 from telemetry.client.tally import Counted, Tally
+from telemetry.wire.control import Hello
 
 Rows = Sequence[float]
 """Rows of one or more events, flat: `id, time, value` of each. They enter the buffer together."""
@@ -127,10 +129,18 @@ class ListBuffer(list[float]):
 class Memory(Protocol):
     """The memory of a producer's latest events, which may outlive the process."""
 
-    def open(self, producer: str, bound: int, definitions: Sequence[bytes], *, is_near: bool = True) -> str:
+    def open(
+        self,
+        producer: str,
+        bound: int,
+        definitions: Sequence[bytes],
+        hello: Hello | None = None,
+        endpoint: str = "",
+    ) -> str:
         """Begin with empty memory for a producer. Return the path of its file; empty if it ends with the process.
 
-        Earlier definitions are kept, too. `is_near`: the aggregator is on this host and may read the file.
+        Earlier definitions are kept, too. So is `hello`, for the aggregator at `endpoint` that may never get it. An
+        aggregator on another host can't read a file.
         """
 
     def define(self, definition: bytes) -> None:
@@ -152,7 +162,14 @@ class OwnMemory:
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
 
-    def open(self, producer: str, bound: int, definitions: Sequence[bytes], *, is_near: bool = True) -> str:
+    def open(
+        self,
+        producer: str,
+        bound: int,
+        definitions: Sequence[bytes],
+        hello: Hello | None = None,
+        endpoint: str = "",
+    ) -> str:
         self._buffer.clear()
         return ""
 
@@ -193,6 +210,10 @@ class Recorders:
     """Factory of a recorder for a row id whose value defaults to 1."""
     put: Extend
     """Recorder of rows that are already plain numbers."""
+    next_request: Callable[[], int] = field(default_factory=lambda: count().__next__)
+    """Function that returns the number of the next request for the request log."""
+    requests_logged: Callable[[int], object] = lambda requests: None
+    """Function that notes that so many more requests are in records, in memory that outlives the process."""
 
 
 def python_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:

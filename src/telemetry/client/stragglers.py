@@ -19,10 +19,12 @@ from telemetry.client.catalog import check_text
 from telemetry.client.redaction import REDACTION
 from telemetry.errors import InstrumentError
 from telemetry.wire import stragglers as words
-from telemetry.wire.events import Params, Scalars
+from telemetry.wire.events import DEFAULT_AXIS, Params, Scalars
 
 if TYPE_CHECKING:
     from telemetry.client.process import Process
+    from telemetry.client.sending.outbox import Outbox
+    from telemetry.config.schema import EmitConfig
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _now: Final = time.monotonic_ns
@@ -141,6 +143,16 @@ def declare(process: Process, declaration: StepWaits | DeclaredPair) -> None:
         process.attach_by_itself()  # it sends all declarations
     elif process.state == "live":
         process.put_records(declaration.records)
+
+
+def declare_all(process: Process, outbox: Outbox, config: EmitConfig) -> None:
+    """Queue all declarations of a process for a new producer. The settings may add one to those of the program."""
+    if config.stragglers and DEFAULT_AXIS not in process.stragglers:
+        waits = StepWaits(DEFAULT_AXIS, config.stragglers)
+        process.stragglers[DEFAULT_AXIS] = waits
+        process.step_waits = (*process.step_waits, waits)
+    for declaration in process.stragglers.values():
+        outbox.records.extend(declaration.records())
 
 
 def _axis(axis: str, ranked: Sequence[str]) -> bytes:

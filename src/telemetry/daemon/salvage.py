@@ -3,6 +3,8 @@
 The lock of a ring tells whether its process lives, in any pid namespace. A salvage may be repeated, by this
 aggregator or the next one: batches that were taken in before are known by their numbers. A file is removed once its
 events are in the journal.
+
+A producer that was killed before its hello arrived is introduced by the hello beside its ring.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.process_watch import alive
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.salvaged_batches import RebuiltBatches
+from telemetry.daemon.unknown_rings import UnknownRings
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.formatting import number_of
 from telemetry.store.ring_file import RingFile, RingGone, RingInUse, RingUnreadable, open_ring
@@ -34,6 +37,7 @@ class Salvage:
         self._log = log
         self._ingest = ingest
         self._run_status = run_status
+        self._unknown = UnknownRings(parts)
         self._unreadable: set[str] = set()
 
     def is_dead(self, producer: Producer) -> bool:
@@ -52,12 +56,14 @@ class Salvage:
 
     def silent_ones(self, now_ns: int) -> None:
         """Salvage the producers that died some seconds ago, while the run goes on."""
+        self._introduce_unknown()
         for producer in self._unended():
             if now_ns - producer.last_seen_ns > _SILENT_NS:
                 self.salvage(producer)
 
     def all_dead(self) -> None:
         """Salvage all producers that are dead, before the books close."""
+        self._introduce_unknown()
         for producer in self._unended():
             self.salvage(producer)
 
@@ -88,6 +94,20 @@ class Salvage:
                         ring.remove()
                 except (RingInUse, RingUnreadable):
                     continue
+
+    def _introduce_unknown(self) -> None:
+        """Introduce and salvage the dead producers of this run whose hello has not arrived."""
+        try:
+            hellos = self._unknown.take_dead()
+        except Exception:  # noqa: BLE001 – files of any program must not end the run
+            _LOG.exception("rings of unknown producers could not be read")
+            return
+        for hello in hellos:
+            refusal = self._log.hello(hello)
+            if refusal:
+                _LOG.warning("the events of %s (process %d) are lost: %s", hello.producer, hello.pid, refusal)
+            else:
+                self.salvage(self._parts.aggregator.producer(hello.producer))
 
     def _unended(self) -> list[Producer]:
         aggregator = self._parts.aggregator

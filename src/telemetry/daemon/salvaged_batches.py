@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
@@ -22,10 +23,12 @@ from telemetry.client.sending.announcer import WINDOW_BYTES
 from telemetry.client.sending.door import FIELDS, Door
 from telemetry.errors import UsageError
 from telemetry.redaction import Redactor
-from telemetry.store.ring_file import SLOT, BatchEnd, RedactionRules, RingFile
+from telemetry.store.ring_definitions import RedactionRules
+from telemetry.store.ring_file import SLOT, BatchEnd, RingFile
 from telemetry.wire.codec import Malformed, decode_record, encode_batch, record_tag
 from telemetry.wire.control import End
 from telemetry.wire.events import OutgoingBatch
+from telemetry.wire.request_log import EndedRequests
 from telemetry.wire.rows import ID_MARK, TIME_MARK, VALUE_MARK
 from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.version import PROTOCOL
@@ -34,6 +37,7 @@ _ROW: Final = np.dtype(
     [("id_mark", "u1"), ("id", ">f8"), ("time_mark", "u1"), ("time", ">u8"), ("value_mark", "u1"), ("value", ">f8")]
 )
 _NO_ROWS: Final = np.empty(0, SLOT)
+_ANY_KIND: Final = "requests"  # of those that are left out, only the number is read
 
 Mask = Callable[[bytes], bytes | None]
 """A function that returns a record without secrets, or None for one that must not leave the ring."""
@@ -57,8 +61,12 @@ class RebuiltBatches:
         self._last = ring.end_of(ring.next_seq - 1) or BatchEnd(anchor=ring.head.anchor)
         self._records: list[list[bytes]] = []
         self._rows_from = self._head.rows
+        self._emitted = self._head.emitted
         if not has_ended:
             records = ring.records(self._last, self._head.record_bytes, self._head.records)
+            if self._head.unlogged:
+                records.append(_log_without(self._head.unlogged))
+                self._emitted += 1
             self._records = _split(records, limits.BATCH_RECORDS, RECORD_BYTES)
             self._rows_from = max(self._last.rows, self._head.readable_rows)
         row_batches = -(-(self._head.rows - self._rows_from) // limits.BATCH_EVENTS)
@@ -81,7 +89,7 @@ class RebuiltBatches:
         if self.is_empty:
             return
         seq, rest_events = self._ring.next_seq, self._head.rows - self._rows_from + sum(map(len, self._records))
-        first, anchor = self._head.emitted - rest_events, self._last.anchor
+        first, anchor = self._emitted - rest_events, self._last.anchor
         ahead = iter(self._definitions)
         if not self._has_ended:
             for definitions in ahead:
@@ -101,8 +109,8 @@ class RebuiltBatches:
 
     def end(self) -> End:
         """Return the account that the producer would have given."""
-        head = self._head
-        return End(producer=self._producer, batches=self.next_seq, emitted=head.emitted, dropped=head.counts)
+        dropped = self._head.counts
+        return End(producer=self._producer, batches=self.next_seq, emitted=self._emitted, dropped=dropped)
 
     def _missing_batch(self, seq: int, definitions: Sequence[bytes]) -> Iterator[bytes]:
         """Yield a batch again, with those of its events that can still be read, after definitions if they fit."""
@@ -123,6 +131,11 @@ class RebuiltBatches:
         flat = Raw(encode_rows(rows))
         batch = OutgoingBatch(PROTOCOL, self._producer, seq, first, anchor, self._head.counts, masked, flat)
         return bytes(encode_batch(batch))
+
+
+def _log_without(requests: int) -> bytes:
+    """Return the record that the producer would have made of requests, without its knowledge of them."""
+    return msgspec.msgpack.encode(EndedRequests(kind=_ANY_KIND, labels={}, entries=[], left_out=requests))
 
 
 def encode_rows(slots: NDArray[np.void]) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,10 +20,16 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.drop_reasons import Reason
-from telemetry.wire.events import Define
+from telemetry.store.ring_definitions import (
+    LENGTH,
+    Definitions,
+    open_private,
+    read_definitions,
+    split_entries,
+)
+from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
 
 MAGIC: Final = b"TMTRING1"
-SUFFIX: Final = ".ring"
 SLOT: Final = np.dtype([("id", "<f8"), ("time", "<u8"), ("value", "<f8")])
 COUNTED: Final = (Reason.BUFFER_FULL, Reason.NOT_A_NUMBER, Reason.BLOCK_TIMEOUT, Reason.UNENCODABLE)
 """Reasons of the counts in the header, in their order."""
@@ -34,20 +39,15 @@ _HEADER_BYTES: Final = 4_096
 _BATCHES: Final = 1_024
 _BATCH_END: Final = np.dtype((np.dtype("<u8"), 8))
 _RECORDS_AT: Final = _HEADER_BYTES + _BATCHES * _BATCH_END.itemsize
-_LENGTH: Final = struct.Struct("<I")
-_SKIPPED: Final = 1 << 31
 _MOST_SLOTS: Final = 1 << 32
 _MOST_RECORD_BYTES: Final = 1 << 32
-_DEFINITIONS_BYTES: Final = 64 * limits.MIB  # of one producer: a thousand bytes for each id
 _BEGIN: Final = struct.Struct("<8sII8Q64s")
 _ROWS: Final = struct.Struct("<12Q")
 _ROWS_AT: Final = 192
-_RECORDS: Final = struct.Struct("<3Q")
+_RECORDS: Final = struct.Struct("<5Q")
 _RECORDS_HEAD_AT: Final = 320
 _TAKEN: Final = struct.Struct("<Q")
 _TAKEN_AT: Final = 384
-_RULES_READ: Final = 1_000  # settings that changed so often are none
-_DEFINE: Final = msgspec.msgpack.Decoder(Define)
 
 
 class RingInUse(Exception):
@@ -59,7 +59,7 @@ class RingUnreadable(Exception):
 
 
 class RingGone(RingUnreadable):
-    """There is no such file: the producer has removed it, or it is on another machine."""
+    """There is no such ring: the producer has removed it, died before it made it, or is on another machine."""
 
 
 class BatchEnd(msgspec.Struct, frozen=True):
@@ -70,17 +70,6 @@ class BatchEnd(msgspec.Struct, frozen=True):
     records: int = 0
     record_bytes: int = 0
     anchor: tuple[int, int] = (0, 0)
-
-
-class RedactionRules(msgspec.Struct, frozen=True):
-    """Rules by which records and definitions are masked."""
-
-    secrets: bool = True
-    personal: bool = False
-    patterns: list[str] = []
-
-
-_RULES: Final = msgspec.msgpack.Decoder(RedactionRules)
 
 
 @dataclass(frozen=True)
@@ -101,19 +90,13 @@ class RingHead:
     readable_bytes: int
     """Position of the oldest byte of records that is still there."""
     record_capacity: int
+    unlogged: int = 0
+    """Number of requests that ended, belong in the request log, and are in no record."""
 
     @property
     def emitted(self) -> int:
         """Number of events that the producer has recorded or dropped."""
         return self.rows + self.records + sum(self.counts.values())
-
-
-@dataclass(frozen=True)
-class Definitions:
-    """The definitions of a producer before masking. Without rules they can't be masked, and there are none."""
-
-    rules: RedactionRules | None
-    records: list[bytes]
 
 
 class RingFile:
@@ -153,24 +136,11 @@ class RingFile:
         if start < self.head.readable_bytes or start >= stop:
             return []
         data = self._read_wrapped(_RECORDS_AT, self.head.record_capacity, start, stop)
-        return list(_entries(data, records - begin.records))
+        return list(split_entries(data, records - begin.records))
 
     def definitions(self) -> Definitions:
         """Read the file of definitions. Return none of them if it is missing or can't be read."""
-        try:
-            data = _read_sibling(self.path.removesuffix(SUFFIX) + ".defs")
-        except OSError:
-            return Definitions(None, [])
-        rules, records = None, []
-        for entry in _entries(data, _RULES_READ + limits.PRODUCER_IDS):
-            if _is_map(entry):
-                try:
-                    rules = _RULES.decode(entry)
-                except (msgspec.MsgspecError, ValueError, RecursionError):
-                    return Definitions(None, [])
-            elif _is_definition(entry):
-                records.append(entry)
-        return Definitions(rules, records if rules is not None else [])
+        return read_definitions(self.path)
 
     def remove(self) -> None:
         """Remove both files, unless another file has taken the ring's place."""
@@ -178,7 +148,7 @@ class RingFile:
             found, ours = os.stat(self.path, follow_symlinks=False), os.fstat(self._fd)
             if (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino):
                 os.unlink(self.path)
-                os.unlink(self.path.removesuffix(SUFFIX) + ".defs")
+                os.unlink(self.path.removesuffix(RING_SUFFIX) + DEFINITIONS_SUFFIX)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -211,6 +181,8 @@ class RingFile:
         data = self._read(0, _HEADER_BYTES)
         begin = _BEGIN.unpack_from(data)
         magic, version, number, region_bytes, most_slots, record_capacity, batches, pid, _, mono, wall, name = begin
+        if not any(magic) and not mono:
+            raise RingGone("its process ended before it recorded")
         if not any(magic):
             raise RingUnreadable("there was no room for its file to grow")
         if magic != MAGIC or version != _VERSION or number != 0:
@@ -225,7 +197,7 @@ class RingFile:
         ):
             raise RingUnreadable("its file has another size than it says")
         committed, writing, capacity, floor, *counts = _ROWS.unpack_from(data, _ROWS_AT)
-        records, record_bytes, record_writing = _RECORDS.unpack_from(data, _RECORDS_HEAD_AT)
+        records, record_bytes, record_writing, ended, logged = _RECORDS.unpack_from(data, _RECORDS_HEAD_AT)
         (taken,) = _TAKEN.unpack_from(data, _TAKEN_AT)
         if not (
             _is_power(capacity, most_slots)
@@ -233,9 +205,10 @@ class RingFile:
             and committed - taken <= capacity
             and writing <= committed + capacity
             and sum(counts) <= limits.EVENT_NUMBERS
-            and records * _LENGTH.size <= record_bytes <= limits.EVENT_NUMBERS
+            and records * LENGTH.size <= record_bytes <= limits.EVENT_NUMBERS
             and record_writing <= record_bytes + record_capacity
             and max(mono, wall) < 1 << 63
+            and max(ended, logged) <= limits.EVENT_NUMBERS
         ):
             raise RingUnreadable("its numbers contradict each other")
         return RingHead(
@@ -249,6 +222,7 @@ class RingFile:
             record_bytes=record_bytes,
             readable_bytes=max(0, max(record_bytes, record_writing) - record_capacity),
             record_capacity=record_capacity,
+            unlogged=max(0, ended - logged),
         )
 
     def _read_ends(self) -> dict[int, BatchEnd]:
@@ -286,10 +260,10 @@ def open_ring(path: str, producer: str) -> Iterator[RingFile]:
     Raises RingInUse while the process lives, and RingUnreadable for any other file. The caller's own ring must not
     be opened: closing it again would drop its lock.
     """
-    if not (os.path.isabs(path) and path.endswith(SUFFIX)) or "\0" in path:
+    if not (os.path.isabs(path) and path.endswith(RING_SUFFIX)) or "\0" in path:
         raise RingUnreadable("its path is not that of a ring")
     try:
-        fd = _open_private(path)
+        fd = open_private(path)
     except FileNotFoundError:
         raise RingGone("its file is gone") from None
     except OSError as error:
@@ -309,49 +283,6 @@ def _lock(fd: int) -> None:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             raise RingInUse from None
         raise RingUnreadable(error.strerror or str(error)) from None
-
-
-def _open_private(path: str) -> int:
-    """Open a regular file that belongs to this user alone. Raise OSError for any other."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    facts = os.fstat(fd)
-    if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077:
-        return fd
-    os.close(fd)
-    raise OSError(errno.EPERM, "it is not a file of this user alone", path)
-
-
-def _read_sibling(path: str) -> bytes:
-    with open(_open_private(path), "rb") as file:
-        return file.read(min(os.fstat(file.fileno()).st_size, _DEFINITIONS_BYTES))
-
-
-def _entries(data: bytes, most: int) -> Iterator[bytes]:
-    """Yield at most so many entries: a length and the bytes. Ends at an entry that is cut off."""
-    at = 0
-    for _ in range(most):
-        if at + _LENGTH.size > len(data):
-            return
-        (size,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
-        if size & _SKIPPED:  # no bytes of it were kept
-            continue
-        if size > len(data) - at:
-            return
-        yield data[at : at + size]
-        at += size
-
-
-def _is_map(entry: bytes) -> bool:
-    return bool(entry) and (entry[0] & 0xF0 == 0x80 or entry[0] in (0xDE, 0xDF))
-
-
-def _is_definition(entry: bytes) -> bool:
-    try:
-        _DEFINE.decode(entry)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _is_power(number: int, most: int) -> bool:

@@ -149,6 +149,29 @@ def is_loopback(endpoint: str) -> bool:
         return False
 
 
+def leads_to(endpoint: str, bound: str) -> bool:
+    """Return whether an address on this machine leads to a bound one, and names its key if it has one.
+
+    Return False if that depends on more than the two addresses, as with a relative path or the name of a key.
+    """
+    path = ipc_path(endpoint)
+    if path is not None and not path.is_absolute():
+        return False
+    if not (is_tcp(endpoint) and is_tcp(bound)):
+        return endpoint == bound
+    try:
+        (host, port), (bound_host, bound_port) = _tcp_parts(endpoint), _tcp_parts(bound)
+    except EndpointError:
+        return False
+    if (port, split_key(endpoint)[1]) != (bound_port, split_key(bound)[1]):
+        return False
+    if host == "localhost":
+        host = "127.0.0.1"
+    if bound_host == "0.0.0.0":
+        return "[" not in host
+    return host == bound_host or bound_host in _ANYWHERE
+
+
 def seen_from(advertised: str, control: str) -> str:
     """Return an address given by the aggregator, as this peer reaches it.
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.backends.sources.source import Position, Read, Source
-from telemetry.daemon.control import read_history
+from telemetry.daemon.disk_reads import read_history
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
 from telemetry.store.records import RecordLog

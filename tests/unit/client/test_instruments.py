@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import pytest
 
 from telemetry.client.catalog import Catalog
 from telemetry.client.instruments import Counter, Gauge, Series
-from telemetry.client.process import PROCESS
 from telemetry.client.recorders import Recorders, python_recorders
 from telemetry.client.tally import Tally
 from telemetry.errors import InstrumentError
@@ -49,10 +45,3 @@ def test_only_a_time_can_be_timed(recorders: Recorders, unit: str) -> None:
     assert isinstance(made, Series)
     with pytest.raises(InstrumentError, match="is not a unit of time"):
         made.time()
-
-
-def test_an_instrument_travels_to_another_process_as_itself() -> None:
-    """Pickled, as an argument of a worker, it becomes the instrument of the same name there."""
-    made = PROCESS.instrument("series", "test.pickled", "ms", {"a": "b"}, digits=2, low=0.5, high=9.0)
-    assert pickle.loads(pickle.dumps(made)) is made
-    assert copy.deepcopy(made) is made

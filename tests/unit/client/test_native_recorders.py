@@ -8,15 +8,19 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from telemetry.client import native_recorders as module
 from telemetry.client.native_recorders import RingBuffer, build_recorders
 from telemetry.client.recorders import ListBuffer, Recorders, discard, python_recorders
+from telemetry.transport.ring_directory import namespaces
+from telemetry.wire.control import Hello
+from telemetry.wire.rings import Introduction
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -262,3 +266,93 @@ def test_without_the_compiled_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     recorders.install(discard)
     recorders.record(0.0)(1.0)
     assert recorders.buffer.waiting == 0
+
+
+def test_requests_are_counted_for_whoever_finds_the_file(recorders: Recorders) -> None:
+    """Those that ended, and those that are in records. Numbers go on from one producer to the next."""
+    assert [recorders.next_request() for _ in range(2)] == [0, 1]
+    path = recorders.memory.open("p", BOUND, [])
+    assert [recorders.next_request() for _ in range(3)] == [2, 3, 4]
+    recorders.requests_logged(2)
+    # read by another process: closing its file here would drop the lock
+    head = subprocess.run(["head", "-c", "4096", path], capture_output=True, check=True).stdout
+    assert struct.unpack_from("<2Q", head, 344) == (3, 2)
+    recorders.memory.open("q", BOUND, [])
+    assert recorders.next_request() == 5
+    python = python_recorders()
+    assert ([python.next_request() for _ in range(2)], python.requests_logged(1)) == ([0, 1], None)
+
+
+def test_a_producer_introduces_itself_beside_its_ring(recorders: Recorders, tmp_path: Path) -> None:
+    """First of all, with the path of the ring and the address it records to."""
+    hello = Hello(producer="p1", name="job", pid=7)
+    path = recorders.memory.open("p1", BOUND, [], hello, "ipc:///run/ctl")
+    introduction, rules = entries(tmp_path / "p1.defs")
+    assert msgspec.convert(introduction, Introduction) == Introduction(
+        replace(hello, ring=path), "ipc:///run/ctl", namespaces("ipc:///run/ctl")
+    )
+    assert isinstance(rules, dict)
+
+
+def test_there_is_no_file_for_an_aggregator_elsewhere(recorders: Recorders, tmp_path: Path) -> None:
+    """It could not read it."""
+    assert recorders.memory.open("p1", BOUND, [], Hello(producer="p1"), "tcp://node1:5555") == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_live_process_touches_its_file_once_a_minute(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
+    """By its time, files of processes that died long ago are told from those of processes that record nothing."""
+    library = tmp_path / "clock.so"
+    source = tmp_path / "clock.c"
+    source.write_text(_CLOCK)
+    subprocess.run([require_tool("gcc"), "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", _TOUCHES, str(tmp_path)],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr) == (["False", "False", "True", "False", "True"], "")
+
+
+_CLOCK = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static long ahead_s;
+
+void set_ahead(long seconds) { ahead_s = seconds; }
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int failed = (int)syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_MONOTONIC)
+        now->tv_sec += ahead_s;
+    return failed;
+}
+"""
+_TOUCHES = """
+import ctypes, os, sys
+from pathlib import Path
+from telemetry.client import native_recorders as module
+
+module.ring_directory = lambda: Path(sys.argv[1])
+recorders = module.build_recorders()
+path = recorders.memory.open("p", 5_000, [])
+
+def is_touched(seconds):
+    ctypes.CDLL(os.environ["LD_PRELOAD"]).set_ahead(seconds)
+    recorders.buffer.take(1)
+    touched = os.stat(path).st_mtime > 0
+    os.utime(path, (0, 0))
+    return touched
+
+os.utime(path, (0, 0))
+for seconds in (0, 50, 70, 120, 140):
+    print(is_touched(seconds))
+recorders.memory.remove()
+"""

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from telemetry.client import native_recorders, records
+from telemetry.client.exit_hooks import ExitHooks
+from telemetry.client.identity import program_name
 from telemetry.client.instruments import Counter, Series
-from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
-from telemetry.client.requests.kinds import Kinds
+from telemetry.client.process import ENDPOINT_VARIABLE, Process
 from telemetry.config import EmitConfig
-from telemetry.errors import EndpointError, ProtocolError
+from telemetry.errors import EndpointError, NoRoomError, ProtocolError
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import Uncounted
 
@@ -35,7 +36,7 @@ def aggregator(short_dir: Path) -> Iterator[FakeAggregator]:
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     """A process that is not the test's own; its exit hooks don't run."""
     monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
-    monkeypatch.setattr(Process, "_hook_exits", lambda self: None)
+    monkeypatch.setattr(ExitHooks, "register", lambda self: None)
     made = Process()
     yield made
     made.finish(0.2)
@@ -401,6 +402,39 @@ def test_a_process_that_ends_leaves_no_files(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture
+def rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the rings of all producers."""
+    monkeypatch.setattr(native_recorders, "ring_directory", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("native")
+def test_a_producer_that_finds_no_room_leaves_no_files(
+    process: Process,
+    aggregator: FakeAggregator,
+    rings: Path,
+    wait_until: WaitUntil,
+    said: Callable[[], list[str]],
+) -> None:
+    """It tells how many events are lost, so nobody may find them later."""
+    made = counter(process)
+    made.add()
+    flusher = process.attach(aggregator.endpoint, "job", QUICK, awaited=True)
+    flusher.wait_for_welcome(5.0)
+    assert len(list(rings.iterdir())) == 2
+    assert flusher._conversation is not None
+    flusher._conversation.refused = NoRoomError("more than 4,096 producers")
+    wait_until(lambda: process.flusher is None, what="giving up")
+    assert not list(rings.iterdir())
+    made.add(2)
+    process._end_of_process()
+    assert said() == [
+        "telemetry: nothing is recorded: more than 4,096 producers",
+        "telemetry: 1 event was lost: more than 4,096 producers",
+    ]
+
+
 @pytest.mark.usefixtures("native")
 def test_a_join_brings_its_bound(process: Process, aggregator: FakeAggregator) -> None:
     """Whoever waits for room waits as soon as so many events are there, and drops none before."""
@@ -471,19 +505,6 @@ def test_a_program_that_finishes_before_the_run_says_so(process: Process, aggreg
     assert not heard.end.unfinished
 
 
-@pytest.mark.parametrize("variable", ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"])
-def test_a_launchers_rank_is_told(
-    process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    """Reports name ranks, not process ids."""
-    monkeypatch.setenv(variable, "3")
-    process.attach(aggregator.endpoint, "job", QUICK)
-    process.finish(5.0)
-    [heard] = aggregator.heard.values()
-    assert heard.hello is not None
-    assert heard.hello.rank == 3
-
-
 def test_requests_live_and_end_with_the_run(process: Process, aggregator: FakeAggregator) -> None:
     """Before it they are null objects; what is left of conversations is recorded at its end; another run does not
     know them."""
@@ -548,14 +569,3 @@ def test_texts_are_records(process: Process, aggregator: FakeAggregator) -> None
     assert [record.text for record in heard.records if isinstance(record, Uncounted)] == ["ask"]
     assert heard.end is not None
     assert heard.end.dropped == {"unencodable": 1}
-
-
-def test_a_kind_of_request_is_the_same_in_another_process(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As an instrument is: by its name."""
-    import pickle
-
-    monkeypatch.setattr(PROCESS, "kinds", Kinds(PROCESS))  # later runs of this process would declare the condition
-    made = PROCESS.requests("pickled", {"a": 1}, 5.0, "p99 known")
-    assert pickle.loads(pickle.dumps(made)) is made

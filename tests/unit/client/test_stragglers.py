@@ -11,7 +11,7 @@ from telemetry.client import stragglers
 from telemetry.client.process import Process
 from telemetry.client.recording import Recording
 from telemetry.client.sending.outbox import Outbox
-from telemetry.client.stragglers import StepWaits, declared
+from telemetry.client.stragglers import StepWaits, declare_all, declared
 from telemetry.config.schema import EmitConfig
 from telemetry.errors import InstrumentError
 from telemetry.wire.codec import decode_record
@@ -196,7 +196,7 @@ def test_wrong_declarations_raise(arguments: dict[str, object], words: str) -> N
 def test_a_setting_declares_it(bench: Bench) -> None:
     """For programs that are not changed. A declaration of the program itself comes first."""
     config = EmitConfig(stragglers=("all_reduce", "nccl.*"))
-    bench.process._declare_stragglers(bench.process._flusher, config)  # type: ignore[arg-type]
+    declare_all(bench.process, bench.outbox, config)  # type: ignore[arg-type]
     [axis] = bench.take()
     assert isinstance(axis, Axis)
     bench.end(0)
@@ -204,7 +204,7 @@ def test_a_setting_declares_it(bench: Bench) -> None:
     assert bench.end(1) == {WORK: 0.0, WAIT: 1.0}
     bench.run.stragglers(wait="other")
     bench.take()
-    bench.process._declare_stragglers(bench.process._flusher, config)  # type: ignore[arg-type]
+    declare_all(bench.process, bench.outbox, config)  # type: ignore[arg-type]
     assert len(bench.take()) == 1
     bench.end(2)
     bench.wait("all_reduce", 1.0)

@@ -19,6 +19,7 @@ from telemetry.testing import batch
 from telemetry.wire.codec import decode_batch, decode_record
 from telemetry.wire.control import End
 from telemetry.wire.events import Define, EventBatch, Mark
+from telemetry.wire.request_log import EndedRequests
 
 Made = tuple[list[EventBatch], End, RebuiltBatches]
 
@@ -261,3 +262,33 @@ def test_a_record_that_no_producer_makes_is_left_out(ring: HandMadeRing, produce
     (_, rest), end, _ = rebuild(ring, producer)
     assert texts(rest) == ["m0"]
     assert end.emitted == 4
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_requests_that_no_record_has_are_counted_as_left_out(
+    ring: HandMadeRing, producer: Producer, packed: bool
+) -> None:
+    """In a record of its own at the end, as the producer would have made one."""
+    fill(ring, rows=3, records=1)
+    ring.requests_ended, ring.requests_logged = 12, 5
+    if packed:
+        ring.pack()
+        receive(producer, 0)
+    batches, end, rebuilt = rebuild(ring, producer)
+    last = decode_record(batches[-1].records[-1])
+    assert isinstance(last, EndedRequests)
+    assert (last.left_out, last.entries) == (7, [])
+    assert (end.emitted, end.batches, rebuilt.contradicts) == (5, batches[-1].seq + 1, False)
+    (count,) = (len(one.records) for one in batches[-1:])
+    assert batches[-1].first + count + len(values(batches[-1])) == 5
+
+
+def test_a_producer_that_has_ended_has_logged_its_requests(ring: HandMadeRing, producer: Producer) -> None:
+    """Its account has no further event."""
+    fill(ring, rows=1)
+    ring.pack()
+    receive(producer, 0)
+    ring.requests_ended = 3
+    producer.finish(End(producer="p", batches=1, emitted=1), 0)
+    batches, _, rebuilt = rebuild(ring, producer)
+    assert (batches, rebuilt.is_empty) == ([], True)

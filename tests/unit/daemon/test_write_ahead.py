@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
@@ -15,9 +16,10 @@ from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.codec import decode_checkpoint, decode_note
-from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.control import CannotResend, End, Hello, TellBackend, Watch
 from telemetry.wire.events import ClosedStep, Count, Scalars
 from telemetry.wire.journal import BadFrames, Closed, Ending, Rolled, RunState
+from telemetry.wire.snapshot import BackendStat
 
 
 class Kept:
@@ -93,6 +95,22 @@ def test_what_a_peer_repeats_is_written_once(kept: Kept) -> None:
     ]
     (warning,) = kept.numbers.aggregator._notes.warnings
     assert "ended twice" in warning
+
+
+def test_a_backend_is_noted_when_it_is_new_and_when_its_writer_ends(kept: Kept) -> None:
+    """Its progress is not: the writer repeats that to another aggregator. A checkpoint has all of it."""
+    bare, other = BackendStat(name="w", kind="jsonl"), BackendStat(name="v", kind="otlp")
+    failed = BackendStat(name="w", kind="jsonl", state="failed", next_record=4, last_error="no key")
+    for stat in (bare, bare, other, replace(bare, state="idle", next_record=3, pid=7), failed, failed):
+        kept.book.tell_backend(stat)
+    assert kept.notes() == [TellBackend(stat=bare), TellBackend(stat=other), TellBackend(stat=failed)]
+    kept.book.tell_backend(replace(bare, state="writing", next_record=4))
+    assert kept.notes()[3:] == [TellBackend(stat=bare)]
+    assert kept.numbers.run.backends == [bare, other]
+    fold = Fold(JournalReader(kept.folder))
+    for entry in fold.entries():
+        fold.apply(entry)
+    assert fold.numbers.run.backends == [bare, other]
 
 
 def test_a_sign_of_life_is_no_note(kept: Kept) -> None:

@@ -13,8 +13,17 @@ import numpy as np
 import pytest
 from tests.hand_made_ring import CAPACITY, RECORD_BYTES, HandMadeRing
 
-from telemetry.store.ring_file import BatchEnd, RingGone, RingInUse, RingUnreadable, open_ring
+from telemetry.store.ring_definitions import read_introduction
+from telemetry.store.ring_file import (
+    BatchEnd,
+    RingGone,
+    RingInUse,
+    RingUnreadable,
+    open_ring,
+)
+from telemetry.wire.control import Hello
 from telemetry.wire.events import Define, Mark
+from telemetry.wire.rings import Introduction
 
 HOLDER = """
 import fcntl, sys
@@ -286,3 +295,46 @@ def test_a_table_that_contradicts_the_header_is_refused(ring: HandMadeRing) -> N
     ring.pack()
     ring.rows = 5
     assert refusal(ring) == "its table of batches contradicts itself"
+
+
+def test_an_introduction_is_before_the_definitions(ring: HandMadeRing) -> None:
+    """It is read while the process lives, and is no definition."""
+    ring.defines = [Define(1, "a", "series")]
+    assert read_introduction(ring.write()) is None
+    ring.introduction = Introduction(Hello(producer="p", pid=7, mono_ns=5), "ipc:///run/ctl", "mnt:[1]")
+    path = ring.write()
+    assert read_introduction(path) == ring.introduction
+    with open_ring(path, "p") as found:
+        definitions = found.definitions()
+        assert (len(definitions.records), definitions.rules is None) == (1, False)
+    Path(path).with_suffix(".defs").chmod(0o644)
+    assert read_introduction(path) is None
+
+
+def test_a_ring_that_was_never_used_is_none(ring: HandMadeRing) -> None:
+    """Its process was killed while it made it; one that moved to private memory has been in use."""
+    ring.write()
+    data = bytearray(ring.path.read_bytes())
+    data[:8] = bytes(8)
+    ring.path.write_bytes(data)
+    with pytest.raises(RingUnreadable, match="no room") as refused, open_ring(str(ring.path), "p"):
+        pass
+    assert not isinstance(refused.value, RingGone)
+    data[64:72] = bytes(8)
+    ring.path.write_bytes(data)
+    with pytest.raises(RingGone), open_ring(str(ring.path), "p"):
+        pass
+
+
+@pytest.mark.parametrize(("ended", "logged", "unlogged"), [(0, 0, 0), (9, 4, 5), (4, 9, 0)])
+def test_requests_that_no_record_has(ring: HandMadeRing, ended: int, logged: int, unlogged: int) -> None:
+    """The difference of two counts."""
+    ring.requests_ended, ring.requests_logged = ended, logged
+    with open_ring(ring.write(), "p") as found:
+        assert (found.head.unlogged, found.head.emitted) == (unlogged, 0)
+
+
+def test_an_impossible_number_of_requests_is_refused(ring: HandMadeRing) -> None:
+    """As any other number."""
+    ring.requests_ended = 1 << 63
+    assert refusal(ring) == "its numbers contradict each other"

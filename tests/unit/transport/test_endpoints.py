@@ -98,6 +98,35 @@ def test_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
             endpoints.check_bindable(address, insecure=False)
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "bound", "leads"),
+    [
+        ("ipc:///run/job/ctl", "ipc:///run/job/ctl", True),
+        ("ipc:///run/job/ctl", "ipc:///run/other/ctl", False),
+        ("ipc://job/ctl", "ipc://job/ctl", False),  # relative to two directories
+        ("ipc://@job", "ipc://@job", True),
+        ("ipc:///run/job/ctl", "tcp://127.0.0.1:5", False),
+        ("tcp://127.0.0.1:5", "tcp://127.0.0.1:5", True),
+        ("tcp://127.0.0.1:5", "tcp://127.0.0.1:6", False),
+        ("tcp://127.0.0.2:5", "tcp://127.0.0.1:5", False),
+        ("tcp://localhost:5", "tcp://127.0.0.1:5", True),
+        ("tcp://localhost:5", "tcp://[::1]:5", False),
+        ("tcp://localhost:5", "tcp://0.0.0.0:5", True),
+        ("tcp://[::1]:5", "tcp://0.0.0.0:5", False),
+        ("tcp://[::1]:5", "tcp://[::]:5", True),
+        ("tcp://127.0.0.1:5", "tcp://[::]:5", True),
+        ("tcp://127.0.0.1:5#key", "tcp://127.0.0.1:5#key", True),
+        ("tcp://127.0.0.1:5#name", "tcp://127.0.0.1:5#key", False),
+        ("tcp://127.0.0.1:5", "tcp://127.0.0.1:5#key", False),
+        ("tcp://nonsense", "tcp://127.0.0.1:5", False),
+        ("", "tcp://127.0.0.1:5", False),
+    ],
+)
+def test_an_address_leads_to_a_bound_one(endpoint: str, bound: str, leads: bool) -> None:
+    """In doubt it does not."""
+    assert endpoints.leads_to(endpoint, bound) is leads
+
+
 def test_a_path_that_is_too_long_is_named_before_binding() -> None:
     """ZeroMQ would truncate or fail with less."""
     endpoints.check_bindable("ipc://" + "x" * 107, insecure=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -226,3 +226,22 @@ class SeriesGroup:
         highest = self.layout.highest_of(found.slots).astype(np.float64)
         values: Floats = highest / self.ticks.scale[rows][:, None]
         return values
+
+
+def slots_by_index(
+    groups: Sequence[SeriesGroup], parts: Sequence[IntervalSlots]
+) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return the occupied slots of all groups, each with its part, in the order of series indices."""
+    if len(parts) == 1:
+        return parts[0].occupied, parts[0].slots, parts[0].counts
+    if not parts:
+        none = np.zeros(0, dtype=np.uint32)
+        return np.zeros(0, dtype=np.int64), none, none
+    pairs = zip(groups, parts, strict=True)
+    indices = np.concatenate([group.members[part.rows] for group, part in pairs])
+    occupied = np.concatenate([part.occupied for part in parts])
+    order = np.argsort(indices)
+    moved = np.argsort(np.repeat(indices, occupied), kind="stable")
+    slots = np.concatenate([part.slots for part in parts])[moved]
+    counts = np.concatenate([part.counts for part in parts])[moved]
+    return occupied[order], slots, counts

@@ -12,14 +12,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.exact.one_pass import SlotColumns
 from telemetry.aggregator.exact.percentiles import ExactTargets, GroupTargets
 from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.producers.budget import Budget
-from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, UsualColumns
+from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, UsualColumns, slots_by_index
 from telemetry.aggregator.series.moments import SQUARABLE, Moments
 from telemetry.aggregator.series.stats import StatBuilder, Window
 from telemetry.aggregator.series.ticks import Indices, TickColumns
@@ -276,7 +275,7 @@ class SeriesTable:
         self._rolled_total[:size] = moments.total[:size]
         self._rolled_rest[:size] = moments.total_rest[:size]
         used = np.flatnonzero(counts)
-        occupied, slots, slot_counts = self._by_index(parts)
+        occupied, slots, slot_counts = slots_by_index(self._groups, parts)
         return SeriesColumns(
             index=used.astype("<u4").tobytes(),
             count=counts[used].astype("<u8").tobytes(),
@@ -287,22 +286,6 @@ class SeriesTable:
             slots=slots.astype("<u4", copy=False).tobytes(),
             counts=slot_counts.astype("<u4", copy=False).tobytes(),
         )
-
-    def _by_index(self, parts: list[IntervalSlots]) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
-        """Return the occupied slots of all groups in the order of series indices."""
-        if len(parts) == 1:
-            return parts[0].occupied, parts[0].slots, parts[0].counts
-        if not parts:
-            none = np.zeros(0, dtype=np.uint32)
-            return np.zeros(0, dtype=np.int64), none, none
-        pairs = zip(self._groups, parts, strict=True)
-        indices = np.concatenate([group.members[part.rows] for group, part in pairs])
-        occupied = np.concatenate([part.occupied for part in parts])
-        order = np.argsort(indices)
-        moved = np.argsort(np.repeat(indices, occupied), kind="stable")
-        slots = np.concatenate([part.slots for part in parts])[moved]
-        counts = np.concatenate([part.counts for part in parts])[moved]
-        return occupied[order], slots, counts
 
     def stats(self) -> list[SeriesStat]:
         """Return all series by index. Recomputes only changes since the last call."""

@@ -19,23 +19,20 @@
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0
 #endif
-#ifdef MADV_WIPEONFORK
-#define CAN_SHARE 1
-#else
-#define CAN_SHARE 0
-#endif
 
 static Slot *slots_of(const Ring *ring)
 {
     return (Slot *)(ring->region + slots_offset(((const Header *)ring->region)->record_capacity));
 }
 
-/* A forked child has no mapping and a wiped control block, and the descriptor is its parent's. In a namespace of its own,
-   it may even have the same number. */
+/* A forked child has a wiped control block and no mapping, or both are its parent's where the system can't wipe. The
+   descriptor is its parent's. In a namespace of its own, a child may even have the same number. */
 void ring_forget_parent(Ring *ring)
 {
     if (ring->region == NULL || (ring->opened_by == getpid() && ring->control->shared != NULL))
         return;
+    if (ring->control->shared != NULL)
+        munmap(ring->region, ring->region_bytes);
     memset(ring->control, 0, sizeof *ring->control);
     ring->region = NULL;
     atomic_store(&ring->is_growing, 0);
@@ -162,7 +159,8 @@ static int map_region(Ring *ring, int descriptor, uint64_t bound, uint64_t first
     if (region == MAP_FAILED)
         return errno;
 #ifdef MADV_DONTFORK
-    madvise(region, bytes, MADV_DONTFORK);
+    if (ring->is_wiped)
+        madvise(region, bytes, MADV_DONTFORK);
 #endif
     populate(region, ready);
     Header *shared = (Header *)region;
@@ -283,8 +281,8 @@ static int lock_whole(int descriptor)
 
 static int map_file(Ring *ring, const char *path, uint64_t bound)
 {
-    if (!CAN_SHARE)
-        return ENOTSUP;
+    if (!ring->is_wiped)
+        return ENOTSUP; /* a child would write into the file of its parent */
     int descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (descriptor < 0)
         return errno;

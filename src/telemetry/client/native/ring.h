@@ -50,6 +50,8 @@ typedef struct {
     _Alignas(64) _Atomic uint64_t records; /* records below are whole, and so are their bytes */
     _Atomic uint64_t record_bytes;
     _Atomic uint64_t record_writing; /* bytes are being written up to here */
+    _Atomic uint64_t requests_ended;  /* requests that belong in the request log */
+    _Atomic uint64_t requests_logged; /* those of them that a record has, or counts as left out */
     /* Stores by the thread that sends. */
     _Alignas(64) _Atomic uint64_t taken; /* rows below are in a batch or were given up */
     _Atomic uint64_t records_taken, record_bytes_taken;

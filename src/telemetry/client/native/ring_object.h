@@ -18,12 +18,14 @@ struct Ring {
     PyObject *target, *on_full;
     uint64_t counts[COUNTS], counts_taken[COUNTS]; /* the former while there is no region */
     pid_t opened_by;
+    int is_wiped;   /* in a forked child, the control block is zero; otherwise a child keeps its parent's mapping */
     int descriptor; /* of the file; -1 if the memory is private */
     uint64_t openings;                   /* of memory: it may be other memory after other threads have run */
     _Atomic int is_encoding, is_growing; /* a thread without the GIL reads or writes the memory */
     int is_cramped;                      /* a file that could not grow once */
     uint64_t touched_ns;        /* when the file last got a time stamp that says that its process lives */
     uint64_t acknowledged;               /* rows below are in batches that arrived */
+    _Atomic uint64_t requests;           /* that this process has ended, with whatever memory */
 };
 
 static inline uint64_t capacity_of(const Control *control) { return control->shared == NULL ? 0 : control->mask + 1; }
@@ -57,10 +59,16 @@ int ring_grow(Ring *ring, int is_needed);
 /* Methods, for the table of the type. */
 PyObject *ring_open(Ring *ring, PyObject *arguments);
 PyObject *ring_release(Ring *ring, PyObject *none);
+PyObject *ring_take(Ring *ring, PyObject *most);
+PyObject *ring_drop(Ring *ring, PyObject *rows);
+PyObject *ring_rows(Ring *ring, PyObject *none);
+PyObject *ring_waiting(Ring *ring, void *none);
 PyObject *ring_keep(Ring *ring, PyObject *const *arguments, Py_ssize_t count);
 PyObject *ring_records_gone(Ring *ring, PyObject *records);
 PyObject *ring_note_batch(Ring *ring, PyObject *arguments);
 PyObject *ring_acknowledged(Ring *ring, PyObject *batches);
+PyObject *ring_next_request(Ring *ring, PyObject *none);
+PyObject *ring_requests_logged(Ring *ring, PyObject *requests);
 PyObject *ring_tally(Ring *ring, PyObject *reason);
 PyObject *ring_record(PyObject *ring, PyObject *row_id);
 PyObject *ring_add(PyObject *ring, PyObject *row_id);

@@ -87,12 +87,16 @@ class Backlog(Protocol):
 class EndedLog(Locked):
     """A bounded list of requests that have ended since the last flush. One per process."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, number: Callable[[], int] | None = None, logged: Callable[[int], object] = lambda requests: None
+    ) -> None:
+        """Make an empty list. `number` numbers requests, and `logged` is told how many more are in records."""
         super().__init__()
         self.wanted = False
         """True while requests that end are logged."""
-        self.number = count().__next__
+        self.number = number or count().__next__
         """Function that returns the number of the next request."""
+        self._logged = logged
         self._waiting: list[EndedRequest] = []
         self._left_out: Counter[Family] = Counter()
         """Number of requests that found no room, by their instruments."""
@@ -147,6 +151,7 @@ class EndedLog(Locked):
             left_out, self._left_out = self._left_out, Counter()
             for family, entries in by_family.items():
                 backlog.records.extend(_records(family, entries, left_out[family]))
+            self._logged(len(ended) + left_out.total())
 
 
 class _Labels(dict[str, str]):

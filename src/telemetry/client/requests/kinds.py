@@ -39,7 +39,7 @@ class Kinds:
         """Tracking windows that were made but never entered."""
         self._lock = threading.Lock()
         self._asker = StatusQuery(lambda: host.endpoint)
-        self.log = EndedLog()
+        self.log = EndedLog(host.recorders.next_request, host.recorders.requests_logged)
         self._refused: RefusedKind | None = None
         """Replacement for the kinds beyond the limit."""
         self._tended = 0

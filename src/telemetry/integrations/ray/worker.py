@@ -8,7 +8,8 @@ import threading
 from typing import Any, Final
 
 from telemetry.client import notice
-from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, program_name
+from telemetry.client.identity import program_name
+from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.integrations.ray.names import HOOK_VARIABLE, JOB_VARIABLE, check_job, leaf_address, ray_module
 
 _WAITING: Final = "main_loop"

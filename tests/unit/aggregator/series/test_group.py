@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from telemetry.aggregator.series.group import Definition, SeriesGroup
+from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, slots_by_index
 from telemetry.errors import InstrumentError
 from telemetry.hdr.layout import Layout
 
@@ -52,6 +52,21 @@ def test_rows_know_their_series() -> None:
     assert rolled.rows.tolist() == [3, 20]
     assert (rolled.occupied.tolist(), rolled.slots.tolist(), rolled.counts.tolist()) == ([1, 1], [9, 4], [1, 2])
     assert group.roll().rows.size == 0
+
+
+def test_slots_of_several_groups_are_in_the_order_of_series() -> None:
+    """Each series brings its slots with it. One group is in order already, and no group has none."""
+    groups = [SeriesGroup(Layout.of(digits), 2) for digits in (3, 2)]
+    for index in range(6):
+        groups[index % 2].add(index, Definition("s", {}, "ns"))
+    uint = np.uint32
+    odd = IntervalSlots(np.array([0, 2]), np.array([1, 2]), np.array([7, 8, 9], uint), np.array([1, 2, 3], uint))
+    even = IntervalSlots(np.array([1, 2]), np.array([2, 1]), np.array([4, 5, 6], uint), np.array([4, 5, 6], uint))
+    occupied, slots, counts = slots_by_index(groups, [even, odd])  # series 2 and 4, then 1 and 5
+    assert occupied.tolist() == [1, 2, 1, 2]
+    assert (slots.tolist(), counts.tolist()) == ([7, 4, 5, 6, 8, 9], [1, 4, 5, 6, 2, 3])
+    assert [part.tolist() for part in slots_by_index(groups[:1], [even])] == [[2, 1], [4, 5, 6], [4, 5, 6]]
+    assert [part.size for part in slots_by_index([], [])] == [0, 0, 0]
 
 
 def test_percentiles_are_in_units() -> None:

@@ -196,6 +196,25 @@ def test_requests_without_room_are_counted(program: Any, backlog: Any, monkeypat
     assert flushed(program, backlog) == []
 
 
+def test_requests_in_records_are_told(program: Any, backlog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are left out, too, once a record says so. The rest is lost with a killed process."""
+    monkeypatch.setattr(limits, "REQUESTS_WAITING", 2)
+    told: list[int] = []
+    log = program.kinds.log
+    log._logged = told.append
+    llm, first = program.requests(), log.number()
+    for _ in range(5):
+        llm.issue().complete()
+    backlog.weight = limits.RECORDS_BUFFERED_BYTES
+    program.kinds.tend()
+    assert told == []
+    backlog.weight = 0
+    llm.issue().fail()
+    program.kinds.tend()
+    assert told == [6]
+    assert log.number() - first - 1 == 6
+
+
 def test_a_flush_takes_a_bounded_number_and_the_end_takes_all(
     program: Any, backlog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

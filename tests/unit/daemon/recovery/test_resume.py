@@ -30,7 +30,7 @@ from telemetry.wire import control as msg
 from telemetry.wire.codec import decode_checkpoint
 from telemetry.wire.events import Count, Mark
 from telemetry.wire.history import Interval
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
 DEADLINE_S = 20.0
 ONCE = f"the aggregator was restarted once, after process {os.getpid()} had died"
@@ -65,6 +65,37 @@ def test_it_is_the_same_run(dead: Any, make_again: Any) -> None:
     assert run_status.seq >= 10_000
     assert RecordLog(dead.records).next_seq == 2
     assert dead.read_manifest().pid == os.getpid()
+
+
+def test_the_backends_of_a_run_are_known_before_a_writer_reports(
+    make_service: Any, make_again: Any, connect: Any, die: Any
+) -> None:
+    """Those it was started with, those that joined, and those that have ended; a new writer begins again."""
+    service = make_service(backends=[BackendStat(name=name, kind="jsonl") for name in "ab"])
+    [stat, _] = service.snapshot().backends
+    assert (stat.name, stat.kind, stat.state, stat.next_record) == ("a", "jsonl", "starting", 0)
+    assert stat.time_ns > 0, "it will count as silent"
+    peer = connect(service)
+    failed = BackendStat(name="b", kind="jsonl", state="failed", time_ns=5, last_error="no key")
+    joined = BackendStat(name="c", kind="otlp", state="idle", time_ns=7, next_record=9)
+    for number, told in enumerate((failed, joined), 10):
+        peer.ask(msg.TellBackend(id=number, stat=told))
+    peer.link.close(0.0)
+    die(service)
+    service = make_again(service.parts.directory)
+    a, b, c = service.snapshot().backends
+    assert ((a.name, a.state), (c.name, c.kind, c.state, c.next_record)) == (
+        ("a", "starting"),
+        ("c", "otlp", "starting", 0),
+    )
+    assert b == failed
+    die(service)
+    service = make_again(service.parts.directory, backends=[BackendStat(name="b", kind="jsonl")], epoch="e3")
+    assert [(stat.name, stat.state) for stat in service.snapshot().backends] == [
+        ("a", "starting"),
+        ("b", "starting"),
+        ("c", "starting"),
+    ]
 
 
 def test_a_history_that_is_ahead_goes_on(dead: Any, make_again: Any) -> None:

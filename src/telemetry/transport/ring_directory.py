@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from telemetry.errors import EndpointError
-from telemetry.transport.endpoints import IPC, is_loopback, runtime_directory
+from telemetry.transport.endpoints import IPC, ipc_path, is_loopback, runtime_directory
+from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
 
-RING_SUFFIX: Final = ".ring"
-DEFINITIONS_SUFFIX: Final = ".defs"
-"""Suffixes of the files of a producer. The reader, in `telemetry.store.ring_file`, knows them from docs/RING.md."""
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
+_NAMESPACES: Final = "/proc/self/ns"
 _OLD_S: Final = 3_600  # a live process touches its file once a minute
 
 
@@ -29,14 +28,23 @@ def ring_directory() -> Path | None:
             return runtime
     if not _is_tmpfs(_SHARED_MEMORY):
         return None
-    path = _SHARED_MEMORY / f"telemetry-{os.getuid()}"
-    try:
+    path = _in_shared_memory()
+    with suppress(OSError):
         path.mkdir(mode=0o700, exist_ok=True)
-        facts = path.lstat()
-    except OSError:
-        return None
-    private = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077
-    return path if private else None
+    return path if _is_private(path) else None
+
+
+def list_rings() -> set[str]:
+    """Return the paths of all ring files where producers with the environment of this process put them."""
+    found: set[str] = set()
+    directories = [_in_shared_memory()]
+    with suppress(EndpointError):
+        directories.append(runtime_directory())
+    for directory in filter(_is_private, directories):
+        with suppress(OSError):
+            names = os.listdir(directory)
+            found.update(os.path.join(directory, name) for name in names if name.endswith(RING_SUFFIX))
+    return found
 
 
 def is_on_this_host(endpoint: str) -> bool:
@@ -45,6 +53,34 @@ def is_on_this_host(endpoint: str) -> bool:
         return endpoint.startswith(IPC) or is_loopback(endpoint)
     except EndpointError:
         return False
+
+
+def namespaces(endpoint: str) -> str:
+    """Return the namespaces of this process in which an address and a monotonic time have their meaning.
+
+    The same address in another container is another one. Empty if the system does not tell.
+    """
+    place = "net" if ipc_path(endpoint) is None else "mnt"
+    try:
+        found = [os.readlink(f"{_NAMESPACES}/{place}")]
+    except OSError:
+        return ""
+    with suppress(OSError):  # a kernel without namespaces of time
+        found.append(os.readlink(f"{_NAMESPACES}/time"))
+    return " ".join(found)
+
+
+def _in_shared_memory() -> Path:
+    return _SHARED_MEMORY / f"telemetry-{os.getuid()}"
+
+
+def _is_private(path: Path) -> bool:
+    """Check that a directory belongs to this user alone."""
+    try:
+        facts = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077
 
 
 def _is_tmpfs(path: Path) -> bool:
@@ -68,16 +104,18 @@ def remove_old(directory: Path) -> None:
     before = time.time() - _OLD_S
     for name in os.listdir(directory):
         path = directory / name
-        if not name.endswith(RING_SUFFIX):
-            continue
         with suppress(OSError):  # another process may have removed it
-            if path.lstat().st_mtime < before and _has_ended(path):
+            if path.suffix not in (RING_SUFFIX, DEFINITIONS_SUFFIX) or path.lstat().st_mtime >= before:
+                continue
+            if path.suffix == RING_SUFFIX and _has_ended(path):
                 path.unlink()
                 path.with_suffix(DEFINITIONS_SUFFIX).unlink(missing_ok=True)
+            elif not path.with_suffix(RING_SUFFIX).exists():  # its process was killed before it made a ring
+                path.unlink()
 
 
 def _has_ended(path: Path) -> bool:
-    """Check that no process holds the lock of a ring file."""
+    """Check that no process holds the lock of a ring file. A process that checks its own ring loses its lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.client import ring_directory as module
-from telemetry.client.ring_directory import is_on_this_host, remove_old, ring_directory
+from telemetry.transport import ring_directory as module
+from telemetry.transport.ring_directory import (
+    is_on_this_host,
+    list_rings,
+    namespaces,
+    remove_old,
+    ring_directory,
+)
 
 HOUR_S = 3_600
 ELSEWHERE = "29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
@@ -71,6 +77,31 @@ def test_a_directory_of_shared_memory_of_this_user_alone(
     assert ring_directory() is None
 
 
+def test_rings_are_listed_where_a_producer_may_have_put_them(told: Path, tmp_path: Path) -> None:
+    """In both directories, and not in one that others can write to."""
+    assert list_rings() == set()
+    runtime, shared = tmp_path / "run" / "telemetry", tmp_path / f"telemetry-{os.getuid()}"
+    shared.mkdir(mode=0o700)
+    for path in (runtime / "a.ring", shared / "b.ring", runtime / "a.defs", shared / "b.txt"):
+        path.touch()
+    assert list_rings() == {str(runtime / "a.ring"), str(shared / "b.ring")}
+    shared.chmod(0o777)
+    assert list_rings() == {str(runtime / "a.ring")}
+
+
+def test_an_address_has_its_meaning_in_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path in those of files, a port or an abstract name in those of the network. Unknown without /proc."""
+    for kind, number in (("mnt", 1), ("net", 2)):
+        (tmp_path / kind).symlink_to(f"{kind}:[{number}]")
+    monkeypatch.setattr(module, "_NAMESPACES", str(tmp_path))
+    assert namespaces("ipc:///run/ctl") == "mnt:[1]"
+    assert namespaces("tcp://127.0.0.1:5") == namespaces("ipc://@job") == "net:[2]"
+    (tmp_path / "time").symlink_to("time:[3]")
+    assert namespaces("ipc:///run/ctl") == "mnt:[1] time:[3]"
+    (tmp_path / "mnt").unlink()
+    assert namespaces("ipc:///run/ctl") == ""
+
+
 def aged(path: Path, seconds: float) -> Path:
     path.write_bytes(b"")
     path.with_suffix(".defs").write_bytes(b"")
@@ -82,8 +113,11 @@ def test_old_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     """Not those of today, and nothing that is no ring."""
     old, new = aged(tmp_path / "a.ring", 2 * HOUR_S), aged(tmp_path / "b.ring", HOUR_S / 2)
     other = aged(tmp_path / "c.txt", 2 * HOUR_S)
+    for name, seconds in (("d.defs", 2 * HOUR_S), ("e.defs", HOUR_S / 2)):  # killed before they made a ring
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - seconds,) * 2)
     remove_old(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.defs", "b.ring", "c.defs", "c.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.defs", "b.ring", "c.defs", "c.txt", "e.defs"]
     assert (old.exists(), new.exists(), other.exists()) == (False, True, True)
 
 

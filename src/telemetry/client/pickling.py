@@ -1,0 +1,44 @@
+"""Pickling of instruments and kinds of requests.
+
+The receiving process makes its own of the same name and attaches.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Callable, Mapping
+
+from telemetry.client.instruments import Counter, Gauge, Instrument, Series
+from telemetry.client.requests.kind import Requests
+from telemetry.wire.events import Define
+
+
+def register_pickling() -> None:
+    """Let `pickle` reduce instruments and kinds of requests."""
+    for kind in (Counter, Gauge, Series):
+        copyreg.pickle(kind, _pickled)
+    copyreg.pickle(Requests, _pickled_requests)
+
+
+def _pickled(instrument: Instrument) -> tuple[Callable[[Define], Instrument], tuple[Define]]:
+    return _same_here, (instrument.definition,)
+
+
+def _same_here(made: Define) -> Instrument:
+    from telemetry.client.process import PROCESS  # which imports this module
+
+    return PROCESS.instrument(
+        made.kind, made.name, made.unit, made.labels, digits=made.digits, low=made.low, high=made.high
+    )
+
+
+def _pickled_requests(made: Requests) -> tuple[Callable[..., Requests], tuple[object, ...]]:
+    return _same_requests_here, (made.name, made.labels, made.expire_s, made.stop_when, made.slo)
+
+
+def _same_requests_here(
+    name: str, labels: Mapping[str, str], expire_s: float | None, stop_when: str, slo: str = ""
+) -> Requests:
+    from telemetry.client.process import PROCESS  # which imports this module
+
+    return PROCESS.requests(name, labels, expire_s, stop_when, slo)

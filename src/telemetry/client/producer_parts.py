@@ -1,0 +1,78 @@
+"""The parts of a new producer: its outbox, its sockets, and the way of rows into its buffer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from telemetry.client.catalog import Catalog
+from telemetry.client.recorders import Recorders, blocking_extend
+from telemetry.client.redaction import REDACTION
+from telemetry.client.reserve import DescriptorReserve
+from telemetry.client.sending.door import Door, labels_of
+from telemetry.client.sending.flusher import Flusher
+from telemetry.client.sending.outbox import Outbox
+from telemetry.drop_reasons import Reason
+from telemetry.errors import NoRoomError
+from telemetry.redaction import COUNTER, COUNTER_UNIT
+from telemetry.transport.producer import ProducerLink
+
+if TYPE_CHECKING:
+    from telemetry.config.schema import EmitConfig
+
+
+def make_outbox(producer: str, config: EmitConfig, recorders: Recorders, catalog: Catalog) -> Outbox:
+    """Return an outbox for what the recorders and the catalog of the process hold."""
+
+    def masked_row_id(rule: str) -> float:
+        """Return the row id of the counter of values that a rule has masked."""
+        return catalog.row_id("counter", COUNTER, COUNTER_UNIT, labels_of(rule), within="")
+
+    return Outbox(
+        producer,
+        recorders.buffer,
+        catalog.definitions,
+        door=Door(REDACTION, masked_row_id),
+        tallies={
+            Reason.BUFFER_FULL: recorders.buffer_full,
+            Reason.NOT_A_NUMBER: recorders.refused,
+            Reason.BLOCK_TIMEOUT: recorders.timed_out,
+            Reason.UNENCODABLE: recorders.unencodable,
+        },
+        row_bound=row_bound(config),
+    )
+
+
+def row_bound(config: EmitConfig) -> int | None:
+    """Return the number of rows beyond which an outbox drops them. None if callers wait for room instead."""
+    return None if config.policy == "block" else config.buffer_events
+
+
+def connect(endpoint: str, producer: str, reserve: DescriptorReserve) -> ProducerLink:
+    """Return the sockets of a producer. Raise NoRoomError if the process can't open enough file descriptors."""
+    if not reserve.has_room():
+        raise NoRoomError(
+            f"can't reach {endpoint}: this process has too many open files",
+            hint="raise the limit with `ulimit -n`",
+        )
+    link = ProducerLink(endpoint, producer)
+    reserve.hold()
+    return link
+
+
+def record_into(recorders: Recorders, flusher: Flusher, config: EmitConfig) -> None:
+    """Let all recorders put their rows into the buffer, from which the flusher takes them."""
+    buffer, outbox = recorders.buffer, flusher.outbox
+    buffer.hold(config.buffer_events)
+    if config.policy != "block":
+        recorders.install(buffer.extend)
+        return
+    recorders.install_waiting(
+        blocking_extend(
+            buffer,
+            config.buffer_events,
+            config.block_timeout_s,
+            wake=flusher.wake,
+            progress=lambda: outbox.next_seq,
+            timed_out=recorders.timed_out.hit_many,
+        )
+    )

@@ -47,6 +47,7 @@ LIMIT_WALL_NS: Final = 45.0
 LIMIT_CPU_NS: Final = 63.0
 _LOOK_S: Final = 0.005
 _THREADS: Final = (1, 4)
+_MOST: Final = 900_000  # calls of a round: the buffer holds a million events, and a full one is another measurement
 _ROUNDS: Final[dict[Size, int]] = {"full": 15, "quick": 5, "tiny": 1}
 _ROUND_MS: Final[dict[Size, float]] = {"full": 60.0, "quick": 40.0, "tiny": 2.0}
 
@@ -91,7 +92,7 @@ def run(size: Size) -> Outcome:
     homes |= dict.fromkeys(("list.append", *SERIES_PEERS, *COUNTER_PEERS), peers.__name__)
     workers = {name: Worker(module, name) for name, module in homes.items()}
     workers |= {name + IN_PYTHON: Worker(__name__, name, {SWITCH: "0"}) for name in ALTERNATIVES}
-    sizes = {name: calibrate(worker, _ROUND_MS[size]) for name, worker in workers.items()}
+    sizes = {name: calibrate(worker, _ROUND_MS[size], most=_MOST) for name, worker in workers.items()}
     rounds: dict[int, dict[str, list[Round]]] = {}
     for threads in _THREADS:
         arguments = {name: {"n": n, "threads": threads} for name, n in sizes.items()}

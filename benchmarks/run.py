@@ -1,6 +1,6 @@
 """Measures everything that has a figure: `python -m benchmarks.run [--only GROUP,…] [--quick]`.
 
-A full run takes about five minutes. It writes benchmarks/results/<date>.json and rewrites the
+A full run takes about ten minutes. It writes benchmarks/results/<date>.json and rewrites the
 table in docs/PERFORMANCE.md. Exit code 1: a figure was missed.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from math import isfinite, ldexp
 from operator import index
@@ -193,11 +194,18 @@ def number(value: Any) -> float | None:
     if type(value) is float:
         return value if isfinite(value) else None
     try:
-        item = getattr(value, "item", None)  # torch warns when a tensor with a gradient becomes a float by itself
+        # torch warns when a tensor with a gradient becomes a float by itself
+        item = None if _is_numpy_float(value.__class__) else getattr(value, "item", None)
         found = ldexp(value if item is None else item(), 0)
     except OverflowError:
         return None
     return found if isfinite(found) else None
+
+
+@lru_cache(maxsize=64)
+def _is_numpy_float(kind: type) -> bool:
+    """Return whether a type is a scalar of numpy. Its `item` takes six times as long as a conversion."""
+    return any((base.__module__, base.__name__) == ("numpy", "floating") for base in kind.__mro__)
 
 
 def plain_step(step: SupportsIndex) -> int:

@@ -109,6 +109,8 @@ def test_values_of_all_kinds_of_numbers_are_floats(bench: Bench) -> None:
         "bool": True,
         "float64": np.float64(0.25),
         "float32": np.float32(0.125),
+        "float16": np.float16(0.5),
+        "long double": np.longdouble(0.75),
         "int64": np.int64(-7),
         "bool_": np.bool_(True),
         "array of no dimension": np.array(1.5),
@@ -128,7 +130,8 @@ def test_values_of_all_kinds_of_numbers_are_floats(bench: Bench) -> None:
 def test_a_value_that_is_not_finite_is_null(bench: Bench) -> None:
     """Also an integer that no float holds. Its neighbours keep theirs, and nothing is counted."""
     values = {"a": 1.0, "nan": math.nan, "inf": -math.inf, "np": np.float32("nan"), "huge": 10**400}
-    assert bench.values(values) == {"a": 1.0, "nan": None, "inf": None, "np": None, "huge": None}
+    values["long"] = np.longdouble("1e4000")
+    assert bench.values(values) == {"a": 1.0, "nan": None, "inf": None, "np": None, "huge": None, "long": None}
     assert bench.values({"a": 1e308, "b": 1e308}) == {"a": 1e308, "b": 1e308}, "only their sum is not"
     assert bench.dropped == {}
 
@@ -137,6 +140,8 @@ def test_what_is_no_number_is_left_out_by_itself(bench: Bench, said: Said) -> No
     """Counted each time, and said once for each name."""
     bad = {
         "text": "1.5",
+        "complex64": np.complex64(1j),
+        "duration": np.timedelta64(5, "s"),
         "none": None,
         "array": np.zeros(3),
         "tensor": Tensor(0, (2,)),

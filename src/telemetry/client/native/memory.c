@@ -29,7 +29,7 @@ static Slot *slots_of(const Ring *ring)
    descriptor is its parent's. In a namespace of its own, a child may even have the same number. */
 void ring_forget_parent(Ring *ring)
 {
-    if (ring->region == NULL || (ring->opened_by == getpid() && ring->control->shared != NULL))
+    if (ring->region == NULL || (ring->control->shared != NULL && (ring->is_wiped || ring->opened_by == getpid())))
         return;
     if (ring->control->shared != NULL)
         munmap(ring->region, ring->region_bytes);

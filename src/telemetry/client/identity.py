@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 from telemetry.client.redaction import REDACTION
+from telemetry.wire.codec import carriable
 from telemetry.wire.control import Hello
 
 _RANK_VARIABLES: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -22,8 +23,8 @@ def make_hello(producer: str, name: str) -> Hello:
     """Return the first message of a producer of this process. Secrets are masked."""
     return Hello(
         producer=producer,
-        name=REDACTION.redactor.name(name)[:200],
-        host=REDACTION.redactor.name(os.uname().nodename)[:200],
+        name=REDACTION.redactor.name(carriable(name))[:200],
+        host=REDACTION.redactor.name(carriable(os.uname().nodename))[:200],
         pid=os.getpid(),
         rank=_rank(),
         mono_ns=time.monotonic_ns(),

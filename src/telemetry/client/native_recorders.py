@@ -7,6 +7,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,8 +122,9 @@ class RingMemory(Locked):
                 path = directory / f"{producer}{RING_SUFFIX}"
                 entries = [_ENCODE(REDACTION.rules()), *definitions]
                 if hello is not None:
-                    hello = replace(hello, ring=os.fspath(path))
-                    entries.insert(0, _ENCODE(Introduction(hello, endpoint, namespaces(endpoint))))
+                    introduction = Introduction(replace(hello, ring=str(path)), endpoint, namespaces(endpoint))
+                    with suppress(UnicodeEncodeError):  # an address that no message can name
+                        entries.insert(0, _ENCODE(introduction))
                 try:
                     remove_old(directory)
                     self._make(path, producer, bound, entries)

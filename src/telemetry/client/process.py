@@ -288,15 +288,20 @@ class Process:
         if ending.is_over:
             with self.lock:
                 if self._flusher is None:
-                    self._count_waiting()
+                    if ending.account is not None:
+                        self._count_waiting()
+                    else:
+                        self.recorders.buffer.clear()  # the ending has counted them
                     self.recorders.memory.remove()
         return ending
 
     def _count_waiting(self) -> None:
         """Count events as late that arrived while the flusher ended."""
-        buffer = self.recorders.buffer
-        self._late.hit_many(buffer.waiting)
-        buffer.clear()
+        with self.lock:
+            buffer = self.recorders.buffer
+            waiting = buffer.waiting
+            buffer.drop(waiting)
+            self._late.hit_many(waiting)
 
     def _count_late(self) -> None:
         """Count events from now on as late. They are in no result; their number is printed at exit."""
@@ -386,7 +391,7 @@ class Process:
                 self._late.hit_many(flusher.outbox.emitted)
                 self._count_late()
                 self._count_waiting()
-                self.recorders.memory.remove()  # all of it is said to be lost, so nobody may find it
+                self.recorders.memory.remove()  # all of it is said to be lost, so no aggregator may find it
                 say = say and self._flusher is flusher  # otherwise the line at exit reports it
             if self._flusher is flusher:
                 self._flusher = None

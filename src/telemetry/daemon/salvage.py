@@ -105,7 +105,8 @@ class Salvage:
         for hello in hellos:
             refusal = self._log.hello(hello)
             if refusal:
-                _LOG.warning("the events of %s (process %d) are lost: %s", hello.producer, hello.pid, refusal)
+                whose = f"{hello.name or hello.producer} (process {hello.pid})"
+                self._run_status.warn([f"the events of {whose}, which was killed, are lost: {refusal}"])
             else:
                 self.salvage(self._parts.aggregator.producer(hello.producer))
 

@@ -39,9 +39,12 @@ class UnknownRings:
 
     def _look_at(self, path: str) -> Hello | None:
         """Return the hello of a dead producer of this run. A living one is looked at again later."""
-        if not _is_locked_or_free(path):
+        if not _has_content(path):
             return None
-        introduction = read_introduction(path)
+        try:
+            introduction = read_introduction(path)
+        except OSError:  # no descriptor is free, or another process removes the file: look again
+            return None
         if introduction is None or not self._is_ours(introduction, path):
             self._passed.add(path)
             return None
@@ -59,7 +62,7 @@ class UnknownRings:
         return introduction.hello
 
     def _is_ours(self, introduction: Introduction, path: str) -> bool:
-        """Return whether a producer meant this run. Without a sure sign it did not."""
+        """Return whether a producer meant this run. Return False in doubt."""
         hello, parts = introduction.hello, self._parts
         return (
             hello.producer == _producer_of(path)
@@ -83,15 +86,17 @@ def _listens_since(parts: Parts) -> int:
     """
     path, run = ipc_path(parts.hub.address), parts.numbers.run
     is_own = path is not None and path.parent.name == run.run_id
-    return run.started_mono_ns if is_own or parts.options.resume is None else SYSTEM_CLOCK.monotonic_ns()
+    is_same_clock = parts.clock is SYSTEM_CLOCK  # not after the machine was started again
+    is_since_start = is_same_clock and (is_own or parts.options.resume is None)
+    return run.started_mono_ns if is_since_start else SYSTEM_CLOCK.monotonic_ns()
 
 
 def _producer_of(path: str) -> str:
     return os.path.basename(path).removesuffix(RING_SUFFIX)
 
 
-def _is_locked_or_free(path: str) -> bool:
-    """Return False while a process makes a ring. It takes the lock before it writes, and must find it free."""
+def _has_content(path: str) -> bool:
+    """Return False while the file is empty: its process may not have locked it yet."""
     try:
         return os.lstat(path).st_size > 0
     except OSError:

@@ -68,13 +68,18 @@ def read_definitions(path: str) -> Definitions:
 def read_introduction(path: str) -> Introduction | None:
     """Return what a producer has written beside its ring to introduce itself, or None if there is nothing.
 
-    The ring itself is not opened.
+    The ring itself is not opened. Raise OSError if the file can't be read now. A file that is missing or of another
+    user says nothing.
     """
     try:
         first = next(split_entries(_read(path, _INTRODUCTION_BYTES), 1), b"")
         return _INTRODUCTION.decode(first)
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+    except (FileNotFoundError, PermissionError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
 
 
 def _read(path: str, most: int) -> bytes:

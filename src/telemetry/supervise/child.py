@@ -111,7 +111,7 @@ class Child:
         """Kill the process, even a stopped one, and all processes it has started. Blocks briefly for its end."""
         with self._lock:
             self._ending.set()
-            if not self.ended:
+            if not self.ended and self.code is None:
                 _kill_group(self._process.pid)
         self._thread.join(_KILLED_S)
 

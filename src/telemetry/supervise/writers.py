@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
@@ -19,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.errors import EndpointError, TelemetryError, UsageError
+from telemetry.errors import EndpointError, UsageError
 from telemetry.formatting import printable
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
@@ -166,8 +167,10 @@ class Writers:
 
     @property
     def expected(self) -> list[BackendStat]:
-        """The backends as the aggregator must know them before the writers start, so that no step is reported as
-        delivered without them. Without those whose names are invalid: their writers will say so and end.
+        """The backends that the aggregator must know before the writers start.
+
+        Without them, a step may be reported as delivered too early. Backends with invalid names are left out: their
+        writers will say so and end.
         """
         from telemetry.plugins.choice import is_valid_name
 
@@ -194,7 +197,8 @@ class Writers:
                 why = getattr(error, "strerror", None) or str(error)
                 self._say(f"{printable(name)}: can't start the writer: {why}")
                 stat = concluded(self._read(name), None)
-                threading.Thread(target=self._tell, args=(stat,), name="telemetry-writer", daemon=True).start()
+                with suppress(RuntimeError):  # no thread can be started; `end` reports it all the same
+                    threading.Thread(target=self._tell, args=(stat,), name="telemetry-writer", daemon=True).start()
 
     def end(
         self,
@@ -251,7 +255,7 @@ class Writers:
                     return
             except EndpointError:
                 pass  # it may be restarting
-            except TelemetryError:
+            except Exception:  # noqa: BLE001 – no descriptor, or any refusal: the result has the state by `end`
                 return
             self._ending.wait(_TELL_AGAIN_S)
 

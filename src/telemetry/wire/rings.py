@@ -1,4 +1,4 @@
-"""What the files of a ring tell an aggregator that has not heard of its producer."""
+"""Names of the files of a ring, and the introduction in them, for an aggregator that missed the hello."""
 
 from __future__ import annotations
 

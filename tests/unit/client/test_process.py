@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from telemetry.client import native_recorders, records
+from telemetry.client import process as process_module
 from telemetry.client.exit_hooks import ExitHooks
 from telemetry.client.identity import program_name
 from telemetry.client.instruments import Counter, Series
 from telemetry.client.process import ENDPOINT_VARIABLE, Process
+from telemetry.client.recorders import python_recorders
 from telemetry.config import EmitConfig
 from telemetry.errors import EndpointError, NoRoomError, ProtocolError
 from telemetry.testing.aggregator import FakeAggregator
@@ -433,6 +435,45 @@ def test_a_producer_that_finds_no_room_leaves_no_files(
         "telemetry: nothing is recorded: more than 4,096 producers",
         "telemetry: 1 event was lost: more than 4,096 producers",
     ]
+
+
+@pytest.mark.parametrize("built", ["compiled", "Python"])
+def test_events_that_no_aggregator_took_are_reported_once(
+    built: str, aggregator: FakeAggregator, said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the ending. They are not late as well."""
+    if built == "Python":
+        monkeypatch.setattr(process_module, "build_recorders", python_recorders)
+    process = Process()
+    made = counter(process)
+    config = EmitConfig(flush_ms=2, start_timeout_s=5, finish_timeout_s=0.3)
+    process.attach(f"{aggregator.endpoint}.none", "job", config, awaited=True)
+    for _ in range(10):
+        made.add()
+    process._end_of_process()
+    (line,) = said()
+    assert "10 events were not acknowledged and may be lost" in line
+
+
+@pytest.mark.parametrize("name", ["caf\udce9.py", "job"])
+def test_names_that_are_not_unicode_can_be_told(
+    process: Process, aggregator: FakeAggregator, name: str, wait_until: WaitUntil
+) -> None:
+    """File names may have any bytes. The message has a replacement for each that is not UTF-8."""
+    process.attach(aggregator.endpoint, name, QUICK).wait_for_welcome(5.0)
+    counter(process).add()
+    wait_until(lambda: aggregator.received == 1, what="the event")
+    (heard,) = aggregator.heard.values()
+    assert heard.hello is not None
+    assert heard.hello.name == name.replace("\udce9", "\ufffd")
+
+
+@pytest.mark.usefixtures("native")
+def test_an_address_that_is_not_unicode_costs_no_more_than_its_events(process: Process) -> None:
+    """No message can name it, so the file of definitions does not."""
+    process.attach("ipc:///nowhere/caf\udce9", "job", QUICK, awaited=True)
+    counter(process).add()
+    process.finish(0.1)
 
 
 @pytest.mark.usefixtures("native")

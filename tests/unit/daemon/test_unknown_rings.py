@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -93,6 +94,20 @@ def test_a_killed_producer_is_found_and_salvaged(make_service: Any, leave_ring: 
     found = fold.numbers.aggregator.producer("p")
     assert (found.name, found.rank, found.is_salvaged, found.salvaged) == ("job", 3, True, 3)
     assert Numbers.restore(bytes(fold.numbers.checkpoint())).aggregator.producer("p").salvaged == 3
+
+
+def test_a_ring_that_can_not_be_read_now_is_looked_at_again(make_service: Any, leave_ring: LeaveRing) -> None:
+    """The process may be out of descriptors for a moment."""
+    service = make_service()
+    path = str(leave_ring(service).path)
+    limits_before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits_before[1]))
+    try:
+        assert service.feed._salvage._unknown._look_at(path) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits_before)
+    look(service)
+    assert producers(service) == ["p"]
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

@@ -25,8 +25,8 @@ static Slot *slots_of(const Ring *ring)
     return (Slot *)(ring->region + slots_offset(((const Header *)ring->region)->record_capacity));
 }
 
-/* A forked child has a wiped control block and no mapping, or both are its parent's where the system can't wipe. The
-   descriptor is its parent's. In a namespace of its own, a child may even have the same number. */
+/* In a forked child the system zeroes the control block, and there is no mapping. Where the system can't, the child has
+   copies of both. The descriptor is its parent's. In a namespace of its own, a child may even have the same number. */
 void ring_forget_parent(Ring *ring)
 {
     if (ring->region == NULL || (ring->control->shared != NULL && (ring->is_wiped || ring->opened_by == getpid())))

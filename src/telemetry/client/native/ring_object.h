@@ -18,7 +18,7 @@ struct Ring {
     PyObject *target, *on_full;
     uint64_t counts[COUNTS], counts_taken[COUNTS]; /* the former while there is no region */
     pid_t opened_by;
-    int is_wiped;   /* in a forked child, the control block is zero; otherwise a child keeps its parent's mapping */
+    int is_wiped;   /* the system zeroes the control block in a forked child */
     int descriptor; /* of the file; -1 if the memory is private */
     uint64_t openings;                   /* of memory: it may be other memory after other threads have run */
     _Atomic int is_encoding, is_growing; /* a thread without the GIL reads or writes the memory */

@@ -151,7 +151,7 @@ class EndedLog(Locked):
             left_out, self._left_out = self._left_out, Counter()
             for family, entries in by_family.items():
                 backlog.records.extend(_records(family, entries, left_out[family]))
-            self._logged(len(ended) + left_out.total())
+                self._logged(len(entries) + left_out[family])
 
 
 class _Labels(dict[str, str]):

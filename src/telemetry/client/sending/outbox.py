@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -195,11 +196,14 @@ class Outbox:
     def _drop_heavy_records(self) -> None:
         """Drop the oldest records beyond the byte limit.
 
-        New records are read by position. An iterator raises if another thread appends meanwhile, which happens
-        without the interpreter's lock.
+        Without the interpreter's lock, an iterator raises if another thread appends meanwhile. Then new records are
+        read by position, which takes longer.
         """
-        new = range(self._weighed, len(self.records))
-        sizes = list(map(len, map(self.records.__getitem__, new)))
+        try:
+            sizes = list(map(len, islice(self.records, self._weighed, None)))
+        except RuntimeError:
+            new = range(self._weighed, len(self.records))
+            sizes = list(map(len, map(self.records.__getitem__, new)))
         self._weighed += len(sizes)
         self._weight += sum(sizes)
         dropped = 0

@@ -110,7 +110,7 @@ async def _refusals(run: RunLink, of: GetStep, records: range, backends: list[Ba
         elif stat.next_record >= records.stop and _has_forgotten(stat, records.start):
             known = range(min(stat.refused), records.stop)
             if not await _began_in(run, of, known):
-                words = f"it refused more than {len(stat.refused)} items, perhaps the step too"
+                words = f"it refused more than {len(stat.refused)} items; this step may be one of them"
                 results[stat.name] = f"{_ERROR}{words}: {why}"
     return results
 

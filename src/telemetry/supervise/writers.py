@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.errors import EndpointError, UsageError
+from telemetry.errors import EndpointError, TelemetryError, UsageError
 from telemetry.formatting import printable
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
@@ -253,9 +253,9 @@ class Writers:
                     with ControlClient(self._endpoint) as client:
                         client.request(TellBackend(stat=stat), _TELL_S)
                     return
-            except EndpointError:
-                pass  # it may be restarting
-            except Exception:  # noqa: BLE001 – no descriptor, or any refusal: the result has the state by `end`
+            except (EndpointError, OSError):
+                pass  # it may be restarting, or no descriptor is free
+            except TelemetryError:
                 return
             self._ending.wait(_TELL_AGAIN_S)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +27,14 @@ QUICK = {"run.refresh_hz": 100.0, "run.terminal_grace_s": 0.0, "run.drain_timeou
 
 MakeOptions = Callable[..., DaemonOptions]
 MakeService = Callable[..., Service]
+
+
+@pytest.fixture(scope="session")
+def dead_pid() -> int:
+    """The number of a process that is gone."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    return gone.pid
 
 
 @pytest.fixture

@@ -23,14 +23,6 @@ from telemetry.wire.snapshot import MetricsSnapshot
 DEFINE = Define(1, "latency", "series")
 
 
-@pytest.fixture(scope="module")
-def dead_pid() -> int:
-    """The number of a process that is gone."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    return gone.pid
-
-
 @pytest.fixture
 def ring(tmp_path: Path) -> HandMadeRing:
     """A ring with two batches of two rows, and two rows and a mark in none."""

@@ -35,14 +35,6 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(scope="module")
-def dead_pid() -> int:
-    """The number of a process that is gone."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    return gone.pid
-
-
 @pytest.fixture
 def leave_ring(short_dir: Path, dead_pid: int) -> LeaveRing:
     """`leave_ring(service, key)` is the ring of a killed producer of the service, with three rows."""

@@ -9,25 +9,35 @@ BIN := $(VENV)/bin
 FUZZ_INPUTS ?= 200000
 FUZZ_JOBS ?= 2
 CHECK_JOBS ?= 3  # one more than the cores of a small machine: the fast tests wait for disks and threads part of their time
+ALL_JOBS ?= 4  # two a core: those of test-all wait for other processes most of their time
 TIMED := tests/integration tests/process tests/fault tests/docs  # real sockets and processes: after the others, so that deadlines mean something
 ALONE := tests/integration/test_benchmarks.py  # nothing beside it: it measures
+TRACKERS := tests/backends  # needs the libraries of trackers
 HOMES := tests/homes  # needs torch and frameworks, which have an environment of their own
+README := tests/docs/test_tutorials.py::test_a_page_runs_as_pasted[README.md]
+TOUR := tests/process/test_every_command.py
+LONG := $(addprefix tests/process/test_,package.py upstream_faults.py gateway_schema.py dashboards.py) $(wildcard tests/docs/test_*.py tests/fault/test_*.py)
+LONG_FIRST := $(LONG) $(filter-out $(LONG) $(TOUR),$(wildcard tests/process/test_*.py))  # so that no worker is alone at the end
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE  # compiling the tests anew costs every worker ten seconds
 
-.PHONY: help demo test test-all homes check style docs fault soak fuzz bench goldens pictures clean tools
+.PHONY: help demo test test-all test-pythons homes check style docs fault soak fuzz bench goldens pictures clean tools
 
 help:  ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.core  ## Set up the core alone and run the example benchmark to its report
 	@$(BIN)/telemetry demo
 
-test: $(VENV)/.dev $(VENV)/.homes tools  ## Set up everything and run all tests
-	$(BIN)/pytest -n auto $(TIMED:%=--ignore=%)
-	$(BIN)/pytest -n 3 --dist loadfile $(TIMED) $(ALONE:%=--ignore=%)
+test: $(VENV)/.test tools  ## Set up what most tests need and run these: unit tests, sockets, each command. Some minutes
+	$(BIN)/pytest -q -n $(CHECK_JOBS) -m "not slow and not sdk" --hypothesis-profile=quick $(TIMED:%=--ignore=%) --ignore=$(TRACKERS)
+	$(BIN)/pytest -q -n 2 --dist loadfile tests/integration $(TOUR) '$(README)' --ignore=$(ALONE)
+
+test-all: $(VENV)/.dev $(VENV)/.homes tools  ## Set up everything (4 GB) and run all other tests: trackers, faults, torch, Ray. Half an hour
+	$(BIN)/pytest -n $(ALL_JOBS) -m "slow or sdk or hypothesis" $(TIMED:%=--ignore=%)
+	$(BIN)/pytest -n $(ALL_JOBS) --dist loadfile --no-loadscope-reorder $(LONG_FIRST) --deselect='$(README)'
 	$(BIN)/pytest $(ALONE)
 	$(VENV)/homes/bin/pytest -n 2 --dist loadfile $(HOMES)
 
@@ -75,7 +85,7 @@ pictures: $(VENV)/.dev  ## Draw the pictures of docs/: the cockpit, and pages of
 	$(BIN)/python -m tests.golden.tui.draw
 	$(BIN)/python -m tests.golden.report.draw
 
-test-all:  ## Run the tests on every Python from 3.11 to 3.14 that is installed
+test-pythons:  ## Run make test on every Python from 3.11 to 3.14 that is installed
 	@for version in 3.11 3.12 3.13 3.14; do \
 	  if ! python$$version -c '' 2>/dev/null; then echo "python$$version: not installed"; continue; fi; \
 	  echo "python$$version:"; $(MAKE) test PYTHON=python$$version VENV=$(VENV)/$$version; \
@@ -89,7 +99,7 @@ clean:  ## Remove what was built or set up
 
 tools:  # says which system tools are missing; with CI=1 that is an error
 	@missing=; while read -r program package; do \
-	  command -v "$$program" >/dev/null || missing="$$missing $$package"; \
+	  command -v "$$program" >/dev/null || [ -e "$$program" ] || missing="$$missing $$package"; \
 	done < tests/tools.txt; \
 	if [ -n "$$missing" ]; then \
 	  echo "Missing system tools; the tests that need them are skipped. To get them:"; \
@@ -124,11 +134,15 @@ endef
 $(VENV)/.core: $(SETUP) | $(VENV)/bin/python
 	$(call install,.)
 
-$(VENV)/.dev: $(SETUP) | $(VENV)/bin/python
-	$(call install,.[dev])
+$(VENV)/.test: $(SETUP) | $(VENV)/bin/python
+	$(call install,.[test])
 	@touch $(VENV)/.core
 
-# The frameworks: two gigabytes, so only `make test` and `make homes` want them.
+$(VENV)/.dev: $(SETUP) | $(VENV)/bin/python
+	$(call install,.[dev])
+	@touch $(VENV)/.core $(VENV)/.test
+
+# The frameworks: two gigabytes, so only `make test-all` and `make homes` want them.
 $(VENV)/.homes: $(SETUP) tests/homes/requirements.txt tests/homes/requirements-alone.txt | $(VENV)/bin/python
 	@echo "Installing the frameworks of tests/homes into $(VENV)/homes"
 	@$(BIN)/python -m venv $(VENV)/homes

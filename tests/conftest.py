@@ -67,7 +67,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     lines = [f"repeat property tests with: --hypothesis-seed={config.option.hypothesis_seed}"]
-    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    missing = [package for tool, package in TOOLS.items() if _path_of(tool) is None]
     if missing:
         lines.append(
             f"missing system tools, tests that need them are skipped: apt-get install -y {' '.join(missing)}"
@@ -191,12 +191,17 @@ def find_rows(compiled: object) -> Callable[[bytes, int], int]:
 
 @pytest.fixture
 def require_tool() -> Callable[[str], str]:
-    """`require_tool("node")` returns the program's path; without it the test is skipped, with CI=1 it fails."""
+    """`require_tool("node")` returns the path of a program, or of a file; without it the test is skipped, or fails
+    with CI=1."""
     return _require_tool
 
 
+def _path_of(tool: str) -> str | None:
+    return tool if os.path.isabs(tool) and os.path.exists(tool) else shutil.which(tool)
+
+
 def _require_tool(name: str) -> str:
-    path = shutil.which(name)
+    path = _path_of(name)
     if path is None:
         message = f"{name} is not installed: apt-get install -y {TOOLS.get(name, name)}"
         if os.environ.get("CI") == "1":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from telemetry.store.ring_file import checksum
 from telemetry.wire.events import BaseRecord, Define
 from telemetry.wire.rings import Introduction
 
@@ -62,8 +63,8 @@ class HandMadeRing:
     def pack(self) -> int:
         """Note a batch with all rows and records that no batch has, and return its number."""
         seq = self.next_seq
-        entry = (seq + 1, self.emitted, self.rows, self.records, self.record_bytes, 7_000 + seq, 8_000 + seq, 0)
-        struct.pack_into("<8Q", self._table, 64 * (seq % BATCHES), *entry)
+        entry = (seq + 1, self.emitted, self.rows, self.records, self.record_bytes, 7_000 + seq, 8_000 + seq)
+        struct.pack_into("<8Q", self._table, 64 * (seq % BATCHES), *entry, checksum(*entry))
         self.emitted = self.rows + self.records
         self.next_seq += 1
         return seq

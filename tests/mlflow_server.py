@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from tests.ports import free_port
 
 
 @contextmanager
@@ -52,9 +52,7 @@ def _alone(users: TextIO) -> Iterator[list[str]]:
 
 def _started(place: Path) -> tuple[int, str]:
     """The process group of a server, which is nobody's child: who uses it last ends it. Its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     folder = tempfile.mkdtemp(prefix="mlflow-", dir=place)
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder}/m.db", "--artifacts-destination", f"{folder}/files"]

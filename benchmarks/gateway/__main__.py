@@ -25,7 +25,7 @@ def main() -> int:
     print(f"{os.cpu_count()} CPUs, load {load()} before\n")
     requests.show(rounds=1 if tiny else 3, seconds=1 if tiny else 6)
     print()
-    steps.show(count=5 if tiny else 200)
+    steps.show(count=5 if tiny else 200, tiny=tiny)
     print(f"\nload {load()} after")
     return 0
 

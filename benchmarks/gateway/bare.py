@@ -29,7 +29,7 @@ def serve() -> None:
     listener = listen("127.0.0.1", 0)
     app = Starlette(routes=[Route(PATH, _answer, methods=["POST"])])
     settings = uvicorn.Config(app, access_log=False, server_header=False, log_config=None, lifespan="off")
-    print(url_of("127.0.0.1", listener), file=sys.stderr, flush=True)
+    print(url_of("127.0.0.1", listener.getsockname()[1]), file=sys.stderr, flush=True)
     asyncio.run(uvicorn.Server(settings).serve([listener]))
 
 

@@ -44,17 +44,18 @@ class Steps(NamedTuple):
     statuses: dict[int, int]
 
 
-def show(count: int) -> None:
-    """Measure, and print a Markdown table."""
+def show(count: int, *, tiny: bool = False) -> None:
+    """Measure, and print a Markdown table. `tiny` is for a trial: each backend and each form of clients once."""
     print(f"steps of {_METRICS} metrics: log_metrics_batch and report_step; the original service: {_SEED_MS} ms")
     print("| clients | backend | step p50 ms | step p99 ms | steps/s | answers by status |")
     print("|---|---|---|---|---|---|")
-    for backend, words, wait_s in _BACKENDS:
-        for name, clients, run in (
-            ("1", 1, _in_threads),
-            (f"{_CLIENTS} threads", _CLIENTS, _in_threads),
-            (f"{_CLIENTS} processes", _CLIENTS, _in_processes),
-        ):
+    forms = (
+        ("1", 1, _in_threads),
+        (f"{_CLIENTS} threads", _CLIENTS, _in_threads),
+        (f"{_CLIENTS} processes", _CLIENTS, _in_processes),
+    )
+    for number, (backend, words, wait_s) in enumerate(_BACKENDS):
+        for name, clients, run in (forms[number % len(forms)],) if tiny else forms:
             with services.gateway(*words) as service:
                 each = max(5, count // 10) if words and wait_s is None else count
                 _row(f"{name}", backend, run, [Client(service.url, n, each, wait_s) for n in range(clients)])

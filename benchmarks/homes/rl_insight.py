@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import tempfile
 import threading
 import time
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from typing import Any, Final
+
+from tests.ports import free_port
 
 _CALLS: Final = 5_000
 _ROUNDS: Final = 10
@@ -55,7 +56,7 @@ def _with_hub(rl_insight: Any, calls: int, rounds: int) -> dict[str, float]:
         os.environ[_SERVER_VARIABLE] = url
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="error")
         try:
-            rl_insight.init("p", "e", {"prometheus": {"metrics_report_port": _free_port()}})
+            rl_insight.init("p", "e", {"prometheus": {"metrics_report_port": free_port()}})
             hub = import_module("rl_insight.api")._STATE.client._actor
 
             def settle() -> None:
@@ -170,12 +171,6 @@ def _server() -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return int(found.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def measure(calls: int = _CALLS, rounds: int = _ROUNDS) -> dict[str, float]:
 def _measured(calls: int, rounds: int) -> dict[str, float]:
     modules = {
         "torch": import_module("torch.distributed.elastic.metrics"),
-        "telemetry": import_module("telemetry.compat.torchelastic"),
+        "telemetry": import_module("telemetry.compat.torchelastic.metrics"),
     }
     tasks = {
         f"{module} {task}": run

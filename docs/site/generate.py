@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "build" / "site-source"
 REFERENCE = TARGET / "docs" / "reference"
 COPIED = ("*.md", "docs/*.json", "docs/**/*.md", "docs/pictures/*", "docs/site/assets/*")
-EXAMPLES = ("*.md", "*.py", "producer-node/*.md", "producer-node/*.js", "producer-node/*.json")
+EXAMPLES = ("*.md", "*.py", "producer-*/*.[cjm]*")
 LABEL = re.compile(r"^```(\w+) (?!title=)[^\n]*$", re.MULTILINE)
 """Tests name some blocks, as in ```hex journal. The site builder takes no such name."""
 

@@ -67,6 +67,8 @@ class Producer {
     await this.sending;
     const ended = await this.request("end", { producer: this.id, batches: this.seq, emitted: this.first });
     clearInterval(this.pinging);
+    this.unacknowledged.clear(); // nothing is sent again
+    await this.sending;
     this.control.close();
     this.events.close();
     return ended;

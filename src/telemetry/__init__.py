@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         TelemetryError,
         UsageError,
     )
+    from telemetry.history.final_report import final_report
     from telemetry.report import load_report, render
     from telemetry.transport import subscribe
     from telemetry.wire.report import EarlyRule, Report
@@ -89,6 +90,7 @@ _HOME = {
     "counter": "telemetry.client.module_level",
     "end_step": "telemetry.client.module_level",
     "expect": "telemetry.client.module_level",
+    "final_report": "telemetry.history.final_report",
     "gauge": "telemetry.client.module_level",
     "headline": "telemetry.client.module_level",
     "histogram": "telemetry.client.module_level",
@@ -141,6 +143,7 @@ __all__ = [
     "counter",
     "end_step",
     "expect",
+    "final_report",
     "gauge",
     "headline",
     "histogram",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Protocol
 
 
@@ -19,6 +20,14 @@ class SystemClock:
 
     monotonic_ns = staticmethod(time.monotonic_ns)
     wall_ns = staticmethod(time.time_ns)
+
+
+def boot_id() -> str:
+    """Return the id of this start of the machine, or an empty text if the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 SYSTEM_CLOCK: Clock = SystemClock()

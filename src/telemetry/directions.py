@@ -46,6 +46,15 @@ _SETTINGS: Final = frozenset(
 """Words that make a name one of a setting or a size: `loss_scale` is not a loss."""
 
 
+_COUNTS: Final = frozenset({"epoch", "epochs", "current_epoch", "global_step"})
+"""Last parts of names of values that only count, as the axis itself does."""
+
+
+def is_count(name: str) -> bool:
+    """Return whether a value of steps only tells where the loop is, such as `epoch` or `train/global_step`."""
+    return re.split(r"[/.]", name.lower())[-1] in _COUNTS
+
+
 def words_of(name: str) -> list[str]:
     """Return the words of a name in small letters: `evalLoss/top5` has eval, loss and top5."""
     return [word.lower() for word in _WORD.findall(name)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from json import dumps
@@ -32,6 +32,10 @@ _FULL_BELOW: Final = 10_000
 """Whole numbers below this are written in full."""
 _RATE_FROM: Final = 1_000
 """Rates from here on are scaled; they are seldom whole."""
+_FULL_FROM: Final = 10.0
+"""Signed percentages are written out from ten times on."""
+_ALIKE: Final = 0.6
+"""Similarity from which a word was probably meant by another one: 1 is equal."""
 _LONG_S: Final = 120
 """Durations from here on are minutes and seconds: below, 90 s is easier to compare than 1 min 30 s."""
 
@@ -127,6 +131,20 @@ def rate(per_second: float | None, unit: str = "") -> str:
 def percent(fraction: float) -> str:
     """Format a fraction as `0.1 %`."""
     return f"{fraction * 100:.3g} %"
+
+
+def signed_percent(fraction: float | None) -> str:
+    """Format a difference as `+10.8 %`, `-2 %`, `0 %`."""
+    if fraction is None:
+        return NOTHING
+    words = f"{abs(fraction) * 100:,.0f} %" if abs(fraction) >= _FULL_FROM else percent(abs(fraction))
+    return words if words == "0 %" else f"{'+' if fraction > 0 else '-'}{words}"
+
+
+def with_share(number: float, total: float | None) -> str:
+    """Format a part with its share of a total: `388 (0.19 %)`. A part that is 0, or exceeds the total, has none."""
+    share = number / total if number and total and number <= total else None
+    return count(number) if share is None else f"{count(number)} ({percent(share)})"
 
 
 def timestamp(wall_ns: int) -> str:
@@ -242,3 +260,16 @@ def listed(names: Sequence[str], shown: int) -> str:
     """Return the first `shown` names, and the number of the others: `a, b, 3 more`."""
     more = [f"{len(names) - shown:,} more"] if len(names) > shown else []
     return ", ".join([*names[:shown], *more])
+
+
+def did_you_mean(word: str, known: Iterable[str], most: int = 1, *, form: str = "{}") -> str:
+    """Return a question with the words that were probably meant; empty without similar ones.
+
+    A word that begins with `word` is similar too. `form` is written around each, such as `` `telemetry {}` ``.
+    """
+    from difflib import get_close_matches
+
+    words = list(dict.fromkeys(known))
+    begins = [one for one in words if word.strip("-") and one.startswith(word)]
+    near = get_close_matches(word, words, n=most, cutoff=_ALIKE) or begins[:most]
+    return f"did you mean {', '.join(form.format(printable(one)) for one in near)}?" if near else ""

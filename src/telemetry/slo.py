@@ -24,7 +24,7 @@ EVERY_KIND: Final = ""
 GOODPUT_VARIABLE: Final = "TELEMETRY_GOODPUT"
 """Environment variable with limits by kind of request."""
 
-_TPS: Final = "tps"
+TPS: Final = "tps"
 _ITL: Final = frozenset({"itl", "inter_chunk_latency"})
 _ALIASES: Final = {
     "time_to_first_token": TTFT,
@@ -38,7 +38,7 @@ _UNITS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m
 _LONGEST_NS: Final = 86_400 * 10**9
 _NUMBER: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})([a-zµ]*)")
 _FORM: Final = 'write KEY:LIMIT pairs such as "ttft:200 tpot:50", in ms or with a unit such as 2s'
-_KEYS_HINT: Final = f"keys are {', '.join(KEYS)} and {_TPS}"
+_KEYS_HINT: Final = f"keys are {', '.join(KEYS)} and {TPS}"
 
 
 def parse(text: str | Sequence[str]) -> dict[str, int]:
@@ -54,7 +54,7 @@ def parse_by_kind(text: str | Sequence[str]) -> dict[str, dict[str, int]]:
     pairs: dict[str, list[str]] = {}
     for word in _words(text):
         kind, _, limits = word.rpartition("=")
-        if kind in KEYS or kind in _ALIASES or kind == _TPS:
+        if kind in KEYS or kind in _ALIASES or kind == TPS:
             raise UsageError(f"{word!r} is not a limit", hint=_FORM)
         pairs.setdefault(kind, []).extend(limits.split(","))
     return {kind: _ordered(_pairs(of_kind)) for kind, of_kind in pairs.items()}
@@ -172,20 +172,20 @@ def _limit(key: str, value: str, pair: str) -> tuple[str, int]:
             hint=f"write {TPOT} for the mean time per token of a request, {GAP} for its largest gap between chunks",
         )
     word = _ALIASES.get(key, key)
-    if word not in KEYS and word != _TPS:
+    if word not in KEYS and word != TPS:
         from difflib import get_close_matches  # here, because a producer imports this module
 
-        near = get_close_matches(key, [*KEYS, _TPS, *_ALIASES], n=1, cutoff=0.6)
+        near = get_close_matches(key, [*KEYS, TPS, *_ALIASES], n=1, cutoff=0.6)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"{key!r} is not the key of a limit", hint=f"{meant}{_KEYS_HINT}")
     found = _NUMBER.fullmatch(value)
     unit = found[2] if found else ""
     number = Fraction(found[1]) if found else Fraction(0)
-    wrong_unit = unit and (word == _TPS or unit not in _UNITS)
-    if found is None or wrong_unit or (word == _TPS and not number):
-        example = "20, in tokens per second" if word == _TPS else "200, in ms, or 200ms, 2s, 50us"
+    wrong_unit = unit and (word == TPS or unit not in _UNITS)
+    if found is None or wrong_unit or (word == TPS and not number):
+        example = "20, in tokens per second" if word == TPS else "200, in ms, or 200ms, 2s, 50us"
         raise UsageError(f"{pair!r}: {value!r} is not a limit", hint=f"write a number such as {example}")
-    if word == _TPS:
+    if word == TPS:
         word, exact = TPOT, 10**9 / number
     else:
         exact = number * _UNITS[unit or "ms"]

@@ -19,7 +19,7 @@ class SpanTimes:
     name: str
     durations: SeriesStat
     self_ms: float | None = None
-    """Time without the spans inside. None if it is not known."""
+    """Time without the spans inside. None if it is not known, as of spans that are recorded by their times."""
     share: float | None = None
     """Part of the self time of all spans, from 0 to 1."""
 
@@ -27,7 +27,9 @@ class SpanTimes:
 def span_times(snapshot: MetricsSnapshot) -> list[SpanTimes]:
     """Return the spans of a snapshot, the largest self time first, then the longest total."""
     own = {
-        stat.name.removeprefix(words.SELF): float(stat.value) for stat in snapshot.counters if _is(stat, words.SELF)
+        stat.name.removeprefix(words.SELF): float(stat.value)
+        for stat in snapshot.counters
+        if _is(stat, words.SELF) and stat.events  # a counter without increments knows nothing, and has the value 0
     }
     whole_ms = sum(own.values())
     found = []

@@ -18,6 +18,7 @@ from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.wire.gates import RUN_EXIT_CODES, GateResult, worst
 from telemetry.wire.snapshot import (
     BACKEND_ENDED,
+    PROGRAM_FAILED,
     TERMINAL,
     BackendStat,
     CommandFacts,
@@ -34,6 +35,8 @@ _EXCEPTION: Final = re.compile(
     r"(?:[\w ]{1,60} failed: )?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)(?:: |$)"
 )
 """Text of a mark that an exception made."""
+_IN_NAME: Final = re.compile(r"[\\{}]")
+_IN_LABEL: Final = re.compile(r"[\\{},=]")
 
 
 class Mark(Protocol):
@@ -114,6 +117,22 @@ _HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
     "undelivered": ("undelivered", "bad"),
     "failed": ("failed", "bad"),
 }
+
+
+def labelled(name: str, labels: Mapping[str, str]) -> str:
+    """Return `name{key=value,…}` with sorted keys. The text is unique for each instrument.
+
+    Characters with a meaning here get a backslash if they are part of a name or a label.
+    """
+    name = _IN_NAME.sub(r"\\\g<0>", name)
+    if not labels:
+        return name
+    inside = ",".join(f"{_label(key)}={_label(value)}" for key, value in sorted(labels.items()))
+    return f"{name}{{{inside}}}"
+
+
+def _label(text: str) -> str:
+    return _IN_LABEL.sub(r"\\\g<0>", text)
 
 
 def instrument(name: str, labels: Mapping[str, str], unit: str = "") -> str:
@@ -274,9 +293,15 @@ def run_ending(command: CommandFacts, gates: Sequence[GateResult]) -> str:
     return f"exit code: command 0, run {of_run}" if command.exit_code == 0 and of_run else ending(command)
 
 
-def failure(command: CommandFacts | None) -> str:
-    """Describe how a command failed: `exit code 1`, `SIGSEGV (segmentation fault)`; empty if it did not fail."""
-    if command is None or not (command.signal or command.exit_code):
+def failure(snapshot: MetricsSnapshot) -> str:
+    """Describe how a command failed: `exit code 1`, `SIGSEGV (segmentation fault)`; empty if it did not fail.
+
+    A program that started its own run has no command. Its failure is the reason of the end: `the program failed`.
+    """
+    command = snapshot.command
+    if command is None:
+        return printable(snapshot.reason) if snapshot.reason.startswith(PROGRAM_FAILED) else ""
+    if not (command.signal or command.exit_code):
         return ""
     why = f" ({found})" if (found := cause(command)) else ""
     return f"{printable(command.signal) if command.signal else ending(command)}{why}"
@@ -285,7 +310,7 @@ def failure(command: CommandFacts | None) -> str:
 def last_exception(marks: Iterable[Mark]) -> str:
     """Return the newest mark that an exception made: `RuntimeError: shard 7 is corrupt`; empty without one.
 
-    `Run.__exit__` makes such a mark of an exception that leaves its `with` block.
+    An exception that leaves the `with` block of a run, or ends the program, is such a mark.
     """
     found = [mark for mark in marks if _EXCEPTION.match(mark.text)]
     newest = max(found, key=lambda mark: mark.time_ns, default=None)

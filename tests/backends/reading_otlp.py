@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.backends.written import Written
 
-from telemetry.backends.naming import labelled
+from telemetry.wording import labelled
 
 _FINAL = "final/"
 Labels = tuple[tuple[str, str | int], ...]
@@ -104,15 +104,11 @@ def _flat(got: Got) -> dict[str, float]:
     name = labelled(got.name.removeprefix(_FINAL), labels)
     if percentile is not None:
         return {f"{name}/p{percentile}": got.value}
-    seconds = (got.time_ns - got.start_ns) / 1e9
-    if got.kind == "gauge":
+    if got.kind in ("gauge", "sum"):
         return {name: got.value}
-    if got.kind == "sum":
-        return {name: got.value, f"{name}/rate": got.value / seconds}
     count = got.data.count
     return {
         f"{name}/count": float(count),
-        f"{name}/rate": count / seconds,
         f"{name}/mean": got.data.sum / count if count else 0.0,
         f"{name}/min": got.data.min,
         f"{name}/max": got.data.max,

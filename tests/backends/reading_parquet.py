@@ -27,14 +27,11 @@ def read_back(folder: Path, where: str) -> Written:
     for row in by_polars(lake, "series"):
         labels, figures = json.loads(row["labels"]), json.loads(row["percentiles"])
         numbers = {name: row[name] for name in ("count", "min", "max", "mean")}
-        rate = row["count"] / seconds
-        final.series.append(
-            SeriesReading(name=row["name"], labels=labels, rate=rate, percentiles=figures, **numbers)
-        )
+        final.series.append(SeriesReading(name=row["name"], labels=labels, percentiles=figures, **numbers))
     for row in by_polars(lake, "last_values"):
         named = {"name": row["name"], "labels": json.loads(row["labels"]), "value": row["value"]}
         if row["kind"] == "counter":
-            final.counters.append(CounterReading(rate=row["value"] / seconds, **named))
+            final.counters.append(CounterReading(**named))
         elif row["value"] is not None:
             final.gauges.append(GaugeReading(**named))
     found.finals = {name.removeprefix(FINAL): number for name, number in flat(final).items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +15,10 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from tests.backends.written import Written
+from tests.ports import free_port
 from tests.processes import end_group
 
-from telemetry.backends.naming import labelled
+from telemetry.wording import labelled
 
 TEXT = "text/plain"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -180,9 +180,7 @@ def prometheus(program: str, folder: Path, target: str, *, native: bool = False)
         "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
         f"scrape_configs: [{{job_name: runs, {found}}}]\n"
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         program,
         f"--config.file={config}",
@@ -220,9 +218,6 @@ def read_back(folder: Path, where: str = "") -> Written:
     body = (folder / _BODY).read_bytes()
     found = written(samples(TEXT, body))
     found.finals = {}
-    (elapsed_s,) = [
-        value for (name, _), value in samples(TEXT, body).items() if name == "telemetry_run_elapsed_seconds"
-    ]
     for family in families(body.decode()):
         if not family.name.startswith("telemetry_"):
             name, _, unit = family.documentation.partition(":")[0].partition(" in ")
@@ -232,10 +227,8 @@ def read_back(folder: Path, where: str = "") -> Written:
                 )
     for name in [name for name in found.finals if name.endswith("/count")]:
         series, count = name.removesuffix("/count"), found.finals[name] * _UNITS["ms"]
-        found.finals[name], found.finals[f"{series}/rate"] = count, count / elapsed_s
+        found.finals[name] = count
         found.finals[f"{series}/mean"] = found.finals.pop(f"{series}/sum") / count if count else 0.0
-    for name in [name for name in found.finals if name == "requests"]:
-        found.finals[f"{name}/rate"] = found.finals[name] / elapsed_s
     return found
 
 

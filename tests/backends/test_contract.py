@@ -100,6 +100,7 @@ class TestParquet(BackendContract):
 
     package = "pyarrow"
     writes_files = False
+    keeps_rates = False
 
     def to(self, tmp_path: Path) -> str:
         return f"parquet:path={tmp_path / 'lake'},every_s={EVERY_S}"
@@ -198,6 +199,7 @@ class TestAim(BackendEssentials):
 class TestOtlp(BackendContract):
     package = "opentelemetry"
     writes_files = False
+    keeps_rates = False
 
     @pytest.fixture(autouse=True)
     def server(self, tmp_path: Path, refusing: str) -> Iterator[None]:
@@ -242,6 +244,7 @@ class TestPrometheus(BackendContract):
 
     writes_files = False
     keeps_steps = False
+    keeps_rates = False
 
     def to(self, tmp_path: Path) -> str:
         return "prometheus:port=0"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from tests.backends.calling import STARTED_NS, Given, call
 from tests.backends.reading_mlflow import ask, read_back
 from tests.backends.written import Written
 from tests.mlflow_server import mlflow_server
+from tests.ports import free_port
 
 from telemetry.backends.items import GaugeReading, Params, Reading, Step, Text
 
@@ -251,9 +251,7 @@ def test_what_is_sent_is_not_sent_again_after_a_failure(tmp_path: Path, gate: Ga
 
 def test_nobody_there_and_no_key(tmp_path: Path, gate: Gate) -> None:
     """A refused connection may pass, and a server's error; a refused key, or what is no MLflow, is said at once."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{free.getsockname()[1]}"
+    closed = f"http://127.0.0.1:{free_port()}"
     statuses = [401, 403, 404, 500, 500]
     gate.answers = lambda path, number: statuses[number]
     (tmp_path / "broken.db").write_bytes(b"no database" * 1_000)

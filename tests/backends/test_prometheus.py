@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from tests.backends.reading_prometheus import (
     written,
 )
 
-from telemetry.backends.backend import RunFacts
+from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Live
 from telemetry.backends.prometheus import PrometheusBackend
 from telemetry.backends.prometheus.backend import PrometheusOptions
@@ -233,3 +234,21 @@ def _check_result(found: dict[Key, float], result: MetricsSnapshot) -> None:
         for bound, count in buckets.items():
             below = sum(10 for tenths in range(1_000) if (10 + tenths) / 1e4 <= float(bound))
             assert count == below, (name, bound)
+
+
+def test_a_port_in_use_is_an_error_unless_another_one_may_be_taken(tmp_path: Path) -> None:
+    """The message names the other port, which a restarted writer takes again."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        refused = PrometheusBackend(PrometheusOptions(port=port, targets="none"), tmp_path)
+        with pytest.raises(NotConfigured, match=f"port {port} of 127.0.0.1 is in use"):
+            refused.open(RunFacts("r1", "job", 0, None, host="here"), {})
+        lines: list[object] = []
+        backend = PrometheusBackend(PrometheusOptions(port=port, auto_port=True, targets="none"), tmp_path)
+        backend.say = lines.append
+        backend.open(RunFacts("r1", "job", 0, None, host="here"), {})
+        address, state = backend.where(), backend.state()
+        assert lines == [f"port {port} is in use, so the metrics are at {address}"]
+    backend.open(RunFacts("r1", "job", 0, None, host="here"), state)
+    assert backend.where() == address
+    backend.close(final=False)

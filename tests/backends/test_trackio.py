@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import pytest
 from tests.backends import handing
 from tests.backends.reading_trackio import dump, read_back, told
 from tests.backends.test_tensorboard import ROOT, check, hand
+from tests.ports import free_port
 from tests.processes import end_group
 
 pytestmark = pytest.mark.slow
@@ -58,9 +58,7 @@ def test_a_killed_writer_leaves_no_trace(tmp_path: Path) -> None:
 @contextmanager
 def served(folder: Path, wait_until: Callable[..., Any]) -> Iterator[str]:
     """The address of a Trackio server that takes the token `sesame`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{free_port()}"
     environ = os.environ | {"TRACKIO_DIR": str(folder), "TRACKIO_WRITE_TOKEN": "sesame", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", _SERVER, address.rpartition(":")[2]]
     server = subprocess.Popen(

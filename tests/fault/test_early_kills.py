@@ -9,13 +9,13 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -152,12 +152,6 @@ def test_a_command_and_its_children_are_killed_at_once(ground: Any, chance: rand
     assert code == 128 + signal.SIGKILL, err
     final = ground.final()
     assert (count_of(final), final["completeness"]) == (events, "complete")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("kind", ["tcp", "ipc"])

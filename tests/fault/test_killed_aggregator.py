@@ -75,7 +75,7 @@ class Wrapped:
         verdicts = ["complete"]
         if may_be_cut_off and any(one["unfinished"] for one in final["producers"]):
             verdicts = ["incomplete"]
-        assert final["state"] == "COMPLETE"
+        assert final["state"] == "COMPLETE", final["reason"]
         assert final["completeness"] in verdicts, final["producers"]
         sent = {one.who: one.sent for one in self.senders}
         assert {who: self.faults.first_values(final, who) for who in sent} == sent

@@ -92,10 +92,11 @@ def test_a_receiver_that_stays_down_costs_no_more_than_the_finish_timeout(
 ) -> None:
     """The rest is named, kept, and delivered by `telemetry export --resume`."""
     receiver.is_down = True
+    child = ground.telemetry(*words(ground, receiver.url), environ={"TELEMETRY_BACKENDS__FINISH_TIMEOUT_S": "3"})
+    receiver.until(lambda: receiver.tries > 0)  # else the timeout would have to pay for the start of the sender
     touch(ground, "enough")
-    environ = {"TELEMETRY_BACKENDS__FINISH_TIMEOUT_S": "3"}
-    code, _, err = ground.run(*words(ground, receiver.url), environ=environ)
-    assert code == 0, err
+    _, err = child.communicate(timeout=90)
+    assert child.returncode == 0, err
     assert "6 notifications not delivered to json://***" in err
     assert "telemetry export --resume" in err
     assert ground.final()["completeness"] == "complete"

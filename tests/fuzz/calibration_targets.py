@@ -28,7 +28,7 @@ def run_calibration(data: bytes) -> int:
     assert all(line.isprintable() for line in shown.split("\n"))
     for metric in found.metrics:
         figure = Figure(metric.of, metric.name, tuple(sorted(metric.labels.items())), metric.statistic)
-        noise.noise_for(found, figure, (1, 10), 0.1)
+        noise.noises(found, [(figure, 0.1)], (1, 10), 0.05)
     return 1
 
 
@@ -53,7 +53,7 @@ TARGETS: Final = (
         run=run_calibration,
         form=Json(),
         seeds=lambda: [_seed()],
-        covers=(calibrations, calibration, noise.noise_for),
+        covers=(calibrations, calibration, noise.noises),
         head=b'{"name":"x","metrics":[{"of":"series","statistic":"p99",',
         base_bytes=8 * MIB,
         bytes_each=2_000,

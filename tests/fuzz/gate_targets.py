@@ -36,6 +36,7 @@ from telemetry.gates import (
 )
 from telemetry.gates.check import Rules
 from telemetry.gates.run_evidence import RunEvidence
+from telemetry.gates.value import Range
 from telemetry.history import RecordedRun
 from telemetry.report import FORMATS, gate_report, junit, render
 from telemetry.report import gates as shown
@@ -194,7 +195,11 @@ def _run(*, lossy: bool) -> RecordedRun:
     return RecordedRun(Report(snapshot=snapshot, source="file", curves=curves), directory)
 
 
-_NOISE: Final = {("mean", "size", ()): 0.05, ("mean", "latency", (("route", "/a"),)): 0.1, ("lost", "", ()): 0.2}
+_NOISE: Final = {
+    ("mean", "size", ()): Range(-0.05, 0.05),
+    ("mean", "latency", (("route", "/a"),)): Range(-0.1, 0.12),
+    ("lost", "", ()): Range(-0.2, 0.25),
+}
 
 
 def run_gate_check(data: bytes) -> int:

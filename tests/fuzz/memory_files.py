@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from telemetry import files
 
 
 class MemoryPath:
@@ -49,8 +52,27 @@ class MemoryPath:
             raise FileNotFoundError(2, "No such file or directory", self.name)
         return self._data
 
+    def __fspath__(self) -> str:
+        return self.name
+
     def stat(self) -> Any:
         raise NotImplementedError(self.name)
+
+
+_OPEN_ON_DISK = files.open_file
+
+
+def open_file(path: Any, *arguments: Any, **keywords: Any) -> int:
+    """Open a file in memory for reading, or another one on the disk."""
+    if not isinstance(path, MemoryPath):
+        return _OPEN_ON_DISK(path, *arguments, **keywords)
+    data = path.read_bytes()
+    fd = os.memfd_create(path.name)
+    os.pwrite(fd, data, 0)
+    return fd
+
+
+files.open_file = open_file
 
 
 def folder(entries: Mapping[str, bytes], name: str = "r") -> Any:

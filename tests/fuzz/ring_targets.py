@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,10 @@ def _write(data: bytes) -> str:
         part = data[at : at + size]
         whole[place : place + len(part)] = part
         at += size
+    for entry in range(HEADER_BYTES, HEADER_BYTES + _TABLE, 64):
+        *numbers, found = struct.unpack_from("<8Q", whole, entry)
+        if any(numbers) and not found:  # else hardly a changed entry would get past its checksum
+            struct.pack_into("<Q", whole, entry + 56, ring_file.checksum(*numbers))
     path = _folder() / "p.ring"
     for file, content in ((path, bytes(whole)), (path.with_suffix(".defs"), data[at:])):
         file.touch(mode=0o600)

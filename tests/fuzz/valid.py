@@ -196,6 +196,7 @@ def notes() -> list[journal.Note]:
         journal.Ending(reason="stopped", interrupted=True, command=snapshot.CommandFacts(argv=["a"], exit_code=0)),
         journal.Closed(),
         journal.Salvaging(producer="q"),
+        journal.Sliced(),
         control.TellBackend(stat=BACKEND),
     ]
 

@@ -144,6 +144,7 @@ def started_nodes() -> Iterator[RayNodes]:
         patch.setenv("RAY_health_check_initial_delay_ms", "500")
         patch.setenv("RAY_health_check_period_ms", "500")
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        Path("/tmp/ray").mkdir(exist_ok=True)  # Ray writes the newest address there, whatever `temp_dir` is
         nodes = RayNodes(folder)
         try:
             yield nodes

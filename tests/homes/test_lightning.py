@@ -72,6 +72,15 @@ def steps_of(path: Path) -> dict[str, dict[int, dict[str, float]]]:
 # --- one process ---------------------------------------------------------------------------------
 
 
+def test_the_steps_of_a_fit_are_its_progress(fits: Trained) -> None:
+    """Two epochs of eight batches, for each fit that counts Lightning's steps; a fit that failed is not done."""
+    progress = {item.name: (item.done, item.total) for item in fits.report.snapshot.progress}
+    assert progress["step"] == (16.0, 16.0)
+    assert {total for _, total in progress.values()} == {16.0}
+    assert set(progress) <= fits.axes
+    assert any(done < total for done, total in progress.values())
+
+
 @pytest.mark.parametrize("axis", ["step", "validation", "own_step"])
 def test_steps_and_values_are_those_of_the_csv_logger(fits: Trained, axis: str) -> None:
     """Each axis has the rows of the CSV file to the last bit, whichever count of steps they have."""

@@ -9,8 +9,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
+from tests.backends.otlp_receiver import HttpReceiver
+from tests.backends.reading_otlp import requests
 from tests.homes.ray_nodes import (
     NODES,
     RayNodes,
@@ -27,6 +30,8 @@ from tests.homes.ray_nodes import (
     stat_of,
     until,
 )
+from tests.ports import free_port
+from tests.process.samples import sample
 from tests.processes import KILLED
 
 import telemetry
@@ -227,8 +232,49 @@ def test_metrics_of_all_workers_of_rl_insight_are_in_one_place(nodes: RayNodes) 
     rl_insight.metric_count("samples", 1)
     rl_insight.finish()
     report = run.result()
+    assert report.snapshot.name == "e", "as without Ray: the experiment, not the id of the job"
     assert sum(counter.value for counter in report.snapshot.counters if counter.name == "samples") == 5 * NODES + 1
     assert report.completeness == "complete", report.snapshot.warnings
+
+
+def test_the_documented_monitor_of_rl_insight_exports_from_its_hub(nodes: RayNodes, tmp_path: Path) -> None:
+    """Its metrics are at its port and its spans at its receiver, while the run goes on."""
+    port, stop = free_port(), tmp_path / "stop"
+    wait = f"import time, pathlib\nwhile not pathlib.Path({str(stop)!r}).exists():\n    time.sleep(0.05)\n"
+    with HttpReceiver(tmp_path / "otlp") as receiver:
+        text = sample(
+            "rl_insight_monitor",
+            {
+                "http://<server-ip>:4318": receiver.endpoint,
+                "insight.init()": f'insight.init({{"prometheus": {{"metrics_report_port": {port}}}}})',
+                "127.0.0.1:9092": f"127.0.0.1:{port}",
+                "/path/to/prometheus.yml": str(tmp_path / "prometheus.yml"),
+                '"mode": "ray"': '"mode": "none"',
+            },
+        )
+        program = tmp_path / "train.py"
+        program.write_text(text + wait)
+        line = 'rl_insight_monitor_reward_mean{worker="trainer_0"} 1.23'
+        with nodes.driver(str(program), XDG_STATE_HOME=str(tmp_path / "state")) as driver:
+            until(lambda: line in page(port), f"{line} at port {port}")
+            stop.touch()
+            assert driver.wait(timeout=120) == 0
+        sent = [one for group in requests(receiver.folder, "traces") for one in group.resource_spans]
+        assert {span.name for group in sent for scope in group.scope_spans for span in scope.spans} == {
+            "rollout",
+            "update_model",
+        }
+    assert "trainer_metrics" in (tmp_path / "prometheus.yml").read_text()
+    until(lambda: not nodes.leftovers(), lambda: f"left behind: {nodes.leftovers()}")
+
+
+def page(port: int) -> str:
+    """Return what a scrape gets; nothing before the writer listens."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
 
 
 def test_environment_of_another_job_is_refused(nodes: RayNodes) -> None:

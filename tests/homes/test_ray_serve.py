@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from urllib.request import urlopen
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tests.homes.step_caller import DEADLINE_S, Caller, is_recorded, is_reported
+from tests.ports import free_port
 from tests.processes import KILLED
 
 import telemetry
@@ -78,12 +78,6 @@ def of_its_own(tmp_path: Path, ray_address: str, monkeypatch: pytest.MonkeyPatch
     for name in serve.status().applications:
         serve.delete(name)
     telemetry.start(required=False).finish()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Progress:

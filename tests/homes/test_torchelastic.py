@@ -17,9 +17,8 @@ import torch.distributed.elastic.metrics.api as torch_api
 import torchelastic.metrics as old_metrics
 import torchelastic.metrics.api as old_api
 
-import telemetry.compat.torchelastic as ours
-from telemetry.compat.torchelastic import api as our_api
-from telemetry.compat.torchelastic import configuration
+import telemetry.compat.torchelastic.metrics as ours
+from telemetry.compat.torchelastic.metrics import api as our_api
 
 NOW_S = 1574213883.4182858
 ORIGINALS = {"torch": torch_metrics, "torchelastic 0.2.2": old_metrics}
@@ -46,7 +45,7 @@ Program = Callable[[Any], object]
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin each test without handlers, and with a wall clock that stands still."""
     monkeypatch.setattr(time, "time", lambda: NOW_S)
-    monkeypatch.setattr(configuration, "_state", configuration._State())
+    monkeypatch.setattr(our_api, "_state", our_api._State())
     yield
     for module in (torch_api, old_api):
         module._metrics_map.clear()
@@ -243,6 +242,24 @@ def test_a_handler_of_the_program_gets_the_same(original: ModuleType) -> None:
     theirs = emitted(original)
     assert emitted(ours) == theirs
     assert len(theirs) == 7
+
+
+def test_a_replaced_get_stream_gets_the_same(original: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of the originals replace it."""
+
+    def emitted(metrics: Any) -> list[tuple[str, str]]:
+        api, got = APIS[metrics], keeper(metrics)
+        stream = api.MetricStream("replaced", got)
+        with monkeypatch.context() as replaced:
+            replaced.setattr(api, "getStream", lambda group: stream)
+            metrics.put_metric("a", 1, "g")
+            metrics.prof(module_function)()
+        metrics.put_metric("b", 1, "g")
+        assert api._get_metric_name(module_function) == "test_torchelastic.module_function"
+        return [(group, name) for _, group, name, _ in got.got]
+
+    assert emitted(ours) == emitted(original)
+    assert len(emitted(ours)) == 3
 
 
 def test_durations_are_those_of_the_originals(original: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.homes.trained import PROGRAMS, Trained, trained
 
+TRL = {"step_4": (2.0, 2.0), "step_5": (2.0, 2.0)}
 AXES = {"trainer": "step", "again": "step_2", "sft": "step_3", "grpo": "step_4", "talk": "step_5"}
 
 pytestmark = pytest.mark.timeout(300)
@@ -50,6 +51,12 @@ def test_values_and_steps_are_those_of_the_log_history(run: Trained, name: str) 
     expected = history(run, name)
     assert len(expected) >= 2
     assert run.steps(AXES[name]) == expected
+
+
+def test_max_steps_are_the_progress_of_each_training(run: Trained) -> None:
+    """Also of the trainers of TRL."""
+    progress = {item.name: (item.done, item.total) for item in run.report.snapshot.progress}
+    assert progress == {"step": (6.0, 6.0), "step_2": (6.0, 6.0), "step_3": (3.0, 3.0), **TRL}
 
 
 def test_evaluations_and_the_summary_are_values_of_their_step(run: Trained) -> None:

@@ -94,7 +94,7 @@ def test_the_users_bench_measures() -> None:
     assert 0 < found["record_ns"] < 1e6
     assert found["longest_call_ns"] > 0
     assert found["lost"] == found["flood_lost"] == 0
-    assert found["recorded"] > 80_000  # four rounds, and the paced loop
+    assert 0 < found["recorded"] <= 2_100  # 0.2 s at that rate, and a burst more
     assert found["flood_events_per_s"] > 0
     assert found["aggregator_rss_bytes"] > 0
 

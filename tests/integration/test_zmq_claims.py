@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -346,3 +348,26 @@ def test_a_message_above_the_guard_disconnects_its_sender(
     assert receiver.poll(10_000)
     assert receiver.recv() == b"after"
     sender.disable_monitor()
+
+
+CLOSES = """
+import os, sys, time, zmq
+context = zmq.Context()
+socket = context.socket(zmq.XPUB)
+socket.bind("tcp://127.0.0.1:*")
+if sys.argv[1] == "child" and (pid := os.fork()):
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+os.closerange(3, 256)
+if sys.argv[1] == "child":
+    zmq.Context().socket(zmq.XPUB).bind("tcp://127.0.0.1:*")
+    os._exit(7)
+while True:
+    socket.send(b"x")
+"""
+
+
+@pytest.mark.parametrize(("who", "code"), [("process", -6), ("child", 7)])
+def test_a_process_that_closes_the_descriptors_of_zeromq_is_aborted(who: str, code: int) -> None:
+    """No exception tells of it. A forked child may close them, and use a context of its own."""
+    done = subprocess.run([sys.executable, "-c", CLOSES, who], capture_output=True, timeout=60, check=False)
+    assert done.returncode == code

@@ -85,6 +85,7 @@ def test_flat_names_are_those_that_are_made() -> None:
     assert names == list(flat(reading))
 
 
+@pytest.mark.sdk
 def test_the_settings_can_be_read() -> None:
     """Those of the example, and all there are are in it."""
     (text,) = [block for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL) if "[backends]" in block]

@@ -24,8 +24,10 @@ from telemetry.wire import (
     history,
     nodes,
     request_log,
+    requests,
     search,
     snapshot,
+    spans,
     units,
 )
 from telemetry.wire.events import Count, Sample
@@ -226,6 +228,20 @@ def test_stream_and_history_fields() -> None:
 
 
 # --- words and numbers ---------------------------------------------------------------------------
+
+
+def test_names_of_requests_and_spans() -> None:
+    """Every instrument of a kind of request with its kind, unit and label, and both of a span."""
+    text = section("Requests and spans")
+    rows = {quoted(row[0])[0]: (row[1], *quoted(row[2]), row[3]) for row in table(text, "word")}
+    assert {word: row[:2] for word, row in rows.items()} == requests.INSTRUMENTS
+    for word, (_, _, words) in rows.items():
+        found = re.search(r"label `(\w+)`", words)
+        assert (found[1] if found else None) == requests.LABEL_OF.get(word), word
+        assert ("`within`" in words) is (word in requests.WITHIN), word
+    parts = [name for row in table(text, "what") for name in quoted(row[0])]
+    assert parts == ["span", f"{spans.DURATION}NAME", f"{spans.SELF}NAME"]
+    assert f"in `{spans.UNIT}`" in text
 
 
 def test_drop_reasons() -> None:

@@ -15,6 +15,7 @@ import pytest
 from telemetry import limits
 from telemetry.backends.sources.source import Position
 from telemetry.cli.beside_run.flight import FOLDER
+from telemetry.cli.run_list_page import REPORT_PAGE
 from telemetry.client.artifact_copies import store
 from telemetry.collectors.git import DIFF
 from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig, RunConfig, UpstreamConfig
@@ -38,7 +39,7 @@ from telemetry.wire.codec import encode_note
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import Count, Mark, StreamRecord
 from telemetry.wire.gates import GateResult
-from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
+from telemetry.wire.history import Interval, SeriesColumns, Slice, ValueColumns
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint
 from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.snapshot import BackendStat
@@ -198,6 +199,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     run.log.touch()
     (run.path / SIGNS).touch()
     (run.path / DIFF).touch()
+    (run.path / REPORT_PAGE).touch()
     (run.path / FOLDER).mkdir()
     (run.path / FOLDER / "20261125T192621Z-killed.json").touch()
     output = OutputLog(run.path, file_bytes=1)
@@ -206,6 +208,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     output.close()
     history = HistoryWriter(run.history)
     history.append(Interval(0, 1), [SeriesKey(index=0, name="s", kind="series")])
+    history.append_slices([Slice(0, 0, Interval(0, 1))])
     history._notice(1, "nothing")
     history.close()
     RecordLog(run.records).append([StreamRecord((1, 0), "r1", 0, "p", 1, Mark("m"))])

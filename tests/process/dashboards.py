@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
+from tests.ports import free_port
 from tests.processes import end_group
 
 from telemetry.stack.dashboards.model import Dashboard, Variable
@@ -93,8 +93,7 @@ def prometheus_of(program: str, folder: Path, config: str) -> Iterator[Prometheu
     """Run a Prometheus with a configuration."""
     folder.mkdir(parents=True)
     (folder / "prometheus.yml").write_text(config)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         program,
         f"--config.file={folder / 'prometheus.yml'}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Callable
 from http.client import HTTPException
@@ -12,16 +11,12 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
+from tests.ports import free_port
 from tests.process.conftest import Ground
 
 WaitUntil = Callable[..., Any]
 SOON_S: Final = 60.0
 """Longest wait on a busy machine for what usually takes a second."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Stack:
@@ -65,7 +60,9 @@ class Stack:
         return dict(json.loads(out))
 
     def part(self, name: str = "prometheus") -> dict[str, Any]:
-        return next(part for part in self.status()["parts"] if part["name"] == name)
+        """Return a part of the status. A stack that is just starting does not list it yet."""
+        nothing = {"name": name, "state": "", "pid": None}
+        return next((part for part in self.status()["parts"] if part["name"] == name), nothing)
 
     def ask(self, path: str, **query: str) -> Any:
         """The data that Prometheus answers with; None if it does not answer."""
@@ -97,3 +94,14 @@ def line_of(process: subprocess.Popen[str], words: str) -> str:
         if words in line:
             return line
     raise AssertionError(f"{words!r} is not in the output; {process.stderr and process.stderr.read()}")
+
+
+def await_ready(process: subprocess.Popen[str]) -> None:
+    """Wait until the keeper says that it is ready, which is some time after its servers answer others."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if "press Ctrl-C to end the stack" in line:
+            return
+    raise AssertionError(f"it ended before it was ready: {lines}")

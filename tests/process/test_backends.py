@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -210,10 +212,12 @@ def test_a_backend_that_fails_is_seen_in_the_run_and_delivered_later(field: Fiel
 
 
 HANGS = """
-import telemetry
+import pathlib, time, telemetry
 run = telemetry.start("job", to=["jsonl", "faulty:folder=."], finish_timeout_s=4.0)
 for step in range(100):
     run.log({"loss": 1.0}, step=step)
+while not pathlib.Path(run.directory, "backends", "jsonl", "status.json").exists():
+    time.sleep(0.05)  # until the writer runs: what is bounded is its end, not its start
 report = run.finish()
 print(report.state, {stat.name: stat.state for stat in report.snapshot.backends})
 """
@@ -285,3 +289,45 @@ def test_a_signal_ends_the_waiting_of_a_command_that_is_over(field: Field) -> No
     assert child.returncode == 0, said
     assert re.search(r"faulty: .*not .*delivered.*; telemetry export --resume ", said), said
     assert "files: " in said
+
+
+EVERYTHING = """
+import os, time, telemetry
+with telemetry.start("job") as run:
+    latency, read = run.series("latency", "ms"), run.counter("read", "KiB")
+    depth, chat = run.gauge("queue.count"), run.requests("chat", model="m")
+    while not os.path.exists("enough"):
+        with run.span("step"), run.span("load"):
+            latency.record(1.5)
+            read.add(2)
+            depth.set(3)
+        request = chat.issue(input_tokens=3)
+        request.chunk(tokens=2)
+        request.chunk(tokens=1)
+        request.complete(finish_reason="stop")
+        chat.issue().fail("refused")
+        run.log({"loss": 0.5}, step=1)
+        time.sleep(0.01)
+"""
+
+
+def test_promtool_has_no_objections_to_the_page_of_a_run(field: Field, require_tool: Callable[[str], str]) -> None:
+    """A run with all kinds of figures and the figures of the machine, which are recorded by default."""
+    promtool, job = require_tool("promtool"), field.program("everything.py", EVERYTHING)
+    field.telemetry(
+        "run", "--quiet", "--collect", "host", "--to", "prometheus:port=0,linger=0", "--", sys.executable, job
+    )
+    wanted = ("process_count_value", "chat_itl_seconds", "span_self_load", "queue_count_value", "read_bytes_total")
+
+    field.until(lambda: field.status("prometheus").get("place"), "an address")
+    address, pages = field.status("prometheus")["place"], [""]
+
+    def is_whole() -> bool:
+        with suppress(OSError), urllib.request.urlopen(address, timeout=10) as answer:
+            pages.append(answer.read().decode())
+        return all(name in pages[-1] for name in wanted)
+
+    field.until(is_whole, f"{address} has all figures")
+    command = [promtool, "check", "metrics"]
+    checked = subprocess.run(command, input=pages[-1], text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

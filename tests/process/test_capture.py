@@ -57,11 +57,17 @@ def test_an_unchanged_program_is_captured(ground: Ground) -> None:
 
 
 def test_a_library_that_is_not_imported_is_named(ground: Ground) -> None:
-    """With --strict the exit code tells, too."""
+    """Once, with or without a report. With --strict the exit code tells, too."""
     program = ground.program("quiet.py", QUIET)
-    code, out, err = ground.run("run", "--strict", "--capture", "tensorboard,wandb", "--", sys.executable, program)
-    assert (code, out) == (6, "no logging here\n")
-    assert "nothing to capture: the command did not import tensorboard, wandb" in err
+    for quiet, begins in (("--strict", "nothing was recorded"), ("--quiet", "telemetry: nothing to capture")):
+        options = ("--strict", quiet, "--capture", "tensorboard,wandb")
+        code, out, err = ground.run("run", *options, "--", sys.executable, program)
+        assert (code, out) == (6, "no logging here\n")
+        words = " ".join(err.split())
+        assert words.count("tensorboard, wandb") == words.count("wandb") == 1
+        assert f"{begins}: no Python process that the capture reached imported tensorboard, wandb" in words
+        assert "telemetry capture list" in words
+        assert "--capture NAME" not in words
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,7 @@ def test_a_program_that_records_itself_is_not_captured_by_that(ground: Ground) -
     program = ground.program("records.py", "import telemetry\ntelemetry.mark('recorded')\n")
     code, _, err = ground.run("run", "--strict", "--capture", "tensorboard", "--", sys.executable, program)
     assert code == 6
-    assert "nothing to capture: the command did not import tensorboard" in err
+    assert "nothing to capture: no Python process that the capture reached imported tensorboard" in err
 
 
 @pytest.mark.parametrize("program", ["telemetry.py", "train.py"])

@@ -226,5 +226,5 @@ def test_the_histogram_log_is_written(site: Site) -> None:
     wait_applied(site, 4)
     assert site.run("stop", "job").returncode == 0
     done = site.run("report", "job", "-o", "out.hlog")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "telemetry: wrote out.hlog\n")
     assert "Tag=latency," in (site.folder / "out.hlog").read_text()

@@ -129,6 +129,26 @@ def test_events_after_finish_are_said_once_at_exit(script: Script) -> None:
     assert "3 events were recorded after finish() and are not in the result" in done.said
 
 
+def test_events_after_the_exit_hooks_are_said(script: Script) -> None:
+    """Once, and by nobody else: the objects of a program are destroyed after all of its exit functions."""
+    done = script("""
+        telemetry.start("job")
+
+        class Kept:
+            count = telemetry.counter("n")
+
+            def __del__(self, mark=telemetry.mark):
+                for _ in range(1000):
+                    self.count.add()
+                mark("too late")
+
+        kept = Kept()
+    """)
+    assert done.code == 0
+    assert done.said.count("\n") == 1
+    assert "events recorded while the program was ending are not in the result" in done.said
+
+
 def test_a_forked_child_is_a_producer_of_its_own(script: Script) -> None:
     """With recorders that the parent had bound; what the parent had not sent yet is not sent twice."""
     done = script("""
@@ -541,6 +561,50 @@ def test_a_run_directory_that_cannot_be_written_is_one_clear_error(script: Scrip
     assert kind == "RunDirectoryError"
     assert "file" in text
     assert done.said.count("nothing is recorded") == 1
+
+
+def test_an_exception_that_ends_the_program_is_in_the_result(script: Script, short_dir: Path) -> None:
+    """As a mark, like one that leaves a `with` block. The hook of another library and the traceback follow."""
+    done = script("""
+        def theirs(kind, error, trace):
+            print("another library heard", kind.__name__, file=sys.stderr)
+            sys.__excepthook__(kind, error, trace)
+
+        sys.excepthook = theirs
+        run = telemetry.start("job")
+        run.counter("n").add()
+        raise RuntimeError("out of memory")
+    """)
+    assert done.code == 1
+    snapshot = final(short_dir)
+    assert [mark["text"] for mark in snapshot["marks"]] == ["RuntimeError: out of memory"]
+    assert (snapshot["completeness"], snapshot["reason"]) == ("complete", "the program failed")
+    assert done.said.index("another library heard RuntimeError") < done.said.index("Traceback")
+
+
+def test_an_exception_is_one_mark(script: Script, short_dir: Path) -> None:
+    """Also if it leaves the `with` block and then ends the program. A run that is over has none."""
+    done = script("""
+        telemetry.start("first").finish()
+        with telemetry.start("second"):
+            raise RuntimeError("out of memory")
+    """)
+    assert done.code == 1
+    assert [mark["text"] for mark in final(short_dir)["marks"]] == ["RuntimeError: out of memory"]
+    assert "after finish" not in done.said
+
+
+def test_only_the_run_that_an_exception_ended_failed(script: Script, short_dir: Path) -> None:
+    """An exit code in a `with` block is an exception, too. The next run of the same program starts afresh."""
+    done = script("""
+        for name, code in (("bad", 3), ("good", 0)):
+            try:
+                with telemetry.start(name) as run:
+                    sys.exit(code)
+            except SystemExit:
+                print(json.dumps(run.report.snapshot.reason))
+    """)
+    assert done.told == ["the program failed", "finished"]
 
 
 def test_an_exception_in_the_body_is_in_the_result(script: Script, short_dir: Path) -> None:

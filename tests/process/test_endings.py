@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from typing import Any
 import pytest
 from tests.processes import KILLED
 
+from telemetry.errors import EndpointError, RunDirectoryError
+from telemetry.history.final_report import final_report
 from telemetry.transport import ControlClient, subscribe
 from telemetry.wire.control import Ping, Pong
 
@@ -220,6 +224,37 @@ def test_stop_asks_living_producers_to_end(ground: Any) -> None:
     _, err = job.communicate(timeout=30)
     assert job.returncode == 0
     assert "after" in err, "what was recorded after the end is said"
+
+
+def test_one_call_waits_for_the_result(ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes from the aggregator, else from disk, else from the newest snapshot, and says which."""
+    monkeypatch.chdir(ground.folder)
+    aggregator, endpoint = ground.serve()
+    directory = str((ground.folder / "runs" / "latest").resolve())
+    for source in (endpoint, directory, "job"):
+        early = final_report(source, 0.1)
+        assert (early.source, early.final, early.state) == ("last_live", False, "INITIALIZE")
+        assert "the run is still going" in early.source_reason
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(final_report, source=endpoint, timeout_s=60.0)
+        assert ground.run("stop", "job")[0] == 0
+        published = waiting.result()
+    assert (published.source, published.state, published.directory) == ("pubsub", "COMPLETE", directory)
+    aggregator.communicate(timeout=30)
+    for source in (directory, "latest", Path(directory) / "final_snapshot.json"):
+        written = final_report(source)
+        assert (written.source, written.snapshot) == ("file", published.snapshot)
+    with pytest.raises(EndpointError, match="no aggregator answers at"):
+        final_report(endpoint)
+
+
+def test_one_call_does_not_wait_for_a_dead_aggregator(ground: Any) -> None:
+    """Nobody restarts it, so the way to a result is told at once."""
+    aggregator, _ = ground.serve()
+    aggregator.kill()
+    aggregator.communicate(timeout=30)
+    with pytest.raises(RunDirectoryError, match=r"its aggregator died.*telemetry recover"):
+        final_report((ground.folder / "runs" / "latest").resolve(), math.inf)
 
 
 OUTLIVES = """

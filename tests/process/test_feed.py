@@ -17,7 +17,10 @@ import pytest
 import zmq
 from tests.unit.integrations.endpoints import bus
 
+from telemetry.config.schema import PERCENTILES
 from telemetry.integrations.endpoints import decode
+from telemetry.integrations.feeds import with_percentiles
+from telemetry.wire.feeds import ENDPOINTS_PERCENTILES
 
 if TYPE_CHECKING:
     from tests.process.conftest import Ground
@@ -131,7 +134,8 @@ def figures(final: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for stat in (*final["counters"], *final["series"]):
         if stat["name"].startswith("request."):
-            kept = {key: value for key, value in stat.items() if key not in ("window", "rate", "extent")}
+            when = ("window", "rate", "extent", "began_ns", "ended_ns")
+            kept = {key: value for key, value in stat.items() if key not in when}
             extent = stat.get("extent")
             if extent:
                 kept["inside"] = (extent["inside"], extent["inside_total"])
@@ -153,7 +157,8 @@ def test_a_feed_comes_to_what_the_api_comes_to(ground: Ground, benchmark: Benchm
     """To the nanosecond, with noise between and errors in either form; what is no event is counted."""
     base = time.monotonic_ns() - 10**9
     native = ground.program("native.py", NATIVE)
-    code, _, err = ground.run("run", "--quiet", "--", sys.executable, native, str(base))
+    computed = {"TELEMETRY_RUN__PERCENTILES": ",".join(with_percentiles(["endpoints"], PERCENTILES))}
+    code, _, err = ground.run("run", "--quiet", "--", sys.executable, native, str(base), environ=computed)
     assert code == 0, err
     wanted = figures(ground.final())
     child, _ = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
@@ -182,6 +187,17 @@ def test_the_summary_has_their_names(ground: Ground, benchmark: Benchmark) -> No
     assert summary["latency"]["max"] == 110 * MS
     assert summary["duration_ns"] == pytest.approx(110 * MS, rel=0.01)
     assert summary["finish_reason_counts"] == {"stop": 1}
+    keys = [f"{float(key)}" for key in ENDPOINTS_PERCENTILES]
+    assert [summary["latency"]["percentiles"][key] for key in keys] == [110 * MS] * 12
+    [latency] = [
+        stat
+        for stat in ground.final()["series"]
+        if stat["labels"] == {"window": "tracked"} and stat["name"] == "request.latency"
+    ]
+    assert {"1", "25", "97", "99.99"} <= set(latency["percentiles"])
+    assert summary["legacy_loadgen_window_duration_ns"] is None
+    code, out, _ = ground.run("report", "--format", "endpoints", "--requests", "request", "--no-legacy-window")
+    assert (code, json.loads(out)["qps"]) == (0, summary["qps"])
 
 
 def test_texts_are_counted_where_there_is_a_tokenizer(
@@ -248,15 +264,27 @@ def test_beside_a_command_everything_it_sent_is_taken(ground: Ground, end: str) 
     program = ground.program("bench.py", BENCHMARK)
     repository = str(Path(__file__).parents[2])
     code, _, err = ground.run(
-        *("run", "--feed", f"endpoints:ipc://{ground.folder}/zmq_*/ev_*", "--"),
+        *("run", "--strict", "--feed", f"endpoints:ipc://{ground.folder}/zmq_*/ev_*", "--"),
         *(sys.executable, program, repository, f"ipc://{ground.folder}/zmq_1/ev_pub_1", "60000", end),
     )
-    assert code == 0, err
+    assert code == (4 if end == "die" else 0), err
     final = ground.final()
     assert counted(final, "request.completed") == {"": 60_000}
-    assert final["completeness"] == "complete"
+    assert final["completeness"] == ("incomplete" if end == "die" else "complete")
     assert ("the benchmark sent no end message" in err) == (end == "die")
-    assert ("the sender of a feed did not report its end" in ground.run("report", "latest")[1]) == (end == "die")
+    assert ("1 of 1 feed session sent no end message" in ground.run("report", "latest")[1]) == (end == "die")
+
+
+@pytest.mark.parametrize("others", [[], ["20:ended"]])
+def test_a_benchmark_that_was_killed_is_incomplete_at_once(ground: Ground, others: list[str]) -> None:
+    """Although the command ends well within ten seconds of it, and whatever other sessions did."""
+    feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
+    bench = " ".join(sessions_of(ground, *others, "30:killed"))
+    code, _, err = ground.run("run", "--strict", "--feed", feed, "--", "sh", "-c", f"{bench}; true")
+    assert code == 4, err
+    lacks = f"1 of {len(others) + 1} feed session{'s' if others else ''} sent no end message"
+    assert f"{lacks}" in err
+    assert ground.final()["completeness"] == "incomplete"
 
 
 def test_a_feed_that_is_killed_is_started_again(
@@ -267,6 +295,7 @@ def test_a_feed_that_is_killed_is_started_again(
     child, endpoint = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=quick)
     benchmark.await_subscriber()
     benchmark.send(bus.single(decode.STARTED, 1))
+    wait_until(lambda: total(ground, endpoint, "feed.sessions"), DEADLINE_S, "the session")
     feed = wait_until(lambda: child_of(child.pid), DEADLINE_S, "the feed's process")
     os.kill(feed, signal.SIGKILL)
     benchmark.await_subscriber()
@@ -274,7 +303,7 @@ def test_a_feed_that_is_killed_is_started_again(
 
     def known() -> int:
         benchmark.send(bus.single(decode.ISSUED, time.monotonic_ns(), os.urandom(4).hex()))
-        return issued(ground, endpoint)
+        return total(ground, endpoint, "request.issued")
 
     wait_until(known, DEADLINE_S, "an event of the second one")
     assert ground.run("stop", endpoint)[0] == 0
@@ -282,6 +311,8 @@ def test_a_feed_that_is_killed_is_started_again(
     assert code == 0, err
     assert "the feed was killed by signal 9; it is started again" in err
     assert "the benchmark started before the feed" in err
+    lacks = "2 of 2 feed sessions sent no end message, 1 of 2 feed sessions began before the feed"
+    assert lacks in " ".join(ground.run("report", "latest")[1].split())
 
 
 def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, wait_until: WaitUntil) -> None:
@@ -290,7 +321,7 @@ def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, 
     feed = ground.telemetry("feed", f"endpoints:{benchmark.address}", endpoint)
     benchmark.await_subscriber()
     benchmark.send(bus.single(decode.ISSUED, time.monotonic_ns(), "a"))
-    wait_until(lambda: issued(ground, endpoint), DEADLINE_S, "the event")
+    wait_until(lambda: total(ground, endpoint, "request.issued"), DEADLINE_S, "the event")
     feed.send_signal(signal.SIGTERM)
     code, err = ended(feed)
     assert code == 0, err
@@ -352,7 +383,7 @@ def test_a_feed_to_which_nothing_came_fails_a_strict_run(
 def test_a_feed_to_which_nothing_came_fails_a_strict_serve(
     ground: Ground, benchmark: Benchmark, comes: bool
 ) -> None:
-    """Stopped by somebody while the feed still listens, the result is incomplete before anything else."""
+    """Stopped while the feed listens. The result is complete, since no session has begun."""
     child, endpoint = ground.serve("--strict", "--feed", f"endpoints:{benchmark.address}", environ=SOON)
     benchmark.await_subscriber()
     if comes:
@@ -360,9 +391,22 @@ def test_a_feed_to_which_nothing_came_fails_a_strict_serve(
     else:
         assert ground.run("stop", endpoint)[0] == 0
     code, err = ended(child)
-    assert code == (0 if comes else 4), err
     assert ("the run is over; no messages received" in err) == (not comes)
-    assert ground.final()["completeness"] == ("complete" if comes else "incomplete")
+    assert (code, ground.final()["completeness"]) == (0 if comes else 6, "complete"), err
+
+
+def test_a_run_that_is_stopped_within_a_session_is_incomplete(
+    ground: Ground, benchmark: Benchmark, wait_until: WaitUntil
+) -> None:
+    """The sender may still send, which would be in no number."""
+    child, endpoint = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
+    benchmark.await_subscriber()
+    benchmark.send(bus.single(decode.STARTED, 1))
+    wait_until(lambda: total(ground, endpoint, "feed.sessions"), DEADLINE_S, "the session")
+    assert ground.run("stop", endpoint)[0] == 0
+    _, err = ended(child)
+    assert ground.final()["completeness"] == "incomplete", err
+    assert "was still recording when the run ended" in err
 
 
 def child_of(pid: int) -> int:
@@ -373,11 +417,11 @@ def child_of(pid: int) -> int:
     return 0
 
 
-def issued(ground: Ground, endpoint: str) -> int:
-    """Requests that the run knows of."""
+def total(ground: Ground, endpoint: str, counter: str) -> int:
+    """Return the value of a counter of the run so far, over all its labels."""
     code, out, _ = ground.run("status", endpoint, "--json")
     assert code == 0
-    return sum(counted(json.loads(out), "request.issued").values())
+    return sum(counted(json.loads(out), counter).values())
 
 
 def stream(base: int, count: int, *, odd: int) -> list[bytes]:
@@ -494,6 +538,9 @@ def session(path, count, ending):
     socket.send(bus.single("session.started", now))
     socket.send(bus.single("session.start_performance_tracking", now))
     socket.send(bus.batch(events))
+    if ending == "killed":
+        context.destroy(10_000)  # what was sent has left; nothing more follows
+        os.kill(os.getpid(), 9)
     socket.send(bus.single("session.stop_performance_tracking", now))
     if ending == "interrupted":
         socket.send(bus.single("session.interrupted", now))
@@ -620,7 +667,9 @@ def test_an_interrupted_benchmark_makes_an_interrupted_run(ground: Ground, sessi
     assert (final["state"], final["completeness"], final["exact"]) == ("INTERRUPTED", "interrupted", True)
     assert final["reason"] == f"{said}; the command exited with code 0"
     assert sum(by_session(final, "request.completed").values()) == sum(int(one.split(":")[0]) for one in sessions)
-    assert said in " ".join(ground.run("report", "latest")[1].split())
+    shown = " ".join(ground.run("report", "latest")[1].split())
+    assert said in shown
+    assert "events after" not in shown
     summary = json.loads(ground.run("report", "--format", "endpoints", "--requests", "request")[1])
     assert (summary["state"], summary["n_samples_issued"]) == ("interrupted", 30)
 

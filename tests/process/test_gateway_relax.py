@@ -92,7 +92,8 @@ def demonstrate(service: Service) -> dict[int, Values]:
     for step, values in expected.items():
         answer = service.report_step(step, wait_s=60.0)
         assert answer.status == 200, answer
-        assert answer.body["message"] == f"Reported {len(values)} metrics for step {step}"
+        number = len(values) + (step == 3)  # with the text
+        assert answer.body["message"] == f"Reported {number} metrics for step {step}"
         assert set(answer.body["results"]) == {"tensorboard", "wandb", "clearml"}
         assert set(answer.body["results"].values()) == {"success"}
     tags = {"source": "api_demo", "type": "test"}
@@ -260,8 +261,11 @@ def test_a_value_costs_only_itself(service: Service, step: int) -> None:
         "no_weights": None,
         "eval/accuracy": 0.75,
         "eval/by_task/math": 0.5,
+        "note": metrics["note"],
+        "weights": found["weights"],
     }
-    assert service.report_step(step).body["message"] == f"Reported 8 metrics for step {step}"
+    assert sum(found["weights"]["counts"]) == 3
+    assert service.report_step(step).body["message"] == f"Reported 10 metrics for step {step}"
 
 
 def test_not_finite_numbers_alone_are_a_success(service: Service, step: int) -> None:
@@ -305,7 +309,26 @@ def test_query_finds_open_and_reported_steps(service: Service, step: int) -> Non
     )
     service.report_step(step)
     assert (service.ask(path).body["metrics"], service.ask(path).body["reported"]) == ({"queried": 1.0}, True)
-    until(lambda: service.ask("query_metrics").body["metrics"].get("queried") == 1.0, "the newest values")
+    newest = service.ask("query_metrics").body
+    assert (newest["step"], newest["metrics"]["queried"]) == (step, 1.0)
+
+
+def test_query_has_texts_and_distributions(service: Service, step: int) -> None:
+    """Of open and reported steps, also of those that have nothing else. The newest one of a name counts."""
+    path = f"query_metrics?step={step}"
+    for text in ("first", "second"):
+        service.log_metric(step, "note", text)
+    assert (service.ask(path).body["metrics"], service.ask(path).body["reported"]) == ({"note": "second"}, False)
+    assert service.call("clear_metrics", step=step).status == 200
+    assert service.ask(path).status == 404
+    service.log_metric(step, "note", "third")
+    service.log_metric(step, "lengths", [1.0, 2.0, 2.0])
+    assert service.report_step(step).body["message"] == f"Reported 2 metrics for step {step}"
+    body = service.ask(path).body
+    assert (body["metrics"]["note"], body["reported"]) == ("third", True)
+    distribution = body["metrics"]["lengths"]
+    assert (sum(distribution["counts"]), len(distribution["edges"])) == (3, len(distribution["counts"]) + 1)
+    assert service.call("clear_metrics", step=step).status == 409
 
 
 def test_late_values_correct_a_reported_step(service: Service, step: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from telemetry import limits
+from telemetry.history import open_run
 from telemetry.store.history import LEVELS, HistoryReader
 from telemetry.store.interval_log import HIGHEST_TICKS, tag
 from telemetry.store.run_directory import RunDirectory
@@ -197,7 +199,7 @@ def check_records(records: list[StreamRecord]) -> None:
 def check_levels(directory: RunDirectory, wanted: dict[Series, Counter[float]]) -> None:
     """The files of each level alone hold the whole run."""
     names = sorted(path.name.partition("-")[0] for path in directory.history.glob("*.seg"))
-    assert names == ["10s", "1s", "60s"]
+    assert names == ["10s", "1s", "60s", "slices.seg"]
     reader = HistoryReader(directory.history)
     named = check_keys(HistoryReader.keys(reader), wanted)
     sums = {series: slots_of(rebuilt(series, values)) for series, values in wanted.items()}
@@ -305,7 +307,7 @@ def test_a_run_can_be_read_again_in_every_way(ground: Any, wait_until: Any) -> N
     check_levels(directory, wanted)
     check_manifest(directory, aggregator, endpoint, ground)
     code, out, err = ground.run("report", "latest", "--format", "hlog", "-o", "x.hlog")
-    assert (code, out, err) == (0, "", "")
+    assert (code, out, err) == (0, "", "telemetry: wrote x.hlog\n")
     check_log(ground.folder / "x.hlog", wanted)
 
 
@@ -345,3 +347,38 @@ def test_no_secret_of_the_parameters_is_left_on_disk(ground: Any) -> None:
     assert code == 0, err
     assert ground.final()["params"] == {"db.password": "***", "url": "https://me:***@host/", "lr": 0.1}
     assert files_with(ground, b"hunter2") == []
+
+
+STEADY = """
+import time, telemetry
+with telemetry.start("steady") as run:
+    latency = run.series("latency", unit="ms")
+    time.sleep(0.4)
+    begin = time.perf_counter()
+    for number in range(1, 401):
+        time.sleep(max(0.0, begin + 0.005 * number - time.perf_counter()))
+        latency.record(2.0)
+"""
+
+
+def test_a_run_of_two_seconds_has_a_course(tmp_path: Path) -> None:
+    """About twenty steps, none of which is drawn before the first event or after the last; and no value is lost."""
+    subprocess.run([sys.executable, "-c", STEADY], cwd=tmp_path, check=True, timeout=60, capture_output=True)
+    report = open_run("latest", tmp_path / "runs").report()
+    (series,) = (one for one in report.over_time if one.name == "latency")
+    assert report.step_s == 0.1
+    assert len(series.points) > 10
+    assert sum(point.count for point in series.points) == 400
+    drawn = [point.rate is not None for point in series.points]
+    assert sum(drawn) > 10
+    first, last = drawn.index(True), len(drawn) - 1 - drawn[::-1].index(True)
+    assert all(drawn[first : last + 1])
+    assert not any(point.count for point in (*series.points[:first], *series.points[last + 1 :]))
+    assert all(point.rate for point in (series.points[first], series.points[last])), "an edge is no drop to zero"
+    (result,) = report.snapshot.series
+    began_s = (result.began_ns - report.snapshot.started_ns) / 1e9
+    assert began_s > 0.3, "the program waits before its first event"
+    assert series.points[0].start_s == pytest.approx(began_s)
+    pictures = open_run("latest", tmp_path / "runs").report(pictures=True).pictures
+    assert pictures is not None
+    assert pictures.edges_s[0] == series.points[0].start_s

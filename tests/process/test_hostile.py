@@ -165,8 +165,9 @@ def finish(ground: Any, watch: Watch, good: list[Any], endpoint: str) -> dict[st
         assert time.monotonic() < deadline, "no final file"
         time.sleep(0.02)
     final = json.loads(path.read_text())
+    facts = {key: final[key] for key in ("state", "reason", "accounting", "warnings")}
     for name, count in sent.items():
-        assert next(stat["value"] for stat in final["counters"] if stat["name"] == name) == count
+        assert next(stat["value"] for stat in final["counters"] if stat["name"] == name) == count, facts
         assert next(stat["count"] for stat in final["series"] if stat["name"] == f"{name}.time") == count
         own = [stat for stat in final["producers"] if stat["emitted"] == stat["applied"] == 2 * count]
         assert any(stat["completeness"] == "complete" for stat in own), final["producers"][:3]

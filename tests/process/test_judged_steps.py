@@ -81,7 +81,7 @@ def test_a_training_run_is_judged_by_its_steps(ground: Any) -> None:
     assert code == 0, err
     assert "overlay-grid" in (ground.folder / "c.html").read_text()
     code, _, err = ground.run("export", "new", "--steps", "s.csv")
-    assert (code, err) == (0, "telemetry: 410 values of steps in s.csv\n")
+    assert (code, err) == (0, "telemetry: wrote s.csv: 410 values of steps\n")
     with (ground.folder / "s.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     losses = [float(row["value"]) for row in rows if (row["axis"], row["name"]) == ("train", "loss")]

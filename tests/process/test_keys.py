@@ -162,6 +162,23 @@ def test_insecure_is_as_open_as_it_says(ground: Any, stranger: dict[str, str]) -
     assert ground.final()["accounting"]["applied"] == 1_000
 
 
+def test_an_insecure_run_is_resumed_as_it_was(ground: Any) -> None:
+    """This machine remembers that the user allowed it. A directory alone opens no port to others."""
+    child, address = serve(ground, "--insecure")
+    child.kill()
+    child.wait(60)
+    again = ground.telemetry("serve", "--resume", "latest", environ=NO_END)
+    assert again.stderr is not None
+    again.stderr.readline()
+    assert shlex.split(again.stderr.readline())[-1:] == [f"TELEMETRY_ENDPOINT={address}"]
+    again.kill()
+    again.wait(60)
+    [announcement] = ground.folder.rglob("run.json")
+    announcement.unlink()
+    code, _, err = ground.run("serve", "--resume", "latest")
+    assert (code, "or pass --insecure" in err) == (1, True), err
+
+
 def test_loopback_needs_no_keys_unless_they_are_demanded(ground: Any, stranger: dict[str, str]) -> None:
     """On a machine of many users `security.curve` closes it too."""
     loopback = {"TELEMETRY_TRANSPORT__BIND": "tcp://127.0.0.1:*"}

@@ -294,4 +294,9 @@ def test_an_address_can_be_tried(ground: Ground, receiver: NotificationReceiver)
     code, _, err = ground.run("notify", "test", "nosuch://s3cretword")
     assert code == 2
     code, _, err = ground.run("notify", "test")
-    assert (code, "no receiver is known" in err) == (2, True)
+    assert (code, "no receiver of notifications is configured" in err) == (2, True)
+    code, out, err = ground.run("notify")
+    assert (code, out, "set notify.urls" in err) == (0, "", True)
+    code, out, err = ground.run("notify", environ=environ)
+    assert (code, out.count("json://***  (environment TELEMETRY_NOTIFY__URLS)\n")) == (0, 2)
+    assert "s3cretword" not in out + err

@@ -1,4 +1,4 @@
-"""The producers of examples/producer-node, written from docs/PROTOCOL.md alone, against a real aggregator."""
+"""The producers of examples/producer-node and producer-c, written from PROTOCOL.md alone, in real runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from telemetry.request_model import request_counts
+from telemetry.span_model import span_times
 from telemetry.wire.codec import snapshot_from_json
 from telemetry.wire.snapshot import MetricsSnapshot
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "producer-node"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "producer-node"
 INSTALL_S = 180
 RUN_S = 60
 
@@ -33,10 +36,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def result_of(programs: Path, runs: Path, *program: str) -> MetricsSnapshot:
     """Runs a program under `telemetry run` and reads the final file."""
-    telemetry = [sys.executable, "-m", "telemetry", "run", "--name", "node", "--dir", str(runs)]
+    telemetry = [sys.executable, "-m", "telemetry", "run", "--name", "job", "--dir", str(runs)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TELEMETRY_")}
     environment["TELEMETRY_COLLECT__NAMES"] = "none"
-    subprocess.run([*telemetry, "--", "node", *program], cwd=programs, env=environment, check=True, timeout=RUN_S)
+    subprocess.run([*telemetry, "--", *program], cwd=programs, env=environment, check=True, timeout=RUN_S)
     return snapshot_from_json((runs / "latest" / "final_snapshot.json").read_bytes())
 
 
@@ -46,7 +49,7 @@ def test_a_full_producer_is_complete_and_exact(
     """Every event of 200,000 arrives, and the result says so."""
     require_tool("node")
     require_tool("npm")
-    final = result_of(programs, tmp_path, "producer.js", "200000")
+    final = result_of(programs, tmp_path, "node", "producer.js", "200000")
     assert (final.state, final.completeness, final.exact) == ("COMPLETE", "complete", True)
     assert (final.accounting.emitted, final.accounting.applied, final.accounting.lost) == (200_000, 200_000, 0)
     (series,) = final.series
@@ -64,10 +67,31 @@ def test_a_minimal_producer_is_heard_and_called_unknown(
     """Fifteen lines are enough for numbers, but nobody can tell when they are done."""
     require_tool("node")
     require_tool("npm")
-    final = result_of(programs, tmp_path, "minimal.js")
+    final = result_of(programs, tmp_path, "node", "minimal.js")
     assert final.state == "COMPLETE"
     assert [(series.name, series.count, series.total) for series in final.series] == [("latency", 3, 4.5)]
     assert [(counter.name, counter.value) for counter in final.counters] == [("requests", 3)]
     (producer,) = final.producers
     assert (producer.completeness, producer.received, producer.missing) == ("unknown", 6, 0)
     assert final.warnings
+
+
+def test_a_producer_in_c_reports_requests_and_spans(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
+    """It compiles without a warning, nothing is lost, and the names of section 18 make requests and a span."""
+    compiler, program = require_tool("gcc"), tmp_path / "producer"
+    require_tool("/usr/include/zmq.h")
+    source = EXAMPLES / "producer-c" / "producer.c"
+    warnings = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+    subprocess.run([compiler, "-O2", *warnings, "-o", program, source, "-lzmq"], check=True, timeout=RUN_S)
+    final = result_of(tmp_path, tmp_path, str(program), "200000")
+    assert (final.state, final.completeness, final.exact) == ("COMPLETE", "complete", True)
+    assert (final.accounting.emitted, final.accounting.applied, final.accounting.lost) == (200_000, 200_000, 0)
+    (counts,) = request_counts(final)
+    assert (counts.kind, counts.issued, counts.completed) == ("get", 50_000, 50_000)
+    assert counts.rates.overall is not None  # requests/s
+    latency = next(series for series in final.series if series.name == "get.latency")
+    assert (latency.unit, latency.count, latency.min, latency.max) == ("ns", 50_000, 1_002_000, 1_998_000)
+    (span,) = span_times(final)
+    assert (span.name, span.durations.count, span.self_ms) == ("work", 50_000, None)
+    (producer,) = final.producers
+    assert (producer.name, producer.status, producer.missing) == ("c", "ended", 0)

@@ -358,13 +358,21 @@ def test_a_time_range_has_the_requests_issued_in_it(folder: Path, rows: list[Row
     """By the wall clock; the time range is the one that the report covers."""
     words = ["report", "latest", "--from", "1s", "--to", "2s", "--json"]
     report = json.loads(telemetry(folder, *words))
-    begin, end = (report["started_ns"] / SECOND + report["time_range"][key] for key in ("start_s", "end_s"))
-    some = [
-        row for row in rows if begin <= datetime.fromisoformat(row["issued_at"][:26] + "+00:00").timestamp() < end
-    ]
+    edges = (report["time_range"][key] for key in ("start_s", "end_s"))
+    begin, end = (report["started_ns"] + round(at_s * SECOND) for at_s in edges)
+    issued = [wall_ns(row["issued_at"]) for row in rows]  # the first request may be the edge itself
+    some = [row for row, at in zip(rows, issued, strict=True) if begin <= at < end]
     assert 0 < len(some) < len(rows)
     wanted, found = vllm(some), json.loads(telemetry(folder, *words, "--as", "vllm"))
+    nearest = [min((at - edge for at in issued), key=abs) for edge in (begin, end)]
+    assert found["completed"] + found["failed"] == len(some), f"requests nearest to the edges: {nearest} ns"
     check(wanted, found)
+
+
+def wall_ns(text: str) -> int:
+    """Return a wall-clock time to the nanosecond, which no float can hold."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return round(datetime.fromisoformat(f"{whole}+00:00").timestamp()) * SECOND + int(fraction.ljust(9, "0"))
 
 
 def issued_s(row: Row) -> float:

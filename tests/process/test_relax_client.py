@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tests.process.conftest import DEADLINE_S, Ground
-from tests.trace_checker import problems
 from tests.unit.compat.relax_service import Received, RelaxService, Reply
 
 OPTIONS = """
@@ -23,46 +22,6 @@ class args:
     use_wandb = False
     use_clearml = False
 """
-
-GUIDE = (
-    OPTIONS
-    + """
-from telemetry.compat.relax import tracking_utils
-
-tracking_utils.init_tracking(args)
-total_steps, loss, accuracy = 3, 0.5, 0.75
-for step in range(total_steps):
-    metrics = {"step": step, "train/loss": loss, "train/accuracy": accuracy}
-    tracking_utils.log(args, metrics, "step")
-    tracking_utils.flush_metrics(args, step)
-
-import logging
-logging.basicConfig(level=logging.WARNING)
-from telemetry.compat.relax.client import MetricsClient
-from telemetry.compat.relax import get_serve_url
-
-client = MetricsClient()
-health = client.health_check()
-print(f"Service health: {health}")
-
-import time
-
-def perform_forward_pass():
-    time.sleep(0.02)
-
-event_begin = {
-    "name": "forward_pass", "ph": "B", "ts": int(time.time() * 1e6), "pid": 0, "tid": 0, "args": {"step": 100}
-}
-client.log_metric(step=100, metric_name="timeline", metric_value=[event_begin])
-perform_forward_pass()
-event_end = {
-    "name": "forward_pass", "ph": "E", "ts": int(time.time() * 1e6), "pid": 0, "tid": 0, "args": {"step": 100}
-}
-client.log_metric(step=100, metric_name="timeline", metric_value=[event_end])
-client.log_metric(step=100, metric_name="loss", metric_value=0.1)
-client.report_step(step=100)
-"""
-)
 
 DEMO = """
 import sys
@@ -116,35 +75,6 @@ def delivered(ground: Ground, name: str = "out.jsonl") -> list[dict[str, Any]]:
 
 def steps(items: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, float]]]:
     return [(item["axis"], item["step"], item["values"]) for item in items if item["item"] == "step"]
-
-
-def test_the_guide_runs_with_its_imports_changed(ground: Ground) -> None:
-    """Each step is delivered once, and the trace of the step has the event that came in two calls."""
-    program = ground.program("guide.py", GUIDE)
-    words = (
-        "--timeline-dir",
-        "traces",
-        "--to",
-        "tensorboard:logdir=tb",
-        "--to",
-        "jsonl:path=out.jsonl",
-        "--strict",
-    )
-    code, out, err = ground.run("run", *words, "--", sys.executable, program)
-    assert code == 0, err
-    assert "Service health: {'status': 'healthy', 'service': 'metrics', 'adapters': [" in out
-    values = {"train/loss": 0.5, "train/accuracy": 0.75}
-    assert steps(delivered(ground)) == [
-        *(("step", step, values) for step in range(3)),
-        ("step", 100, {"loss": 0.1}),
-    ]
-    trace = (ground.folder / "traces" / "timeline_step_100.json").read_bytes()
-    assert problems(trace) == []
-    [span] = [event for event in json.loads(trace)["traceEvents"] if event.get("cat") == "span"]
-    assert (span["name"], span["args"]) == ("forward_pass", {"step": "100"})
-    assert span["dur"] >= 20_000
-    assert list((ground.folder / "tb").rglob("events.out.tfevents.*"))
-    assert "this process joins a run that is open already" in err
 
 
 def test_the_demo_runs_in_a_run(ground: Ground) -> None:

@@ -10,8 +10,11 @@ import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
 from tests.process.pages import Seen
+from tests.unit.report.test_comparison_page import COMPARISON, WORSE
 
 from telemetry import formatting, render
+from telemetry.compare import BoundedFigure
+from telemetry.report.comparison_page import comparison_html
 from telemetry.report.html import curves, page
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report, SeriesBounds, SeriesOverTime
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 PICTURES = Path(__file__).parents[2] / "build"
 EVIL = "</script><img src=x onerror=alert(1)>\"'><svg onload=alert(2)>"
-CHUNK = 100
+FIRST, CHUNK = 12, 100
 """Rows that are made at once."""
 LINE = [(0.0, 1.0), (0.5, 2.0), (0.9, 3.0), (0.99, 8.0), (1.0, 9.0)]
 
@@ -172,7 +175,7 @@ def test_what_gets_in_all_the_same_does_not_run(seen: Seen) -> None:
 
 
 def test_a_thousand_series_are_made_as_they_are_looked_at(seen: Seen) -> None:
-    """A hundred rows at first, more with scrolling, all of them found by the filter, and all of them on paper."""
+    """A few rows at first, more with a click and scrolling; all of them found by the filter, and all on paper."""
     report = stored_report()
     stat, over = report.snapshot.series[0], report.over_time[0]
     many = [replace(stat, name=f"s{number}") for number in range(1_000)]
@@ -181,9 +184,10 @@ def test_a_thousand_series_are_made_as_they_are_looked_at(seen: Seen) -> None:
         render(replace(report, snapshot=replace(report.snapshot, series=many), over_time=run_status), "html")
     )
     rows = browser.locator(".series tbody tr")
-    assert rows.count() < 1_000
+    assert rows.count() == FIRST
+    browser.get_by_role("button", name=f"{1_000 - FIRST} more series").click()
     browser.locator(".more").scroll_into_view_if_needed()
-    rows.nth(CHUNK).wait_for()
+    rows.nth(FIRST + CHUNK).wait_for()
     browser.get_by_role("searchbox").fill("s999")
     assert rows.count() == 1
     browser.get_by_role("searchbox").fill("")
@@ -242,3 +246,16 @@ def test_numbers_are_written_as_everywhere(unit: str, seen: Seen) -> None:
     shown = browser.evaluate("([values, unit]) => values.map((v) => telemetry.quantity(v, unit))", [values, unit])
     assert shown == [formatting.quantity(value, unit) for value in values]
     assert browser.evaluate("telemetry.quantity(null, 'ms')") == formatting.NOTHING
+
+
+def test_differences_of_a_comparison_fit_on_a_narrow_screen(seen: Seen) -> None:
+    """Verdicts and names take several lines, and the bounds of each side stay away."""
+    latency = replace(WORSE, name="latency_corrected", labels={"route": "/search/by/name"})
+    within = BoundedFigure(value=10.0, low=9.5, high=10.5)
+    judged = replace(latency, verdict="not_shown")
+    single = replace(latency, verdict="differs", before_within=within, after_within=within)
+    seen.page.set_viewport_size({"width": 400, "height": 900})
+    for metric in (judged, single):
+        browser = seen.open(comparison_html(replace(COMPARISON, metrics=[metric])))
+        head = browser.locator("#figures th, #information th").filter(has_text="difference")
+        assert head.evaluate("cell => cell.getBoundingClientRect().right") <= 400

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 REPORTS = {"load": load_report, "llm": llm_report, "training": training_report}
+TIME = ":is(#over-time, #more-over-time)"
 DRAWN = "all => all.map(svg => svg.querySelectorAll('path, .bar, .heat-cell, .dot').length)"
 MARKS = "all => all.map(svg => svg.querySelectorAll('.mark').length)"
 HAIRS = "all => all.map(line => line.getAttribute('visibility'))"
@@ -74,7 +75,7 @@ def test_a_narrow_page_does_not_scroll_sideways(kind: str, ground: str, seen: Se
 def test_one_crosshair_reads_the_same_moment_everywhere(seen: Seen) -> None:
     """Whichever chart over time the pointer is on, all of them tell the figures of the same step."""
     browser = shown(seen, load_report())
-    plots, moments = browser.locator("#time-charts .plot svg"), browser.locator("#time-charts .moment")
+    plots, moments = browser.locator(f"{TIME} .plot svg"), browser.locator(f"{TIME} .moment")
     assert plots.count() == moments.count() > 3
     for place in range(plots.count()):
         plots.nth(place).scroll_into_view_if_needed()
@@ -82,10 +83,10 @@ def test_one_crosshair_reads_the_same_moment_everywhere(seen: Seen) -> None:
         told = moments.all_inner_texts()
         assert len(set(told)) == 1, told
         assert 10 <= int(told[0].split()[0]) <= 20
-    hairs = browser.locator("#time-charts .hair").evaluate_all(HAIRS)
+    hairs = browser.locator(f"{TIME} .hair").evaluate_all(HAIRS)
     assert set(hairs) == {"visible"}
     second = int(told[0].split()[0])
-    assert f"p50 {second + 1}.0 ms" in browser.locator("#time-charts .legend").nth(2).inner_text()
+    assert f"p50 {second + 1}.0 ms" in browser.locator(f"{TIME} .legend").nth(2).inner_text()
     seen.check_quiet()
 
 
@@ -105,9 +106,24 @@ def test_arrow_keys_read_values(seen: Seen) -> None:
 def test_marks_are_lines_on_all_charts_over_time(seen: Seen) -> None:
     """Their names are on the first one."""
     browser = shown(seen, load_report(marks=["deploy", "scale up"]))
-    marks = browser.locator("#time-charts .plot svg").evaluate_all(MARKS)
+    marks = browser.locator(f"{TIME} .plot svg").evaluate_all(MARKS)
     assert set(marks) == {2}
-    assert browser.locator("#time-charts .mark-name").all_text_contents() == ["deploy", "scale up"]
+    assert browser.locator(f"{TIME} .mark-name").all_text_contents() == ["deploy", "scale up"]
+    seen.check_quiet()
+
+
+def test_names_of_marks_are_whole_on_a_narrow_screen(seen: Seen) -> None:
+    """Each stands left or right of its line, or above another; a name that has no room is left out, not cut."""
+    seen.page.set_viewport_size({"width": 400, "height": 900})
+    marks = ["deploy", "scale up", "rollback", "cache cleared", "replica failover"]
+    names = shown(seen, load_report(marks=marks)).locator(f"{TIME} .mark-name")
+    drawn = names.all_text_contents()
+    assert set(drawn) <= set(marks)
+    assert {"deploy", "replica failover"} <= set(drawn)
+    boxes = [box for name in names.all() if (box := name.bounding_box()) is not None]
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 400 for box in boxes)
+    rows = sorted((round(box["y"]), box["x"], box["x"] + box["width"]) for box in boxes)
+    assert all(row != other or end < start for (row, _, end), (other, start, _) in pairwise(rows))
     seen.check_quiet()
 
 
@@ -149,7 +165,7 @@ def test_steps_are_smoothed_filtered_and_enlarged(seen: Seen) -> None:
     browser.get_by_role("slider").fill("0")
     assert first.locator(".raw").count() == 0
     height = first.locator("svg").evaluate("svg => svg.getBoundingClientRect().height")
-    first.get_by_role("button").click()
+    first.locator(".enlarge").click()
     assert first.locator("svg").evaluate("svg => svg.getBoundingClientRect().height") > 2 * height
     browser.get_by_role("searchbox").fill("loss")
     assert browser.locator("#steps .cell .name").all_inner_texts() == ["loss"]
@@ -357,6 +373,7 @@ def test_a_large_report_is_drawn_from_compressed_data(seen: Seen) -> None:
     html = render(replace(report, snapshot=replace(report.snapshot, series=series), over_time=noisy), "html")
     assert len(html.encode()) < 300_000
     browser = seen.report(html)
+    browser.get_by_role("button", name="88 more series").click()
     browser.locator(".series .open").nth(99).click()
     browser.locator(".detail .plot svg").nth(2).wait_for()
     seen.check_quiet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,8 +17,9 @@ from telemetry.wire.snapshot import CounterStat
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-TIME = "#time-charts .plot > svg"
+TIME = "#over-time .plot > svg, #more-over-time .plot > svg"
 STEPS = "#steps .plot > svg"
+DRAWN_WIDTHS = "all => all.map(svg => svg.viewBox.baseVal.width === Math.max(svg.parentElement.clientWidth, 200))"
 TICKS = "svg => [...svg.querySelectorAll('.tick[text-anchor=middle]')].map(one => one.textContent)"
 
 
@@ -79,8 +81,9 @@ def test_one_chart_has_rate_p99_and_failures(seen: Seen) -> None:
         assert plot.locator(".band").count() == 1
         assert plot.locator(".bar.bad-key").count() == 30
         assert plot.locator(".line").count() == 4
-        right = plot.locator(".tick:not([text-anchor])").all_text_contents()
+        right = plot.locator(".tick:not([text-anchor]):not(.word)").all_text_contents()
         assert right[0] == "p99"
+        assert plot.locator(".word").all_text_contents() == ["per s"]
         assert right[-1].endswith(" ns")
         boxes = plot.locator("text").evaluate_all("all => all.map(one => one.getBoundingClientRect())")
         outer = plot.bounding_box()
@@ -130,7 +133,7 @@ def test_lines_are_cut_at_the_edges_of_the_range(seen: Seen) -> None:
         for one in report.over_time
     ]
     browser = seen.report(render(final(replace(report, over_time=over)), "html"))
-    chart = browser.locator("#time-charts .chart", has_text="latency{route=a}: percentiles")
+    chart = browser.locator("#more-over-time .chart", has_text="latency{route=a}: percentiles")
     chart.get_by_role("button", name="log scale").click()
     labels = chart.locator(".tick[text-anchor=end]")
     assert "800 ms" in labels.all_text_contents()
@@ -239,8 +242,8 @@ def test_a_distribution_names_its_percentiles(seen: Seen) -> None:
     seen.check_quiet()
 
 
-def test_the_machine_takes_little_room(seen: Seen) -> None:
-    """Twenty-five gauges of the host are ten small charts; their table is folded."""
+def test_the_machine_takes_little_room(seen: Seen, wait_until: Callable[..., object]) -> None:
+    """It is one line with its main figures, which opens small charts and a table."""
     report = load_report()
     assert report.pictures is not None
     names = [
@@ -261,14 +264,21 @@ def test_the_machine_takes_little_room(seen: Seen) -> None:
     drawn = replace(report.pictures, gauges=[*gauges, *shared])
     stats = [replace(report.snapshot.gauges[0], name=one.name, unit=one.unit, labels={}) for one in drawn.gauges]
     whole = replace(report, pictures=drawn, snapshot=replace(report.snapshot, gauges=stats))
-    for width, most in ((1_280, 900), (400, 1_900)):
+    for width, most in ((1_280, 110), (400, 160)):
         seen.page.set_viewport_size({"width": width, "height": 900})
         browser = seen.report(render(whole, "html"))
-        assert browser.locator("#machine .cell").count() == 11
-        box = browser.locator("#machine").bounding_box()
+        section, line = browser.locator("#machine"), browser.locator("#machine summary")
+        assert line.inner_text().startswith("CPU mean 14 %, peak ")
+        box = section.bounding_box()
         assert box is not None
         assert box["height"] < most
-        assert not browser.locator("#machine table").is_visible()
+        assert not section.locator(".cell").first.is_visible()
+        line.focus()
+        browser.keyboard.press("Enter")
+        assert section.locator(".cell").count() == 11
+        assert section.locator("table").is_visible()
+        plots = section.locator(".plot > svg")
+        wait_until(lambda: plots.evaluate_all(DRAWN_WIDTHS) == [True] * 11)  # noqa: B023 – called at once
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
     seen.check_quiet()
 
@@ -291,4 +301,23 @@ def test_a_late_series_does_not_shorten_the_whole(seen: Seen) -> None:
     for _ in range(3):
         browser.keyboard.press("-")
     assert bar.count() == 0
+    seen.check_quiet()
+
+
+def test_each_request_is_a_bar_in_its_slot(seen: Seen) -> None:
+    """A failed one is red, as a whole; a bar tells its phases. Other charts share the range of time."""
+    browser = seen.report(render(final(llm_report()), "html"))
+    slots = browser.locator("#slots")
+    bars = slots.locator(".bar")
+    assert bars.count() == 39 * 3 + 1
+    assert slots.locator(".bar.bad-key").count() == 1
+    assert slots.locator(".tick[text-anchor=end]").all_text_contents() == ["1", "3"]
+    bars.nth(1).hover()
+    assert slots.locator(".readout").inner_text() == (
+        "0 s in slot 1 \u2002waiting to be issued 100 ms to the first token 400 ms decoding 1.40 s"
+    )
+    slots.locator(".bar.bad-key").hover()
+    assert slots.locator(".readout").inner_text().endswith("failed 1.90 s http_503")
+    drag(browser, browser.locator(TIME).first, 0.4, 0.7)
+    assert 3 < bars.count() < 39 * 3
     seen.check_quiet()

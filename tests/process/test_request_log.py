@@ -138,7 +138,7 @@ def test_files_of_requests_have_the_programs_figures(load: Any) -> None:
     code, out, err = ground.run("export", "latest", *(word for name in names for word in ("--requests", name)))
     assert (code, out) == (0, ""), err
     assert [line for line in err.splitlines() if "request" in line] == [
-        f"telemetry: {len(lines)} requests in {name}" for name in names
+        f"telemetry: wrote {name}: {len(lines)} requests" for name in names
     ]
     expected = sorted(
         (line["ended"] - line["issued"], [b - a for (a, _), (b, _) in pairwise(line["pieces"])]) for line in lines

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 from tests.process import request_truth
 from tests.process.conftest import DEADLINE_S, Ground
 from tests.process.request_truth import Line, check_instruments, log_lines, truth
@@ -209,7 +209,7 @@ def test_an_aggregator_that_is_killed_costs_no_request(ground: Ground, wait_unti
     log = ground.folder / "log.jsonl"
     words = ["--rate", "100", "--seconds", "8", "--window", "measured:6", "--log", str(log), *SERVER, *FAULTS]
     wrapper = ground.telemetry("run", "--name", "llm", "--", sys.executable, LOAD, *words)
-    for size in (1, 100_000):
+    for size in (1, 40_000):  # the second one after a third of the load, so that a slow `ls` still sees it
         wait_until(lambda size=size: log.exists() and log.stat().st_size > size, DEADLINE_S)
         (live,) = wait_until(ground.live, DEADLINE_S)
         os.kill(live["pid"], signal.SIGKILL)
@@ -267,12 +267,6 @@ def test_a_load_that_is_killed_leaves_no_server(
             os.kill(server, signal.SIGKILL)
 
 
-def refused_port() -> str:
-    """Of nobody: it was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -285,7 +279,7 @@ def refused_port() -> str:
 )
 def test_what_cannot_work_is_said_in_a_line(ground: Ground, words: list[str], code: int, said: str) -> None:
     """The exit code says who has to act, and no traceback follows."""
-    port = refused_port()
+    port = str(free_port())
     words = [port if word == "REFUSED" else word for word in words]
     _, endpoint = ground.serve()
     child = ground.popen(sys.executable, LOAD, *words, environ={"TELEMETRY_ENDPOINT": endpoint})

@@ -168,6 +168,25 @@ def test_failed_runs_are_red_and_reports_are_links(ground: str, seen: Seen) -> N
     seen.check_quiet()
 
 
+def test_the_table_has_the_width_of_the_window(seen: Seen) -> None:
+    """A narrow window begins with the result and the main figures; the curve is last. The name stays in sight."""
+    long = "complete, loss NaN or infinite"
+    browser = seen.open(run_list_page("runs", [training(1), training(2, result=long, health="warn")]))
+    browser.set_viewport_size({"width": 1400, "height": 900})
+    assert browser.locator(".runs").evaluate("box => box.clientWidth") > 1300
+    assert heads(browser)[:4] == ["name", "result", "curve", "lr"]
+    browser.set_viewport_size({"width": 400, "height": 900})
+    browser.locator("#run-table thead th:last-child").filter(has_text="curve").wait_for()
+    assert heads(browser)[:4] == ["name", "result", "loss", "steps/s"]
+    assert heads(browser)[-1] == "curve"
+    first = browser.locator("#run-table tbody tr").first
+    right = "cell => cell.getBoundingClientRect().right"
+    assert first.locator("td").nth(2).inner_text() == "2.00"
+    assert first.locator("td").nth(2).evaluate(right) <= 400
+    browser.locator(".runs").evaluate("box => box.scrollLeft = 1000")
+    assert first.locator("th").evaluate("cell => cell.getBoundingClientRect().left") >= 12
+
+
 def test_names_from_outside_do_not_run(seen: Seen) -> None:
     """Names, results, figures and parameters are text, whatever they hold."""
     steps = [0.0, 1.0, 2.0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.ports import free_port
 from tests.process.conftest import Ground
 
 from telemetry.collectors.scrape.text import PageReader
@@ -23,11 +23,6 @@ from telemetry.wire.snapshot import MetricsSnapshot
 pytestmark = pytest.mark.slow
 Require = Callable[[str], str]
 WaitUntil = Callable[..., Any]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def page_of(url: str) -> bytes | None:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 from tests.process.conftest import Ground
 from tests.process.stack_servers import DIES, DOCKER, SILENT, TEMPO, install, install_grafana
-from tests.process.stacks import SOON_S, Stack, WaitUntil, free_port, line_of, ports
+from tests.process.stacks import SOON_S, Stack, WaitUntil, line_of, ports
 
 from telemetry.store.processes import process_lives, start_of
 
@@ -25,7 +26,7 @@ SCRAPED_S = 15.0
 KEYS = ("prometheus", "tempo", "grafana")
 RL_INSIGHT = """
 import sys, telemetry.compat.rl_insight as rl_insight
-rl_insight.init(project="p", experiment_name="e")
+rl_insight.init(project="p", experiment_name="e", config={"prometheus": {"enable": False}})
 rl_insight.update_prometheus_config([sys.argv[1]], "vllm", [{"replica": 0}])
 print("given", flush=True)
 sys.stdin.read()

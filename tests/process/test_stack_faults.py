@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from tests.ports import free_port
 from tests.process.conftest import Ground
 from tests.process.stack_servers import DOCKER, install, install_grafana
-from tests.process.stacks import SOON_S, Stack, WaitUntil, free_port, line_of
+from tests.process.stacks import SOON_S, Stack, WaitUntil, await_ready, line_of
 
 from telemetry.store.processes import process_lives, start_of
 
@@ -63,7 +64,7 @@ def test_a_reader_of_logs_that_leaves_ends_nothing(stack: Stack, wait_until: Wai
     line_of(process, "level=")
     assert process.stdout is not None
     process.stdout.close()
-    wait_until(lambda: stack.part()["state"] == "ready", SOON_S, "readiness")
+    await_ready(process)
     pid = stack.part()["pid"]
     for number in (1, 2):
         os.kill(pid, signal.SIGHUP)
@@ -76,6 +77,16 @@ def test_a_reader_of_logs_that_leaves_ends_nothing(stack: Stack, wait_until: Wai
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
+    assert process.wait(SOON_S) == 0
+
+
+def test_a_stack_without_a_reader_of_stdout_becomes_ready(stack: Stack) -> None:
+    """What it says when it is ready may be the first that it writes after its reader has left."""
+    process = stack.start()
+    assert process.stdout is not None
+    process.stdout.close()
+    await_ready(process)
+    process.send_signal(signal.SIGINT)
     assert process.wait(SOON_S) == 0
 
 

@@ -20,7 +20,9 @@ run = telemetry.start(f"rank {rank}")
 run.axis("train", reductions={"tokens": "sum"}, ranked=["wait"])
 run.axis("job", reduce="last", closing="reported")
 for step in range(STEPS):
-    run.log({"loss": step + rank / 10, "wait": rank * 0.001, "tokens": 100}, step=step, axis="train")
+    norm = float("nan") if (rank, step) == (1, 3) else 2.0
+    values = {"loss": step + rank / 10, "wait": rank * 0.001, "tokens": 100, "norm": norm}
+    run.log(values, step=step, axis="train")
     run.end_step(step, axis="train")
 run.log({f"reward/{rank}": float(rank)}, step=7, axis="job")
 print("logged", flush=True)
@@ -94,7 +96,8 @@ def test_steps_of_a_root_have_the_values_of_all_nodes(cluster: Cluster, wait_unt
     for number, step in steps.items():
         producers = [step.spread["loss"].lowest, step.spread["loss"].highest]
         assert step.spread["loss"] == Spread(5, number, number + 0.4, pytest.approx(number + 0.2), *producers)
-        assert step.values == {"loss": step.spread["loss"].mean, "wait": pytest.approx(0.002), "tokens": 500.0}
+        values = {"loss": step.spread["loss"].mean, "wait": pytest.approx(0.002), "tokens": 500.0, "norm": 2.0}
+        assert step.values == values
         assert step.ranks == {"wait": [(who, who * 0.001) for who in range(5)]}
         assert step.producers == 5
     job = last_of(steps_of(root, "job"))
@@ -102,5 +105,6 @@ def test_steps_of_a_root_have_the_values_of_all_nodes(cluster: Cluster, wait_unt
     assert steps_of(root, "job")[0].closed == "ended"
     [train] = [axis for axis in final["axes"] if axis["name"] == "train"]
     assert (train["open"], train["timeouts"]) == (0, 0)
+    assert train["not_finite"] == {"norm": 3}, "one rank of a node had NaN, and the others a number"
     own = last_of(steps_of(a, "train"))
     assert own[0].values["tokens"] == 200.0, "a leaf has the steps of its node"

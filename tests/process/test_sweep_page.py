@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.process.pages import Seen
 from tests.unit.report.html.samples import EVIL
 from tests.unit.sweeps.runs import load_run, training_run
@@ -76,6 +77,20 @@ def test_a_narrow_page_does_not_scroll_sideways(ground: str, seen: Seen) -> None
     seen.check_quiet()
 
 
+def test_all_points_of_a_model_fit(seen: Seen) -> None:
+    """A wide window shows all figures of a model at once."""
+    sweep = load_sweep()
+    (latency,) = [column for column in sweep.columns if column.key == "latency_p99"]
+    for name in ("TPOT p50", "TPOT p99", "ITL p50", "ITL p99"):
+        sweep.columns.append(replace(latency, key=name, title=name, detail=True))
+        for point in sweep.points:
+            point.figures[name] = point.figures[latency.key]
+    seen.page.set_viewport_size({"width": 1400, "height": 900})
+    table = seen.report(render_sweep(sweep, "html")).locator("#points .scroll")
+    assert table.locator("thead th").count() == 15
+    assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
+
+
 def test_a_training_and_parameters_of_text(seen: Seen) -> None:
     """Each value has a chart over the parameter; two parameters make a line for each value of the second."""
     runs = [training_run({"lr": lr, "mode": mode}, lr, lr / 2) for mode in ("a", EVIL) for lr in (0.001, 0.01, 0.1)]
@@ -83,7 +98,7 @@ def test_a_training_and_parameters_of_text(seen: Seen) -> None:
     charts = browser.locator("figure.scatter:visible")
     assert charts.count() == 3
     assert charts.first.locator(".line").count() == 2
-    assert charts.first.locator(".legend button").count() == 2
+    assert charts.first.locator(".legend .key").count() == 2
     texts = [training_run({"mode": mode}, 1.0, 0.5) for mode in ("fast", EVIL, "slow")]
     browser = seen.report(render_sweep(sweep_of(texts), "html"))
     assert "fast" in browser.locator("figure.scatter .tick").all_text_contents()

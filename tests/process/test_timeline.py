@@ -125,6 +125,31 @@ def test_a_finished_run_can_be_written_later(ground: Ground) -> None:
     assert kept == list(range(STEPS - 5, STEPS))
 
 
+LOAD = """
+import telemetry, time
+with telemetry.start("load") as run:
+    requests = run.requests("llm")
+    for number in range(4):
+        one = requests.issue(planned=time.monotonic_ns() - 1_000_000)
+        one.chunk()
+        one.chunk()
+        one.fail("http_503") if number == 3 else one.complete()
+"""
+
+
+def test_requests_have_a_track_for_each_slot(ground: Ground) -> None:
+    """From the request log: queue, first output and the rest; a failed one is one slice with its reason."""
+    code, _, err = ground.run("run", "--", sys.executable, ground.program("load.py", LOAD))
+    assert code == 0, err
+    assert ground.run("timeline", "latest", "-o", "run.json")[0] == 0
+    whole = read(ground.folder / "run.json")
+    names = Counter(event["name"] for event in slices(whole))
+    assert names == {"queue": 4, "first output": 3, "receiving": 3, "failed": 1}
+    assert [event["args"] for event in slices(whole) if event["name"] == "failed"] == [{"reason": "http_503"}]
+    tracks = {event["args"]["name"] for event in whole["traceEvents"] if event["name"] == "thread_name"}
+    assert {"slot 1", "slot 2"} <= tracks
+
+
 def test_traces_of_a_profiler_are_on_the_same_clock(ground: Ground) -> None:
     """A slice that began with the run stands at its beginning."""
     code, _, err = ground.run("run", "--", *job(ground))
@@ -145,6 +170,7 @@ def test_traces_of_a_profiler_are_on_the_same_clock(ground: Ground) -> None:
     ("words", "message"),
     [
         (("timeline", "nothing"), "no run"),
+        (("timeline", "latest"), "the run has no spans and no request log, so no timeline was written"),
         (("timeline", "latest", "--merge", "missing.json"), "can't read the trace"),
         (("export", "latest", "--to", "timeline:kepe=3"), "keep"),
     ],

@@ -42,10 +42,14 @@ print(made)
 EMBEDDED = """
 import json, telemetry
 
-run = telemetry.start("texts", finish_timeout_s=2.0)
+run = telemetry.start("texts", policy="block", finish_timeout_s=2.0)
 llm = run.requests("llm")
-for number in range(8_000):
-    llm.issue().complete(output_text="to be or not to be " * 80)
+with telemetry.subscribe(run.endpoint) as snapshots:
+    for number in range(8_000):
+        llm.issue().complete(output_text="to be or not to be " * 120)
+    for snapshot in snapshots:  # until all have arrived: the timeout is for what is on its way
+        if sum(stat.value for stat in snapshot.counters if stat.name == "llm.completed") == 8_000:
+            break
 report = run.finish()
 (tokens,) = [stat for stat in report.snapshot.series if stat.name == "llm.output_tokens"]
 print(json.dumps({"source": report.source, "completeness": report.completeness, "count": tokens.count}))

@@ -33,6 +33,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 
 
 def text_of(kind: mi.StrType) -> st.SearchStrategy[str]:
+    if kind.pattern is not None:
+        return st.from_regex(kind.pattern, fullmatch=True)
     return st.text(
         st.characters(codec="utf-8"), min_size=kind.min_length or 0, max_size=min(kind.max_length or 20, 20)
     )

@@ -37,8 +37,10 @@ def killed_after(count: int) -> Iterator[None]:
     left, real, real_open, real_close = count, os.writev, os.open, os.close
     opened: set[int] = set()
 
-    def open_noted(*arguments: Any) -> int:
-        opened.add(fd := real_open(*arguments))
+    def open_noted(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        fd = real_open(path, flags, *rest, **named)
+        if flags & os.O_ACCMODE != os.O_RDONLY:  # readers close theirs
+            opened.add(fd)
         return fd
 
     def close_noted(fd: int) -> None:

@@ -91,6 +91,12 @@ class Node:
         load(again, msgspec.msgpack.decode(encode(save(self.steps))))
         self.steps = again
 
+    @property
+    def extent(self) -> tuple[int | None, ...]:
+        """The range of steps and of the times of their values."""
+        (stat,) = self.steps.stats()
+        return stat.lowest, stat.highest, stat.began_ns, stat.ended_ns
+
     def result(self) -> dict[int, Any]:
         """Values, spread, ranks and number of producers of each step in the end."""
         axis = self.steps._axes["train"]
@@ -169,7 +175,7 @@ def plan(deeds: list[tuple[Any, ...]]) -> list[tuple[tuple[Any, ...], int]]:
 def test_a_root_says_what_one_aggregator_says(
     deeds: list[tuple[Any, ...]], homes: list[int], reduction: Any, closing: Any, rng: random.Random
 ) -> None:
-    """Values, spreads, ranks and producers of each step, on whichever nodes the producers are."""
+    """Times of the axis, and all of each step but its time, on whichever nodes the producers are."""
     axis = Axis("train", reduction, {"lr": "last"}, closing=closing, ranked=NAMES)
     whole = Node("whole", axis)
     network = Network(axis, homes, rng)
@@ -180,6 +186,7 @@ def test_a_root_says_what_one_aggregator_says(
     whole.steps.close()
     whole.take()
     expected, found = whole.result(), network.root.result()
+    assert network.root.extent == whole.extent
     assert found.keys() == expected.keys()
     for number, (values, spread, ranks, producers) in expected.items():
         other_values, other_spread, other_ranks, other_producers = found[number]

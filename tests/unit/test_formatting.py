@@ -125,6 +125,15 @@ def test_counts_and_rates() -> None:
     assert formatting.percent(0.001) == "0.1 %"
 
 
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(0.1084, "+10.8 %"), (-0.02, "-2 %"), (0.0, "0 %"), (-0.0, "0 %"), (40.4, "+4,040 %"), (None, "–")],
+)
+def test_differences_have_a_sign(ratio: float | None, said: str) -> None:
+    """Three digits, written out from ten times on."""
+    assert formatting.signed_percent(ratio) == said
+
+
 def test_times_of_day() -> None:
     """Wall-clock nanoseconds are shown in UTC."""
     assert formatting.timestamp(1_772_366_400_000_000_000) == "2026-03-01 12:00:00 UTC"

@@ -357,6 +357,14 @@ def test_rates_cover_the_time_from_the_first_issue_to_the_last_end() -> None:
     assert one.attainment_of("ttft") is None
 
 
+@pytest.mark.parametrize("later", [[], [series(ITL, [])]])
+def test_without_later_chunks_the_tokens_of_a_chunk_are_unknown(later: list[SeriesStat]) -> None:
+    """A benchmark may report the first chunk of an answer only, and then the others are just not known."""
+    others = [stat for stat in judged() if stat.name != f"llm.{ITL}"]
+    (one,) = request_counts(snapshot(*others, *later))
+    assert one.tokens_per_chunk is None
+
+
 def test_requests_that_did_not_complete_may_lie_outside_the_known_time() -> None:
     """So the offered rate and the mean in flight are unknown if there are many: a server that died is no load."""
     extent = Extent(first_ns=0, last_ns=10 * SECOND, last_done_ns=11 * SECOND, end_ns=11 * SECOND, inside=5)

@@ -17,8 +17,8 @@ def series(name: str, total: float, count: int = 2, unit: str = "ms", **labels: 
     )  # fmt: skip
 
 
-def counter(name: str, value: float, unit: str = "ms") -> CounterStat:
-    return CounterStat(name=name, unit=unit, value=value)
+def counter(name: str, value: float, unit: str = "ms", events: int = 2) -> CounterStat:
+    return CounterStat(name=name, unit=unit, value=value, events=events)
 
 
 SNAPSHOT = MetricsSnapshot(
@@ -33,6 +33,25 @@ def test_the_largest_self_time_comes_first() -> None:
     """A span without a self time has no share, and comes last."""
     found = [(one.name, one.self_ms, one.share) for one in span_times(SNAPSHOT)]
     assert found == [("step", 60.0, 0.75), ("save", 20.0, 0.25), ("at", None, None)]
+
+
+def test_a_self_time_that_is_unknown_is_not_zero() -> None:
+    """A counter without increments stands for nothing. Some producers define it and never know a self time."""
+    durations = [series("span.at", 7.0), series("span.fast", 0.0)]
+    counters = [counter("span_self.at", 0.0, events=0), counter("span_self.fast", 0.0)]
+    snapshot = replace(SNAPSHOT, series=durations, counters=counters)
+    assert [(one.name, one.self_ms, one.share) for one in span_times(snapshot)] == [
+        ("at", None, None),
+        ("fast", 0.0, None),
+    ]
+    section = spans(Report(snapshot=snapshot, source="final"))
+    assert section.table is not None
+    assert [column.title for column in section.table.columns[:3]] == ["span", "self", "total"]
+    assert [row[:2] for row in section.table.rows] == [["at", "–"], ["fast", "0 s"]]
+    section = spans(Report(snapshot=replace(snapshot, series=durations[:1]), source="final"))
+    assert section.table is not None
+    assert [column.title for column in section.table.columns[:2]] == ["span", "total"]
+    assert section.notes == []
 
 
 def test_other_instruments_are_not_spans() -> None:

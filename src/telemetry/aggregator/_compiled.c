@@ -18,8 +18,8 @@
 
 /* --- columns, held as long as they are in use ---------------------------------------------------------------------- */
 
-enum { SERIES_COLUMNS = 12, COUNTER_COLUMNS = 3, GAUGE_COLUMNS = 6, ROW_COLUMNS = 2 };
-enum { MOST_HELD = SERIES_COLUMNS + COUNTER_COLUMNS + GAUGE_COLUMNS + KINDS + ROW_COLUMNS };
+enum { SERIES_COLUMNS = 12, COUNTER_COLUMNS = 3, TIME_COLUMNS = 3, GAUGE_COLUMNS = 6, ROW_COLUMNS = 2 };
+enum { MOST_HELD = SERIES_COLUMNS + COUNTER_COLUMNS + GAUGE_COLUMNS + 2 * TIME_COLUMNS + KINDS + ROW_COLUMNS };
 
 typedef struct {
     PyObject_HEAD
@@ -118,6 +118,14 @@ static void hold_counters(Columns *self, PyObject *const *of)
     counters->size = size;
 }
 
+static void hold_times(Columns *self, PyObject *const *of, unsigned kind, uint64_t *size)
+{
+    Times *times = &self->tables.times[kind];
+    times->first = hold(self, of[0], 8, PyBUF_WRITABLE, size);
+    times->last = hold(self, of[1], 8, PyBUF_WRITABLE, size);
+    times->duration_ns = hold(self, of[2], 8, 0, size);
+}
+
 static void hold_gauges(Columns *self, PyObject *const *of)
 {
     Gauges *gauges = &self->tables.gauges;
@@ -141,8 +149,8 @@ static void hold_watched(Columns *self, PyObject *const *of)
 
 static PyObject *columns_new(PyTypeObject *type, PyObject *arguments, PyObject *Py_UNUSED(names))
 {
-    PyObject *series, *counters, *gauges, *watched, *const *of;
-    if (!PyArg_ParseTuple(arguments, "OOOO", &series, &counters, &gauges, &watched))
+    PyObject *series, *counters, *gauges, *watched, *series_times, *counter_times, *const *of;
+    if (!PyArg_ParseTuple(arguments, "OOOOOO", &series, &counters, &gauges, &watched, &series_times, &counter_times))
         return NULL;
     Columns *self = (Columns *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -155,6 +163,10 @@ static PyObject *columns_new(PyTypeObject *type, PyObject *arguments, PyObject *
         hold_gauges(self, of);
     if (!PyErr_Occurred() && (of = items(watched, KINDS)) != NULL)
         hold_watched(self, of);
+    if (!PyErr_Occurred() && (of = items(series_times, TIME_COLUMNS)) != NULL)
+        hold_times(self, of, SERIES, &self->tables.series.size);
+    if (!PyErr_Occurred() && (of = items(counter_times, TIME_COLUMNS)) != NULL)
+        hold_times(self, of, COUNTER, &self->tables.counters.size);
     if (PyErr_Occurred())
         Py_CLEAR(self);
     return (PyObject *)self;

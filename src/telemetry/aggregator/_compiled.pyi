@@ -11,6 +11,8 @@ CounterColumns = tuple[NDArray[Any], ...]
 """Total, events and increase."""
 GaugeColumns = tuple[NDArray[Any], ...]
 """Value, minimum, maximum, time, events and touched."""
+TimeColumns = tuple[NDArray[Any], ...]
+"""First and last time, and the nanoseconds of a value of 1; see `EventTimes`."""
 Marks = tuple[NDArray[np.bool_], ...]
 """By kind, in the order of their codes: which instruments are watched. An index beyond the marks is not."""
 Part = tuple[memoryview, NDArray[np.int32], int, int]
@@ -31,6 +33,8 @@ class Columns:
         counters: CounterColumns | None,
         gauges: GaugeColumns | None,
         watched: Marks | None,
+        series_times: TimeColumns | None,
+        counter_times: TimeColumns | None,
         /,
     ) -> Columns: ...
     def record(self, index: NDArray[np.intp], value: Floats, reached: float, /) -> float:

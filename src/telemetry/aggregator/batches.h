@@ -25,6 +25,7 @@ typedef struct {
     Series series;
     Counters counters;
     Gauges gauges;
+    Times times[KINDS]; /* of gauges there are none */
     const char *watched[KINDS]; /* marks of instruments whose rows the caller wants to see */
     uint64_t watched_size[KINDS];
 } Tables;
@@ -219,9 +220,43 @@ static void add_rows(const Tables *tables, const Call *call, int64_t *sums)
         add_to_counters(&tables->counters, sums);
 }
 
+/* Times of the rows of a part. Between `earliest` and `latest` a time is one of the run by an addition; see run_time. */
+INLINE void note_part(const Times *times, const Part *part, const Row *row, int64_t now, int is_mixed)
+{
+    const int is_near = part->offset > -(INT64_C(1) << 62) && part->offset < now;
+    const uint64_t earliest = is_near && part->offset < 0 ? (uint64_t)-part->offset : 1;
+    const uint64_t latest = is_near ? (uint64_t)(now - part->offset) : 0;
+    const Times series = times[SERIES];
+    const uint8_t *time_at = part->rows + TIME_AT;
+    for (const Row *end = row + part->count; row < end; row++, time_at += ROW_BYTES) {
+        uint64_t clock = integer_at(time_at);
+        int64_t time = (int64_t)(clock + (uint64_t)part->offset);
+        if (RARELY(clock - earliest >= latest - earliest))
+            time = run_time(clock, part, now);
+        if (!is_mixed || kind_of(row) == SERIES)
+            note_time(&series, index_of(row), row->value, time);
+        else if (kind_of(row) == COUNTER)
+            note_time(&times[COUNTER], index_of(row), row->value, time);
+    }
+}
+
+static void note_times(const Tables *tables, const Call *call)
+{
+    const Row *row = call->looked_at;
+    if (tables->times[SERIES].first == NULL || tables->times[COUNTER].first == NULL)
+        return;
+    for (const Part *part = call->parts; part < call->end; row += part->count, part++) {
+        if (call->values == call->rows)
+            note_part(tables->times, part, row, call->now, 0);
+        else
+            note_part(tables->times, part, row, call->now, 1);
+    }
+}
+
 /* There are AHEAD rows of zeros behind the last one. */
 static void add(const Tables *tables, const Call *call, int64_t *sums)
 {
+    note_times(tables, call);
     if (call->values == call->rows)
         add_values(tables, call);
     else

@@ -6,7 +6,7 @@ from typing import Final
 
 from telemetry.wire import rows as wire_rows
 
-SOURCE_CRC: Final = 0x2F69953D
+SOURCE_CRC: Final = 0x2286BC86
 """CRC-32 of the C files of this folder, by name. A module built from other sources is not used."""
 
 try:

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry import limits
 from telemetry.aggregator.applied_rows import AppliedRows, Observer
 from telemetry.aggregator.apply import Applier, Handler
+from telemetry.aggregator.batch_group import KindRows
 from telemetry.aggregator.checkpoint import encode_checkpoint, restore_checkpoint
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
@@ -99,7 +101,9 @@ class Aggregator:
         self._notes = Notes()
         self.uncounted = TextQueue()
         self._book = ProducerBook(config)
-        self._steps = Steps(config.step_grace_s, self._notes.warn, self._book.rank_of, leaf=config.leaf)
+        self._steps = Steps(
+            config.step_grace_s, self._notes.warn, self._book.rank_of, clock=self._clock, leaf=config.leaf
+        )
         self._bad_frames: Counter[str] = Counter()
         self._new_bad_frames: Counter[str] = Counter()
         """Refused frames since the last `take_bad_frames`."""
@@ -125,8 +129,8 @@ class Aggregator:
             self.series, self._counters, self._gauges, self._extents, clock=self._clock, warn=self._notes.warn
         )
         handlers: dict[int, Handler] = {
-            KIND_CODES["series"]: lambda part: self.series.record(part.indices, part.values),
-            KIND_CODES["counter"]: lambda part: self._counters.record(part.indices, part.values),
+            KIND_CODES["series"]: self._record_series,
+            KIND_CODES["counter"]: self._record_counters,
             KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.wall_times()),
         }
         self.record_room = RecordBudget(config.record_cap_bytes)
@@ -153,6 +157,14 @@ class Aggregator:
         )
         usual = UsualRows(self.series, self._counters, self._gauges, self._extents)
         self._applier = Applier(self._book, self._clock, reader, handlers, self._extents.witness, usual=usual)
+
+    def _record_series(self, part: KindRows) -> None:
+        self.series.record(part.indices, part.values)
+        self.series.times.note(part.indices, part.values, part.wall_times())
+
+    def _record_counters(self, part: KindRows) -> None:
+        self._counters.record(part.indices, part.values)
+        self._counters.times.note(part.indices, part.values, part.wall_times())
 
     def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
@@ -446,22 +458,36 @@ class Aggregator:
         """Series that a node has defined with other digits or bounds, and the first such node."""
         return self._incoming.other_layouts
 
-    def roll(self, start_wall_ns: int, end_wall_ns: int, elapsed_ns: int) -> Interval:
+    def roll(self, start_wall_ns: int, end_wall_ns: int, elapsed_ns: int, now_ns: int = 0) -> Interval:
         """End an interval, once a second, and return its contents. Also moves windows and rates.
 
         The interval is dated by the wall clock. Its length is `elapsed_ns`, which is unaffected by clock steps.
+        Windows of young instruments begin with their first event, if `now_ns` is not 0.
         """
         seconds = max(elapsed_ns / 1e9, _SHORTEST_ROLL_S)
+        end_ns = self._clock.at(now_ns) if now_ns else 0
         self._book.roll(seconds)
         interval = Interval(
             start_wall_ns,
             end_wall_ns,
-            self.series.roll(seconds),
-            self._counters.roll(seconds),
+            self.series.roll(seconds, end_ns),
+            self._counters.roll(seconds, end_ns),
             self._gauges.roll(),
         )
         self._leaf.roll(interval, self._clock.shift_ns)
         return interval
+
+    def slice(self, start_wall_ns: int, wall_ns: int, now_ns: int) -> Interval:
+        """End a slice of the current interval, and return its contents. Windows and leaves don't see slices.
+
+        The slice ends with its newest event, because later ones are still on their way: at a cut by the clock, a
+        steady load would look like a saw. `wall_ns` is the time now.
+        """
+        series, counters = self.series.slice(), self._counters.slice()
+        newest_ns = max(self.series.times.newest(series.index), self._counters.times.newest(counters.index))
+        age_ns = self._clock.at(now_ns) - newest_ns
+        end_ns = max(wall_ns - min(max(age_ns, 0), limits.SLICE_LAG_NS), start_wall_ns + 1)
+        return Interval(start_wall_ns, end_ns, series, counters, self._gauges.slice())
 
     def take_interval(self) -> OutgoingInterval | None:
         """Return the sums of the interval that ended last, once. For a leaf.
@@ -477,6 +503,11 @@ class Aggregator:
     def keys(self) -> list[SeriesKey]:
         """Return the keys of all instruments. An index is unique within its kind."""
         return [self.series.key(index) for index in range(len(self.series))] + self._registry.keys()
+
+    @property
+    def instruments(self) -> int:
+        """Number of all instruments."""
+        return len(self.series) + len(self._counters) + len(self._gauges)
 
     def counters(self) -> list[CounterStat]:
         """Return all counters now, without their extents."""

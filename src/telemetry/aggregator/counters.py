@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.nodes.columns import CounterArrays
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown
-from telemetry.aggregator.state import Column
+from telemetry.aggregator.state import PART, Column
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import CounterStat
 
@@ -42,8 +43,12 @@ class CounterTable:
         "_imprecise": Column(np.int64),
         "_interval_fraction": Column(np.float64),
         "_interval_compensation": Column(np.float64),
+        "_sliced": Column(np.float64),
+        "times": PART,
     }
-    ADDED: ClassVar[tuple[str, ...]] = ("_imprecise", "_interval_fraction", "_interval_compensation")
+    ADDED: ClassVar[tuple[str, ...]] = (
+        *("_imprecise", "_interval_fraction", "_interval_compensation", "_sliced", "times"),
+    )
     DERIVED: ClassVar[tuple[str, ...]] = ("_names", "_huge", "_rates", "_leaf")
 
     def __init__(self, window_rolls: int, *, leaf: bool = False) -> None:
@@ -56,6 +61,8 @@ class CounterTable:
         self._fractional = np.zeros(0, np.bool_)
         self._events = np.zeros(0, np.int64)
         self._increase = np.zeros(0, np.float64)
+        self._sliced = np.zeros(0, np.float64)
+        """Increase in the earlier slices of the interval."""
         self._imprecise = np.zeros(0, np.int64)
         """Number of increments that float64 rounded before they arrived, as far as can be detected."""
         self._interval_fraction = np.zeros(0, np.float64)
@@ -63,10 +70,12 @@ class CounterTable:
         self._interval_compensation = np.zeros(0, np.float64)
         self._rolls: deque[tuple[float, Values]] = deque(maxlen=window_rolls)
         self._rates: list[float] = []
+        self.times = EventTimes()
 
     def restored(self) -> None:
         if not all(seconds > 0.0 and len(increase) <= len(self) for seconds, increase in self._rolls):
             raise ValueError("an invalid roll")
+        self.times.forget_before(self._events[: len(self)])
         self._rates = self._window_rates() if self._rolls else []
 
     @property
@@ -98,9 +107,11 @@ class CounterTable:
         self._fractional = grown(self._fractional, size)
         self._events = grown(self._events, size)
         self._increase = grown(self._increase, size)
+        self._sliced = grown(self._sliced, size)
         self._imprecise = grown(self._imprecise, size)
         self._interval_fraction = grown(self._interval_fraction, size)
         self._interval_compensation = grown(self._interval_compensation, size)
+        self.times.add()
         return size - 1
 
     def record(self, index: Index, value: Values) -> None:
@@ -175,6 +186,7 @@ class CounterTable:
         index = sums.id
         self._events[index] += sums.events
         self._imprecise[index] += sums.imprecise
+        self.times.join(index, sums.first_ns, sums.last_ns)
         size = len(self._whole)
         if sums.huge.any() or sums.whole.max(initial=0) >= _SPILL:
             for i, number in zip(index.tolist(), sums.integers(), strict=True):
@@ -201,6 +213,8 @@ class CounterTable:
             self._interval_fraction[:size] + self._interval_compensation[:size],
             self._fractional[:size],
             self._imprecise[:size],
+            self.times.first[:size],
+            self.times.last[:size],
         )
 
     @property
@@ -224,18 +238,26 @@ class CounterTable:
             return bounded(whole)
         return float(bounded(whole)) + (float(self._fraction[index]) + float(self._compensation[index]))
 
-    def roll(self, seconds: float) -> ValueColumns:
-        """End an interval: return the increase in it, and compute new rates over the window."""
-        increase = self._increase[: len(self)]
-        changed = np.flatnonzero(increase)
-        columns = ValueColumns(changed.astype("<u4").tobytes(), increase[changed].astype("<f8").tobytes())
-        self._rolls.append((seconds, increase.copy()))
-        self._increase[:] = 0
+    def roll(self, seconds: float, end_ns: int = 0) -> ValueColumns:
+        """End an interval at `end_ns`: return the increase in it, and compute new rates over the window."""
+        self.times.rolled_ns = end_ns
+        self.slice()
+        increase = self._sliced[: len(self)].copy()
+        self._sliced[:] = 0
+        self._rolls.append((seconds, increase))
         self._rates = self._window_rates()
+        return _columns(increase)
+
+    def slice(self) -> ValueColumns:
+        """End a slice of the interval: return the increase in it."""
+        columns = _columns(self._increase[: len(self)])
+        with np.errstate(over="ignore"):
+            np.minimum(self._sliced + self._increase, LARGEST, out=self._sliced)
+        self._increase[:] = 0
         return columns
 
     def _window_rates(self) -> list[float]:
-        seconds = sum(roll[0] for roll in self._rolls)
+        seconds = self.times.window_seconds(sum(roll[0] for roll in self._rolls), self._events[: len(self)])
         total = np.zeros(len(self))
         with np.errstate(over="ignore"):
             for _, increase in self._rolls:
@@ -248,6 +270,7 @@ class CounterTable:
         events, imprecise = self._events.tolist(), self._imprecise.tolist()
         rates = self._rates + [0.0] * (len(self) - len(self._rates))
         values = [self.value(index) for index in range(len(self))]
+        times = self.times.ranges(self._events[: len(self)])
         return [
             CounterStat(
                 name=name,
@@ -257,9 +280,16 @@ class CounterTable:
                 events=events[i],
                 rate=rates[i],
                 imprecise=imprecise[i] or int(isinstance(values[i], float) and values[i] >= limits.EXACT_INTEGER),
+                began_ns=times[i][0],
+                ended_ns=times[i][1],
             )
             for i, (name, labels, unit) in enumerate(self._names)
         ]
+
+
+def _columns(increase: Values) -> ValueColumns:
+    changed = np.flatnonzero(increase)
+    return ValueColumns(changed.astype("<u4").tobytes(), increase[changed].astype("<f8").tobytes())
 
 
 def _add_compensated(total: Values, compensation: Values, term: Values) -> None:

@@ -31,8 +31,9 @@ class GaugeTable:
         "_events": Column(np.int64),
         "_touched": Column(np.bool_),
         "_imprecise": Column(np.int64),
+        "_sliced": Column(np.bool_),
     }
-    ADDED: ClassVar[tuple[str, ...]] = ("_imprecise",)
+    ADDED: ClassVar[tuple[str, ...]] = ("_imprecise", "_sliced")
     DERIVED: ClassVar[tuple[str, ...]] = ("_names",)
 
     def __init__(self) -> None:
@@ -43,6 +44,8 @@ class GaugeTable:
         self._time_ns = np.zeros(0, np.int64)
         self._events = np.zeros(0, np.int64)
         self._touched = np.zeros(0, np.bool_)
+        self._sliced = np.zeros(0, np.bool_)
+        """Gauges that were set in earlier slices of the interval."""
         self._imprecise = np.zeros(0, np.int64)
         """Number of values that float64 rounded before they arrived, as far as can be detected."""
 
@@ -70,6 +73,7 @@ class GaugeTable:
         self._time_ns = grown(self._time_ns, at + 1)
         self._events = grown(self._events, at + 1)
         self._touched = grown(self._touched, at + 1)
+        self._sliced = grown(self._sliced, at + 1)
         self._imprecise = grown(self._imprecise, at + 1)
         self._min[at], self._max[at] = np.inf, -np.inf
         return at
@@ -118,8 +122,20 @@ class GaugeTable:
 
     def roll(self) -> ValueColumns:
         """End an interval: return the value of each gauge that was set in it."""
-        touched = np.flatnonzero(self._touched[: len(self)])
+        self.slice()
+        columns = self._columns(self._sliced)
+        self._sliced[:] = False
+        return columns
+
+    def slice(self) -> ValueColumns:
+        """End a slice of the interval: return the value of each gauge that was set in it."""
+        columns = self._columns(self._touched)
+        self._sliced |= self._touched
         self._touched[:] = False
+        return columns
+
+    def _columns(self, chosen: NDArray[np.bool_]) -> ValueColumns:
+        touched = np.flatnonzero(chosen[: len(self)])
         return ValueColumns(touched.astype("<u4").tobytes(), self._value[touched].astype("<f8").tobytes())
 
     def stats(self, shift_ns: int = 0) -> list[GaugeStat]:

@@ -29,6 +29,7 @@
 #define FIRST_WHOLE 4503599627370496.0 /* 2**52: from here on a double has no fraction */
 #define FIRST_GAP 9007199254740992.0   /* 2**53: from here on some integers are no doubles */
 #define SPILLING (INT64_C(1) << 61)    /* half of what an integer of a counter holds before it moves */
+#define LONGEST_NS 4611686018427387904.0 /* 2**62: a longer duration began before all times */
 
 enum { SERIES, COUNTER, GAUGE, KINDS };
 enum { SPECIAL, USUAL, NO_PAGE };
@@ -63,6 +64,27 @@ INLINE void fetch(const void *address)
 #else
     (void)address;
 #endif
+}
+
+/* --- when instruments were used: EventTimes.note ------------------------------------------------------------------ */
+
+typedef struct {
+    int64_t *first, *last;
+    const double *duration_ns;
+} Times;
+
+/* Moves the earliest beginning and the latest end. The difference is rounded, but never above a duration that exceeds it. */
+INLINE void note_time(const Times *times, uint64_t of, double number, int64_t time)
+{
+    if (time > times->last[of])
+        times->last[of] = time;
+    double duration = number * times->duration_ns[of];
+    if (RARELY(duration >= (double)(time - times->first[of]))) {
+        int64_t began = time - (int64_t)rint(duration < LONGEST_NS ? duration : LONGEST_NS);
+        began = began > 0 ? began : 0;
+        if (began < times->first[of])
+            times->first[of] = began;
+    }
 }
 
 /* --- series: Moments.record, TickColumns.slots and PagedCounts.add ------------------------------------------------- */

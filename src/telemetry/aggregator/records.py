@@ -45,6 +45,7 @@ from telemetry.wire.events import (
     Gauge,
     Kind,
     Mark,
+    Note,
     Params,
     Sample,
     Scalars,
@@ -140,6 +141,8 @@ class RecordReader:
             Params: lambda _producer, _at_ns, params: self._notes.add_params(params),
             Expect: lambda _producer, _at_ns, expect: self._notes.expect(expect),
             Axis: lambda _producer, _at_ns, axis: self._steps.declare(axis),
+            Note: lambda _producer, at_ns, note: self._steps.attach(note, at_ns),
+            Bins: lambda _producer, at_ns, counted: self._steps.attach(counted, at_ns),
         }
 
     def read(self, producer: Producer, batch: EventBatch, now_ns: int, since: int = 0) -> list[StreamedRecord]:

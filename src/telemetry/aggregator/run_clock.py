@@ -36,8 +36,12 @@ class RunClock:
         """Move on to this moment."""
         if self._origin_ns is None:
             self._origin_ns = wall_ns - now_ns
-        self.now_ns = min(max(0, now_ns + self._origin_ns), LATEST_NS)
+        self.now_ns = self.at(now_ns)
         self.shift_ns = self.shift_at(now_ns, wall_ns)
+
+    def at(self, now_ns: int) -> int:
+        """Return this moment on this clock; 0 before the first batch."""
+        return 0 if self._origin_ns is None else min(max(0, now_ns + self._origin_ns), LATEST_NS)
 
     def shift_at(self, now_ns: int, wall_ns: int) -> int:
         """Return how far the wall clock has stepped since the first batch. Changes no state."""

@@ -14,6 +14,7 @@ from telemetry.aggregator.snapshot_numbers import bounded
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.drop_reasons import Reason, merge_reasons
 from telemetry.formatting import listed, number_of, process
+from telemetry.wire.feeds import missing_messages
 from telemetry.wire.snapshot import (
     TERMINAL,
     Accounting,
@@ -100,7 +101,11 @@ def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: 
         seq=facts.seq,
         state=facts.state,
         completeness=completeness(
-            facts, _owing(parts), accounting, parts.texts.pending, nodes_lack=bool(parts.nodes.lacks)
+            facts,
+            [*_owing(parts), *missing_messages(parts.counters)] if facts.state in TERMINAL else (),
+            accounting,
+            parts.texts.pending,
+            nodes_lack=bool(parts.nodes.lacks),
         ),
         reason=facts.reason,
         exact=facts.exact and not rounded,
@@ -113,7 +118,7 @@ def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: 
         pending=_pending(facts, parts, accounting),
         accounting=accounting,
         producers=parts.producers,
-        progress=_progress(parts),
+        progress=_progress(parts, over=facts.state in TERMINAL),
         counters=parts.counters,
         gauges=parts.gauges,
         series=parts.series,
@@ -184,6 +189,7 @@ def completeness(
 ) -> Completeness:
     """Return the completeness of the numbers, which is final only at the end of the run.
 
+    `owing` names what may have recorded or sent more than the numbers hold: producers, nodes, sessions of feeds.
     Unreadable frames are missing in their producers' accounts. A refused producer has no account. Uncounted tokens
     are missing in the numbers. `nodes_lack` says that a node is not complete, whatever its account says.
     """
@@ -207,9 +213,13 @@ def _pending(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> P
     )
 
 
-def _progress(parts: SnapshotParts) -> list[Progress]:
-    """Return the progress of expected totals: a counter's value or a series' count, over all labels of the name."""
+def _progress(parts: SnapshotParts, *, over: bool) -> list[Progress]:
+    """Return the progress of expected totals.
+
+    Done is a counter's value or a series' count, over all labels of the name, or the newest step of an axis.
+    """
     progress = []
+    axes = {axis.name: axis for axis in parts.axes}
     for name, total in parts.notes.expected.items():
         known = parts.registry.names.get(name)
         done: int | float = 0
@@ -217,8 +227,20 @@ def _progress(parts: SnapshotParts) -> list[Progress]:
             done = sum(parts.counters[index].value for index in known.indices)
         elif known is not None and known.kind == "series":
             done = sum(parts.series[index].count for index in known.indices)
+        elif name in axes:
+            done = _steps_done(axes[name], total, over=over)
         progress.append(Progress(name=name, done=float(bounded(done)), total=total))
     return progress
+
+
+def _steps_done(axis: AxisStat, total: float, *, over: bool) -> float:
+    """Return the newest step; of a run that is over the total, if the next recorded step would reach it.
+
+    A loop that counts from 0, or records each 50th step, never records the step of its total.
+    """
+    newest = axis.newest or 0
+    distance = (newest + 1) / max(axis.closed, 1)
+    return total if over and newest < total <= newest + distance else newest
 
 
 def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> list[str]:

@@ -72,7 +72,8 @@ class UsualRows:
         state = (room, len(self._counters), len(self._gauges), self._extents.concerned_count)
         if state != self._state:
             columns = (self._series.usual_columns, self._counters.usual_columns, self._gauges.usual_columns)
-            self._columns, self._state = Columns(*columns, self._extents.watched), state
+            times = (self._series.times.columns, self._counters.times.columns)
+            self._columns, self._state = Columns(*columns, self._extents.watched, *times), state
         return self._columns.ingest(parts, now_ns, self._series.moments.reach, limits.CHUNK_EVENTS, EXACT_ADDEND)
 
     def _witness(

@@ -55,7 +55,7 @@ class Backend(Protocol):
     Options: ClassVar[type[Struct]]
     """Options by name, with types and defaults: `--to NAME:key=value,…`. Unknown options are rejected earlier."""
     takes: ClassVar[tuple[type[Item], ...]]
-    """Kinds of items that the backend accepts. The user is told once about other kinds; they are counted."""
+    """Kinds of items that the backend accepts. The report counts items of other kinds."""
     idempotent: ClassVar[bool]
     """True if writing an item twice stores it once. If False, possible duplicates are counted."""
 

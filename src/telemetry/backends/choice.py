@@ -16,12 +16,13 @@ from msgspec import Struct
 from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, missing
 from telemetry.backends.registry import BUILT_IN
+from telemetry.distribution import install_hint
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
 from telemetry.plugins import choice as choices
 from telemetry.plugins import points
 from telemetry.plugins.choice import Choice
-from telemetry.plugins.points import Plugin, PluginError
+from telemetry.plugins.points import Plugin, PluginError, is_installed
 
 _NOUN: Final = "backend"
 _HAS: Final = ("Options", "takes", "idempotent", "open", "write", "flush", "state", "close", "where")
@@ -62,15 +63,23 @@ def unheeded(named: Iterable[str], chosen: Sequence[Choice]) -> list[str]:
 
 
 def check(choice: Choice) -> None:
-    """Check the options of a built-in backend.
+    """Check the options of a built-in backend, and that the library it needs is installed.
 
     Other backends check theirs in their own process. Raises UsageError.
     """
     if choice.kind in BUILT_IN:
+        if lacks := missing_modules(choice.kind):
+            words = f"the backend {choice.kind} needs {' and '.join(lacks)}, which is not installed"
+            raise UsageError(words, hint=install_hint(BUILT_IN[choice.kind].extra))
         try:
             _converted(choice, load(choice.kind))
         except NotConfigured as error:
             raise UsageError(error.message, hint=error.hint) from error
+
+
+def missing_modules(kind: str) -> list[str]:
+    """Return the modules that a built-in backend needs and that are not installed."""
+    return [module for module in BUILT_IN[kind].needs if not is_installed(module)]
 
 
 def known() -> dict[str, Plugin]:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from telemetry.backends.items import Reading
+from telemetry.wording import labelled
 
 FINAL: Final = "final/"
 """Prefix for names of the result."""
-_IN_NAME: Final = re.compile(r"[\\{}]")
-_IN_LABEL: Final = re.compile(r"[\\{},=]")
 _BYTE: Final = re.compile(r"[0-9A-F]{2}")
 _REMEMBERED: Final = 1 << 15  # enough for a run with all its percentiles; further names are computed again
-
-
-def labelled(name: str, labels: Mapping[str, str]) -> str:
-    """Return `name{key=value,…}` with sorted keys. The text is unique for each instrument.
-
-    Characters with a meaning here get a backslash if they are part of a name or a label.
-    """
-    name = _IN_NAME.sub(r"\\\g<0>", name)
-    if not labels:
-        return name
-    inside = ",".join(f"{_label(key)}={_label(value)}" for key, value in sorted(labels.items()))
-    return f"{name}{{{inside}}}"
 
 
 def flat(reading: Reading) -> dict[str, float]:
@@ -85,10 +71,6 @@ def _put(found: dict[str, float], name: str, value: float, kind: str) -> None:
     while name in found:
         name = f"{name} ({kind})"
     found[name] = value
-
-
-def _label(text: str) -> str:
-    return _IN_LABEL.sub(r"\\\g<0>", text)
 
 
 def _bytes(char: str, mark: str) -> str:

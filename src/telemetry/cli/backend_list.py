@@ -5,12 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from telemetry.backends.backend import NotConfigured
-from telemetry.backends.choice import known, load
+from telemetry.backends.choice import known, load, missing_modules
 from telemetry.backends.items import KINDS
 from telemetry.backends.registry import BUILT_IN
 from telemetry.cli import console
 from telemetry.cli.exit_codes import Exit
-from telemetry.cli.plugin_inventory.facts import is_installed
 from telemetry.distribution import install_hint
 from telemetry.plugins.choice import Option, options_of
 
@@ -46,11 +45,10 @@ def _listed(name: str) -> Listed:
         cls = load(name)
     except NotConfigured as error:
         return Listed(name=name, missing=str(error))
-    ours = BUILT_IN.get(name)
-    lacks = [module for module in ours.needs if not is_installed(module)] if ours else []
+    lacks = missing_modules(name) if name in BUILT_IN else []
     return Listed(
         name=name,
-        missing=f"needs {' and '.join(lacks)}: {install_hint(ours.extra)}" if ours and lacks else "",
+        missing=f"needs {' and '.join(lacks)}: {install_hint(BUILT_IN[name].extra)}" if lacks else "",
         options=options_of(cls.Options),
         no_place=[kind.__name__.lower() for kind in KINDS if kind not in cls.takes],
     )

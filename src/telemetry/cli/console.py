@@ -57,11 +57,26 @@ def visible(text: str) -> str:
 
 def talk(text: str) -> None:
     """Write text to stderr unchanged. If the reader of stderr has gone, discard this and all later messages."""
+    _write_or_discard(sys.stderr, text)
+
+
+def can_ask() -> bool:
+    """Return whether a person at a terminal can answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str) -> bool:
+    """Ask on stderr, and return whether the answer is yes."""
+    talk(f"{question} [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _write_or_discard(stream: TextIO, text: str) -> None:
     try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        stream.write(text)
+        stream.flush()
     except OSError:
-        discard(sys.stderr)
+        discard(stream)
 
 
 def discard(stream: TextIO) -> None:
@@ -73,6 +88,14 @@ def write(text: str) -> None:
     """Write a result to stdout unchanged."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def show(text: str) -> None:
+    """Write text to stdout unchanged. If the reader of stdout has gone, discard this and all later text.
+
+    For a command whose work goes on without a reader; others end, as `write` lets them.
+    """
+    _write_or_discard(sys.stdout, text)
 
 
 def write_json(value: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,8 +69,11 @@ def root_directory(flag: str | None) -> Path:
 
 def find(args: argparse.Namespace) -> Target:
     """Return the live run that `RUN` names, else a target for the disk. Does not read the disk yet."""
-    root = root_directory(args.dir)
-    spec: str = args.target
+    return target_of(args.target, root_directory(args.dir))
+
+
+def target_of(spec: str, root: Path) -> Target:
+    """Return the target of `find` for a name of a run and the parent folder of the run directories."""
     if "://" in spec:
         return Target(spec, root, endpoint=spec)
     live = _find_live(spec, root)
@@ -81,14 +85,14 @@ def directories(spec: str, root: Path, last: int | None = None) -> list[Path]:
 
     Raises RunNotFoundError.
     """
-    from telemetry.store.run_directory import list_runs, resolve, slug
+    from telemetry.store.run_directory import called, list_runs, resolve
 
     found = resolve(spec, root)
     where = Path(spec).resolve()
     if spec in (LATEST, found.run_id, found.path.name) or found.path in (where, where.parent):
         return [found.path]
-    named = [run.path for run in list_runs(root) if run.slug == slug(spec)]
-    return named[:last][::-1]
+    named = [run.path for run in islice(called(spec, list_runs(root)), last)]
+    return named[::-1]
 
 
 def require_live(target: Target) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from telemetry.cli import find_run
 from telemetry.errors import TelemetryError
 from telemetry.wire.gates import Outcome
 
 if TYPE_CHECKING:
+    from telemetry.headlines import Headline
     from telemetry.store.live_runs import LiveRun
     from telemetry.store.run_directory import RunDirectory
     from telemetry.wire.snapshot import MetricsSnapshot
@@ -28,6 +31,18 @@ _SOMEWHERE = "LIVE"
 
 It is starting, or it runs on another host.
 """
+UNREADABLE = "UNREADABLE"
+"""State of a run whose directory belongs to another user, who keeps it private."""
+
+
+class ListedFigure(Struct, kw_only=True, frozen=True):
+    """A figure of the headline of a run, such as `requests/s` and `latency p99`."""
+
+    title: str
+    text: str
+    value: float | None = None
+    """Null: unknown."""
+    unit: str = ""
 
 
 class Listed(Struct, kw_only=True, frozen=True):
@@ -40,6 +55,8 @@ class Listed(Struct, kw_only=True, frozen=True):
     pid: int | None = None
     endpoint: str | None = None
     dir: str
+    elsewhere: bool = False
+    """True for a live or dead run outside of the folder that is listed. It leaves the list when it has a result."""
     started_ns: int = 0
     duration_s: float | None = None
     """Time from the start to the end or until now. Null: unknown."""
@@ -50,19 +67,25 @@ class Listed(Struct, kw_only=True, frozen=True):
     signal: str | None = None
     """Signal that ended the command."""
     failed: bool = False
-    """True if the command failed: an exit code other than 0, or a signal."""
+    """True if the command failed: an exit code other than 0, or a signal; or the program that started the run."""
     failure: str = ""
-    """Exception that the program recorded before its command failed; empty if it is unknown."""
+    """Exception that the program recorded before it failed, else what is known of its end; empty if nothing is."""
     gates: Outcome | None = None
     """Worst outcome of the gates of `telemetry run`. Null: none, or unknown."""
     nodes: int = 0
     """Number of nodes of a run on several machines."""
     recoverable: bool = False
     """True if `telemetry recover` can make a result from the files."""
+    figures: list[ListedFigure] = []
+    """Figures of the headline, the most important first. Those of a live run are about its last seconds."""
+    summary: str = ""
+    """The figure or two that tell most, in a few words."""
+    concern: str = ""
+    """Value of steps that was not finite: `loss NaN or infinite`. Empty if there is none."""
 
 
 def listed(root: Path, *, only_live: bool = False, everywhere: bool = True) -> list[Listed]:
-    """List the runs on disk below `root`, and live and dead ones; the newest first.
+    """List the runs on disk below `root`, and live and dead ones everywhere; the newest first.
 
     Without `everywhere`, live and dead runs in other folders are left out.
 
@@ -79,13 +102,40 @@ def listed(root: Path, *, only_live: bool = False, everywhere: bool = True) -> l
     fallback_dirs = find_run.fallback_dirs()
     alive = [found for found in announced if found.alive]
     if only_live:
-        return newest_first([_live(found) for found in alive])
-    live = [_ended(found, fallback_dirs) or _live(found) for found in alive]
+        return newest_first(
+            _marked([_live(found) for found in alive if _ended(found, fallback_dirs) is None], root)
+        )
+    live = _marked([_ended(found, fallback_dirs) or _live(found) for found in alive], root)
     known = {item.run_id for item in live}
     on_disk = [_on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in known]
     known |= {item.run_id for item in on_disk}
     elsewhere = [item for found in announced if (item := _announced(found, fallback_dirs)) is not None]
-    return newest_first(live + on_disk + [item for item in elsewhere if item.run_id not in known])
+    return newest_first(live + on_disk + _marked([item for item in elsewhere if item.run_id not in known], root))
+
+
+def listed_as(found: list[Listed], spec: str, root: Path) -> Listed:
+    """Return the run that other commands take for `spec`. Raises RunNotFoundError, RunDirectoryError.
+
+    A run directory may be outside the list.
+    """
+    from telemetry.store.run_directory import resolve
+
+    target, fallback_dirs = find_run.target_of(spec, root), find_run.fallback_dirs()
+    for item in found:
+        if target.endpoint and item.endpoint == target.endpoint:
+            return item
+    if target.live is not None:
+        return _ended(target.live, fallback_dirs) or _live(target.live)
+    directory = resolve(spec, root)
+    for item in found:
+        if os.path.realpath(item.dir) == os.path.realpath(directory.path):
+            return item
+    return _on_disk(directory, fallback_dirs)
+
+
+def _marked(found: Sequence[Listed], root: Path) -> list[Listed]:
+    """Return announced runs, and mark those outside of the folder."""
+    return [replace(item, elsewhere=not _is_below(root, item.dir)) for item in found]
 
 
 def _is_below(root: Path, directory: str) -> bool:
@@ -117,11 +167,42 @@ def _live(found: LiveRun) -> Listed:
         duration_s=snapshot.elapsed_s if snapshot else None,
         events=snapshot.accounting.applied if snapshot else None,
         nodes=len(snapshot.nodes) if snapshot else 0,
+        **_figures(snapshot, recent=True),
         pid=found.pid,
         endpoint=found.endpoint,
         dir=found.dir,
         started_ns=found.started_ns,
     )
+
+
+def _figures(snapshot: MetricsSnapshot | None, *, recent: bool) -> dict[str, Any]:
+    """Return the fields `figures`, `summary` and `concern`."""
+    from telemetry.headlines import NOT_FINITE, headline, names_not_finite
+
+    heads = headline(snapshot, recent=recent) if snapshot is not None else []
+    if snapshot is None or not heads:
+        return {}
+    figures = [
+        ListedFigure(title=one.title, text=one.text, value=one.value, unit=one.unit) for one in heads[0].figures
+    ]
+    bad = names_not_finite(snapshot)
+    return {
+        "figures": figures,
+        "summary": _summary(heads[0]),
+        "concern": f"{bad[0]} {NOT_FINITE}" if bad else "",
+    }
+
+
+def _summary(head: Headline) -> str:
+    """Return the rate and the p99 of requests and series, the first value of steps, else the first figure."""
+    from telemetry.headlines import compact
+
+    figures = [one for one in head.figures if one.value is not None]
+    if head.flavour == "training":
+        chosen = figures[1:2] or figures[:1]
+    else:
+        chosen = figures[:1] + [one for one in figures[1:] if one.title.endswith(" p99")][:1]
+    return " · ".join(compact(one, head, median=False) for one in chosen)
 
 
 def newest_snapshot(endpoint: str) -> MetricsSnapshot | None:
@@ -154,17 +235,22 @@ def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
 
 def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
     from telemetry.store.final_snapshot import find_final
-    from telemetry.wire.snapshot import TERMINAL
+    from telemetry.wire.snapshot import PROGRAM_FAILED, TERMINAL
     from telemetry.wording import last_exception
 
-    final = find_final(directory, fallback_dirs)
+    final, snapshot = find_final(directory, fallback_dirs), None
     try:
         head = final.head() if final is not None else None
     except TelemetryError:
         head = None
     if head is None or head.state not in TERMINAL:
         return _without_result(directory)
-    failed = bool(head.command and (head.command.exit_code or head.command.signal))
+    assert final is not None
+    with suppress(TelemetryError):  # the head is readable, so the run is listed without figures
+        snapshot = final.read()
+    program = head.command is None and head.reason.startswith(PROGRAM_FAILED)
+    failed = program or bool(head.command and (head.command.exit_code or head.command.signal))
+    left = head.reason.removeprefix(PROGRAM_FAILED).removeprefix(": ") if program else ""
     return Listed(
         name=head.name,
         run_id=head.run_id,
@@ -177,9 +263,10 @@ def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
         exit_code=head.command.exit_code if head.command else None,
         signal=head.command.signal if head.command else None,
         failed=failed,
-        failure=last_exception(head.marks) if failed else "",
+        failure=last_exception(head.marks) or left if failed else "",
         gates=_gates(directory),
         nodes=len(head.nodes),
+        **_figures(snapshot, recent=False),
     )
 
 
@@ -197,13 +284,12 @@ def _gates(directory: RunDirectory) -> Outcome | None:
 def _without_result(directory: RunDirectory) -> Listed:
     from telemetry.store.dead_run import remains
 
-    try:
-        name = directory.read_manifest().name
-    except TelemetryError:
-        name = directory.slug
-    state = _SOMEWHERE if directory.locked() else RESTARTING if find_run.keeper(directory) else DEAD
+    if not os.access(directory.path, os.R_OK | os.X_OK):
+        state = UNREADABLE
+    else:
+        state = _SOMEWHERE if directory.locked() else RESTARTING if find_run.keeper(directory) else DEAD
     return Listed(
-        name=name,
+        name=directory.name,
         run_id=directory.run_id,
         state=state,
         dir=str(directory.path),

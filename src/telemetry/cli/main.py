@@ -16,49 +16,69 @@ from typing import Any, Final
 
 from telemetry.cli import console
 from telemetry.cli.exit_codes import Exit
-from telemetry.cli.parser import CommandParser
+from telemetry.cli.parser import CommandParser, GroupedParser
 from telemetry.errors import TelemetryError, UsageError
 
-COMMANDS: Final[dict[str, str]] = {
-    "run": "run a command and record it, then print a report",
-    "sweep": "run a command with several values of a parameter, and compare the runs",
-    "serve": "run only an aggregator, in the foreground",
-    "capture": "show which libraries `run --capture` records, and reach stubborn environments",
-    "feed": "receive what another program publishes, as part of a run",
-    "ls": "list live and finished runs",
-    "status": "show the state of a run",
-    "nodes": "show the nodes of a run on several machines",
-    "top": "watch a run in the terminal or a browser, live or finished",
-    "tail": "print snapshots or records as JSON lines, live",
-    "stop": "end a run and wait for its result",
-    "report": "print the report of a run: text, HTML, JSON, Markdown, CSV, JUnit, HDR logs",
-    "gateway": "serve a run over HTTP",
-    "stack": "show runs in Prometheus and Grafana, which it starts and ends",
-    "timeline": "write the spans of a run as a trace file",
-    "export": "export a live or finished run to trackers and monitors",
-    "notify": "try the receivers of notifications",
-    "gate": "check conditions on a run: pass, fail or inconclusive",
-    "merge": "merge several finished runs into one",
-    "compare": "compare two sets of runs and separate differences from noise",
-    "curve": "show runs that differ in a parameter: throughput, latency, goodput",
-    "calibrate": "measure run-to-run noise of a command",
-    "recover": "make the result of a run from its journal, after its aggregator died",
-    "replay": "play the journal of a finished run through a live aggregator",
-    "bench": "measure what telemetry costs on this machine",
-    "demo": "run an example benchmark and print its report",
-    "plugins": "show and check backends, collectors, feeds and captures of all packages",
-    "doctor": "check that telemetry works on this machine",
-    "keys": "create and trust keys for runs over the network",
-    "config": "show the settings and where each comes from",
-    "completion": "print a completion script for bash, zsh or fish",
+GROUPS: Final[dict[str, dict[str, str]]] = {
+    "record": {
+        "run": "run a command and record it, then print a report",
+        "sweep": "run a command with several values of a parameter, and compare",
+        "serve": "run only an aggregator, in the foreground",
+        "feed": "receive what another program publishes, as part of a run",
+        "gateway": "serve a run over HTTP: record into it, read it, scrape it",
+        "capture": "show which libraries `run --capture` records",
+        "demo": "run an example benchmark and print its report",
+    },
+    "watch": {
+        "ls": "list live and finished runs, with their first figures",
+        "top": "watch a run in the terminal or a browser, live or finished",
+        "status": "show the state of a run",
+        "nodes": "show the nodes of a run on several machines",
+        "tail": "print snapshots or records as JSON lines, live",
+        "stop": "end a run and wait for its result",
+    },
+    "report": {
+        "report": "print the report of a run: text, HTML, JSON, Markdown, CSV, …",
+        "open": "show the report of a run in a browser",
+        "timeline": "write the spans of a run as a trace file",
+        "export": "send a live or finished run to trackers, monitors or files",
+        "merge": "merge several finished runs into one",
+    },
+    "decide": {
+        "gate": "check conditions on a run: pass, fail or inconclusive",
+        "compare": "compare two sets of runs and separate differences from noise",
+        "curve": "show runs that differ in a parameter: throughput, latency, …",
+        "calibrate": "measure run-to-run noise of a command",
+    },
+    "operate": {
+        "recover": "make the result of a run whose aggregator died",
+        "replay": "play the journal of a finished run through a live aggregator",
+        "clean": "remove old runs, after asking",
+        "stack": "show runs in Prometheus and Grafana, which it starts and ends",
+        "notify": "show the receivers of notifications, and test them",
+        "keys": "show, create and trust keys for runs over the network",
+        "plugins": "list and check backends, collectors, feeds and captures",
+        "config": "show the settings and where each comes from",
+        "doctor": "check that telemetry works on this machine",
+        "bench": "measure what telemetry costs on this machine",
+        "completion": "print a completion script for bash, zsh or fish",
+    },
 }
-"""Map of command name → summary, in the order of the help. Each command is a module in `telemetry.cli.commands`."""
+"""Map of group → command → summary, in the order of the help. Each fits on a line of 80 columns."""
+
+COMMANDS: Final[dict[str, str]] = {name: text for group in GROUPS.values() for name, text in group.items()}
+"""Map of command name → summary. Each command is a module in `telemetry.cli.commands`."""
 
 _ELSEWHERE: Final = {"watch": "top", "monitor": "top"}
 """Names of commands in other tools, too different from ours to be typing errors."""
-_EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. Data goes to stdout, messages to stderr.
-exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete (--strict),
-5 interrupted (--strict), 6 feed or backend failed (--strict), 99 gate failed or worse"""
+_HELP: Final = "help"
+"""`telemetry help COMMAND` is `telemetry COMMAND --help`."""
+_EPILOG: Final = """`telemetry help COMMAND` lists the options of a command.
+RUN is a run directory, a run id, a name or `latest`.
+Data goes to stdout, messages to stderr.
+exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete
+(--strict), 5 interrupted (--strict), 6 feed or backend failed (--strict),
+99 gate failed or worse"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,15 +106,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser with all commands. With `only`, just the module of that command is imported."""
-    parser = CommandParser(
+    parser = GroupedParser(
         prog="telemetry",
-        description="Live percentiles, exact results and loss accounting for a benchmark or a training job.",
+        description="Measure a benchmark or a training job, and count every value that is lost.",
         epilog=_EPILOG,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command_name", metavar="COMMAND", title="commands", required=True)
+    parser.groups = GROUPS
+    parser.add_argument("-V", "--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(
+        dest="command_name", metavar="COMMAND", required=True, parser_class=CommandParser
+    )
     for name, summary in COMMANDS.items():
         child = commands.add_parser(name, help=summary, description=_sentence(summary), allow_abbrev=False)
         if only in (None, name):
@@ -105,6 +128,8 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def _run(argv: list[str]) -> int:
+    if argv[:1] == [_HELP]:
+        argv = [*argv[1:], "--help"]
     name = next((word for word in argv if not word.startswith("-")), None)
     if name is not None and name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}", hint=_meant(name) or "`telemetry --help` lists all commands")
@@ -114,10 +139,9 @@ def _run(argv: list[str]) -> int:
 
 
 def _meant(name: str) -> str:
-    from difflib import get_close_matches
+    from telemetry.formatting import did_you_mean
 
-    close = [_ELSEWHERE[name]] if name in _ELSEWHERE else get_close_matches(name, COMMANDS, n=1)
-    return f"did you mean `telemetry {close[0]}`?" if close else ""
+    return did_you_mean(_ELSEWHERE.get(name, name), [*COMMANDS, _HELP], form="`telemetry {}`")
 
 
 def _sentence(summary: str) -> str:

@@ -113,14 +113,22 @@ def outputs(
     ]
 
 
-def write(text: str, path: Path | None, *, durable: bool = True) -> None:
-    """Write text to a file atomically, or to stdout. `durable` works as in `write_atomic`.
+def say_wrote(path: str | Path, more: str = "") -> None:
+    """Say that a command has written a file or a folder for the user. `more` is what it holds."""
+    console.say(f"wrote {path}{f': {more}' if more else ''}")
 
-    Raises RunDirectoryError.
-    """
+
+def write(text: str, path: Path | None) -> None:
+    """Write text to stdout, or to a file atomically, and say so. Raises RunDirectoryError."""
     if path is None:
         console.write(text)
-        return
+    else:
+        write_file(text, path)
+        say_wrote(path)
+
+
+def write_file(text: str, path: Path, *, durable: bool = True) -> None:
+    """Write text to a file atomically. `durable` works as in `write_atomic`. Raises RunDirectoryError."""
     from telemetry.store.atomic import write_atomic
 
     try:
@@ -145,7 +153,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
-    """Write named files into a folder.
+    """Write named files into a folder, and say so.
 
     A new folder appears with all files at once; in an existing one, each file does.
 
@@ -153,15 +161,17 @@ def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
     """
     from telemetry.store.atomic import write_folder
 
+    files = list(texts)
     if folder.exists():
-        for name, text in texts:
-            write(text, folder / name, durable=False)
-        return
-    make_folder(folder.parent)
-    try:
-        write_folder(folder, ((name, text.encode()) for name, text in texts))
-    except OSError as error:
-        raise RunDirectoryError(f"can't create {folder}: {error.strerror}") from error
+        for name, text in files:
+            write_file(text, folder / name, durable=False)
+    else:
+        make_folder(folder.parent)
+        try:
+            write_folder(folder, ((name, text.encode()) for name, text in files))
+        except OSError as error:
+            raise RunDirectoryError(f"can't create {folder}: {error.strerror}") from error
+    say_wrote(folder, number_of(len(files), "file"))
 
 
 def _form_of(file: str | Path, forms: Sequence[str]) -> str:

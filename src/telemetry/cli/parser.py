@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 from telemetry.errors import UsageError
 
 _CHOICE: Final = re.compile(r"(?P<what>.*): invalid choice: (?P<given>.*) \(choose from (?P<known>.*)\)", re.DOTALL)
 _REQUIRED: Final = "the following arguments are required"
-_ALIKE: Final = 0.6
+_HELP: Final = ("-h", "--help")
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -21,11 +21,23 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self._actions_of: Any = None
         """The parsers of its commands or actions, if it has any."""
+        self._default_action = ""
         self._given: list[str] = []
 
     def add_subparsers(self, **kwargs: Any) -> Any:
         self._actions_of = super().add_subparsers(**kwargs)
         return self._actions_of
+
+    def add_actions(self, default: str, parser_class: type[argparse.ArgumentParser] | None = None) -> Any:
+        """Add the actions of a command, such as `keys show`. Without an action, `default` runs."""
+        self._default_action = default
+        return self.add_subparsers(
+            dest="action",
+            metavar="ACTION",
+            required=True,
+            help=f"what to do (see below; default: {default})",
+            parser_class=parser_class or CommandParser,
+        )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse all arguments. Raises UsageError for an unknown option or argument."""
@@ -35,8 +47,8 @@ class CommandParser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self._given = list(args or ())
-        return super().parse_known_args(args, namespace)
+        self._given = self._with_action(list(args or ()))
+        return super().parse_known_args(self._given if args is not None else None, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit. Raises UsageError if an unknown option may be the cause."""
@@ -44,7 +56,10 @@ class CommandParser(argparse.ArgumentParser):
             raise self._unknown(unknown)
         if (choice := _CHOICE.fullmatch(message)) is not None:
             known = [word.strip("'\"") for word in choice["known"].split(", ")]
-            message += _did_you_mean(choice["given"].strip("'\""), known, "; ")
+            from telemetry.formatting import did_you_mean
+
+            if meant := did_you_mean(choice["given"].strip("'\""), known):
+                message += f"; {meant}"
         super().error(message)
 
     def _chosen(self, found: argparse.Namespace) -> CommandParser:
@@ -54,11 +69,23 @@ class CommandParser(argparse.ArgumentParser):
         child = self._actions_of.choices.get(getattr(found, self._actions_of.dest, None))
         return child._chosen(found) if isinstance(child, CommandParser) else self
 
+    def _with_action(self, words: list[str]) -> list[str]:
+        """Put the default action in front of words that name no action and are not about the command itself."""
+        if not self._default_action or (words and (not words[0].startswith("-") or words[0] in _HELP)):
+            return words
+        options = self._actions_of.choices[self._default_action]._option_strings()
+        return words if words and words[0].partition("=")[0] not in options else [self._default_action, *words]
+
     def _unknown(self, word: str) -> UsageError:
+        from telemetry.formatting import did_you_mean
+
         option = word.partition("=")[0]
         if not option.startswith("-"):
             return UsageError(f"unexpected argument {word!r}", hint=f"`{self.prog} --help` shows the arguments")
-        hint = _did_you_mean(option, self._option_strings(), "")
+        known = [
+            text[2:] for text in self._option_strings() if text.startswith("--")
+        ]  # dashes make short words alike
+        hint = did_you_mean(option.lstrip("-"), known, form="--{}")
         return UsageError(
             f"unknown option {option} of `{self.prog}`", hint=hint or f"`{self.prog} --help` lists its options"
         )
@@ -78,11 +105,26 @@ class CommandParser(argparse.ArgumentParser):
         return [text for action in self._actions for text in action.option_strings]
 
 
-def _did_you_mean(given: str, known: Iterable[str], before: str) -> str:
-    """Return a question with the word that was probably meant; empty without a similar one."""
-    from difflib import get_close_matches
+class GroupedParser(CommandParser):
+    """The parser of all commands. Its help has them in groups, one line for each."""
 
-    words = list(known)
-    begins = [word for word in words if given.strip("-") and word.startswith(given)]
-    near = get_close_matches(given, words, n=1, cutoff=_ALIKE) or begins[:1]
-    return f"{before}did you mean {near[0]}?" if near else ""
+    groups: Mapping[str, Mapping[str, str]]
+    """Map of group → command → summary."""
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        parts = [formatter.format_help(), "\n"]
+        width = max(len(name) for commands in self.groups.values() for name in commands)
+        for group, commands in self.groups.items():
+            parts.append(
+                "\n".join([f"{group}:", *(f"  {name:{width}}  {text}" for name, text in commands.items())])
+            )
+            parts.append("\n\n")
+        formatter = self._get_formatter()
+        formatter.start_section("options")
+        formatter.add_arguments(action for action in self._actions if action.option_strings)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return "".join([*parts, formatter.format_help()])

@@ -24,13 +24,18 @@ _MISSED: Final = 3
 """Snapshots that a run with a lower refresh rate may miss before it counts as silent."""
 
 
-def follow(target: find_run.Target) -> int:
+def follow(target: find_run.Target, note: str = "") -> int:
     """Print lines until the run has ended. Waits for a silent aggregator and reconnects.
+
+    Says `note` first, once the run is found.
 
     Raises EndpointError if the aggregator does not answer at first and there is no result on disk. Raises
     RunDirectoryError once the run is known to be dead without a result.
     """
-    report = _Watch(target).report() if target.endpoint else find_run.report_of(target)
+    ended = None if target.endpoint else find_run.report_of(target)
+    if note:
+        console.say(note)
+    report = ended or _Watch(target).report()
     console.write(f"{describe(report.snapshot)}\n{report.headline()}\n")
     return Exit.OK
 

@@ -41,6 +41,11 @@ def checked_receivers(urls: Sequence[str], to: Sequence[str] = ()) -> list[str]:
             f"{number_of(len(found), 'receiver')} of notifications are too many",
             hint=f"the limit is {limits.NOTIFY_URLS}",
         )
+    if any("://" not in url for url in found):
+        raise UsageError(
+            "a receiver of notifications is an address such as slack://… or mailto://…, and one has no ://",
+            hint="docs/NOTIFICATIONS.md has examples",
+        )
     if find_spec(_LIBRARY) is None:
         raise UsageError("notifications need Apprise, which is not installed", hint=install_hint(NOTIFY))
     for number, why in _problems(found):

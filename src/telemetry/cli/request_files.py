@@ -7,6 +7,7 @@ from pathlib import Path
 
 from telemetry import formatting
 from telemetry.cli import console
+from telemetry.cli.outputs import say_wrote
 from telemetry.errors import RunDirectoryError
 from telemetry.formatting import number_of
 from telemetry.store.request_log import FILE_NAME
@@ -30,7 +31,7 @@ def write_request_files(directory: RunDirectory, files: Sequence[str]) -> None:
     log, count = RequestLog(directory), 0
     for file in files:
         count = write_requests(log, Path(file))
-        console.say(f"{number_of(count, 'request')} in {file}")
+        say_wrote(file, number_of(count, "request"))
     missing = ""
     if count < known.kept:
         path = directory.requests / FILE_NAME

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from telemetry.cli import console, find_run
-from telemetry.cli.outputs import make_folder, write
+from telemetry.cli.outputs import make_folder, say_wrote, write, write_file
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.formatting import number_of
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 MOST: Final = 200
 """Largest number of runs on a page: the newest ones."""
 _SUFFIXES: Final = (".html", ".htm")
-_REPORT: Final = "report.html"
+REPORT_PAGE: Final = "report.html"
+"""Name of the page of a run in its directory."""
 
 
 def check_path(path: Path) -> None:
@@ -58,7 +59,10 @@ def write_run_list(
     make_folder(path.parent)
     write(run_list_page(title, rows, notes), path)
     if with_reports:
-        console.say(f"{number_of(written, 'new report')} in {folder}")
+        if written:
+            say_wrote(folder, number_of(written, "new report"))
+        else:
+            console.say(f"no new reports in {folder}")
 
 
 def _with_details(run: ListedRun, directory: Path, room: Room, link: str) -> ListedRun:
@@ -76,7 +80,7 @@ def _with_details(run: ListedRun, directory: Path, room: Room, link: str) -> Lis
 
 def _link(directory: Path, folder: Path, start: Path) -> str:
     """Return the address of the report of a run, relative to the page; empty without one."""
-    for report in (folder / f"{directory.name}.html", directory / _REPORT):
+    for report in (folder / f"{directory.name}.html", directory / REPORT_PAGE):
         if report.is_file():
             return quote(os.fsencode(os.path.relpath(report.absolute(), start.absolute())))  # any bytes
     return ""
@@ -95,5 +99,5 @@ def _write_report(directory: Path, folder: Path) -> bool:
         console.say(f"no report of {directory.name}: {error.message}")
         return False
     make_folder(folder)
-    write(render(report, "html"), folder / f"{directory.name}.html", durable=False)
+    write_file(render(report, "html"), folder / f"{directory.name}.html", durable=False)
     return True

@@ -88,6 +88,13 @@ def _add_companions(parser: argparse.ArgumentParser) -> None:
         "TELEMETRY_GATEWAY_URL",
     )
     parser.add_argument(
+        "--gateway-grpc",
+        default=None,
+        metavar="[HOST:]PORT",
+        help="the gateway also takes OTLP over gRPC at this address, such as 4317; the command finds it in "
+        "TELEMETRY_GATEWAY_GRPC_URL",
+    )
+    parser.add_argument(
         "--ray",
         action="store_true",
         help="put a leaf on each node of the Ray cluster that the command, a driver, connects to, and record in "

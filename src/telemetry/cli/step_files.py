@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from telemetry.cli import console
+from telemetry.cli.outputs import say_wrote
 from telemetry.errors import RunDirectoryError
 from telemetry.formatting import number_of
 from telemetry.store.records import FILE_NAME
@@ -15,16 +15,17 @@ from telemetry.store.run_directory import RunDirectory
 def write_step_files(directory: RunDirectory, files: Sequence[str]) -> None:
     """Write all values of steps of a run to each file.
 
-    Raises RunDirectoryError if the run has no record log, UsageError for an unknown suffix.
+    Raises RunDirectoryError if the run has no record log or no steps, UsageError for an unknown suffix.
     """
     from telemetry.history.step_curves import closed_steps
     from telemetry.tables.step_rows import write_steps
 
-    if not (directory.records / FILE_NAME).exists():
+    lack = "" if (directory.records / FILE_NAME).exists() else "record log"
+    if lack or next(closed_steps(directory), None) is None:
         raise RunDirectoryError(
-            "the run has no record log",
+            f"the run has no {lack or 'steps'}",
             hint="the log has the steps that a program records with run.log(…, step=…)",
         )
     for file in files:
         count = write_steps(closed_steps(directory), Path(file))
-        console.say(f"{number_of(count, 'value')} of steps in {file}")
+        say_wrote(file, f"{number_of(count, 'value')} of steps")

@@ -121,13 +121,12 @@ class Finished:
 
 def finished_runs(name: str, root: Path) -> list[Report]:
     """Return the readable results of all runs of a name, the oldest first."""
-    from telemetry.store.run_directory import list_runs, slug
+    from telemetry.store.run_directory import called, list_runs
 
     reports = []
-    for run in reversed(list_runs(root)):
-        if run.slug == slug(name):
-            with suppress(TelemetryError):
-                reports.append(recorded(run.path))
+    for run in called(name, reversed(list_runs(root))):
+        with suppress(TelemetryError):
+            reports.append(recorded(run.path))
     return reports
 
 

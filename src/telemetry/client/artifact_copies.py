@@ -6,6 +6,7 @@ machine or on a disk that it shares.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -233,6 +234,8 @@ def _make_folders(directory: str, inner: str) -> None:
         path = f"{path}/{part}"
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
+        if os.path.islink(path):
+            raise OSError(errno.ELOOP, "it is a link, and links in a run directory are not followed", path)
 
 
 def _bytes_in(folder: str) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry.formatting import duration_s, number_of, printable
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import PROGRAM_FAILED
 
 if TYPE_CHECKING:
     from telemetry.headlines import Headline
@@ -30,14 +31,20 @@ def goodbye(report: Report) -> list[str]:
     """Return the lines without their prefix."""
     snapshot = report.snapshot
     name = printable(snapshot.name)
+    failed = ""
+    if snapshot.reason.startswith(PROGRAM_FAILED):
+        from telemetry.wording import last_exception
+
+        failed = f"{name} failed: {last_exception(snapshot.marks)}".removesuffix(": ")
     if not snapshot.accounting.emitted:
         what = f"{name}: nothing was recorded"
     elif report.verdict == "complete":
         events = number_of(snapshot.accounting.applied, "event")
-        what = f"{name} {report.outcome}, {events} in {duration_s(snapshot.elapsed_s)}"
+        subject = "data" if failed else name
+        what = f"{subject} {report.outcome}, {events} in {duration_s(snapshot.elapsed_s)}"
     else:
         what = printable(report.headline())
-    lines = [" · ".join([what, *_figures(report)])]
+    lines = [" · ".join([*filter(None, (failed, what)), *_figures(report)])]
     if snapshot.directory:
         run = shlex.quote(_name_of(snapshot.directory, snapshot.run_id))
         lines.append(printable(f"open it with `telemetry report {run}` or `telemetry top {run}`"))
@@ -45,18 +52,20 @@ def goodbye(report: Report) -> list[str]:
 
 
 def _figures(report: Report) -> list[str]:
-    from telemetry.headlines import headline
+    from telemetry.headlines import headline, not_finite
 
-    return [line for one in headline(report.snapshot, recent=False)[:1] for line in _most_telling(one)]
+    told = [line for one in headline(report.snapshot, recent=False)[:1] for line in _most_telling(one)]
+    return [*told, *not_finite(report.snapshot, short=True)]
 
 
 def _most_telling(one: Headline) -> list[str]:
-    """Return the first figures, and those that are a warning in place of the last of them."""
+    """Return the first figures, without unknown rates. Those that are a warning take the place of the last ones."""
     from telemetry.headlines import compact
 
-    warnings = [figure for figure in one.figures if figure.health in ("warn", "bad")]
-    others = [figure for figure in one.figures if figure not in warnings][: max(0, _FIGURES - len(warnings))]
-    return [compact(figure, one) for figure in one.figures if figure in (*others, *warnings)]
+    figures = [figure for figure in one.figures if figure.value is not None or not figure.title.endswith("/s")]
+    warnings = [figure for figure in figures if figure.health in ("warn", "bad")]
+    others = [figure for figure in figures if figure not in warnings][: max(0, _FIGURES - len(warnings))]
+    return [compact(figure, one) for figure in figures if figure in (*others, *warnings)]
 
 
 def _name_of(directory: str, run_id: str) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SWITCH: Final = "TELEMETRY_NATIVE"
 """Environment variable; 0 turns the compiled recorder off."""
-SOURCE_CRC: Final = 0x79BBFDF7
+SOURCE_CRC: Final = 0xD95BB77D
 """CRC-32 of the sources in `native/`. A module built from other sources is not used."""
 IS_FREE_THREADED: Final = "t" in sys.abiflags
 """True if this Python can run without the interpreter's lock.

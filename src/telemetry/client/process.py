@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
 
-from telemetry.client import notice
+from telemetry.client import notice, records
 from telemetry.client.catalog import Catalog
 from telemetry.client.exit_hooks import ExitHooks
-from telemetry.client.identity import make_hello, program_name
+from telemetry.client.identity import make_hello, program_name, shown_name
 from telemetry.client.instruments import Instrument
 from telemetry.client.late_events import LateEvents
 from telemetry.client.native_recorders import build_recorders
@@ -62,6 +62,8 @@ class Process:
         """Number of times that the process has attached to a run. A forked child continues that of its parent."""
         self.finish_hook: Callable[[], object] | None = None
         """Function that the process calls at its exit instead of `finish`. It ends the run."""
+        self.failed = False
+        """True if an exception ends the program or its run."""
         self.awaits_aggregator = False
         """True if the aggregator of the environment may start later than this process. Until then, events wait."""
         self.ends_with_run = False
@@ -73,6 +75,8 @@ class Process:
         """Beginning of the ids of this process as a producer."""
         self.is_at_work: Callable[[], bool] = lambda: False
         """Predicate for such a process: it is in the middle of something, and may still record."""
+        self.is_told: Callable[[BaseException], bool] = lambda error: False
+        """Predicate for an exception that the run has in better words, such as a launcher's about its workers."""
         self.own_name: Callable[[], str] = program_name
         """Function that returns the name of this process, if `start` gave none."""
         self.before_finish: list[Callable[[], object]] = []
@@ -87,7 +91,7 @@ class Process:
         self._name = ""
         self._config: EmitConfig | None = None
         self._tried_endpoint = ""
-        self._exit_hooks = ExitHooks(self._end_of_process)
+        self._exit_hooks = ExitHooks(self._end_of_process, self.note_exception)
         self._inherited: list[object] = []
 
     # --- instruments -----------------------------------------------------------------------------
@@ -126,6 +130,12 @@ class Process:
         """Queue one encoded record, as `put_records`."""
         self.put_records(lambda: (make(),))
 
+    def note_exception(self, error: BaseException) -> None:
+        """Record an exception that ends the program or its run, as a mark. Never raises."""
+        self.failed = True
+        if self.state in ("live", "inherited") and not self.is_told(error):
+            self.put_record(lambda: records.exception(error, time.monotonic_ns()))
+
     def requests(
         self,
         name: str,
@@ -152,10 +162,11 @@ class Process:
         name: str,
         config: EmitConfig,
         *,
+        names_run: bool = False,
         ends_with_run: bool = False,
         redact: RedactConfig | None = None,
     ) -> Flusher:
-        """Return the flusher for an aggregator. The caller waits for the welcome. For `ends_with_run` see `attach`.
+        """Return the flusher for an aggregator. The caller waits for the welcome. For the flags see `attach`.
 
         If the process attached by itself, that producer is kept and gets the new policy, bounds and rules for
         masking. Otherwise a new one is started. Blocks only if it must first finish the producer of another run.
@@ -166,10 +177,21 @@ class Process:
         with self.lock:
             flusher = self._flusher
             if flusher is None or flusher.over:
-                return self.attach(endpoint, name, config, awaited=True, ends_with_run=ends_with_run, redact=redact)
+                return self.attach(
+                    endpoint,
+                    name,
+                    config,
+                    awaited=True,
+                    names_run=names_run,
+                    ends_with_run=ends_with_run,
+                    redact=redact,
+                )
             if redact is not None:
                 REDACTION.configure(redact)
                 self.recorders.memory.renew_rules()
+            if names_run:
+                self._name = name
+                flusher.rename(shown_name(name))
             self._config = config
             flusher.outbox.row_bound = row_bound(config)
             self.kinds.log.begin(flusher.outbox, wanted=config.request_log)
@@ -184,21 +206,23 @@ class Process:
         *,
         give_up: bool = False,
         awaited: bool = False,
+        names_run: bool = False,
         ends_with_run: bool = False,
         redact: RedactConfig | None = None,
     ) -> Flusher:
         """Start a producer for an aggregator and return at once.
 
         With `give_up`, the producer ends if the aggregator never answers. A producer that ends by itself prints the
-        reason, unless it was never welcomed and `awaited` is True. `ends_with_run` is True for a service without
-        events of its own: if the run ends first, the account of this producer is complete all the same. Without
-        `redact`, the rules for masking stay as they are, or come from the settings. Raises EndpointError if no
-        thread can be started.
+        reason, unless it was never welcomed and `awaited` is True. A run that was started without a name takes this
+        one if `names_run` is True. `ends_with_run` is True for a service without events of its own: if the run ends
+        first, the account of this producer is complete all the same. Without `redact`, the rules for masking stay
+        as they are, or come from the settings. Raises EndpointError if no thread can be started.
         """
         with self.lock:
             REDACTION.configure(redact)
             self.endpoint, self._name, self._config = endpoint, name, config
-            hello = self._open_memory(make_hello(f"{self.id_prefix}{os.urandom(8).hex()}", name), config)
+            introduction = make_hello(f"{self.id_prefix}{os.urandom(8).hex()}", name, names_run=names_run)
+            hello = self._open_memory(introduction, config)
             outbox = make_outbox(hello.producer, config, self.recorders, self.catalog)
             if self.state != "inherited":  # inherited: an event of a request attaches the child, so keep requests
                 self.attached += 1
@@ -250,7 +274,7 @@ class Process:
         """Make this flusher the one of the process, and record into its buffer. Callers hold the lock."""
         outbox = flusher.outbox
         self._flusher = flusher
-        self._late.reason = ""
+        self._late.reopen()
         self._exit_hooks.register()
         self.kinds.log.begin(outbox, wanted=config.request_log)
         record_into(self.recorders, flusher, config)
@@ -328,6 +352,7 @@ class Process:
             if self.state == "finished":
                 self._discard()
             self._tried_endpoint = ""
+            self.failed = False
 
     def ready(self) -> Flusher | None:
         """Return the flusher, after attaching the process as a record does. None if records go nowhere."""
@@ -453,6 +478,7 @@ class Process:
                 notice.warn(said)
         self._count_waiting()
         self._late.warn()
+        self._late.expect_exit()
 
 
 PROCESS: Final = Process()

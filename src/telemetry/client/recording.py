@@ -17,7 +17,7 @@ from telemetry.client.requests.kind import Requests, check_arguments
 from telemetry.client.requests.kinds import Tracking
 from telemetry.client.requests.request import Request
 from telemetry.client.requests.stopping import is_condition
-from telemetry.client.spans import SpanInstruments, SpanTimer
+from telemetry.client.spans import SpanInstruments, SpanTimer, parent_labels
 from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.client.stragglers import declare, declared
 from telemetry.client.timing import Timer
@@ -193,8 +193,8 @@ class Recording:
         self._process.put_records(lambda: list(records.params(values, moment(at_ns))))
 
     def expect(self, name: str, total: float, /, *, at_ns: int | None = None) -> None:
-        """Declare the total that counter `name`, or the count that series `name`, will reach, so that progress is
-        shown. Raise InstrumentError for a wrong name or total.
+        """Declare the total that counter `name`, the count that series `name`, or the step that axis `name` will
+        reach, so that progress is shown. Raise InstrumentError for a wrong name or total.
 
         Example:
             run.expect("requests", 10_000)
@@ -449,7 +449,8 @@ class Recording:
 
         def made() -> bytes:
             start, end = checked_ns(start_ns), checked_ns(end_ns)
-            encoded = records.span(name, start, end, track, chosen)
+            place = parent_labels(start, chosen)
+            encoded = records.span(name, start, end, track, {**chosen, **place} if place else chosen)
             self._spans.put(records.name_of(name), end, end - start)
             return encoded
 

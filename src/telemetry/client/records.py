@@ -49,6 +49,11 @@ def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
     return _ENCODE(Mark(text=clean(text, limits.TEXT_CHARS), time_ns=time_ns, labels=labels_of(labels)))
 
 
+def exception(error: BaseException, time_ns: int) -> bytes:
+    """Encode the mark of an exception: `RuntimeError: out of memory`. Raises only errors of `str` on it."""
+    return mark(f"{type(error).__name__}: {error}".removesuffix(": "), {}, time_ns)
+
+
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
     """Encode settings as flat maps: nested keys are joined with dots.
 
@@ -56,7 +61,8 @@ def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
     """
     if not isinstance(values, Mapping):
         raise TypeError(f"params must be a map, not {type(values).__name__}")
-    flat = list(dict(_flatten("", values, 0)).items())
+    flat = [(clean(name, limits.NAME_CHARS) or "_", _scalar(value)) for name, value in flatten(values)]
+    flat = list(dict(flat).items())
     for start in range(0, len(flat), limits.PARAMS_PER_RECORD):
         yield from _split(flat[start : start + limits.PARAMS_PER_RECORD], time_ns)
 
@@ -197,12 +203,13 @@ def _split(items: list[tuple[str, Scalar]], time_ns: int) -> Iterator[bytes]:
     yield from _split(items[half:], time_ns)
 
 
-def _flatten(prefix: str, value: object, depth: int) -> Iterator[tuple[str, Scalar]]:
+def flatten(value: object, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
+    """Yield the values of nested mappings as they are, under their keys joined with dots."""
     if isinstance(value, Mapping) and depth < _DEPTH and value:
         for key, inner in value.items():
-            yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner, depth + 1)
+            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key), depth + 1)
     else:
-        yield clean(prefix, limits.NAME_CHARS) or "_", _scalar(value)
+        yield prefix, value
 
 
 def _scalar(value: object) -> Scalar:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -15,12 +16,13 @@ from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.catalog import check_text
 from telemetry.client.goodbye import say_goodbye
-from telemetry.client.identity import program_name
 from telemetry.client.own_account import with_acknowledged, with_own_account
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process
 from telemetry.client.recording import Recording
 from telemetry.client.sending.flusher import Ending
+from telemetry.config.load import DEFAULT, load
 from telemetry.errors import EndpointError, NoRoomError, ProtocolError, TelemetryError, UsageError
+from telemetry.programs import stem
 from telemetry.supervise.aggregator import AggregatorKeeper
 from telemetry.supervise.outcome import await_report, second_best
 from telemetry.supervise.run_files import RunFiles
@@ -38,6 +40,7 @@ from telemetry.transport.keeper_lock import keeper_of
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
 from telemetry.wire.report import SOURCE_WORDS, Report, facade
+from telemetry.wire.snapshot import PROGRAM_FAILED
 
 if TYPE_CHECKING:
     from telemetry.config import Config
@@ -63,10 +66,12 @@ class Run(Recording):
     The `with` block calls `finish` at its end, and records an exception that leaves the block as a mark.
     """
 
-    def __init__(self, process: Process, name: str, config: Config, writers: Writers) -> None:
+    def __init__(self, process: Process, name: str | None, config: Config, writers: Writers) -> None:
         super().__init__(process)
+        self._is_named = name is not None
+        name = name or process.own_name()
         self.name = name
-        """Name of the run. If this process joined a run, the name that the run was started with."""
+        """Name of the run. If this process joined a run that was started with a name, that name."""
         self.asked_name = name
         """The name that `start` was given."""
         self.run_id = ""
@@ -175,7 +180,7 @@ class Run(Recording):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            self.mark(f"{type(error).__name__}: {error}".removesuffix(": "))
+            self._process.note_exception(error)
         self.finish()
 
     def _finish(self, deadline: float, timeout_s: float) -> Report:
@@ -203,7 +208,7 @@ class Run(Recording):
         assert keeper is not None
         assert snapshots is not None
         try:
-            keeper.ask(Stop(reason="finished"), _left_s(deadline))
+            keeper.ask(Stop(reason=PROGRAM_FAILED if self._process.failed else "finished"), _left_s(deadline))
         except TelemetryError as error:
             why = f"can't ask the aggregator to stop: {error.message}"
             snapshots.recv(0.0)
@@ -271,7 +276,9 @@ class Run(Recording):
 
     def _attach(self, endpoint: str) -> None:
         """Attach to an aggregator. Raise EndpointError or ProtocolError if it can't be reached or refuses."""
-        flusher = self._process.join(endpoint, self.name, self._config, redact=self._redact)
+        flusher = self._process.join(
+            endpoint, self.name, self._config, names_run=self._is_named, redact=self._redact
+        )
         try:
             welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
         except NoRoomError as error:
@@ -287,7 +294,7 @@ class Run(Recording):
     def _spawn(self, flags: Mapping[str, object]) -> None:
         """Start an aggregator and attach to it. Raise the error it reports, or EndpointError."""
         aggregator = spawn(
-            self.name,
+            self.name if self._is_named else stem(self.name),
             flags,
             owner_pid=os.getpid(),
             timeout_s=self._config.start_timeout_s,
@@ -370,6 +377,9 @@ def start(
     starts an aggregator, which writes its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes. Then
     `name` is the name of the run.
 
+    A folder of runs that can't be written raises RunDirectoryError if `dir` or a setting names it. The default
+    folder, `runs`, is replaced by a new temporary folder then, and a warning says so.
+
     The other arguments override the settings of the same names. `dir`, `refresh_hz`, `journal` and `to` apply only
     to an aggregator that is started here. `to` names the backends that get the run, each as in `telemetry run
     --to`, such as "tensorboard" or "wandb:project=mine". Each backend runs in its own process. A backend that can't
@@ -380,8 +390,6 @@ def start(
     Raises EndpointError, after at most `start_timeout_s`, if no aggregator answers. With `required=False` it warns
     instead, and instruments discard their values. Raises UsageError for a wrong argument.
     """
-    from telemetry.config import load
-
     if name is not None:
         check_text("the name of a run", name, limits.NAME_CHARS)
     flags = {
@@ -402,15 +410,34 @@ def start(
         if _STARTER.run is not None and not _STARTER.run.finished:
             _warn_of_other_name(_STARTER.run, name)
             return _STARTER.run
-        config = load(flags).config
+        config, origins = load(flags, origin="argument of start()")
         backends = config.backends.to if to is None else [to] if isinstance(to, str) else to
         backends = with_notifications(backends, config.notify.urls)
         if not os.environ.get(ENDPOINT_VARIABLE):  # a process that joins a run uses no backends and may lack them
             check_kinds(backends)
+            if origins["run.dir"] == DEFAULT:
+                flags["run.dir"] = _instead_of(config.run.dir)
         writers = Writers(backends, notice.warn)
         PROCESS.reopen()
-        _STARTER.run = _started(Run(PROCESS, name or program_name(), config, writers), flags, required)
+        _STARTER.run = _started(Run(PROCESS, name, config, writers), flags, required)
         return _STARTER.run
+
+
+def _instead_of(folder: str) -> str | None:
+    """Return a new folder for runs if this one can't be written, and warn. None without need, or without one."""
+    path = Path(folder).absolute()
+    if os.access(path if path.exists() else path.parent, os.W_OK | os.X_OK):
+        return None
+    import tempfile
+
+    try:
+        other = tempfile.mkdtemp(prefix="telemetry-runs-")
+    except OSError:
+        return None
+    notice.warn(
+        f"can't write to {path}, so this run is in {other}: choose a folder with TELEMETRY_RUN__DIR or start(dir=…)"
+    )
+    return other
 
 
 def _warn_of_other_name(run: Run, name: str | None) -> None:

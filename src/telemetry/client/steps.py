@@ -210,7 +210,13 @@ def _is_numpy_float(kind: type) -> bool:
 
 def plain_step(step: SupportsIndex) -> int:
     """Return a step as an integer of 64 bits. Raise TypeError or ValueError."""
-    plain = step if type(step) is int else int(index(step))
+    if type(step) is int:
+        plain = step
+    else:
+        try:
+            plain = int(index(step))
+        except TypeError:
+            raise TypeError(f"step must be an integer, not {type(step).__name__}") from None
     if not _LOWEST <= plain <= _HIGHEST:
         raise ValueError(f"step {plain} does not fit in 64 bits")
     return plain

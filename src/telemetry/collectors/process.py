@@ -29,6 +29,7 @@ from telemetry.collectors.collector import Target
 from telemetry.collectors.sampler import Sampler
 from telemetry.config import load
 from telemetry.errors import TelemetryError
+from telemetry.supervise.parent import parent_pid
 from telemetry.wire.collectors import COLLECTORS, COLLECTORS_NAME
 
 OK: Final = 0
@@ -46,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Collect until asked to end. Returns the exit code."""
     args = _parser().parse_args(words)
     stop = _Stop()
-    parent = os.getppid()
+    parent = parent_pid()
     os.environ[ENDPOINT_VARIABLE] = args.endpoint
     for variable in _OF_ONE_RANK:  # the collectors are no rank of the job, even if `telemetry run` is
         os.environ.pop(variable, None)

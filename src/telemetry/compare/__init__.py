@@ -7,6 +7,7 @@ from telemetry.compare.direction import Directions
 from telemetry.compare.figure_names import COMMAND_WORDS
 from telemetry.compare.model import (
     ONE_SIDED,
+    SIDES,
     VERDICT_WORDS,
     BoundedFigure,
     Comparison,
@@ -21,11 +22,12 @@ from telemetry.compare.model import (
 )
 from telemetry.compare.noise import noise_of
 from telemetry.compare.options import Options
-from telemetry.compare.sizes import largest
+from telemetry.compare.sizes import largest, largest_outside, largest_without_bounds, main_difference
 
 __all__ = [
     "COMMAND_WORDS",
     "ONE_SIDED",
+    "SIDES",
     "VERDICT_WORDS",
     "BoundedFigure",
     "Comparison",
@@ -41,5 +43,8 @@ __all__ = [
     "Verdict",
     "compare",
     "largest",
+    "largest_outside",
+    "largest_without_bounds",
+    "main_difference",
     "noise_of",
 ]

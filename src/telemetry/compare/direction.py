@@ -5,7 +5,8 @@ The first matching rule applies:
 1. `--lower-is-better` and `--higher-is-better` patterns, as `telemetry.compare.figure_names` has them. Without one,
    figures of the machine (`host.cpu`, `gpu.power`) are neither: a busier machine may be a faster job.
 2. Time and CPU of the command: lower. Goodput and attainment of requests: higher.
-3. A counter or series whose name has a word of trouble (`errors`, `timeouts`, `dropped`, …): lower, its rate too.
+3. A counter or series whose name has a word of trouble (`errors`, `timeouts`, `dropped`, …): lower, its rate and
+   its share too. A count whose share of the requests is known is neither: a longer run has more errors.
 4. Rates: higher; rates of counters of time: neither.
 5. Values in a unit of time or bytes: lower. Values per second (`tokens/s`): higher.
 6. Values of steps and series, by the words of their names (`telemetry.directions`): `latency`, `loss`: lower;
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from telemetry.compare.figure_names import matches
-from telemetry.compare.figures import Figure
+from telemetry.compare.figures import SHARE, Figure
 from telemetry.directions import TROUBLE, Better, better_of_name, words_of
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.units import BYTES, TIME_NS
@@ -48,9 +49,9 @@ class Directions:
 
 
 def _by_rule(figure: Figure, unit: str) -> Better:
-    if figure.of in ("requests", "steps"):
-        named = "neither" if figure.statistic == "steps" else better_of_name(figure.name)
-        return "higher" if figure.of == "requests" else named
+    if figure.of in ("requests", "steps") and figure.statistic != SHARE:
+        named: dict[str, Better] = {"steps": "neither", "rate": "higher"}
+        return "higher" if figure.of == "requests" else named.get(figure.statistic, better_of_name(figure.name))
     if figure.of == "command" or not TROUBLE.isdisjoint(words_of(figure.name)):
         return "lower"
     if figure.statistic == "rate":

@@ -10,7 +10,7 @@ from statistics import fmean
 from telemetry.compare.model import Method
 from telemetry.compare.samples import Sample
 from telemetry.statistics.pairs import paired_difference
-from telemetry.statistics.runs import difference
+from telemetry.statistics.runs import Difference, difference
 
 Pairs = Sequence[tuple[int, int]]
 """Indexes on both sides of runs that ran next to each other."""
@@ -49,15 +49,29 @@ def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence
         found = difference(before, after, confidence)
     if found is None:
         return "0 in most runs before, so there is no relative difference"
+    typical = _as_far_apart(found)
     return Evidence(
         difference=found.ratio,
         low=found.low,
         high=found.high,
         p_value=found.p_value,
-        before=found.before,
-        after=found.after,
+        before=typical[0],
+        after=typical[1],
         method=method,
     )
+
+
+def _as_far_apart(found: Difference) -> tuple[float, float]:
+    """Return the typical values of both sides, moved until they differ by exactly the estimated difference.
+
+    The estimate rests on pairs or ranks of runs, so the typical runs of the sides may differ otherwise, even in the
+    other direction.
+    """
+    before, after, ratio = found.before, found.after, found.ratio
+    if before > 0 and after > 0 and -1 < ratio < math.inf:
+        middle, half = math.sqrt(before) * math.sqrt(after), math.sqrt(1 + ratio)
+        return middle / half, middle * half
+    return before, before + ratio * abs(before) if math.isfinite(ratio) else after
 
 
 def _constant(values: Sequence[float]) -> bool:

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from telemetry.directions import better_of_name
 from telemetry.errors import UsageError
 from telemetry.hdr.ranks import parse_percentile
+from telemetry.headlines.metrics import attempts
+from telemetry.rates import Paces
 from telemetry.request_model import RequestCounts, issued_kind, request_counts, without_requests
 from telemetry.statistics.confidence import least_count
 from telemetry.store.calibrations import Of
@@ -22,6 +24,8 @@ from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
 
 PERCENTILES: Final = ("50", "90", "99", "99.9")
 ATTAINMENT: Final = "attainment"
+SHARE: Final = "share"
+"""Errors and the like, as a share of the requests that they are among."""
 AXIS: Final = "axis"
 """Label of a value of steps: the name of its axis."""
 _COUNTED: Final = {words.LATENCY: "requests", words.OUTPUT_TOKENS: "tokens"}
@@ -39,8 +43,9 @@ class Figure:
     statistic: str
     """Statistic.
 
-    Of a series `p50`, `p99.9`, …, `mean`, `rate`; of a counter `value`, `rate`; of the command `wall`, `cpu`; of
-    requests `goodput`, `attainment`; of a value of steps `last`, `best`; of an axis `steps`.
+    Of a series `p50`, `p99.9`, …, `mean`, `rate`; of a counter `value`, `rate` or `share`; of the command `wall`,
+    `cpu`; of requests `goodput`, `attainment`, `share`; of a value of steps `last`, `best`; of an axis `steps`,
+    `rate`.
     """
 
 
@@ -61,7 +66,7 @@ def readings(
     """Return all figures of a run. Percentiles that the run did not keep, and series without values, are missing.
 
     For requests, only latency and output tokens have a rate: the overall rate of reports. With `every_rate`, other
-    figures of requests also have a rate over the whole run, as in gates.
+    figures of requests also have a rate, as in gates.
     """
     snapshot = _with_present_words(report.snapshot)
     found = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
@@ -72,10 +77,16 @@ def readings(
     counters, series = told, snapshot.series
     if not every_rate:
         counters, series = without_requests(counters, snapshot), without_requests(series, snapshot)
-    found |= _plain_rates(counters, series, duration_s(report))
+    paces = Paces(snapshot, duration_s(report))
+    found |= _plain_rates(counters, series, paces)
+    shares = dict(_failed_shares(snapshot)) | dict(_shares(snapshot))
+    if not every_rate:  # a shorter run with as many errors has a higher rate, and no higher share
+        for figure in shares:
+            found.pop(Figure(figure.of, figure.name, figure.labels, "rate"), None)
+    found |= shares
     found |= _request_rates(snapshot)
     found |= _within_limits(snapshot)
-    found |= _steps(report)
+    found |= _steps(report, paces)
     command = snapshot.command
     if command is not None and report.time_range is None:
         found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
@@ -118,17 +129,47 @@ def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[Figu
 
 
 def _plain_rates(
-    counters: Sequence[CounterStat], series: Sequence[SeriesStat], seconds: float
+    counters: Sequence[CounterStat], series: Sequence[SeriesStat], paces: Paces
 ) -> Iterator[tuple[Figure, Reading]]:
-    """Yield rates over the run or the time range; none if it has no duration."""
-    if seconds <= 0:
-        return
+    """Yield the rates of instruments that have one."""
     for stat in series:
-        rate = Figure("series", stat.name, _sorted(stat.labels), "rate")
-        yield rate, Reading(stat.count / seconds, "1", stat.count)
+        if (per_s := paces.of(stat).per_s) is not None:
+            yield Figure("series", stat.name, _sorted(stat.labels), "rate"), Reading(per_s, "1", stat.count)
     for counter in counters:
-        rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
-        yield rate, Reading(counter.value / seconds, counter.unit, counter.events)
+        if (per_s := paces.of(counter).per_s) is not None:
+            rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
+            yield rate, Reading(per_s, counter.unit, counter.events)
+
+
+def _shares(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Yield counters of errors as a share of the requests that they are among, if the run counts those."""
+    counters = without_requests(snapshot.counters, snapshot)
+    series = without_requests(snapshot.series, snapshot)
+    for counter in counters:
+        total = attempts([counter], counters, series)
+        if total is not None:
+            figure = Figure("counter", counter.name, _sorted(counter.labels), SHARE)
+            yield figure, Reading(float(counter.value) / total, "", int(total))
+
+
+def without_errors(snapshot: MetricsSnapshot, figure: Figure) -> Reading | None:
+    """Return a figure of errors for a run that counted none; None if it counted no requests."""
+    if figure.of != "counter" or figure.statistic not in (SHARE, "value"):
+        return None
+    nothing = CounterStat(name=figure.name, labels=dict(figure.labels))
+    counters = without_requests(snapshot.counters, snapshot)
+    total = attempts([nothing], counters, without_requests(snapshot.series, snapshot))
+    return None if total is None else Reading(0.0, "", int(total))
+
+
+def _failed_shares(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Yield the failed and expired requests of each kind and tracking window, as a share of those that ended."""
+    for whole in request_counts(snapshot):
+        for part in whole.windows or (whole,):
+            share = part.failed_share
+            if share is not None:
+                name = words.name_of(part.kind, words.FAILED)
+                yield Figure("requests", name, _sorted(labels_of(part)), SHARE), Reading(share, "", int(part.ended))
 
 
 def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
@@ -179,11 +220,13 @@ def labels_of(part: RequestCounts) -> dict[str, str]:
     return {**part.labels, **({words.WINDOW: part.window} if part.window else {})}
 
 
-def _steps(report: Report) -> Iterator[tuple[Figure, Reading]]:
-    """Yield the number of steps of each axis, and the last and the best value of each name."""
+def _steps(report: Report, paces: Paces) -> Iterator[tuple[Figure, Reading]]:
+    """Yield the number of steps of each axis and their speed, and the last and the best value of each name."""
     known = {(curve.axis, curve.name): curve for curve in report.curves}
     for axis in report.snapshot.axes:
         yield Figure("steps", axis.name, (), "steps"), Reading(float(axis.closed), "", axis.closed)
+        if (per_s := paces.steps_per_s(axis.name)) is not None:
+            yield Figure("steps", axis.name, (), "rate"), Reading(per_s, "1", axis.closed)
         for name, newest in axis.values.items():
             labels, curve = ((AXIS, axis.name),), known.get((axis.name, name))
             count = 0 if curve is None else curve.count
@@ -192,7 +235,9 @@ def _steps(report: Report) -> Iterator[tuple[Figure, Reading]]:
             better = better_of_name(name)
             if curve is not None and better != "neither":
                 best = curve.min if better == "lower" else curve.max
-                yield Figure("steps", name, labels, "best"), Reading(math.nan if best is None else best, "", count)
+                if best is None or newest is None:  # a value that ended as NaN has no best
+                    best = math.nan
+                yield Figure("steps", name, labels, "best"), Reading(best, "", count)
 
 
 def _with_present_words(snapshot: MetricsSnapshot) -> MetricsSnapshot:

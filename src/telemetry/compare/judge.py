@@ -9,9 +9,12 @@ the same way: significant differences are those whose interval does not contain 
 3. Otherwise: `not_shown`.
 
 Between two single runs nothing is better or worse, because the noise between runs is unknown. A figure with bounds
-in each run is `differs` if the bounds don't touch and the difference is at least m, otherwise `not_shown`. A value
-of steps has no bounds: equal values are `same`, values that differ by at least m are `differs`, others `not_shown`.
-A difference within the noise of a calibration is `not_shown`.
+in each run has these verdicts; a value of steps, but not their speed, is exact, so its bounds are the value itself.
+
+1. The bounds don't touch, and the difference is at least m and not within the noise of a calibration: `differs`.
+2. No two values within the bounds differ by more than m: `same`.
+3. The difference is within the noise of a calibration: `not_shown`.
+4. Otherwise: `cannot_tell`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from msgspec.structs import replace
 
 from telemetry import formatting
 from telemetry.compare.evidence import Evidence
-from telemetry.compare.model import BoundedFigure, MetricResult, Noise, Verdict
+from telemetry.compare.model import OVERLAP, WITHOUT_BOUNDS, BoundedFigure, MetricResult, Noise, Verdict
 from telemetry.compare.options import Options
 from telemetry.compare.samples import DIFFERENT_UNITS, Sample
 from telemetry.directions import Better
@@ -116,20 +119,18 @@ def plain_difference(sample: Sample) -> float | None:
 
 
 def _untold(plain: MetricResult, case: Case, options: Options) -> MetricResult:
-    """Return a result with numbers, if there are any, but without a verdict."""
+    """Return a result with numbers, if there are any, and a verdict that needs no evidence between runs."""
     sample = case.sample
-    reason = case.obstacle
+    said, obstacle = _single(case, *case.within, options) if case.within else ("cannot_tell", case.obstacle)
+    reasons = [obstacle] if obstacle else []
     if case.noise is not None and case.noise.exceeded is not None:
-        beyond = "larger than" if case.noise.exceeded else "within"
-        reason += f"; {beyond} the noise of the calibration, ±{formatting.percent(case.noise.limit)}"
-    single = _single(case, options)
-    if single is not None:
-        reason = reason.removeprefix(case.obstacle).removeprefix("; ")
+        beyond = "beyond" if case.noise.exceeded else "within"
+        reasons.append(f"{beyond} the noise of the calibration, {case.noise}")
     units_agree = not case.obstacle.startswith(DIFFERENT_UNITS)
     return replace(
         plain,
-        verdict=single or "cannot_tell",
-        reason=reason,
+        verdict=said,
+        reason="; ".join(reasons),
         before=fmean(sample.before) if sample.before and units_agree else None,
         after=fmean(sample.after) if sample.after and units_agree else None,
         difference=plain_difference(sample) if units_agree else None,
@@ -138,21 +139,23 @@ def _untold(plain: MetricResult, case: Case, options: Options) -> MetricResult:
     )
 
 
-def _single(case: Case, options: Options) -> Verdict | None:
-    """Return the verdict on a figure of two single runs; None without bounds, except for a value of steps."""
-    sample = case.sample
-    if case.within is None or not (sample.before and sample.after):
-        return None
-    is_of_steps = sample.figure.of == "steps"
-    if is_of_steps and sample.before == sample.after:
-        return "same"
-    apart = True if is_of_steps else _apart(*case.within)
+def _single(case: Case, before: BoundedFigure, after: BoundedFigure, options: Options) -> tuple[Verdict, str]:
+    """Return the verdict on a figure of two single runs, and the reason if it can't be told."""
+    if case.sample.figure.of == "steps" and case.sample.figure.statistic != "rate":
+        before, after = (replace(one, low=one.value, high=one.value) for one in (before, after))
+    apart = _apart(before, after)
     if apart is None:
-        return None
-    difference = plain_difference(sample)
+        return "cannot_tell", WITHOUT_BOUNDS
+    difference = plain_difference(case.sample)
     small = difference is not None and abs(difference) < options.min_effect
     noisy = case.noise is not None and case.noise.exceeded is False
-    return "differs" if apart and not (small or noisy) else "not_shown"
+    if apart and not (small or noisy):
+        return "differs", ""
+    if _is_within(before, after, options.min_effect):
+        return "same", ""
+    if noisy:
+        return "not_shown", ""
+    return "cannot_tell", _maybe_small(options) if apart else OVERLAP
 
 
 def _apart(before: BoundedFigure, after: BoundedFigure) -> bool | None:
@@ -161,11 +164,23 @@ def _apart(before: BoundedFigure, after: BoundedFigure) -> bool | None:
     return None if low.high is None or high.low is None else low.high < high.low
 
 
+def _is_within(before: BoundedFigure, after: BoundedFigure, least: float) -> bool:
+    """Return whether all values within the bounds of two runs differ by no more than `least`, a fraction."""
+    if before.low is None or before.high is None or after.low is None or after.high is None:
+        return False
+    widest = max(after.high - before.low, before.high - after.low)
+    return widest <= least * min(abs(before.low), abs(before.high))
+
+
+def _maybe_small(options: Options) -> str:
+    return f"there is a difference, but it may be smaller than {formatting.percent(options.min_effect)}"
+
+
 def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str:
     """Return a caveat on the verdict, or an empty string."""
     level = options.level
     if said == "not_shown" and case.p_adjusted < level:
-        return f"there is a difference, but it may be smaller than {formatting.percent(options.min_effect)}"
+        return _maybe_small(options)
     if said == "not_shown" and found.p_value < level:
         return "significant alone, but among so many figures such a difference occurs by chance"
     if said == "not_shown" and found.method == "exact":
@@ -173,7 +188,7 @@ def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str
     if said in ("worse", "better", "changed") and found.difference is None:
         return "0 in every run before"
     if said in ("worse", "better", "changed") and case.noise is not None and case.noise.exceeded is False:
-        return f"but within the noise of the calibration, ±{formatting.percent(case.noise.limit)}"
+        return f"but within the noise of the calibration, {case.noise}"
     return ""
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from telemetry import formatting
 from telemetry.directions import Better
 from telemetry.formatting import number_of
 from telemetry.store.calibrations import Of
@@ -15,7 +17,8 @@ Verdict = Literal["worse", "better", "changed", "differs", "same", "not_shown", 
 """Verdicts on a figure.
 
 `changed`: a figure without direction differs. `differs`: two single runs differ by more than their own bounds, or
-in a value of steps; the noise between runs is unknown. `same`: the difference is shown to be too small to matter.
+in a value of steps; the noise between runs is unknown. `same`: the difference is shown to be too small to matter,
+between two single runs by their own bounds.
 `not_shown`: a difference that matters may or may not exist. `left_out`: no run has enough values for the figure. It
 does not count for the comparison as a whole.
 """
@@ -34,6 +37,14 @@ VERDICT_WORDS: Final[dict[Verdict, str]] = {
 
 ONE_SIDED: Final = ("only the runs before have it", "only the runs after have it")
 """Reasons for figures that no run of the other side has."""
+
+OVERLAP: Final = "the bounds within the two runs overlap"
+WITHOUT_BOUNDS: Final = "without bounds within a run"
+ONE_RUN: Final = "one run "
+"""Reasons for figures of two single runs that can't be told, and the beginning of that for one run against many."""
+
+SideName = Literal["before", "after"]
+SIDES: Final[tuple[SideName, SideName]] = ("before", "after")
 
 Method = Literal["runs", "pairs", "exact", ""]
 """Source of an interval.
@@ -69,13 +80,18 @@ class BoundedFigure(Struct, frozen=True, kw_only=True):
 class Noise(Struct, frozen=True, kw_only=True):
     """The noise of a figure, from a calibration."""
 
-    cv: float
-    """Standard deviation between identical runs, as a fraction of their mean."""
     runs: int
-    limit: float
-    """Limit of noise: it alone exceeds this difference, up or down, in less than one of twenty comparisons."""
+    low: float
+    high: float | None
+    """Differences between identical runs: from the largest fall to the largest rise; null for a rise without limit.
+
+    The limits of all figures of the comparison hold together with its confidence.
+    """
     exceeded: bool | None = None
-    """True if the difference exceeds the limit; null without a difference."""
+    """True if the difference is beyond these limits; null without a difference."""
+
+    def __str__(self) -> str:
+        return f"{formatting.signed_percent(self.low)} … {formatting.signed_percent(self.high)}"
 
 
 class MetricResult(Struct, frozen=True, kw_only=True):
@@ -92,7 +108,7 @@ class MetricResult(Struct, frozen=True, kw_only=True):
     """Reason for `cannot_tell`, or a caveat on the verdict."""
     before: float | None = None
     after: float | None = None
-    """Typical value of a side."""
+    """Typical value of a side. Both differ by exactly `difference`, which the verdict rests on."""
     difference: float | None = None
     """`after / before - 1`; null if that is not a number."""
     low: float | None = None
@@ -168,8 +184,15 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """True if the sides ran by turns: each run is compared with its neighbour."""
     calibration: str = ""
     """Name of the calibration; empty without one."""
+    calibration_argv: list[str] = []
+    """Command that was calibrated."""
+    calibration_runs: int = 0
+    calibration_of: list[SideName] = []
+    """Sides with runs of that command; empty for a calibration of another command."""
     before: list[RunFacts] = []
     after: list[RunFacts] = []
+    concerns: list[str] = []
+    """Values of steps that were not finite, with their side."""
     settings: list[Setting] = []
     """Settings that differ between the sides."""
     metrics: list[MetricResult] = []
@@ -196,16 +219,16 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return next((verdict for verdict in order if verdict in found), "cannot_tell")
 
     def headline(self) -> str:
-        """Return one line: the verdict, the number of figures with a notable verdict, and the number of runs."""
+        """Return one line: the verdict, the number of figures with a notable verdict, and the number of runs.
+
+        `9 figures of two single runs: 2 differ, 1 does not, 6 can't be told`
+        """
         total, counted = len(self.metrics) - self.count("left_out"), self.count(self.verdict)
+        if len(self.before) == len(self.after) == 1 and self.count("cannot_tell") < total:
+            return f"{number_of(total, 'figure')} of two single runs: {', '.join(self._of_two_runs())}"
         told: tuple[Verdict, ...] = ("worse", "better", "changed", "cannot_tell")
         parts = [f"{self.count(verdict)} {VERDICT_WORDS[verdict]}" for verdict in told if self.count(verdict)]
-        differ, equal = self.count("differs"), self.count("same") + self.count("not_shown")
-        if total and len(self.before) == len(self.after) == 1 and (differ or equal):
-            parts = [f"{differ:,} differ", f"{equal:,} do not"]
-            parts += [f"{self.count('cannot_tell'):,} cannot tell"] if self.count("cannot_tell") else []
-            figures = f"{', '.join(parts)}, of {number_of(total, 'figure')}"
-        elif not total:
+        if not total:
             figures = "nothing to compare"
         elif counted == total or not parts:
             figures = f"{'all ' if counted == total > 1 else ''}{number_of(total, 'figure')}"
@@ -213,3 +236,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
             figures = f"{', '.join(parts)} of {total:,} figures"
         runs = f"{number_of(len(self.before), 'run')} against {len(self.after)}"
         return f"{VERDICT_WORDS[self.verdict]}: {figures}, {runs}"
+
+    def _of_two_runs(self) -> Iterator[str]:
+        """Yield how many figures of two single runs differ, and how many do not."""
+        yield number_of(self.count("differs"), "differs", "differ")
+        if same := self.count("same"):
+            yield number_of(same, "does not", "do not")
+        if noisy := self.count("not_shown"):
+            yield number_of(noisy, "is within the noise", "are within the noise")
+        if untold := self.count("cannot_tell"):
+            yield f"{untold:,} can't be told"

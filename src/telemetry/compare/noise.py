@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Final
 
+from telemetry.compare.adjusted import confidences
 from telemetry.compare.figures import PERCENTILES, Figure, readings
 from telemetry.compare.model import Noise
-from telemetry.statistics.beta import t_quantile
+from telemetry.statistics.run_noise import RunNoise, run_noise
 from telemetry.store.calibrations import Calibration, MetricNoise
 from telemetry.wire.report import Report
 
@@ -17,8 +18,6 @@ SIDES: Final = (3, 5, 10, 20, 40)
 """Runs per side for which a calibration reports the detectable difference."""
 _POWER: Final = 0.9
 _CONFIDENCE: Final = 0.95
-_ENOUGH: Final = 2
-"""Minimum number of runs for a standard deviation."""
 
 
 def noise_of(runs: Sequence[Report], percentiles: Sequence[str] = PERCENTILES) -> list[MetricNoise]:
@@ -37,46 +36,47 @@ def noise_of(runs: Sequence[Report], percentiles: Sequence[str] = PERCENTILES) -
     return found
 
 
-def detectable(cv: float, runs: int, confidence: float = _CONFIDENCE) -> float:
-    """Return the smallest relative difference that nine of ten comparisons find with so many runs per side.
-
-    It holds for a single figure, without pairs. `cv`: standard deviation between runs as a fraction of their mean.
-    Raises ValueError for less than 2 runs.
-    """
-    if runs < _ENOUGH:
-        raise ValueError(f"{runs} run per side detects no difference")
-    freedom = 2 * runs - 2
-    reach = t_quantile(0.5 + confidence / 2, freedom) + t_quantile(_POWER, freedom)
-    return reach * cv * math.sqrt(2 / runs)
-
-
-def noise_for(
+def noises(
     calibration: Calibration | None,
-    figure: Figure,
+    differences: Sequence[tuple[Figure, float | None]],
     sizes: tuple[int, int],
-    difference: float | None,
-    confidence: float = _CONFIDENCE,
-) -> Noise | None:
-    """Return the noise of a figure for sides of `sizes` runs.
+    level: float,
+) -> list[Noise | None]:
+    """Return the noise of each figure for sides of `sizes` runs, in the order of the figures.
 
-    Returns None if the calibration lacks the figure, or has less than two runs of it.
+    The limits of all figures hold together with a confidence of 1 - `level`, by the steps of Holm's method. A
+    figure has no noise if the calibration lacks it, or has less than two runs of it.
     """
-    if calibration is None or 0 in sizes:
-        return None
-    metric = calibration.noise(figure.of, figure.statistic, figure.name, dict(figure.labels))
-    if metric is None or metric.cv is None or len(metric.values) < _ENOUGH:
-        return None
-    limit = (
-        t_quantile(0.5 + confidence / 2, len(metric.values) - 1) * metric.cv * math.sqrt(sum(1 / n for n in sizes))
+    known = [_known(calibration, figure) if all(sizes) else None for figure, _ in differences]
+    p_values = [
+        1.0 if difference is None else noise.p_value(difference, sizes)
+        for noise, (_, difference) in zip(known, differences, strict=True)
+        if noise is not None
+    ]
+    own = iter(confidences(p_values, level))
+    return [
+        None if noise is None else _limited(noise, difference, sizes, next(own))
+        for noise, (_, difference) in zip(known, differences, strict=True)
+    ]
+
+
+def _known(calibration: Calibration | None, figure: Figure) -> RunNoise | None:
+    metric = calibration and calibration.noise(figure.of, figure.statistic, figure.name, dict(figure.labels))
+    return run_noise(metric.values) if metric else None
+
+
+def _limited(noise: RunNoise, difference: float | None, sizes: tuple[int, int], confidence: float) -> Noise:
+    low, high = noise.limits(sizes, confidence)
+    return Noise(
+        runs=noise.runs,
+        low=low,
+        high=high if math.isfinite(high) else None,
+        exceeded=None if difference is None else not low <= difference <= high,
     )
-    exceeded = None if difference is None else abs(difference) > limit
-    return Noise(cv=metric.cv, runs=len(metric.values), limit=limit, exceeded=exceeded)
 
 
 def _noise(figure: Figure, unit: str, values: list[float]) -> MetricNoise:
-    middle = fmean(values)
-    spread = stdev(values) if len(values) >= _ENOUGH else 0.0
-    cv = spread / abs(middle) if middle and len(values) >= _ENOUGH else None
+    middle, noise = fmean(values), run_noise(values)
     return MetricNoise(
         of=figure.of,
         statistic=figure.statistic,
@@ -85,6 +85,6 @@ def _noise(figure: Figure, unit: str, values: list[float]) -> MetricNoise:
         unit=unit,
         values=values,
         mean=middle,
-        cv=cv,
-        detectable={} if cv is None else {str(runs): detectable(cv, runs) for runs in SIDES},
+        cv=stdev(values) / abs(middle) if noise else None,
+        detectable={str(runs): noise.detectable(runs, _CONFIDENCE, _POWER) for runs in SIDES} if noise else {},
     )

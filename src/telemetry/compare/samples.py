@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from telemetry.compare.figure_names import check, matches
-from telemetry.compare.figures import Figure, Reading, needed, readings
-from telemetry.compare.model import ONE_SIDED
+from telemetry.compare.figures import SHARE, Figure, Reading, needed, readings, without_errors
+from telemetry.compare.model import ONE_SIDED, SideName
 from telemetry.compare.options import Options
-from telemetry.compare.sides import SideName, unfit
+from telemetry.compare.sides import unfit
 from telemetry.formatting import number_of
 from telemetry.wire.report import Report
 
@@ -27,6 +27,8 @@ class Sample:
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
     obstacle: str = ""
+    is_in_share: bool = False
+    """True for a number of errors whose share of the requests is a figure too. A longer run has more of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +45,16 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
         "before": [readings(report, options.percentiles) for report in before],
         "after": [readings(report, options.percentiles) for report in after],
     }
-    figures = sorted({figure for side in read.values() for run in side for figure in run})
+    units = {figure: reading.unit for side in read.values() for run in side for figure, reading in run.items()}
+    figures = sorted(units)
+    for name, side in (("before", before), ("after", after)):
+        for report, run in zip(side, read[name], strict=True):
+            for figure in figures:
+                if figure not in run and (reading := without_errors(report.snapshot, figure)) is not None:
+                    run[figure] = replace(reading, unit=units[figure])
     check(options.only, figures, {gauge.name for report in (*before, *after) for gauge in report.snapshot.gauges})
+    shared = {(figure.name, figure.labels) for figure in figures if figure.statistic == SHARE}
+    kinds = {figure.name for figure in figures if figure.statistic == SHARE and figure.of == "requests"}
     compared, left_out = [], []
     for figure in figures:
         if options.only and not any(matches(figure, pattern) for pattern in options.only):
@@ -63,6 +73,9 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
                 before=[value for value in _values(figure, read["before"]) if math.isfinite(value)],
                 after=[value for value in _values(figure, read["after"]) if math.isfinite(value)],
                 obstacle=obstacle,
+                is_in_share=figure.of == "counter"
+                and figure.statistic == "value"
+                and ((figure.name, figure.labels) in shared or figure.name in kinds),
             )
         )
     return Samples(compared=compared, left_out=left_out)

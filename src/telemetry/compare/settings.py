@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry.compare.model import Setting
+from telemetry.compare.model import Setting, SideName
 from telemetry.headline_choice import shown_params
 from telemetry.wire.collectors import is_of_surroundings
 from telemetry.wire.events import Scalar
@@ -19,15 +19,29 @@ COMMAND: Final = "command"
 def settings(before: Sequence[Report], after: Sequence[Report]) -> list[Setting]:
     """Return the settings whose values differ between the sides, sorted by name.
 
-    Code, machine and software come after the parameters, and the command comes last.
+    Code, machine and software come after the parameters, and the command comes last. They are left out if one side
+    has not recorded them, as a program that starts its own run.
 
     Parameters that hold the choice of figures to show first are no settings.
     """
     sides = [[shown_params(report.snapshot.params) for report in side] for side in (before, after)]
     every = {name for side in sides for params in side for name in params}
+    if not_recorded(before, after):
+        every = {name for name in every if not is_of_surroundings(name)}
     names = sorted(every, key=lambda name: (is_of_surroundings(name), name))
     found = [Setting(name=name, before=_values(sides[0], name), after=_values(sides[1], name)) for name in names]
     return [one for one in (*found, *_commands(before, after)) if set(one.before) != set(one.after)]
+
+
+def not_recorded(before: Sequence[Report], after: Sequence[Report]) -> SideName | None:
+    """Return the side that has recorded nothing of its code, machine and software, if the other side has."""
+    is_of_before, is_of_after = (
+        any(is_of_surroundings(name) for report in side for name in report.snapshot.params)
+        for side in (before, after)
+    )
+    if is_of_before == is_of_after:
+        return None
+    return "after" if is_of_before else "before"
 
 
 def _values(runs: Sequence[dict[str, Scalar]], name: str) -> list[str]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from telemetry.compare.figures import Figure, duration_s
-from telemetry.compare.model import RunFacts
+from telemetry.compare.model import RunFacts, SideName
 from telemetry.formatting import number_of
+from telemetry.headlines import NOT_FINITE, not_finite
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
+from telemetry.wording import failure
 
+_NAMED: Final = 3
 PAIRS_FROM: Final = 5
 """Minimum number of pairs. With fewer, the spread between pairs is less certain than the spread between runs."""
-
-SideName = Literal["before", "after"]
 
 
 def facts(report: Report) -> RunFacts:
@@ -50,9 +51,22 @@ def unfit(reports: Sequence[Report], side: SideName, figure: Figure) -> str:
     for word, number in found.items():
         if number:
             return f"{number} of {number_of(total, 'run')} {side} {'is' if number == 1 else 'are'} {word}"
-    if failed := sum(_failed(report) for report in reports):
+    if failed := sum(bool(failure(report.snapshot)) for report in reports):
         return f"the command failed in {failed} of {number_of(total, 'run')} {side}"
     return ""
+
+
+def concerns(reports: Sequence[Report], side: SideName) -> list[str]:
+    """Return a line for each value of steps that was not finite: `after: loss is NaN or infinite, first at step 9`.
+
+    Of several runs, the first few that have such values are named, each with its most telling value.
+    """
+    if len(reports) == 1:
+        return [f"{side}: {line}" for line in not_finite(reports[0].snapshot)]
+    found = [(report.snapshot.run_id, lines[0]) for report in reports if (lines := not_finite(report.snapshot))]
+    named = [f"{side}, run {run_id}: {line}" for run_id, line in found[:_NAMED]]
+    more = len(found) - len(named)
+    return named + ([f"values were {NOT_FINITE} in {number_of(more, 'more run')}"] if more else [])
 
 
 def by_turns(before: Sequence[Report], after: Sequence[Report]) -> list[tuple[int, int]] | None:
@@ -73,8 +87,3 @@ def by_turns(before: Sequence[Report], after: Sequence[Report]) -> list[tuple[in
         old, new = (first, second) if first[1] == 0 else (second, first)
         pairs.append((old[2], new[2]))
     return pairs
-
-
-def _failed(report: Report) -> bool:
-    command = report.snapshot.command
-    return command is not None and (command.signal is not None or command.exit_code not in (0, None))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
+from telemetry.formatting import did_you_mean, printable
 
 STAND_INS: Final[Mapping[str, str]] = {"wandb": str(Path(__file__).parent / "stand_in")}
 """Name of each library, and the folder that `telemetry run --stand-in` puts in PYTHONPATH."""
@@ -19,7 +18,6 @@ def check_stand_ins(names: Iterable[str]) -> list[str]:
     checked = list(dict.fromkeys(names))
     for name in checked:
         if name not in STAND_INS:
-            close = get_close_matches(name, STAND_INS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(STAND_INS)}"
+            hint = did_you_mean(name, STAND_INS) or f"one of {', '.join(STAND_INS)}"
             raise UsageError(f"there is no stand-in for {printable(name)!r}", hint=hint)
     return checked

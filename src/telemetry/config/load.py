@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -77,10 +77,11 @@ def load(
     *,
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    origin: str = FLAG,
 ) -> Loaded:
     """Load the settings from all sources.
 
-    `flags` maps dotted keys to values; None means that the flag was not given.
+    `flags` maps dotted keys to values; None means that the flag was not given. `origin` names their source.
 
     Reads at most three small files. Raises ConfigError, which names all problems at once.
     """
@@ -88,7 +89,7 @@ def load(
     problems: list[str] = []
     values: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
     origins = dict.fromkeys(FIELDS, DEFAULT)
-    for entry in _entries(flags or {}, cwd or Path(), environ, problems):
+    for entry in _entries(flags or {}, origin, cwd or Path(), environ, problems):
         _admit(entry, values, origins, problems)
     config = msgspec.convert(values, Config)
     problems.extend(_contradictions(config))
@@ -138,7 +139,7 @@ def closest(word: str, known: Collection[str]) -> str:
 
 
 def _entries(
-    flags: Mapping[str, object], cwd: Path, environ: Mapping[str, str], problems: list[str]
+    flags: Mapping[str, object], origin: str, cwd: Path, environ: Mapping[str, str], problems: list[str]
 ) -> Iterator[_Entry]:
     """Yield every given value, in ascending priority."""
     for place in places(cwd, environ):
@@ -149,7 +150,7 @@ def _entries(
             yield _Entry(key, text, f"environment {name}", name)
     for key, value in flags.items():
         if value is not None:
-            yield _Entry(key, value, FLAG, key)
+            yield _Entry(key, value, origin, key)
 
 
 def _from_file(place: SettingsFile, problems: list[str]) -> Iterator[_Entry]:
@@ -203,7 +204,7 @@ def _admit(entry: _Entry, values: dict[str, dict[str, Any]], origins: dict[str, 
         value = _convert(_split(entry), info)
     except ValueError as error:
         shown = "***" if entry.key == notify_urls.KEY else _shown(entry.value)
-        problems.append(f"{entry.key} = {shown} ({entry.origin}): {_wanted(error)}")
+        problems.append(f"{entry.key} = {shown} ({entry.origin}): {_wanted(error, info)}")
         return
     section, name = entry.key.split(".")
     values[section][name] = value
@@ -288,8 +289,11 @@ def _question(meant: str) -> str:
     return f", did you mean {meant}?" if meant else ""
 
 
-def _wanted(error: ValueError) -> str:
+def _wanted(error: ValueError, info: FieldInfo) -> str:
     text = str(error)
+    kind = get_args(info.type)[0] if get_origin(info.type) is Annotated else info.type
+    if get_origin(kind) is Literal:
+        return f"expected {' or '.join(map(repr, get_args(kind)))}"
     if "matching regex" in text:
         return 'expected percentiles above 0 and up to 100, such as "50" or "99.9"'
     return text[:1].lower() + text[1:]

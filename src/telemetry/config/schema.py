@@ -226,6 +226,18 @@ class RecordsConfig(_Section, kw_only=True, frozen=True):
     ] = limits.RECORDS_CAP_BYTES
 
 
+class RetentionConfig(_Section, kw_only=True, frozen=True):
+    """Old runs, which `telemetry run` and `telemetry serve` remove at their end. Nothing is removed by default."""
+
+    days: Annotated[
+        float,
+        Meta(ge=0, le=36_600, description="Days after its end from which a run is removed; 0: runs stay."),
+    ] = 0.0
+    keep: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="Number of the newest runs that stay, however old they are.")
+    ] = 20
+
+
 class RedactConfig(_Section, kw_only=True, frozen=True):
     """Secrets and personal data that are replaced by `***` before they leave a process. docs/REDACTION.md."""
 
@@ -510,6 +522,7 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     journal: JournalConfig = field(default_factory=JournalConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     records: RecordsConfig = field(default_factory=RecordsConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     redact: RedactConfig = field(default_factory=RedactConfig)
     transport: TransportConfig = field(default_factory=TransportConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from telemetry.config.schema import Config
 from telemetry.daemon.components import Parts
@@ -20,18 +24,20 @@ from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.service import Service
 from telemetry.daemon.signal_pipe import SignalPipe
 from telemetry.daemon.tokens.pool import TokenCounter
-from telemetry.daemon.upstream.leaf import Leaf
 from telemetry.daemon.upstream.root_address import check_node, check_root, expected_nodes, with_root_of
 from telemetry.daemon.worker_thread import Worker
 from telemetry.daemon.write_ahead import WriteAheadLog
-from telemetry.errors import KeysError, RunDirectoryError, TelemetryError, UsageError
-from telemetry.store.live_runs import forget
-from telemetry.transport.endpoints import Endpoints, ipc_path, plan, runtime_directory
+from telemetry.errors import EndpointError, KeysError, RunDirectoryError, TelemetryError, UsageError
+from telemetry.store.live_runs import forget, list_live
+from telemetry.transport.endpoints import IPC, Endpoints, ipc_path, plan, runtime_directory, split_key
 from telemetry.transport.hub import Hub
 from telemetry.transport.zap import keys_for
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import Watch
 from telemetry.wire.snapshot import MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.daemon.upstream.leaf import Leaf
 
 
 def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple[bool, MetricsSnapshot]:
@@ -78,7 +84,14 @@ def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Cla
         undo.callback(claimed.let_go)
         counter = _counter(options, undo, needed=False)  # a run without token counts is better than no run
         endpoints = claimed.endpoints
-        _make_folders(endpoints)
+        was_open = _was_open(claimed)
+        if options.config.security.curve != "always" and was_open:
+            config = options.config
+            opened = structs.replace(config, transport=structs.replace(config.transport, insecure=True))
+            options = replace(options, config=opened)
+        bind_to = options.config.transport.bind
+        is_chosen = was_open or (bind_to.startswith(IPC) and endpoints == plan(bind_to, options.run_id))
+        _make_folders(endpoints, None if is_chosen else claimed.manifest.run_id)
         hub = bind(endpoints, options)
         undo.callback(hub.close)
         if hub.address != claimed.manifest.endpoint:
@@ -89,6 +102,19 @@ def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Cla
         service = _live(options, hub, open_again(claimed, options.config), signals, counter)
         undo.pop_all()
     return service
+
+
+def _was_open(claimed: Claim) -> bool:
+    """Return whether this user started this run here at an address without a key.
+
+    The announcement in the user's private directory shows that. Another person may have written the manifest.
+    """
+    manifest = claimed.manifest
+    if split_key(manifest.endpoint)[1]:
+        return False
+    own = (manifest.run_id, manifest.endpoint, os.path.realpath(claimed.directory.path))
+    announced = list_live(runtime_directory())
+    return any((run.run_id, run.endpoint, os.path.realpath(run.dir)) == own for run in announced)
 
 
 def bind(endpoints: Endpoints, options: DaemonOptions) -> Hub:
@@ -102,13 +128,23 @@ def bind(endpoints: Endpoints, options: DaemonOptions) -> Hub:
         raise
 
 
-def _make_folders(endpoints: Endpoints) -> None:
-    """Create the private folders of ipc sockets. They disappear with their parent when the machine restarts."""
+def _make_folders(endpoints: Endpoints, run_id: str | None) -> None:
+    """Create the private folders of ipc sockets. They disappear with their parent when the machine restarts.
+
+    With `run_id`, raises EndpointError for a socket outside of the folder of this run: anybody may have written the
+    addresses in the run directory, and binding replaces a socket.
+    """
     for endpoint in vars(endpoints).values():
         path = ipc_path(endpoint)
-        if path is not None:
-            with suppress(OSError):  # binding reports the error
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path is None:
+            continue
+        if run_id is not None and path.parent != (own := runtime_directory() / run_id):
+            raise EndpointError(
+                f"the run listened at {endpoint}, which is outside of {own}",
+                hint=f"if this address is yours, add --bind {endpoints.control}",
+            )
+        with suppress(OSError):  # binding reports the error
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _counter(options: DaemonOptions, undo: ExitStack, *, needed: bool = True) -> TokenCounter | None:
@@ -164,6 +200,8 @@ def _leaf(parts: Parts, run_status: RunStatus, opening: OpenedRun) -> Leaf | Non
     refill = opening.refill
     if refill is None:
         return None
+    from telemetry.daemon.upstream.leaf import Leaf
+
     return Leaf(parts, run_status, refill.collector, refill.writer)
 
 

@@ -14,6 +14,7 @@ from telemetry.daemon.components import Parts
 from telemetry.daemon.disk_reads import DiskReads
 from telemetry.daemon.input import Ingress
 from telemetry.daemon.leaf_peers import LeafPeers
+from telemetry.daemon.process_watch import exists
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import no_room
 from telemetry.drop_reasons import Reason
@@ -189,7 +190,6 @@ class Control:
             text = f"this aggregator speaks protocol {ours}, not {theirs}"
             self._reply(peer, msg.Error(code="wrong_version", message=text), hello.id)
             return
-        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
         if hello.producer:
             refusal = "the run is over" if self._comes_too_late(hello) else self._ingress.hello(hello)
             if refusal:
@@ -201,7 +201,7 @@ class Control:
                 self.leaves.meet(hello.producer, peer)
             if hello.version < SAYS_UNFINISHED:
                 self._older.add(hello.producer)
-        endpoints = self._hub.endpoints
+        endpoints, now_ns = self._hub.endpoints, self._clock.monotonic_ns()
         welcome = msg.Welcome(
             run_id=self._run_status.run_id,
             name=self._run_status.name,
@@ -213,7 +213,7 @@ class Control:
             directory=self._run_status.directory,
             refresh_hz=self._run_status.refresh_hz,
             mono_ns=now_ns,
-            wall_ns=wall_ns,
+            wall_ns=self._numbers.wall_ns(now_ns),
             echo_ns=hello.mono_ns,
         )
         self._reply(peer, welcome, hello.id)
@@ -296,11 +296,15 @@ class Control:
         self._reply(peer, msg.Stopping(state=self._run_status.lifecycle.state), stop.id)
 
     def _watch(self, peer: bytes, watch: msg.Watch) -> None:
-        watching = self._process_watch.watch(watch.pid)
-        if watching:
+        answer: msg.Response = msg.Watching(pid=watch.pid)
+        if not exists(watch.pid):
+            words = f"no process {watch.pid} runs on the aggregator's host; name one that runs"
+            answer = msg.Error(code="refused", message=words)
+        elif not self._process_watch.watch(watch.pid):
+            answer = msg.Error(code="refused", message="too many processes are watched")
+        else:
             self._ingress.watch(watch)
-        refused = msg.Error(code="refused", message="too many processes are watched")
-        self._reply(peer, msg.Watching(pid=watch.pid) if watching else refused, watch.id)
+        self._reply(peer, answer, watch.id)
 
     def _nodes(self, peer: bytes, note: msg.ExpectNodes) -> None:
         """Add nodes that belong to the run. They are in the journal before the answer."""

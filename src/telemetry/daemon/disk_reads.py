@@ -60,7 +60,11 @@ def read_history(reader: HistoryReader, request: msg.GetHistory, keys: list[msg.
     """Return as many intervals as fit into one reply, and the start time of the next one."""
     intervals: list[Raw] = []
     size = 0
-    for interval in reader.intervals(request.start_ns, request.end_ns, request.level_s):
+    if request.slices:
+        found = reader.fine(request.start_ns, request.end_ns)
+    else:
+        found = reader.intervals(request.start_ns, request.end_ns, request.level_s)
+    for interval in found:
         raw = encode_interval(interval)
         if intervals and size + len(raw) > limits.HISTORY_REPLY_BYTES:
             return msg.History(keys=keys, intervals=intervals, next_ns=interval.start_ns)

@@ -75,17 +75,15 @@ def journal_gap(reader: JournalReader, torn_bytes: int, valueless: int = 0) -> s
 
     `torn_bytes` is the size of the torn end, which was never applied. `valueless` as in `obstacle`.
     """
-    damaged_bytes = reader.torn_bytes - (0 if reader.tail_damaged else torn_bytes)
-    if damaged_bytes:
-        return damage(damaged_bytes)
-    if reader.damaged:
-        return "a segment in the middle of the journal is missing or unreadable"
     if reader.dropped_segments > valueless:
         return (
             f"the journal lost {_oldest(reader.dropped_segments)}: it exceeded its size limit, or "
             "the files were deleted"
         )
-    return ""
+    damaged_bytes = reader.torn_bytes - (0 if reader.tail_damaged else torn_bytes)
+    if damaged_bytes:
+        return damage(damaged_bytes)
+    return "a segment in the middle of the journal is missing or unreadable" if reader.damaged else ""
 
 
 class JournalValues:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import resource
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import TypeVar
 
 from telemetry.daemon.finalize import finalize
@@ -17,6 +16,7 @@ from telemetry.errors import TelemetryError
 from telemetry.memory import keep_small
 from telemetry.store.dead_run import forget_finished
 from telemetry.store.live_runs import LiveRun, announce, withdraw
+from telemetry.transport.admission import raise_limit_of_descriptors
 from telemetry.transport.endpoints import runtime_directory
 from telemetry.transport.keeper_lock import clear
 from telemetry.wire.codec import carriable
@@ -34,7 +34,7 @@ def prepare_process() -> None:
     """Prepare the process, once and before it has sockets, files and large arrays."""
     keep_small()
     os.umask(_OWNER_ONLY)
-    _allow_connections()
+    raise_limit_of_descriptors()
 
 
 def or_tell(ready_fd: int | None, begin: Callable[[], _T]) -> _T:
@@ -88,22 +88,12 @@ def let_go(service: Service) -> None:
     service.parts.let_go()
 
 
-def _allow_connections() -> None:
-    """Raise the limit of open files.
-
-    Each peer takes one or two descriptors, and ZeroMQ aborts without free ones.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS reports an infinite limit but rejects that number
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 def _announce(service: Service) -> Callable[[], None]:
     """Announce the run, so that others can find it. Return a function that withdraws the announcement."""
     parts, runtime = service.parts, runtime_directory()
     live = LiveRun(
         run_id=parts.options.run_id,
-        name=parts.options.name,
+        name=service.run_status.name,
         pid=os.getpid(),
         endpoint=parts.hub.address,
         dir=service.run_status.directory,
@@ -127,7 +117,7 @@ def _ready_facts(service: Service) -> dict[str, object]:
         "endpoint": parts.hub.address,
         "trusted": parts.hub.trusted,
         "run_id": parts.options.run_id,
-        "name": parts.options.name,
+        "name": service.run_status.name,
         "dir": service.run_status.directory,
         "pid": os.getpid(),
         "epoch": parts.options.epoch,

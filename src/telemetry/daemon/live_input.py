@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
+from telemetry import formatting, limits
 from telemetry.daemon.components import Parts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.exact_percentiles import CUT, obstacle
@@ -15,14 +18,21 @@ from telemetry.daemon.record_stream import RecordStream
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.salvage import Salvage
 from telemetry.daemon.tokens.results import OWN_PRODUCER, TokenResults
-from telemetry.daemon.upstream.leaf import Leaf
 from telemetry.daemon.write_ahead import WriteAheadLog
+from telemetry.store.live_runs import announce_name
+from telemetry.transport.endpoints import runtime_directory
+from telemetry.wire.snapshot import PROGRAM_FAILED
+
+if TYPE_CHECKING:
+    from telemetry.daemon.upstream.leaf import Leaf
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
 _PASSED_OVER: Final = 60  # intervals of one second, each written separately; longer windows keep older values
+_SLICE_NS: Final = 75_000_000  # shortest slice: ticks come every 100 ms or more often, and may be a little early
 _GAP_NS: Final = 2 * _SECOND_NS  # a restart takes one or two seconds
 _ON_THE_WAY_S: Final = 0.02  # messages sent before the end request arrive within this time
+_CLOCK_S: Final = 1.0
 _QUIET_NS: Final = 500_000_000  # the last bytes of a dead producer leave the kernel within this time
 
 
@@ -44,8 +54,14 @@ class LiveFeed:
         self._parts = parts
         self._leaf = leaf
         self._log = log
+        log.on_named = self._rename
         self._run_status = run_status
         self._alone_since_ns: int | None = None
+        self._sliced_ns = 0
+        """Monotonic time of the newest slice."""
+        rolls = parts.numbers.run.rolls
+        self._first_sliced = rolls + 1 if rolls else 0
+        """First interval with slices. A restored checkpoint may lack the begin of a slice."""
         self._drain_began_ns = parts.clock.monotonic_ns()
         self._texts_until_ns: int | None = None
         """Deadline for pending texts. Set once the wait for producers has ended."""
@@ -55,6 +71,22 @@ class LiveFeed:
         self.ingest = Ingest(parts, log, self._stream, cost)
         self.deferred = TokenResults(parts, log, self.ingest, run_status)
         self._salvage = Salvage(parts, log, self.ingest, run_status)
+
+    def _rename(self, name: str) -> None:
+        """Take the name that a producer gave to the run, in all that is read while the run goes on.
+
+        The directory keeps the name it was made with: other processes use its path.
+        """
+        self._run_status.name = name
+        parts, directory = self._parts, self._run_status.directory
+
+        def write() -> None:
+            manifest = parts.directory.read_manifest()
+            parts.directory.write_manifest(replace(manifest, name=name, started_as=manifest.name))
+            announce_name(runtime_directory(), parts.options.run_id, name)
+
+        _LOG.info("the run in %s is named %s", directory, name)
+        parts.worker.submit(write)
 
     @property
     def listens(self) -> bool:
@@ -86,6 +118,28 @@ class LiveFeed:
         if self._leaf is not None:
             self._leaf.tick(now_ns)
         self._watch_processes(now_ns)
+        if self._wants_slice(now_ns):
+            self._log.slice()
+            self._sliced_ns = now_ns
+            slices, history = self._log.take_slices(), self._parts.history
+            if history is not None:  # if the disk is too slow, only the second is kept
+                self._parts.worker.submit(lambda: history.append_slices(slices))
+
+    def _wants_slice(self, now_ns: int) -> bool:
+        """Return whether a slice of the history ends now.
+
+        Slices begin with the first event. A root has none: its leaves send once a second.
+        """
+        run, aggregator = self._parts.numbers.run, self._parts.aggregator
+        return (
+            self._parts.history is not None
+            and run.slices < limits.SLICES
+            and run.rolls >= self._first_sliced
+            and aggregator.applied > 0
+            and now_ns - max(run.rolled_mono_ns, self._sliced_ns) >= _SLICE_NS
+            and not aggregator.leaves()
+            and aggregator.instruments <= limits.SLICED_INSTRUMENTS
+        )
 
     def each_second(self) -> None:
         self.deferred.ping()
@@ -97,7 +151,19 @@ class LiveFeed:
 
     def roll(self) -> None:
         """Close the current interval of the history."""
-        self._roll(self._parts.clock.wall_ns())
+        self._roll()
+        self._compare_clocks()
+
+    def _compare_clocks(self) -> None:
+        """Warn once if the system's clock was set. The run's clock ignores that."""
+        clock = self._parts.clock
+        step_s = (clock.wall_ns() - self._parts.numbers.wall_ns(clock.monotonic_ns())) / _SECOND_NS
+        beginning = "the system clock was set "
+        if abs(step_s) > _CLOCK_S and not any(one.startswith(beginning) for one in self._run_status.warnings):
+            by = f"{'forward' if step_s > 0 else 'back'} by {formatting.duration_s(abs(step_s))}"
+            self._run_status.warn(
+                [f"{beginning}{by} during the run: times of day go on from the clock at its start"]
+            )
 
     def pass_over(self, died_ns: int) -> None:
         """Close the interval in which an aggregator died, and add intervals for the time without an aggregator.
@@ -105,27 +171,24 @@ class LiveFeed:
         Otherwise the windows of its last seconds would count as the most recent seconds. Call before the first
         turn.
         """
-        clock, run = self._parts.clock, self._parts.numbers.run
-        wall_ns, gap_ns = clock.wall_ns(), clock.monotonic_ns() - died_ns
+        run, gap_ns = self._parts.numbers.run, self._parts.clock.monotonic_ns() - died_ns
         if gap_ns < _GAP_NS:
             return
         seconds = min(gap_ns // _SECOND_NS, self._parts.options.config.run.window_s, _PASSED_OVER)
         pieces_ns = [max(0, died_ns - run.rolled_mono_ns), gap_ns - seconds * _SECOND_NS]
         pieces_ns += [_SECOND_NS] * seconds
-        left_ns = gap_ns
-        for number, piece_ns in enumerate(pieces_ns):
-            left_ns -= piece_ns if number else 0
-            self._roll(max(wall_ns - left_ns, self._parts.numbers.run.rolled_wall_ns), piece_ns)
+        for piece_ns in pieces_ns:
+            self._roll(piece_ns)
 
-    def _roll(self, wall_ns: int, elapsed_ns: int | None = None) -> None:
+    def _roll(self, elapsed_ns: int | None = None) -> None:
         number, history = self._parts.numbers.run.rolls, self._parts.history
-        interval = self._log.roll(wall_ns, self._run_status.seq, elapsed_ns)
+        interval = self._log.roll(self._run_status.seq, elapsed_ns)
         self._publish()
         if self._leaf is not None:
             self._leaf.rolled(interval, number)
         if history is not None:
-            keys = self._parts.aggregator.keys()
-            if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
+            keys, slices = self._parts.aggregator.keys(), self._log.take_slices()
+            if not self._parts.worker.submit(lambda: history.append(interval, keys, number, slices)):
                 self._run_status.warn(["the disk is too slow: an interval of the history is missing"])
 
     def close(self) -> None:
@@ -230,10 +293,24 @@ class LiveFeed:
         process_watch = self._parts.process_watch
         for pid in process_watch.departed():
             _LOG.info("process %d, which owned this run, is gone", pid)
-            if process_watch.orphaned:
-                self._run_status.end(f"process {pid}, which owned the run, is gone")
-        if not process_watch.watching:
+        if process_watch.orphaned and (self._parts.options.owner_pid is not None or not self._others()):
+            self._run_status.end(self._end_of_owner(process_watch.last))
+        elif process_watch.orphaned or not process_watch.watching:
             self._end_when_alone(now_ns)
+
+    def _end_of_owner(self, pid: int) -> str:
+        """Return the reason of the end. An owner that records and has not ended is a program that failed."""
+        aggregator = self._parts.aggregator
+        recording = [aggregator.producer(one) for one in aggregator.waiting_for() if one != OWN_PRODUCER]
+        if any((producer.host, producer.pid) == (self._parts.host, pid) for producer in recording):
+            return f"{PROGRAM_FAILED}: process {pid} was killed, or ended without finish()"
+        return f"process {pid}, which owned the run, is gone"
+
+    def _others(self) -> bool:
+        """Check whether producers record that do not belong to a process that has ended."""
+        aggregator = self._parts.aggregator
+        others = (aggregator.producer(one) for one in aggregator.waiting_for() if one != OWN_PRODUCER)
+        return not all(self._salvage.is_dead(producer) for producer in others)
 
     def _end_when_alone(self, now_ns: int) -> None:
         aggregator, grace_s = self._parts.aggregator, self._parts.options.config.run.orphan_grace_s

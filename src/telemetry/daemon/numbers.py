@@ -13,15 +13,17 @@ from typing import Final
 from msgspec import Raw
 from msgspec.structs import replace
 
+from telemetry import limits
 from telemetry.aggregator import Aggregator, StreamedRecord
 from telemetry.aggregator.compiled import find_rows
 from telemetry.errors import RunDirectoryError
 from telemetry.store.append_file import Buffer
 from telemetry.wire.codec import Malformed, decode_batch, decode_checkpoint, encode_checkpoint
+from telemetry.wire.collectors import COLLECTORS
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
 from telemetry.wire.events import EventBatch
-from telemetry.wire.history import Interval
-from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState, Salvaging
+from telemetry.wire.history import Interval, Slice
+from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState, Salvaging, Sliced
 from telemetry.wire.request_log import LoggedRecords
 
 LATEST_NS: Final = (1 << 63) - 1  # fits in a signed 64 bit integer, and no clock reaches it
@@ -37,6 +39,7 @@ class Numbers:
         """Number of applied batches, and their size in bytes as messages."""
         self._untaken: list[StreamedRecord] = []
         self._unlogged: list[LoggedRecords] = []
+        self._slices: list[Slice] = []
 
     @staticmethod
     def restore(checkpoint: Buffer) -> Numbers:
@@ -80,11 +83,23 @@ class Numbers:
         return self.aggregator.checkpoint(head)
 
     def wall_ns(self, now_ns: int) -> int:
-        """Return the run's wall clock time. It follows the system clock once per interval, recorded in the journal.
+        """Return the time of the run's clock: the system's clock at the start, continued by the monotonic clock.
 
         The result fits in a signed 64 bit integer for any journal.
         """
         return min(max(0, now_ns + self.run.rolled_wall_ns - self.run.rolled_mono_ns), LATEST_NS)
+
+    def hello(self, hello: Hello, now_ns: int) -> bool:
+        """Introduce a producer, which may name the run. Return False if there is no room for it."""
+        accepted = self.aggregator.hello(hello, now_ns, self.wall_ns(now_ns))
+        if accepted and self.is_named_by(hello):
+            self.run = replace(self.run, name=hello.name, takes_name=False)
+        return accepted
+
+    def is_named_by(self, hello: Hello) -> bool:
+        """Return whether the run takes its name from this hello."""
+        of_job = hello.names_run and not hello.producer.startswith(COLLECTORS)
+        return self.run.takes_name and of_job and hello.name.isprintable() and bool(hello.name.strip())
 
     def admit(self, frame: Buffer, now_ns: int) -> EventBatch | None:
         """Return the batch of a frame if it is readable and new; the caller must apply it. Otherwise count it."""
@@ -122,23 +137,48 @@ class Numbers:
             self.run = replace(self.run, records=self.run.records + len(streamed))
 
     def roll(self, rolled: Rolled, now_ns: int) -> Interval:
-        """End an interval of the history."""
-        interval = self.aggregator.roll(rolled.start_wall_ns, rolled.end_wall_ns, rolled.elapsed_ns)
+        """End an interval of the history, and its last slice if it has slices or those before it reach into it."""
+        if self.run.interval_slices or (0 < self.run.slices < limits.SLICES and self._goes_on(rolled.end_wall_ns)):
+            self._slice(rolled.end_wall_ns, now_ns)
+        interval = self.aggregator.roll(rolled.start_wall_ns, rolled.end_wall_ns, rolled.elapsed_ns, now_ns)
         self._stream(self.aggregator.pass_time(rolled.elapsed_ns))
         self.run = replace(
             self.run,
             rolled_wall_ns=rolled.end_wall_ns,
             rolled_mono_ns=now_ns,
             rolls=self.run.rolls + 1,
+            interval_slices=0,
             snapshot_seq=rolled.snapshot_seq,
         )
         return interval
+
+    def _slice(self, wall_ns: int, now_ns: int) -> None:
+        """End a slice of the current interval. It begins with the slice before, or with the interval."""
+        run = self.run
+        start_ns = run.sliced_wall_ns if self._goes_on(wall_ns) else run.rolled_wall_ns
+        interval = self.aggregator.slice(start_ns, wall_ns, now_ns)
+        self._slices.append(Slice(run.rolls, run.interval_slices, interval))
+        self.run = replace(
+            run,
+            slices=run.slices + 1,
+            interval_slices=run.interval_slices + 1,
+            sliced_wall_ns=interval.end_ns,
+        )
+
+    def _goes_on(self, wall_ns: int) -> bool:
+        """Return whether the next slice begins with the end of the newest."""
+        return self.run.rolled_wall_ns - limits.SLICE_LAG_NS <= self.run.sliced_wall_ns <= wall_ns
+
+    def take_slices(self) -> list[Slice]:
+        """Return the slices since the last call."""
+        taken, self._slices = self._slices, []
+        return taken
 
     def take_note(self, note: Note, now_ns: int) -> None:
         """Apply any note except `Rolled`."""
         match note:
             case Hello():
-                self.aggregator.hello(note, now_ns, self.wall_ns(now_ns))
+                self.hello(note, now_ns)
             case End():
                 self._stream(self.aggregator.end(note, now_ns))
             case CannotResend():
@@ -152,6 +192,8 @@ class Numbers:
             case TellBackend():
                 backends = {stat.name: stat for stat in self.run.backends} | {note.stat.name: note.stat}
                 self.run = replace(self.run, backends=list(backends.values()))
+            case Sliced():
+                self._slice(self.wall_ns(now_ns), now_ns)
             case BadFrames():
                 self.aggregator.add_bad_frames(note.counts)
             case Ending():

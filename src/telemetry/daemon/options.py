@@ -31,3 +31,5 @@ class DaemonOptions:
     """Parameters of a new run. They are in its first checkpoint, so a resumed run has them from its journal."""
     backends: Sequence[BackendStat] = ()
     """Backends whose writers are about to start."""
+    takes_name: bool = False
+    """True if the first producer that has a name for the run may give it another one."""

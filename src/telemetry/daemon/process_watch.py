@@ -70,12 +70,25 @@ def alive(pid: int) -> bool:
     return pid > 0 and not _watch(pid).dead()
 
 
+def exists(pid: int) -> bool:
+    """Check that a process of this host has this pid. It may have ended if its parent has not collected it yet."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 class ProcessWatch:
     """Watched processes of a run. The run lives while one of them lives."""
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
         self.watching = False
+        self.last = 0
+        """Process that died last."""
 
     def watch(self, pid: int) -> bool:
         """Watch a process. Return False if too many are watched."""
@@ -90,6 +103,7 @@ class ProcessWatch:
         gone = [pid for pid, watched in self._watched.items() if watched.dead()]
         for pid in gone:
             del self._watched[pid]
+            self.last = pid
         return gone
 
     @property

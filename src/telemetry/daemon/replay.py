@@ -78,7 +78,7 @@ def build_replay(
             requests=RequestLogWriter(directory.requests),
         )
         parts = assemble(options, hub, opening, signals)
-        own = replace(run, run_id=options.run_id, name=options.name, snapshot_seq=0, ending=None)
+        own = replace(run, run_id=options.run_id, name=options.name, takes_name=False, snapshot_seq=0, ending=None)
         run_status = RunStatus.of(own, options.epoch, carriable(str(directory.path)), options.config.run.refresh_hz)
         cost = CostMeter(SYSTEM_CLOCK.monotonic_ns())
         feed = Playback(

@@ -152,6 +152,8 @@ class Playback:
             self._begin_ns += max(0, self._next.time_ns - self._fold.now_ns - _LONGEST_SILENCE_NS)
 
     def _take(self, step: Step) -> None:
+        if step.slices and self._history is not None:
+            self._history.append_slices(step.slices)
         if step.interval is not None and self._history is not None:
             self._history.append(step.interval, self._fold.numbers.aggregator.keys(), step.roll)
         self._stream.publish(step.streamed)

@@ -7,17 +7,19 @@ import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.clock import SYSTEM_CLOCK, Clock, boot_id
 from telemetry.config.describe import without_secrets
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
-from telemetry.daemon.upstream.refill import Refill
 from telemetry.errors import RunDirectoryError
+from telemetry.files import opener
 from telemetry.redaction import Redactor
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
@@ -27,6 +29,9 @@ from telemetry.store.request_log import RequestLogWriter
 from telemetry.store.run_directory import RunDirectory, RunLock, manifest_for
 from telemetry.transport.hub import Hub
 from telemetry.wire.journal import RunState
+
+if TYPE_CHECKING:
+    from telemetry.daemon.upstream.refill import Refill
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,9 @@ def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
     run = RunState(
         run_id=options.run_id,
         name=options.name,
+        takes_name=options.takes_name,
         host=socket.gethostname(),
+        boot_id=boot_id(),
         started_ns=wall_ns,
         started_mono_ns=now_ns,
         rolled_wall_ns=wall_ns,
@@ -135,6 +142,8 @@ def open_refill(config: Config, directory: RunDirectory) -> Refill | None:
     upstream = config.upstream
     if not upstream.address:
         return None
+    from telemetry.daemon.upstream.refill import Refill
+
     outbox = DiskOutbox(directory.upstream, upstream.cap_bytes)
     return Refill(outbox, directory.run_id, spans=upstream.spans)
 
@@ -151,10 +160,19 @@ class _MaskingFormatter(logging.Formatter):
         return self._redactor.text(super().format(record))
 
 
+class _LogFile(logging.FileHandler):
+    """A log in a run directory."""
+
+    def _open(self) -> TextIOWrapper:
+        return TextIOWrapper(
+            open(self.baseFilename, "ab", opener=opener(depth=1)), self.encoding, write_through=True
+        )
+
+
 def log_to(path: Path, config: Config) -> None:
     """Write the log of the package to this file from now on. Raise RunDirectoryError."""
     try:
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = _LogFile(path, encoding="utf-8")
     except OSError as error:
         raise RunDirectoryError(f"can't write {path}: {error.strerror}") from error
     handler.setFormatter(_MaskingFormatter(config))

@@ -18,7 +18,6 @@ from telemetry.daemon.components import Parts
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.process_watch import alive
 from telemetry.daemon.run_status import RunStatus
-from telemetry.daemon.salvaged_batches import RebuiltBatches
 from telemetry.daemon.unknown_rings import UnknownRings
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.formatting import number_of
@@ -121,6 +120,8 @@ class Salvage:
         return bool(producer.ring) and is_here and producer.node is None
 
     def _take(self, ring: RingFile, producer: Producer) -> None:
+        from telemetry.daemon.salvaged_batches import RebuiltBatches  # loads the client, which few runs need
+
         rebuilt = RebuiltBatches(ring, producer)
         if rebuilt.contradicts:
             raise RingUnreadable("batches arrived that it has no trace of")

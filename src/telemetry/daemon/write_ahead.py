@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.aggregator import StreamedRecord
 from telemetry.clock import Clock
-from telemetry.daemon.numbers import Numbers
+from telemetry.daemon.numbers import LATEST_NS, Numbers
 from telemetry.daemon.process_watch import WATCHED
 from telemetry.store.journal import JournalWriter
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
-from telemetry.wire.history import Interval
-from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled, Salvaging
+from telemetry.wire.history import Interval, Slice
+from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled, Salvaging, Sliced
 from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
@@ -47,6 +47,8 @@ class WriteAheadLog:
         self._hellos: Counter[str] = Counter()
         self._contradicted: set[str] = set()
         """Producers that sent a second `end` with other totals."""
+        self.on_named: Callable[[str], object] = lambda name: None
+        """Callback for the name that a producer gives to a run that was started without one."""
 
     def stamp(self) -> int:
         """Return the time now, but later than any earlier stamp, because stamps tell turns apart."""
@@ -98,12 +100,15 @@ class WriteAheadLog:
         taken = _LEAF_HELLOS_TAKEN if hello.node else _HELLOS_TAKEN
         if self._hellos[hello.producer] >= taken:
             return f"more than {taken:,} different hellos of one producer"
-        if not self._aggregator.hello(hello, now_ns, self._numbers.wall_ns(now_ns)):
+        named = self._numbers.is_named_by(hello)
+        if not self._numbers.hello(hello, now_ns):
             return no_room()
         self._hellos[hello.producer] += 1
         if len(self._hellos) > 2 * limits.PRODUCERS:  # remove producers that have no row any more
             self._hellos = Counter({key: count for key, count in self._hellos.items() if self._is_known(key)})
         self._note(hello, now_ns)
+        if named:
+            self.on_named(hello.name)
         return ""
 
     def ping(self, producer: str) -> None:
@@ -163,25 +168,32 @@ class WriteAheadLog:
             self._note(note, now_ns)
             self._numbers.take_note(note, now_ns)
 
-    def roll(self, wall_ns: int, snapshot_seq: int, elapsed_ns: int | None = None) -> Interval:
-        """End an interval of the history. The run's clock then follows `wall_ns`, the system's clock.
+    def roll(self, snapshot_seq: int, elapsed_ns: int | None = None) -> Interval:
+        """End an interval of the history. It has lasted since the previous one, or `elapsed_ns`.
 
-        The interval has lasted since the previous one, or `elapsed_ns`.
+        Its times are those of the run's clock, so that no step of the system's clock moves a time range.
         """
         now_ns, run = self.stamp(), self._numbers.run
         if elapsed_ns is None:
             elapsed_ns = now_ns - run.rolled_mono_ns
-        start_wall_ns = run.rolled_wall_ns
-        if abs(wall_ns - start_wall_ns - elapsed_ns) >= limits.CLOCK_STEP_NS:  # the clock was set
-            start_wall_ns = max(0, wall_ns - elapsed_ns)
         rolled = Rolled(
-            start_wall_ns=start_wall_ns,
-            end_wall_ns=wall_ns,
+            start_wall_ns=run.rolled_wall_ns,
+            end_wall_ns=min(run.rolled_wall_ns + elapsed_ns, LATEST_NS),
             elapsed_ns=elapsed_ns,
             snapshot_seq=snapshot_seq,
         )
         self._note(rolled, now_ns)
         return self._numbers.roll(rolled, now_ns)
+
+    def slice(self) -> None:
+        """End a slice of the current interval of the history."""
+        now_ns, sliced = self.stamp(), Sliced()
+        self._note(sliced, now_ns)
+        self._numbers.take_note(sliced, now_ns)
+
+    def take_slices(self) -> list[Slice]:
+        """Return the slices since the last call, from all changes made here."""
+        return self._numbers.take_slices()
 
     def ending(self, ending: Ending) -> None:
         """Record how the run ends, as far as known."""
@@ -217,7 +229,7 @@ class WriteAheadLog:
 
     def _is_introduced(self, hello: Hello, now_ns: int) -> bool:
         """Return whether a hello says nothing new about a producer, or about the clock of a leaf."""
-        if not self._is_known(hello.producer):
+        if not self._is_known(hello.producer) or self._numbers.is_named_by(hello):
             return False
         known = self._aggregator.producer(hello.producer)
         said = (hello.name, hello.host, hello.pid, hello.rank, hello.ring)

@@ -39,8 +39,8 @@ class Rules:
     baseline: Evidence | None = None
     no_baseline: str = "no baseline run: give one with --baseline"
     """Reason for a missing baseline, for messages."""
-    noise: Mapping[NoiseKey, float] = field(default_factory=dict)
-    """Metric → difference between single runs of the same program, as a fraction."""
+    noise: Mapping[NoiseKey, Range] = field(default_factory=dict)
+    """Metric → largest fall and rise between single runs of the same program, as fractions."""
 
 
 def check(gates: Iterable[Gate], evidence: Evidence, rules: Rules = Rules()) -> list[GateResult]:
@@ -138,7 +138,7 @@ def _in_windows(
         for part in evidence.windows(step_s, list(instruments)) if looked_at else ():
             for scene, windows in looked_at.values():
                 windows.add(part, _of_part(gate, replace(scene, evidence=part), rules))
-    except RunDirectoryError as error:
+    except (Unknown, RunDirectoryError) as error:
         return [result or _unclear(binding, error) for result, binding in zip(results, found, strict=True)]
     return [result or looked_at[place][1].result(found[place].text) for place, result in enumerate(results)]
 
@@ -181,11 +181,12 @@ def _decided(gate: Gate, left: Value, right: Value, scene: EvaluationContext, ru
     floor = _noise(gate, scene, rules)
     if floor is not None and scene.baseline is not None:
         base = abs(scene.baseline.within(left.unit).value)
-        if abs(left.value - right.value) < floor * base:
-            margin = abs(left.value - right.value) / base
-            said = f"{value_words(relation, left, right, by_data)}, by {percent(margin)} of the baseline"
-            return "inconclusive", f"{said}, but run-to-run noise is {percent(floor)}"
-    return ("pass" if by_data else "fail"), value_words(relation, left, right, by_data)
+        if floor.low * base < left.value - right.value < floor.high * base:
+            margin = (left.value - right.value) / base
+            noise = floor.low if margin < 0 else floor.high
+            said = f"{value_words(gate, left, right, by_data)}, by {percent(abs(margin))} of the baseline"
+            return "inconclusive", f"{said}, but run-to-run noise is {percent(abs(noise))}"
+    return ("pass" if by_data else "fail"), value_words(gate, left, right, by_data)
 
 
 def surely(relation: Relation, left: Range, right: Range) -> bool | None:
@@ -233,8 +234,8 @@ def _shown_alike(left: Value, right: Value) -> tuple[Value, Value]:
     return beside(left, right)
 
 
-def _noise(gate: Gate, scene: EvaluationContext, rules: Rules) -> float | None:
-    """Return the noise floor of the left side if it is a single metric or fact, else None.
+def _noise(gate: Gate, scene: EvaluationContext, rules: Rules) -> Range | None:
+    """Return the noise floors of the left side if it is a single metric or fact, else None.
 
     A calibration's rate of a latency, or of output tokens, is `throughput.overall` in gates. A gate's rate of these
     is looked up as the rate of completed requests.

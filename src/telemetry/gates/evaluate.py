@@ -47,6 +47,8 @@ class EvaluationContext:
     evidence: Evidence
     bound: Mapping[Term, Instrument | Sum]
     baseline: Value | None = None
+    seconds: float | None = None
+    """Time that rates are counted over; None: that of each instrument."""
 
 
 def evaluate(node: Node, scene: EvaluationContext) -> Value:
@@ -83,6 +85,8 @@ def mismatch(text: str, node: Node, left: Value, other: Node, right: Value) -> E
 
 
 def _operation(node: Operation, scene: EvaluationContext) -> Value:
+    if node.sign == "/" and _is_rate(node.left) and _is_rate(node.right):
+        scene = replace(scene, seconds=scene.evidence.seconds)  # so that their quotient is that of what was counted
     left, right = evaluate(node.left, scene), evaluate(node.right, scene)
     if node.sign == "*":
         return left.times(right)
@@ -112,10 +116,10 @@ def _term(term: Term, scene: EvaluationContext) -> Value:
         return step_value(term, instrument, evidence)
     unit = unit_of(instrument.unit)
     if instrument.kind == "counter":
-        return _of_counter(term, instrument, unit, evidence)
+        return _of_counter(term, instrument, unit, scene)
     if instrument.kind == "gauge":
         return _of_gauge(term, instrument, unit, evidence)
-    return _of_order(term, instrument, scene) or _of_series(term, instrument, unit, evidence)
+    return _of_order(term, instrument, scene) or _of_series(term, instrument, unit, scene)
 
 
 def _of_requests(term: Term, instrument: Instrument, evidence: Evidence) -> Value:
@@ -138,21 +142,22 @@ def _of_order(term: Term, series: Instrument, scene: EvaluationContext) -> Value
     return Value(value=value, unit=unit, possible=possible, likely=likely, samples=samples, estimate=True)
 
 
-def _of_series(term: Term, series: Instrument, unit: Unit, evidence: Evidence) -> Value:
+def _of_series(term: Term, series: Instrument, unit: Unit, scene: EvaluationContext) -> Value:
+    evidence = scene.evidence
     sums, most = evidence.sums(series), evidence.loss.most
     count = sums.count
     if term.function == "count":
         return _at_least(count, PLAIN, Range(count, count + most), count)
     if term.function == "rate":
-        seconds = _seconds(evidence)
+        seconds = _seconds(series, scene)
         counts = Range(count / seconds, (count + most) / seconds)
         return _at_least(count / seconds, PLAIN.per_second(), counts, count)
+    if math.isnan(sums.total):
+        raise Unknown(f"the sum of {term.metric} is not known")
     if term.function == "total":
         return _at_least(sums.total, unit, Range(sums.total, math.inf if most else sums.total), count)
-    if not count or sums.min is None or sums.max is None:
+    if not count:
         raise Unknown(f"{term.metric} has no values")
-    if term.function == "min":
-        return _at_least(sums.min, unit, Range(0.0 if most else sums.min, sums.min), count)
     if term.function == "mean":
         mean = sums.total / count
         low = 0.0 if math.isinf(most) else sums.total / (count + most)
@@ -162,11 +167,16 @@ def _of_series(term: Term, series: Instrument, unit: Unit, evidence: Evidence) -
             error = _Z * sums.stddev / math.sqrt(count)
             likely = Range(mean - error, mean + error)
         return Value(value=mean, unit=unit, possible=possible, likely=likely, samples=count)
+    if sums.min is None or sums.max is None:
+        raise Unknown(f"the smallest and the largest value of {term.metric} are not known, only its buckets")
+    if term.function == "min":
+        return _at_least(sums.min, unit, Range(0.0 if most else sums.min, sums.min), count)
     return _at_least(sums.max, unit, Range(sums.max, math.inf if most else sums.max), count)
 
 
-def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence) -> Value:
+def _of_counter(term: Term, counter: Instrument, unit: Unit, scene: EvaluationContext) -> Value:
     """Evaluate a function of a counter. Lost events may have raised it by any amount, so it is a lower bound."""
+    evidence = scene.evidence
     value, events = evidence.counted(counter)
     most = math.inf if evidence.loss.most else 0.0
     if term.function == "count":
@@ -174,7 +184,7 @@ def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence)
             raise Unknown(f"the history doesn't contain the number of events of {term.metric}")
         return _at_least(events, PLAIN, Range(events, events + evidence.loss.most), events)
     if term.function == "rate":
-        seconds = _seconds(evidence)
+        seconds = _seconds(counter, scene)
         grown = Range(value / seconds, (value + most) / seconds)
         return _at_least(value / seconds, unit.per_second(), grown, None)
     return _at_least(value, unit, Range(value, value + most), None)
@@ -237,10 +247,15 @@ def _at_least(value: float, unit: Unit, possible: Range, samples: int | None) ->
     return Value(value=value, unit=unit, possible=possible, likely=Range(value, value), samples=samples)
 
 
-def _seconds(evidence: Evidence) -> float:
-    if evidence.seconds <= 0:
+def _seconds(instrument: Instrument, scene: EvaluationContext) -> float:
+    seconds = scene.evidence.rate_seconds(instrument) if scene.seconds is None else scene.seconds
+    if not seconds:
         raise Unknown("a rate needs a duration above 0")
-    return evidence.seconds
+    return seconds
+
+
+def _is_rate(node: Node) -> bool:
+    return isinstance(node, Term) and node.function == "rate"
 
 
 def _fact(name: str, evidence: Evidence) -> Value:

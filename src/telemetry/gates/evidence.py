@@ -11,6 +11,7 @@ from telemetry.drop_reasons import Reason
 from telemetry.formatting import number_of
 from telemetry.gates.value import Range
 from telemetry.wire.events import Kind
+from telemetry.wire.feeds import tells_interruption
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import CommandFacts, Completeness, MetricsSnapshot
@@ -101,7 +102,7 @@ class Evidence(Protocol):
     whole: bool
     """True if it covers the whole run."""
     seconds: float
-    """Duration that rates divide by."""
+    """Duration of what is known."""
     loss: Loss
     obstacle: str
     """Reason for missing evidence; empty if the evidence is usable."""
@@ -132,6 +133,9 @@ class Evidence(Protocol):
         Zero for a counter that the run lacks.
         """
 
+    def rate_seconds(self, instrument: Instrument) -> float | None:
+        """Return the time that a rate of a series or counter is counted over; None if there is none."""
+
     def level(self, gauge: Instrument) -> Level | None:
         """Return the level of a gauge, or None if it was never set."""
 
@@ -158,6 +162,8 @@ def loss_of(snapshot: MetricsSnapshot, *, live: bool = False) -> Loss:
     lost = account.lost + account.waiting
     why = _UNKNOWN.get(snapshot.completeness)
     if why is not None and not live:
+        if tells_interruption(snapshot.reason):
+            why = "the benchmark did not finish"
         return Loss(certain=dropped, most=math.inf, reason=f"the run is {snapshot.completeness}: {why}")
     if Reason.TOO_MANY_PRODUCERS in account.bad_frames:
         return Loss(

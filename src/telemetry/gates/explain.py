@@ -8,13 +8,17 @@ from typing import NamedTuple
 
 from telemetry.formatting import number_of, percent, printable
 from telemetry.gates.evidence import Evidence, Loss
-from telemetry.gates.tree import Gate, Relation
+from telemetry.gates.functions import RATES
+from telemetry.gates.tree import Gate, Term
 from telemetry.gates.units import PLAIN, converted, shown, told_apart
 from telemetry.gates.value import CONFIDENCE, Range, Value
 from telemetry.wire.gates import GateResult, Outcome
 
 _MOST_NEEDED = 10**9
 """Largest number of required values that a message mentions; no user waits for more."""
+
+_DEFINITIONS = {"while_issuing": "while issuing", "loadgen": "as LoadGen counts"}
+"""Definitions of rates that are not the main figure of reports, in words."""
 
 
 class Verdict(NamedTuple):
@@ -47,9 +51,12 @@ class Verdict(NamedTuple):
         )
 
 
-def value_words(relation: Relation, left: Value, right: Value, holds: bool) -> str:
-    """Return `212 ms < 250 ms` or `312 ms is not < 250 ms`."""
+def value_words(gate: Gate, left: Value, right: Value, holds: bool) -> str:
+    """Return `212 ms < 250 ms`, `312 ms is not < 250 ms` or `31 k/s while issuing > 20 k/s`."""
     value, limit = told_apart(left.value, right.value, left.unit)
+    relation = gate.relation
+    if isinstance(gate.left, Term) and (definition := _DEFINITIONS.get(RATES.get(gate.left.function, ""))):
+        value = f"{value} {definition}"
     return f"{value} {relation} {limit}" if holds else f"{value} is not {relation} {limit}"
 
 

@@ -24,7 +24,7 @@ from telemetry.errors import UsageError
 from telemetry.formatting import printable
 from telemetry.gates import units
 from telemetry.gates.functions import BEST, FUNCTIONS, RATES, SHARE, not_in_windows
-from telemetry.gates.lexer import Scanner, Span, Token, wrong
+from telemetry.gates.lexer import BARE_NAME, Scanner, Span, Token, wrong
 from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import (
     Baseline,
@@ -240,6 +240,9 @@ class _Parser:
         close = self._scan.symbol(")")
         if close is None:
             odd = "" if self._scan.ended or metric.labels else "; put a name with special characters in quotes"
+            if (limit := self._scan.symbol(*_RELATIONS)) is not None:
+                odd = f"; did you mean `{function}({metric}) {limit.text} …`?"
+                self._scan.at = limit.span.start
             raise self._scan.wrong(f"expected `)`, found {self._scan.found()}{odd}")
         if function == BEST and better_of_name(metric.name) == "neither":
             instead = f"`max({metric})` or `min({metric})`"
@@ -332,9 +335,25 @@ class _Parser:
             )
         if word.text in _RESERVED:
             raise wrong(self._text, word.span, f"expected a number, a figure or a fact, found `{word.text}`")
+        if (call := self._without_parentheses(word)) is not None:
+            end = len(self._text[: self._scan.at].rstrip())
+            raise wrong(self._text, Span(word.span.start, end), call)
         said = near(word.text, [*FACTS, *WORD_FACTS])
         said = said or f"; write a figure of a metric as `p99({word.text})`, `value({word.text})`, …"
         raise wrong(self._text, word.span, f"`{word.text}` is not a fact of a run{said}")
+
+    def _without_parentheses(self, word: Token) -> str | None:
+        """Return the error for `p99 latency` and `latency p99`; None for any other word. Reads the second word."""
+        if _is_function(word.text):
+            if self._scan.ended or (
+                not self._scan.begins('"') and BARE_NAME.match(self._text, self._scan.at) is None
+            ):
+                return f"`{word.text}` is a function: write it with a metric, such as `{word.text}(latency)`"
+            return f"`{word.text}` is a function; did you mean `{word.text}({self._metric()})`?"
+        other = self._scan.word()
+        if other is not None and _is_function(other.text):
+            return f"`{other.text}` is a function; did you mean `{other.text}({word.text})`?"
+        return None
 
     def _check_windows(self, gate: Gate) -> None:
         for side in (gate.left, gate.right):
@@ -350,6 +369,10 @@ def every_s(number: Number) -> float:
     """Return the length of a window in seconds."""
     unit, _ = units.literal(number.unit)
     return units.converted(number.value, unit, units.unit_of("s"))
+
+
+def _is_function(word: str) -> bool:
+    return word in FUNCTIONS or word in RATES or _PERCENTILE.fullmatch(word) is not None
 
 
 def _choice(words: tuple[str, ...]) -> str:

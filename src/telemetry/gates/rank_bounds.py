@@ -15,6 +15,7 @@ from telemetry.gates.evidence import Loss, Quantile, Share
 from telemetry.gates.value import CONFIDENCE, Range
 from telemetry.hdr.layout import Layout
 from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.history.distributions import CountedDistribution
 from telemetry.history.intervals.histograms import Histograms
 from telemetry.statistics.confidence import rank_bounds
 from telemetry.wire.cells import CELLS, edge
@@ -29,6 +30,8 @@ class Order(Protocol):
     """The sorted values of a series, as far as they are known."""
 
     count: int
+    least: float
+    """Smallest value that there can be."""
 
     def at(self, rank: int) -> Range:
         """Return the range that holds the value of this rank. Ranks are 1 … `count`."""
@@ -46,12 +49,12 @@ def quantile(order: Order, percentile: str, loss: Loss) -> Quantile | None:
     if not loss.most:
         possible = order.at(own)
     elif math.isinf(loss.most):
-        possible = Range(_LEAST, math.inf)
+        possible = Range(order.least, math.inf)
     else:
         # Assume first that all lost values are below the percentile, then that all are above it.
         lost = int(loss.most)
         reached = rank(ratio, count + lost)
-        low = order.at(reached - lost).low if reached > lost else _LEAST
+        low = order.at(reached - lost).low if reached > lost else order.least
         high = order.at(reached).high if reached <= count else math.inf
         possible = Range(min(low, order.at(own).low), max(high, order.at(own).high))
     below, above = rank_bounds(ratio, count, CONFIDENCE)
@@ -90,8 +93,27 @@ def _ranks_below(order: Order, limit: float, *, inside: bool, end: int) -> int:
     return bisect_left(range(1, order.count + 1), True, key=beyond)
 
 
+class BinsOrder:
+    """An order from the bins of a histogram that another program has counted."""
+
+    least = -math.inf
+
+    def __init__(self, distribution: CountedDistribution) -> None:
+        self.count = distribution.count
+        self._between = distribution.between
+
+    def at(self, rank: int) -> Range:
+        return Range(*self._between(rank))
+
+    def shown(self, percentile: str, rank: int) -> float:
+        low, high = self._between(rank)
+        return high if math.isfinite(high) else low
+
+
 class SlotOrder:
     """An order from a histogram of the history."""
+
+    least = _LEAST
 
     def __init__(self, histogram: Histograms, unit: str) -> None:
         """Read a `histogram` that has a single row, with each of its slots once.
@@ -122,6 +144,8 @@ class SlotOrder:
 class CellOrder:
     """An order from the display histogram of a snapshot, with four cells for each doubling."""
 
+    least = _LEAST
+
     def __init__(self, stat: SeriesStat) -> None:
         """Read the cells. If they don't hold all values, only `min` and `max` are known."""
         reached = list(accumulate(max(count, 0) for _, count in stat.histogram))
@@ -150,6 +174,8 @@ class CellOrder:
 
 class StatOrder:
     """An order from the percentiles of a snapshot, on top of another order for all other ranks."""
+
+    least = _LEAST
 
     def __init__(self, stat: SeriesStat, base: Order) -> None:
         """Add the percentiles to `base`, which must have the same number of values."""

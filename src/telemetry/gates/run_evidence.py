@@ -24,10 +24,12 @@ from telemetry.gates.evidence import (
     heard_s,
     loss_of,
 )
-from telemetry.gates.rank_bounds import CellOrder, Order, SlotOrder, StatOrder, quantile, share
+from telemetry.gates.rank_bounds import BinsOrder, CellOrder, Order, SlotOrder, StatOrder, quantile, share
 from telemetry.gates.value import Unknown
 from telemetry.history import RangeTotals, RecordedRun, SeriesId, TimeRangeChoice, series_id, step_curves
+from telemetry.history.distributions import CountedDistribution
 from telemetry.history.intervals.histograms import Histograms
+from telemetry.rates import Paces, Stat
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report, Stragglers
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
@@ -92,27 +94,39 @@ class RunEvidence:
         self._live = live
         snapshot = run.result.snapshot
         self.snapshot = snapshot
+        self.recorded = _Recorded(snapshot)
         self.end_s = self.seconds = snapshot.elapsed_s
         self.loss = loss_of(snapshot, live=live)
+        self._distributions = {} if live else {_key(one): one for one in run.distributions}
         self.instruments = instruments_of(snapshot)
+        self.instruments += [Instrument("series", *_key(one), one.unit) for one in self._distributions.values()]
         self._series = {series_id(stat): stat for stat in snapshot.series}
         self._counters = {series_id(stat): stat for stat in snapshot.counters}
         self._gauges = {series_id(stat): stat for stat in snapshot.gauges}
         self._histograms: dict[SeriesId, Histograms | None] = {}
 
     def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
-        return quantile(self._order(series), percentile, self.loss)
+        loss = self.loss
+        if loss.most and _id(series) in self._distributions:
+            loss = Loss(most=math.inf)  # a lost record may have had any number of values
+        return quantile(self._order(series), percentile, loss)
 
     def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
         return share(self._order(series), relation, limit)
 
     def sums(self, series: Instrument) -> SeriesSums:
+        counted = self._distributions.get(_id(series))
+        if counted is not None:
+            return SeriesSums(count=counted.count, total=math.nan if counted.total is None else counted.total)
         stat = self._series.get(_id(series))
         return SeriesSums(count=0) if stat is None else _sums(stat)
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
         stat = self._counters.get(_id(counter))
         return (0, 0) if stat is None else (stat.value, stat.events)
+
+    def rate_seconds(self, instrument: Instrument) -> float | None:
+        return self.recorded.seconds(instrument)
 
     def level(self, gauge: Instrument) -> Level | None:
         stat = self._gauges[_id(gauge)]
@@ -127,6 +141,8 @@ class RunEvidence:
         return None if self._live else self._run.stragglers
 
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+        if any(_id(item) in self._distributions for item in terms):
+            raise Unknown("histograms of other programs are known for the whole run only, not for each window")
         found = _windows(self, self._run, step_s, terms, (self.start_s, None))
         return _without_last(found) if self._live else found
 
@@ -140,6 +156,9 @@ class RunEvidence:
         return all(counts.get(one, 0) >= stat.count for one, stat in self._series.items())
 
     def _order(self, series: Instrument) -> Order:
+        counted = self._distributions.get(_id(series))
+        if counted is not None:
+            return BinsOrder(counted)
         stat = self._series[_id(series)]
         return StatOrder(stat, self._base(stat))
 
@@ -188,6 +207,7 @@ class RangeEvidence:
         assert report.time_range is not None
         self._run = run
         self.snapshot = run.result.snapshot
+        self.recorded = _Recorded(self.snapshot)
         self.instruments = instruments_of(self.snapshot)
         self.loss = loss_of(self.snapshot)
         self.start_s, self.end_s = report.time_range.start_s, report.time_range.end_s
@@ -203,6 +223,7 @@ class RangeEvidence:
         self.share = self._part.share
         self.sums = self._part.sums
         self.counted = self._part.counted
+        self.rate_seconds = self._part.rate_seconds
         self.level = self._part.level
 
     def curves(self) -> Sequence[StepCurve]:
@@ -215,18 +236,49 @@ class RangeEvidence:
         return _windows(self, self._run, step_s, terms, (self.start_s + _INSET_S, self.end_s - _INSET_S))
 
 
+class _Recorded:
+    """When the series and counters of a run were recorded."""
+
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._snapshot = snapshot
+        self._paces = Paces(snapshot)
+        self._stats: dict[tuple[str, SeriesId], Stat] = {
+            **{("series", series_id(stat)): stat for stat in snapshot.series},
+            **{("counter", series_id(stat)): stat for stat in snapshot.counters},
+        }
+
+    def seconds(self, instrument: Instrument) -> float | None:
+        """Return the time that a rate over the whole run is counted over; None if there is none."""
+        stat = self._stats.get((instrument.kind, _id(instrument)))
+        return self._snapshot.elapsed_s if stat is None else self._paces.of(stat).seconds
+
+    def seconds_between(self, instrument: Instrument, start_s: float, end_s: float) -> float:
+        """Return how long it was recorded in a time range; all of the time range if it was not."""
+        stat = self._stats.get((instrument.kind, _id(instrument)))
+        time_range = None if stat is None else self._paces.time_range([stat])
+        if time_range is None:
+            return end_s - start_s
+        begins_s, ends_s = ((at_ns - self._snapshot.started_ns) / 1e9 for at_ns in time_range)
+        recorded_s = min(ends_s, end_s) - max(begins_s, start_s)
+        return recorded_s if recorded_s > 0.0 else end_s - start_s
+
+
 class WindowEvidence:
     """The evidence of one window, from the history."""
 
     whole = False
 
     def __init__(
-        self, run: Evidence, window: RangeTotals, before: dict[SeriesId, float], obstacle: str = ""
+        self,
+        run: RunEvidence | RangeEvidence,
+        window: RangeTotals,
+        before: dict[SeriesId, float],
+        obstacle: str = "",
     ) -> None:
         """Take over a window. `before`: values of gauges at its start."""
         self._window = window
         self._gauges = {**before, **window.gauges}
-        self.snapshot, self.instruments = run.snapshot, run.instruments
+        self.snapshot, self.instruments, self.recorded = run.snapshot, run.instruments, run.recorded
         self.start_s, self.end_s, self.seconds = window.start_s, window.end_s, window.seconds
         self.obstacle = obstacle
         gap_s = window.end_s - window.start_s - window.seconds
@@ -254,6 +306,9 @@ class WindowEvidence:
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
         return self._window.counters.get(_id(counter), 0.0), None
+
+    def rate_seconds(self, instrument: Instrument) -> float | None:
+        return min(self.recorded.seconds_between(instrument, self.start_s, self.end_s), self.seconds)
 
     def level(self, gauge: Instrument) -> Level | None:
         value = self._gauges.get(_id(gauge))
@@ -310,7 +365,11 @@ def _curves(run: RecordedRun, *, live: bool) -> Sequence[StepCurve]:
 
 
 def _windows(
-    part: Evidence, run: RecordedRun, step_s: float, terms: Sequence[Instrument], ends: tuple[float, float | None]
+    part: RunEvidence | RangeEvidence,
+    run: RecordedRun,
+    step_s: float,
+    terms: Sequence[Instrument],
+    ends: tuple[float, float | None],
 ) -> Iterator[Evidence]:
     over_s = run.end_s
     wanted = [_id(item) for item in terms if item.kind == "series"]
@@ -343,6 +402,10 @@ def _histogram(window: RangeTotals, series: SeriesId) -> Histograms | None:
 def _sums(stat: SeriesStat) -> SeriesSums:
     total = float(stat.total)
     return SeriesSums(count=stat.count, total=total, min=stat.min, max=stat.max, stddev=stat.stddev)
+
+
+def _key(one: CountedDistribution) -> SeriesId:
+    return one.name, tuple(sorted(one.labels.items()))
 
 
 def _id(item: Instrument) -> SeriesId:

@@ -22,7 +22,6 @@ class Access:
     def __init__(self, token: str, names: Iterable[str]) -> None:
         """Demand `token`, unless it is empty. Allow IP addresses, this machine's name, and `names` as hosts."""
         self.token = token
-        self._expected = f"Bearer {token}".encode()
         self._names = frozenset(name.lower() for name in (*_OWN_NAMES, socket.gethostname(), *names))
 
     def check(self, host: str, authorization: str) -> None:
@@ -33,7 +32,13 @@ class Access:
                 f"the Host header names another machine, {host[:80]!r}: ask by address, or allow the name with "
                 "--host-name",
             )
-        if self.token and not hmac.compare_digest(authorization.encode(errors="replace"), self._expected):
+        self.authorize(authorization)
+
+    def authorize(self, authorization: str) -> None:
+        """Raise Problem for a request without the token."""
+        scheme, _, token = authorization.partition(" ")
+        is_right = hmac.compare_digest(token.lstrip(" ").encode(errors="replace"), self.token.encode())
+        if self.token and not (is_right and scheme.lower() == "bearer"):
             raise Problem(
                 401,
                 "the token is missing or wrong: send the header `Authorization: Bearer TOKEN`",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from telemetry import limits
 from telemetry.gateway.endpoint import AGAIN, MSGPACK, FieldProblem, Problem
@@ -22,6 +22,7 @@ BODIES_BYTES: Final = 128 * limits.MIB
 """Bytes of all bodies that are received or recorded at the same time."""
 _PATH: Final = re.compile(r" - at (`key` in )?`\$(.*)`$")
 _PATH_PART: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_MISSING: Final = re.compile(r"required field `(.*)`$")
 _SOME_KEY: Final = "..."  # msgspec does not name the keys of a map
 _INT64: Final = 1 << 63
 _T = TypeVar("_T", bound=Struct)
@@ -120,6 +121,8 @@ def converted(value: Any, kind: type[_T], where: str) -> _T:
             except RecursionError:
                 raise Problem(422, f"{where}: its lists and dictionaries are nested too deep") from None
             return converted(integers, kind, where)
+        if allowed := _allowed(kind, [*path, *_MISSING.findall(reason)]):
+            reason += f": use one of {', '.join(map(str, allowed))}"
         loc = [where, *path]
         shown = ".".join(map(str, loc))
         raise Problem(422, f"{shown}: {reason}", [FieldProblem(loc=loc, msg=reason)]) from None
@@ -153,6 +156,29 @@ def _misfit(error: Exception) -> tuple[str, _Path]:
         name or (int(index) if index.isdecimal() else index) for name, index in _PATH_PART.findall(found[2])
     ]
     return f"a key of the map: {text[: found.start()]}" if found[1] else text[: found.start()], path
+
+
+def _allowed(kind: type[Struct], path: _Path) -> list[object]:
+    """Return the values that a field may have, if there is a list of them: types of an object, or constants."""
+    found: list[inspect.Type] = [inspect.type_info(kind)]
+    for part in path:
+        found = [inner for one in found for inner in _inner(one, part)]
+    return [value for one in found if isinstance(one, inspect.LiteralType) for value in one.values]
+
+
+def _inner(one: inspect.Type, part: str | int) -> Iterator[inspect.Type]:
+    """Yield the types that a part of the path may have."""
+    if isinstance(one, inspect.UnionType):
+        for alternative in one.types:
+            yield from _inner(alternative, part)
+    elif isinstance(one, inspect.StructType):
+        if part == one.tag_field:
+            yield inspect.LiteralType((one.tag,))
+        yield from (field.type for field in one.fields if field.encode_name == part)
+    elif isinstance(one, inspect.ListType):
+        yield one.item_type
+    elif isinstance(one, inspect.DictType):
+        yield one.value_type
 
 
 def _with_keys(value: Any, kind: type[Struct], path: _Path) -> _Path:

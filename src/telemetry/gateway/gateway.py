@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from telemetry import limits
 from telemetry.backends.prometheus.names import Names
@@ -15,6 +15,9 @@ from telemetry.gateway.bodies import BodyRoom
 from telemetry.gateway.options import GatewayOptions
 from telemetry.gateway.otlp.metric_state import MetricState
 from telemetry.gateway.run_link import RunLink
+
+if TYPE_CHECKING:
+    from telemetry.gateway.otlp.grpc import GrpcReceiver
 
 _SMALL_BYTES: Final = 64 * limits.KIB  # recorded within 20 ms; a thread would cost more
 _T = TypeVar("_T")
@@ -35,6 +38,7 @@ class Gateway:
         self._bodies = ThreadPoolExecutor(1, "telemetry-bodies")
         self._pages = ThreadPoolExecutor(1, "telemetry-pages")
         self._run: RunLink | None = None
+        self._grpc: GrpcReceiver | None = None
         self._config = load().config
 
     @property
@@ -44,13 +48,20 @@ class Gateway:
         return self._run
 
     async def open(self) -> None:
-        """Join the run. Raises EndpointError, KeysError or ProtocolError."""
+        """Join the run. Raises EndpointError, KeysError, ProtocolError, or UsageError for the address of gRPC."""
         try:
+            if self.options.grpc:
+                from telemetry.gateway.otlp.grpc import GrpcReceiver
+                from telemetry.gateway.routes.otlp import take
+
+                self._grpc = GrpcReceiver(self, self.options.grpc, take)
             self._run = await RunLink.open(self.options.endpoint, self._config.emit)
         except TelemetryError as error:
             self.failure = error
             raise
         self.metric_state = MetricState(await self._run.alone_since_ns())
+        if self._grpc is not None:
+            await self._grpc.start()
 
     async def work(self, size: int, function: Callable[[], _T]) -> _T:
         """Call a function that works on a body of `size` bytes: in a thread, unless the body is small.
@@ -67,6 +78,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Send what is left, and leave the run."""
+        if self._grpc is not None:
+            await self._grpc.close()
         for executor in (self._pages, self._bodies):
             await asyncio.to_thread(executor.shutdown, cancel_futures=True)
         if self._run is not None:

@@ -103,12 +103,17 @@ class RunLink:
         """True if the run takes nothing any more."""
         return self._flusher.over or PROCESS.state != "live" or self.snapshots.over
 
+    @property
+    def silent(self) -> bool:
+        """True if the aggregator has not answered for a while."""
+        return self._flusher.silent
+
     def check_room(self) -> None:
         """Raise Problem unless the run can take events now."""
         if self.over:
             raise over()
         outbox = self._flusher.outbox
-        if self._flusher.silent:
+        if self.silent:
             raise _unavailable("the run's aggregator does not answer")
         if self._commits.waiting >= _REQUESTS_WAITING:
             raise _unavailable("too many requests wait for the aggregator")

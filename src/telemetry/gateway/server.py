@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,14 +18,23 @@ import uvicorn
 from telemetry.client import notice
 from telemetry.errors import UsageError
 from telemetry.gateway.app import create_app
+from telemetry.gateway.connections import Connection
 from telemetry.gateway.gateway import Gateway
 from telemetry.gateway.options import GatewayOptions
+from telemetry.gateway.run_link import RunLink
+from telemetry.supervise.run_files import RunFiles
+from telemetry.transport.admission import raise_limit_of_descriptors
+from telemetry.transport.endpoints import refuses
+from telemetry.transport.keeper_lock import keeper_of
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _BACKLOG: Final = 512
+_ACCEPTED: Final = 16  # connections that the loop accepts before it looks whether there is room for them
+UNREAD_S: Final = 60.0
+"""Longest time that a client may read nothing of an answer that waits for it."""
 _LAST_READERS_S: Final = 1.0  # after the run's end, for clients that follow it
 _CLOSING_S: Final = 2  # for open requests
-_LOOK_S: Final = 0.2
+LOOK_S: Final = 0.2
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -33,6 +44,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sys.platform == "linux":  # connections inherit it
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_S * 1e3))
             listener.bind(address)
             listener.listen(_BACKLOG)
         except OSError:
@@ -46,9 +59,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(host: str, listener: socket.socket) -> str:
-    """Return the base URL of a listening socket."""
-    port = listener.getsockname()[1]
+def url_of(host: str, port: int) -> str:
+    """Return the base URL of a server that listens on `host`."""
     name = "127.0.0.1" if host in ("0.0.0.0", "::", "[::]", "*") else host
     return f"http://[{name}]:{port}" if ":" in name and not name.startswith("[") else f"http://{name}:{port}"
 
@@ -58,17 +70,26 @@ def serve(options: GatewayOptions, listener: socket.socket, on_ready: Callable[[
 
     Raises EndpointError, KeysError or ProtocolError if the run can't be joined.
     """
+    raise_limit_of_descriptors()
     gateway = Gateway(options)
+    asyncio.run(_serve(quiet_server(create_app(gateway)), gateway, listener, on_ready))
+
+
+def quiet_server(app: Any) -> uvicorn.Server:
+    """Return a server of an application that logs no requests and leaves signals alone."""
     settings = uvicorn.Config(
-        create_app(gateway),
+        app,
         access_log=False,
         server_header=False,
         lifespan="on",
         log_config=None,
         timeout_graceful_shutdown=_CLOSING_S,
+        http=Connection,
+        ws="none",
+        backlog=_ACCEPTED,
     )
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # a failed start is reported by its exception
-    asyncio.run(_serve(_Server(settings), gateway, listener, on_ready))
+    return _Server(settings)
 
 
 class _Server(uvicorn.Server):
@@ -91,7 +112,7 @@ async def _serve(
         loop.add_signal_handler(number, end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)  # `telemetry run` blocks them until there are handlers
     loop.set_exception_handler(_ExceptionHandler())
-    watcher = loop.create_task(_watch(server, gateway, on_ready))
+    watcher = loop.create_task(_watch(server, gateway, listener, on_ready))
     try:
         await server.serve([listener])
     finally:
@@ -118,12 +139,29 @@ class _ExceptionHandler:
             notice.warn("the gateway has too many open connections, so new clients wait; raise `ulimit -n`")
 
 
-async def _watch(server: uvicorn.Server, gateway: Gateway, on_ready: Callable[[], object]) -> None:
+async def _watch(
+    server: uvicorn.Server, gateway: Gateway, listener: socket.socket, on_ready: Callable[[], object]
+) -> None:
     """Call `on_ready` once the server answers, and end the server after the end of the run."""
     while not server.started:
-        await asyncio.sleep(_LOOK_S / 10)
+        await asyncio.sleep(LOOK_S / 10)
+    listener.listen(_BACKLOG)  # the loop has set it to `_ACCEPTED`
     on_ready()
-    while not gateway.run.snapshots.over:
-        await asyncio.sleep(_LOOK_S)
+    await until_over(gateway.run, gateway.options.parent)
     await asyncio.sleep(_LAST_READERS_S)
     server.should_exit = True
+
+
+async def until_over(run: RunLink, parent: int) -> None:
+    """Wait for the last snapshot of the run. A dead aggregator sends none.
+
+    It may be resumed, unless the run has a result meanwhile. If this gateway is beside a run, its process `parent`
+    is to do that.
+    """
+    files = RunFiles(run.welcome.directory, run.welcome.run_id, run.welcome.name)
+    while not run.snapshots.over:
+        if run.silent and refuses(run.endpoint) and not keeper_of(run.welcome.run_id):
+            is_orphan = parent != 0 and os.getppid() != parent
+            if is_orphan or await asyncio.to_thread(files.has_result):
+                return
+        await asyncio.sleep(LOOK_S)

@@ -125,13 +125,14 @@ class PagedCounts:
         np.add.at(self.settled.reshape(-1), places, wide)
         return self._compact(places, wide)
 
-    def join(self, first: SparseCounts, second: SparseCounts) -> SparseCounts:
-        """Return the sums of two parts that were settled."""
-        if not first.pages.size:
-            return second
-        places = np.concatenate((first.places(), second.places()))
+    def join(self, *parts: SparseCounts) -> SparseCounts:
+        """Return the sums of parts that were settled. Needs at least one."""
+        filled = [part for part in parts if part.pages.size]
+        if len(filled) < 2:
+            return filled[0] if filled else parts[-1]
+        places = np.concatenate([part.places() for part in filled])
         return self._compact(
-            places, np.concatenate((first.counts, second.counts), dtype=np.int64, casting="unsafe")
+            places, np.concatenate([part.counts for part in filled], dtype=np.int64, casting="unsafe")
         )
 
     def _places_of(

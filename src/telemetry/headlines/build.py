@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from telemetry.headlines.metrics import metrics_headline
 from telemetry.headlines.model import Flavour, Headline
 from telemetry.headlines.totals import AllKinds
 from telemetry.headlines.training import Training
+from telemetry.rates import Paces
 from telemetry.request_model import request_counts
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import RequestFigures
@@ -35,6 +37,7 @@ def headline(
     *,
     recent: bool,
     curves: Sequence[StepCurve] = (),
+    speeds: Mapping[str, float] = MappingProxyType({}),
     requests: Sequence[RequestFigures] = (),
     seconds: float | None = None,
 ) -> list[Headline]:
@@ -43,14 +46,20 @@ def headline(
     Several kinds of requests have a headline of all of them before their own.
 
     `recent`: figures of the last seconds, for a run that goes on. Otherwise those of the whole run. `curves` add
-    first and best values of steps and their speed; `requests` add figures that a snapshot lacks. `seconds` is the
-    length of the time range of its figures, if they do not cover the whole run. A choice of the user is the only
-    headline.
+    first and best values of steps; `speeds` has the recent steps per second by axis; `requests` add figures that a
+    snapshot lacks. `seconds` is the length of the time range of its figures, if they do not cover the whole run. A
+    choice of the user is the only headline.
     """
     if seconds is not None:
         snapshot = replace(snapshot, elapsed_s=seconds)
     axes = [axis for axis in snapshot.axes if axis.closed]
-    trained = [Training(axis, recent=recent, curves=curves) for axis in axes]
+    if not recent:
+        paces = Paces(snapshot)
+        speeds = {axis.name: speed for axis in axes if (speed := paces.steps_per_s(axis.name)) is not None}
+    trained = [
+        Training(axis, speeds.get(axis.name), recent=recent, curves=curves, progress=snapshot.progress)
+        for axis in axes
+    ]
     loads = _loads(snapshot, recent=recent, requests=requests, seconds=seconds)
     # Steps with values are a training run, even if it sends requests; steps without values only count a loop.
     trained.sort(key=lambda one: not one.axis.values)

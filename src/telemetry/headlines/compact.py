@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from telemetry.headlines.model import Figure, Headline
+from telemetry.headlines.model import DOT, Figure, Headline, is_failure
 
 _SHORT: Final = {"requests/s": "req/s", "output tokens/s": "tok/s"}
 _AFTER: Final = frozenset({"failed", "in flight", "steps/s", "values/s", "goodput/s", *_SHORT})
@@ -14,10 +14,15 @@ _AFTER: Final = frozenset({"failed", "in flight", "steps/s", "values/s", "goodpu
 def compact(figure: Figure, of: Headline, *, median: bool = True) -> str:
     """Return a figure of a headline with its title.
 
-    The median is included if it is the note: `TTFT p50 56.1 ms p99 134 ms`, unless `median` is False. What the
+    The share of the expected steps stands behind them: `step 120 of 500 · 24 %`. The median is included if it is
+    the note: `TTFT p50 56.1 ms p99 134 ms`, unless `median` is False. Then failures have no share either. What the
     headline is about is left out.
     """
     title, text = figure.title.removeprefix(f"{of.subject} "), figure.text
+    if of.flavour == "training" and title == "step" and " of " in text:
+        return f"{title} {text}{DOT}{figure.note.partition(DOT)[0]}"
+    if not median and is_failure(figure):
+        text = text.partition(" (")[0]
     if of.flavour == "load" and of.subject:
         title = title.removeprefix("latency ")
     if title in _AFTER:

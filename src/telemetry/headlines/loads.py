@@ -18,10 +18,10 @@ from telemetry.headlines.model import (
     largest,
     per_second,
     percentile,
-    recent_rate,
     whole,
     with_median,
 )
+from telemetry.rates import Paces, recent_rate
 from telemetry.request_model import RequestCounts, late_at
 from telemetry.wire import requests as words
 from telemetry.wire.report import RequestFigures
@@ -32,6 +32,8 @@ ATTAINED: Final = 0.99
 """Share of requests within their limits from which the share is good."""
 _HALF: Final = 0.5
 """Share below which it is bad."""
+TIMES: Final = {words.TTFT: "TTFT", words.TPOT: "TPOT", words.ITL: "ITL", words.LATENCY: "latency"}
+"""Times that a user of requests looks at first, with their titles, in the order of a headline."""
 _OWN_LABELS: Final = frozenset({words.WINDOW, words.REASON, words.FINISH})
 _REASONS: Final = 2
 
@@ -54,7 +56,10 @@ class Load:
         self._figures = next(
             (one for one in figures if one.kind == kind.kind and one.labels == dict(kind.labels)), None
         )
+        latency = kind.series.get(words.LATENCY)
         self._seconds = seconds
+        if seconds and latency is not None:
+            self._seconds = Paces(snapshot, seconds).of(latency).seconds
         self.recent_rates = _recent_rates(kind, snapshot) if recent else {}
 
     def headline(self) -> Headline:
@@ -83,15 +88,14 @@ class Load:
         goodput = self.attainment()
         if goodput is not None:
             yield goodput
-        yield from with_median("TTFT", self.kind.series.get(words.TTFT), recent=self._recent)
         tpot = self.kind.series.get(words.TPOT)
-        if tpot is not None and tpot.count:
-            yield from with_median("TPOT", tpot, recent=self._recent)
-        else:
-            yield from with_median("ITL", self.kind.series.get(words.ITL), recent=self._recent)
-        if goodput is None or not self._recent:  # seven figures are the most
-            for figure in with_median("latency", self.kind.series.get(words.LATENCY), recent=self._recent):
-                yield self._from_planned(figure)
+        left_out = {words.ITL if tpot is not None and tpot.count else words.TPOT}
+        if goodput is not None and self._recent:  # seven figures are the most
+            left_out.add(words.LATENCY)
+        for word, title in TIMES.items():
+            if word not in left_out:
+                for figure in with_median(title, self.kind.series.get(word), recent=self._recent):
+                    yield self._from_planned(figure) if word == words.LATENCY else figure
 
     def _from_planned(self, latency: Figure) -> Figure:
         """Add the percentile counted from the planned times to its note, if requests were clearly late."""
@@ -132,7 +136,8 @@ class Load:
         by_reason = {printable(reason): number for reason, number in self.kind.failed.items() if number and reason}
         reasons = [f"{count(number)} {reason}" for reason, number in sorted(by_reason.items(), key=_most_first)]
         reasons += [f"{count(self.kind.expired)} expired"] if self.kind.expired else []
-        return whole("failed", lost, listed(reasons, _REASONS), "warn" if lost else "plain")
+        note = listed(reasons, _REASONS)
+        return whole("failed", lost, note, "warn" if lost else "plain", self.kind.ended)
 
     def attainment(self) -> Figure | None:
         """Return the share of ended requests within their limits; None without limits."""
@@ -157,7 +162,7 @@ class Load:
         return per_second("goodput/s", self.recent_rates.get(words.GOOD, 0.0) if self._recent else whole_run)
 
     def _per_s(self, number: float | None, of_extent: float | None) -> float | None:
-        """Return the rate by the extent of the requests, or else by the length of the time range."""
+        """Return the rate by the extent of the requests, or else by their time in the time range."""
         if of_extent is not None or number is None or not self._seconds:
             return of_extent
         return number / self._seconds
@@ -169,7 +174,7 @@ def _recent_rates(kind: RequestCounts, snapshot: MetricsSnapshot) -> dict[str, f
     for stat in snapshot.counters:
         name, _, word = stat.name.rpartition(".")
         if name == kind.kind and _without_own(stat.labels) == kind.labels:
-            rates[word] = rates.get(word, 0.0) + recent_rate(stat.rate, stat.value, snapshot)
+            rates[word] = rates.get(word, 0.0) + recent_rate(stat, snapshot)
     return rates
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from telemetry.directions import TROUBLE, words_of
-from telemetry.formatting import count, duration_s, quantity, rate
+from telemetry.directions import words_of
+from telemetry.formatting import count, duration_s, quantity, rate, with_share
 from telemetry.headlines.model import (
     Figure,
     Headline,
@@ -14,8 +14,8 @@ from telemetry.headlines.model import (
     largest,
     per_second,
     percentile,
-    recent_rate,
 )
+from telemetry.rates import Pace, Paces, is_trouble, recent_rate
 from telemetry.request_model import without_requests
 from telemetry.span_model import span_times, without_spans
 from telemetry.wire.collectors import is_of_machine
@@ -24,6 +24,8 @@ from telemetry.wire.units import TIME_NS
 from telemetry.wording import instrument
 
 _LATENCY: Final = frozenset({"latency", "latencies", "duration", "rtt", "response"})
+_OF_STEPS: Final = frozenset({"step", "steps"})
+"""Words in names of times that no request took: `step_latency_ms`."""
 _COUNTED: Final = "requests"
 """Last word of a counter of requests."""
 _OWN: Final = "telemetry."
@@ -59,8 +61,7 @@ def gauge(stat: GaugeStat) -> Figure:
 
 def counter_rate(stat: CounterStat, snapshot: MetricsSnapshot, *, recent: bool) -> Figure:
     """Return the rate of a counter, with its total as the note. Without time to divide by, return the total."""
-    value = float(stat.value)
-    per_s = recent_rate(stat.rate, value, snapshot) if recent else _per_s(value, snapshot)
+    per_s = recent_rate(stat, snapshot) if recent else Paces(snapshot).of(stat).per_s
     name, total = instrument(stat.name, stat.labels), quantity(stat.value, stat.unit)
     if per_s is None:
         return Figure(name, total, value=float(stat.value), unit=stat.unit)
@@ -69,7 +70,7 @@ def counter_rate(stat: CounterStat, snapshot: MetricsSnapshot, *, recent: bool) 
 
 def series_rate(stat: SeriesStat, snapshot: MetricsSnapshot, title: str, *, recent: bool) -> Figure:
     """Return the number of values per second of a series, with their number as the note."""
-    per_s = recent_rate(stat.window.rate, stat.count, snapshot) if recent else _per_s(stat.count, snapshot)
+    per_s = recent_rate(stat, snapshot) if recent else Paces(snapshot).of(stat).per_s
     return per_second(title, per_s, "" if recent else f"{count(stat.count)} in total")
 
 
@@ -88,7 +89,7 @@ def _of_series(
     """Return the rate of all label sets of the busiest name, and percentiles of the busiest label set."""
     stat = _busiest(series)
     alike = [one for one in series if (one.name, one.unit) == (stat.name, stat.unit)]
-    is_load = stat.unit in TIME_NS and bool(_LATENCY & set(words_of(stat.name)))
+    is_load = _is_latency(stat)
     name = subject = instrument(stat.name, stat.labels, stat.unit)
     if len(alike) > 1:
         subject = instrument(stat.name, {}, stat.unit)
@@ -99,7 +100,7 @@ def _of_series(
         percentile(f"{name} p50", stat, "50", recent=recent),
         percentile(f"{name} p99", stat, "99", recent=recent),
         *([] if recent else [largest(f"{name} max", stat)]),
-        *_troubles(counters),
+        *_troubles(counters, series),
     ]
     return Headline("load" if is_load else "metrics", subject, failures_second(figures))
 
@@ -120,36 +121,68 @@ def _total_rate(
 ) -> Figure:
     """Return the rate of several counters or series together, with their total as the note."""
     if recent:
-        return per_second(title, sum(_recent_rate(stat, snapshot) for stat in of))
-    total = sum(_number(stat) for stat in of)
-    seconds = snapshot.elapsed_s
-    return per_second(title, _per_s(total, snapshot), f"{count(total)} in {duration_s(seconds)}", seconds)
+        return per_second(title, sum(recent_rate(stat, snapshot) for stat in of))
+    pace = Paces(snapshot).of(*of)
+    return per_second(title, pace.per_s, _counted(pace), pace.seconds)
 
 
-def _recent_rate(stat: CounterStat | SeriesStat, snapshot: MetricsSnapshot) -> float:
-    rate_now = stat.rate if isinstance(stat, CounterStat) else stat.window.rate
-    return recent_rate(rate_now, _number(stat), snapshot)
-
-
-def _number(stat: CounterStat | SeriesStat) -> float:
-    return float(stat.value) if isinstance(stat, CounterStat) else float(stat.count)
+def _counted(pace: Pace) -> str:
+    """Return what a rate was made of: `500 in 1.58 s`."""
+    if pace.seconds is None:
+        return f"{count(pace.number)} in total"
+    return f"{count(pace.number)} in {duration_s(pace.seconds)}{' of the run' if pace.is_of_run else ''}"
 
 
 def _of_counters(counters: Sequence[CounterStat], snapshot: MetricsSnapshot, *, recent: bool) -> list[Figure]:
-    return [counter_rate(stat, snapshot, recent=recent) for stat in counters if not _is_trouble(stat)]
+    return [counter_rate(stat, snapshot, recent=recent) for stat in counters if not is_trouble(stat)]
 
 
-def _troubles(counters: Sequence[CounterStat]) -> list[Figure]:
+def attempts(
+    alike: Sequence[CounterStat], counters: Sequence[CounterStat], series: Sequence[SeriesStat]
+) -> float | None:
+    """Return the number of requests among which counters of one name count errors; None if that is unknown.
+
+    It is the total of the counter of requests beside it, `http.requests` of `http.errors`, as far as its labels
+    agree, or else the number of values of the busiest series of latencies beside it.
+    """
+    if not is_trouble(alike[0]):
+        return None
+    beside = alike[0].name.rpartition(".")[0]
+    latencies = [stat for stat in series if stat.name.rpartition(".")[0] == beside and _is_latency(stat)]
+    for found in (_requests(counters, alike[0].name), latencies):
+        totals: dict[str, float] = {}
+        for stat in found:
+            if any(_agree(stat.labels, one.labels) for one in alike):
+                totals[stat.name] = totals.get(stat.name, 0.0) + _number(stat)
+        if total := max(totals.values(), default=0.0):
+            return total if _sum(alike) <= total else None
+    return None
+
+
+def _number(stat: CounterStat | SeriesStat) -> float:
+    return float(stat.value if isinstance(stat, CounterStat) else stat.count)
+
+
+def _is_latency(stat: SeriesStat) -> bool:
+    words = set(words_of(stat.name))
+    return stat.unit in TIME_NS and bool(_LATENCY & words) and not _OF_STEPS & words
+
+
+def _agree(labels: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    return all(others.get(key, text) == text for key, text in labels.items())
+
+
+def _troubles(counters: Sequence[CounterStat], series: Sequence[SeriesStat] = ()) -> list[Figure]:
     """Return the counter of errors and the like with the most of them, all its label sets together."""
     by_name: dict[str, list[CounterStat]] = {}
     for stat in counters:
-        if _is_trouble(stat):
+        if is_trouble(stat):
             by_name.setdefault(stat.name, []).append(stat)
     found = sorted(by_name.values(), key=lambda alike: -_sum(alike))
     return [
         Figure(
             instrument(alike[0].name, alike[0].labels if len(alike) == 1 else {}),
-            count(_sum(alike)),
+            with_share(_sum(alike), attempts(alike, counters, series)),
             health="warn" if _sum(alike) else "plain",
             value=_sum(alike),
             unit=alike[0].unit,
@@ -160,11 +193,3 @@ def _troubles(counters: Sequence[CounterStat]) -> list[Figure]:
 
 def _sum(counters: Sequence[CounterStat]) -> float:
     return float(sum(float(stat.value) for stat in counters))
-
-
-def _is_trouble(stat: CounterStat) -> bool:
-    return bool(TROUBLE & set(words_of(stat.name)))
-
-
-def _per_s(number: float, snapshot: MetricsSnapshot) -> float | None:
-    return number / snapshot.elapsed_s if snapshot.elapsed_s > 0 else None

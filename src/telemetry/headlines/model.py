@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from telemetry.formatting import NOTHING, count, quantity, scaled
-from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+from telemetry.formatting import NOTHING, quantity, scaled, with_share
+from telemetry.wire.snapshot import SeriesStat
 
 Flavour = Literal["llm", "load", "training", "metrics"]
 Health = Literal["plain", "good", "warn", "bad"]
 
+DOT: Final = " · "
+"""Space between the parts of a note."""
 _SHARES: Final = frozenset({"attainment"})
 """Figures that may warn, and are no failures."""
 _SPARE: Final = ("TPOT ", "ITL ")
-_FIRST_S: Final = 2.0
-"""Age of a run from which it has rates of its last seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,9 @@ def per_second(title: str, number: float | None, note: str = "", seconds: float 
     return Figure(title, text, note, value=number, unit=title, seconds=seconds)
 
 
-def recent_rate(rate: float, number: float, snapshot: MetricsSnapshot) -> float:
-    """Return the rate of the last seconds, or since the start of a run that is too young to have one."""
-    if rate or not 0.0 < snapshot.elapsed_s < _FIRST_S:
-        return rate
-    return number / snapshot.elapsed_s
-
-
 def failures_second(figures: Sequence[Figure]) -> tuple[Figure, ...]:
     """Return the figures with failures right after the first one: a narrow line has them too."""
-    failures = [figure for figure in figures[1:] if _is_failure(figure)]
+    failures = [figure for figure in figures[1:] if is_failure(figure)]
     return (*figures[:1], *failures, *(figure for figure in figures[1:] if figure not in failures))
 
 
@@ -71,16 +64,17 @@ def makes_room(figure: Figure, among: Sequence[Figure]) -> bool:
 
 
 def has_failures(figures: Sequence[Figure]) -> bool:
-    return any(_is_failure(figure) for figure in figures)
+    return any(is_failure(figure) for figure in figures)
 
 
-def _is_failure(figure: Figure) -> bool:
+def is_failure(figure: Figure) -> bool:
+    """Return whether a figure counts failures, and there are some."""
     return figure.health == "warn" and figure.title not in _SHARES
 
 
-def whole(title: str, number: float, note: str = "", health: Health = "plain") -> Figure:
-    """Return a number of things, with their name in the title: `failed`."""
-    return Figure(title, count(number), note, health, float(number), "requests")
+def whole(title: str, number: float, note: str = "", health: Health = "plain", of: float | None = None) -> Figure:
+    """Return a number of things, with their name in the title: `failed`. `of`: the total that it is a part of."""
+    return Figure(title, with_share(number, of), note, health, float(number), "requests")
 
 
 def percentile(title: str, stat: SeriesStat | None, key: str, *, recent: bool) -> Figure:

@@ -14,7 +14,9 @@ from telemetry.formatting import number_of
 from telemetry.headline_choice import MOST
 from telemetry.headlines.loads import Load
 from telemetry.headlines.model import Figure, Headline, failures_second, per_second, whole
-from telemetry.request_model import Number, RequestCounts, joined
+from telemetry.rates import Paces
+from telemetry.rates import per_second as _per_s
+from telemetry.request_model import RequestCounts, joined
 from telemetry.wire import requests as words
 from telemetry.wire.report import Rate, Rates
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -30,7 +32,8 @@ class AllKinds(Load):
         self, loads: Sequence[Load], snapshot: MetricsSnapshot, *, recent: bool, seconds: float | None = None
     ) -> None:
         """Add up the counts of `loads`. The other arguments are those of each load."""
-        kind = _sum([load.kind for load in loads], seconds or snapshot.elapsed_s)
+        latencies = [one.kind.series[words.LATENCY] for one in loads if words.LATENCY in one.kind.series]
+        kind = _sum([load.kind for load in loads], Paces(snapshot, seconds).of(*latencies).seconds or 0.0)
         super().__init__(kind, snapshot, recent=recent, seconds=seconds)
         self._loads = loads
         added: Counter[str] = Counter()
@@ -101,10 +104,6 @@ def _sum(kinds: Sequence[RequestCounts], seconds: float) -> RequestCounts:
         slo=limits.pop() if len(limits) == 1 else "",
         rates=Rates(overall=rate),
     )
-
-
-def _per_s(number: Number, seconds: float) -> float | None:
-    return number / seconds if seconds > 0.0 else None
 
 
 def _is_percentile(figure: Figure) -> bool:

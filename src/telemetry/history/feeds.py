@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry import formatting
 from telemetry.formatting import number_of, printable
-from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, UNFINISHED, interruption
+from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, interruption
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat
 
@@ -27,8 +27,6 @@ def of_feeds(report: Report) -> Iterator[str]:
     counters = report.snapshot.counters
     if said := interruption(counters):
         yield printable(f"{said}: figures lack everything it had not done yet")
-    if _named(counters, UNFINISHED):
-        yield "the sender of a feed did not report its end: its last messages may be missing"
     refused = _named(counters, REFUSED)
     if refused:
         reasons = ", ".join(f"{stat.labels.get('reason', '')} {formatting.count(stat.value)}" for stat in refused)

@@ -245,7 +245,7 @@ def late_ticks(report: Report) -> Iterator[str]:
 
 
 def _clock(report: Report) -> Iterator[str]:
-    """Yield a finding if the wall clock was set. The history uses the wall clock; the elapsed time does not."""
+    """Yield a finding if the wall clock was set, and the history followed it, as that of older runs did."""
     snapshot = report.snapshot
     if not snapshot.started_ns or not snapshot.time_ns or report.sources:
         return

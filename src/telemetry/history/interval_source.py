@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from telemetry.errors import ProtocolError
 from telemetry.history.reader import damage_of
 from telemetry.limits import GIB, MIB
@@ -37,6 +39,9 @@ class IntervalSource(Protocol):
         With level 0 each is of the finest level available.
         """
 
+    def fine(self, start_ns: int) -> Iterator[Interval]:
+        """Yield intervals that overlap the time from `start_ns`, with slices instead of seconds that have them."""
+
     def before(self, end_ns: int) -> Iterator[Interval]:
         """Yield all intervals up to a moment, in order and as coarse as possible: for sums."""
 
@@ -59,9 +64,15 @@ class ControlIntervals:
         return self._ask(GetHistory(start_ns=0, end_ns=1, level_s=_COARSEST_S)).keys
 
     def intervals(self, start_ns: int, end_ns: int = FOREVER, level_s: int = 0) -> Iterator[Interval]:
-        following: int | None = max(start_ns, 1)
-        while following is not None and following < end_ns:
-            page = self._ask(GetHistory(start_ns=following, end_ns=end_ns, level_s=level_s))
+        return self._pages(GetHistory(start_ns=start_ns, end_ns=end_ns, level_s=level_s))
+
+    def fine(self, start_ns: int) -> Iterator[Interval]:
+        return self._pages(GetHistory(start_ns=start_ns, slices=True))
+
+    def _pages(self, question: GetHistory) -> Iterator[Interval]:
+        following: int | None = max(question.start_ns, 1)
+        while following is not None and following < question.end_ns:
+            page = self._ask(replace(question, start_ns=following))
             try:
                 yield from map(decode_interval, page.intervals)
             except Malformed as malformed:
@@ -98,6 +109,9 @@ class DiskIntervals:
 
     def intervals(self, start_ns: int, end_ns: int = FOREVER, level_s: int = 0) -> Iterator[Interval]:
         return self._reader.intervals(start_ns, end_ns, level_s) if start_ns < end_ns else iter(())
+
+    def fine(self, start_ns: int) -> Iterator[Interval]:
+        return self._reader.fine(start_ns)
 
     def before(self, end_ns: int) -> Iterator[Interval]:
         return self._reader.coarse(0, end_ns)

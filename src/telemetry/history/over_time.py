@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from telemetry import formatting
 from telemetry.errors import UsageError
+from telemetry.history.fair_rates import Activity, Steps
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows
 from telemetry.history.range_totals import RangeTotals
+from telemetry.rates import Paces
 from telemetry.wire.report import SeriesOverTime, SeriesPoint
-from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 STEPS: Final = 60
 """Approximate number of steps by default."""
@@ -22,15 +25,36 @@ POINTS: Final = 250_000
 """Points of all series together in one report: 80 MB of JSON."""
 OWN_POINTS: Final = 6_000
 """Points of all series together in a report by default."""
-_NICE_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400)
+_NICE_S: Final = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    20,
+    30,
+    60,
+    120,
+    300,
+    600,
+    1_200,
+    1_800,
+    3_600,
+    7_200,
+    14_400,
+    28_800,
+    86_400,
+)
 _ROUNDING: Final = 1.02
 """Allowance for intervals of a history, which are a little longer than seconds."""
 _SHOWN: Final = ("50", "90", "99", "99.9")
 
 
-def step_for(seconds: float) -> float:
-    """Return a round step that gives about `STEPS` steps."""
-    wanted = seconds / STEPS / _ROUNDING
+def step_for(seconds: float, least_s: float = 1.0) -> float:
+    """Return a round step of at least `least_s` that gives about `STEPS` steps."""
+    wanted = max(seconds / STEPS / _ROUNDING, least_s)
     return float(next((step for step in _NICE_S if step >= wanted), _NICE_S[-1]))
 
 
@@ -67,7 +91,9 @@ def busiest(stats: Sequence[SeriesStat], steps: float) -> list[SeriesStat]:
 class OverTime:
     """A collector of points, window by window. Not thread-safe."""
 
-    def __init__(self, of: Sequence[SeriesStat]) -> None:
+    def __init__(self, of: Sequence[SeriesStat], snapshot: MetricsSnapshot) -> None:
+        """Take the series of points, and the result of the whole run."""
+        self._paces, self._started_ns = Paces(snapshot), snapshot.started_ns
         self._of = {series_id(stat): stat for stat in of}
         self._points: dict[SeriesId, list[SeriesPoint]] = {}
         self._rows: Rows | None = None
@@ -75,6 +101,8 @@ class OverTime:
         """Mask of the rows that are among `of`."""
         self._empty: list[SeriesPoint] = []
         """An empty point for each window."""
+        self._seconds: list[float] = []
+        """Seconds of each window."""
 
     def add(self, window: RangeTotals) -> None:
         """Add a window. It must have the percentiles of the points."""
@@ -87,13 +115,13 @@ class OverTime:
                     start_s=window.start_s,
                     end_s=window.end_s,
                     count=figures.count,
-                    rate=figures.rate,
                     min=figures.min,
                     max=figures.max,
                     percentiles=dict(figures.percentiles),
                 )
             )
         self._empty.append(SeriesPoint(start_s=window.start_s, end_s=window.end_s))
+        self._seconds.append(window.seconds)
 
     def _chosen(self, window: RangeTotals) -> Added | None:
         if window.added is None:
@@ -107,8 +135,20 @@ class OverTime:
         """Return series with values, each with a point for every window."""
         for points in self._points.values():
             points.extend(self._empty[len(points) :])
+        edges = [point.start_s for point in self._empty], [point.end_s for point in self._empty]
+        steps = Steps(*edges, self._seconds)
         return [
-            SeriesOverTime(name=stat.name, labels=stat.labels, unit=stat.unit, points=self._points[one])
+            SeriesOverTime(
+                name=stat.name,
+                labels=stat.labels,
+                unit=stat.unit,
+                points=self._rated(stat, self._points[one], steps),
+            )
             for one, stat in self._of.items()
             if one in self._points
         ]
+
+    def _rated(self, stat: SeriesStat, points: Sequence[SeriesPoint], steps: Steps) -> list[SeriesPoint]:
+        activity = Activity.of(self._paces, [stat], self._started_ns)
+        rates = steps.rates([point.count for point in points], activity)
+        return [replace(point, rate=rate) for point, rate in zip(points, rates, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,7 @@ from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.range_totals import RangeTotals
 from telemetry.limits import EXACT_INTEGER
+from telemetry.rates import Paces, Stat, TimeRange, per_second
 from telemetry.wire.report import EarlyRule
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat, WindowStat
 
@@ -79,22 +80,33 @@ class RangeReport:
 def snapshot_of(run: MetricsSnapshot, part: RangeReport, added: Added) -> MetricsSnapshot:
     """Return the run's snapshot with series, counters, gauges and marks of a time range.
 
-    The rest covers the whole run.
+    The rest covers the whole run. Axes lack their times, because the range has no rate of steps.
     """
     start_ns, end_ns = (run.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
+    paces = Paces(run)
+
+    def recorded(stat: Stat) -> TimeRange:
+        """Return when it was recorded in the time range."""
+        began_ns, ended_ns = paces.time_range([stat]) or (0, 0)
+        began_ns, ended_ns = max(began_ns, start_ns), min(ended_ns, end_ns)
+        return (began_ns, ended_ns) if began_ns < ended_ns else (0, 0)
+
     return replace(
         run,
         exact=False,
         exact_reason=_REASON,
         window_s=0.0,
-        series=_series(run.series, part, added),
-        counters=[_counter(stat, part) for stat in run.counters],
+        series=_series(run.series, part, added, recorded),
+        counters=[_counter(stat, part, recorded(stat)) for stat in run.counters],
+        axes=[replace(stat, began_ns=0, ended_ns=0) for stat in run.axes],
         gauges=[_gauge(stat, part.gauges) for stat in run.gauges],
         marks=[mark for mark in run.marks if start_ns <= mark.time_ns <= end_ns],
     )
 
 
-def _series(stats: Sequence[SeriesStat], part: RangeReport, added: Added) -> list[SeriesStat]:
+def _series(
+    stats: Sequence[SeriesStat], part: RangeReport, added: Added, recorded: Callable[[SeriesStat], TimeRange]
+) -> list[SeriesStat]:
     keys = list(dict.fromkeys(key for stat in stats for key in stat.percentiles if is_percentile(key)))
     all_figures = dict(zip(added.rows.tolist(), added.histograms(part.rows).figures(keys), strict=True))
     found = []
@@ -105,7 +117,7 @@ def _series(stats: Sequence[SeriesStat], part: RangeReport, added: Added) -> lis
             found.append(_empty(stat))
             continue
         digest = Digest(part.rows.keys[row], 0, 0, added.only(row, part.rows))
-        found.append(_stat(stat, figures, digest))
+        found.append(_stat(stat, figures, digest, recorded(stat)))
     return found
 
 
@@ -115,7 +127,7 @@ def _empty(stat: SeriesStat) -> SeriesStat:
     )
 
 
-def _stat(run: SeriesStat, figures: Figures, digest: Digest) -> SeriesStat:
+def _stat(run: SeriesStat, figures: Figures, digest: Digest, recorded: TimeRange) -> SeriesStat:
     """Return the stat of a series. Values outside its range are counted in edge slots, without their time."""
     total = plain(figures.total) if isinstance(run.total, int) else figures.total
     return SeriesStat(
@@ -134,15 +146,26 @@ def _stat(run: SeriesStat, figures: Figures, digest: Digest) -> SeriesStat:
         histogram=digest.cells(),
         cell_unit=digest.cell_unit,
         window=WindowStat(),
+        began_ns=recorded[0],
+        ended_ns=recorded[1],
     )
 
 
-def _counter(stat: CounterStat, part: RangeReport) -> CounterStat:
+def _counter(stat: CounterStat, part: RangeReport, recorded: TimeRange) -> CounterStat:
     """Return a counter of a time range. The history lacks its number of events."""
     increase = part.counters.get(series_id(stat), 0.0)
     value = plain(increase) if isinstance(stat.value, int) else increase
-    rate = increase / part.seconds if part.seconds > 0.0 else 0.0
-    return CounterStat(name=stat.name, labels=stat.labels, unit=stat.unit, value=value, rate=rate)
+    began_ns, ended_ns = recorded
+    rate = per_second(increase, (ended_ns - began_ns) / 1e9 or part.seconds) or 0.0
+    return CounterStat(
+        name=stat.name,
+        labels=stat.labels,
+        unit=stat.unit,
+        value=value,
+        rate=rate,
+        began_ns=began_ns,
+        ended_ns=ended_ns,
+    )
 
 
 def _gauge(stat: GaugeStat, values: Mapping[SeriesId, float]) -> GaugeStat:

@@ -16,6 +16,7 @@ from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows, Sum
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.digest import Digest
+from telemetry.history.over_time import step_for
 from telemetry.history.range_totals import RangeTotals
 from telemetry.store.append_file import describe
 from telemetry.store.history import LEVELS, HistoryReader, Picked
@@ -24,6 +25,8 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, ValueColumns
 
 FAR_NS: Final = (1 << 63) - 1
+SLICE_S: Final = 0.1
+"""Usual length of a slice of the first minute."""
 _LATE_NS: Final = 120_000_000_000
 """Usual limit of the time between the last interval and the result."""
 
@@ -75,20 +78,49 @@ class RunHistory:
                 return self.seconds(max(ends_ns))
         return 0.0
 
+    def step_for(self, seconds: float) -> float:
+        """Return a round step for figures over this time: down to a tenth of a second where the history has it."""
+        return step_for(seconds, SLICE_S if self.reader.slice_bytes else float(LEVELS[0]))
+
     def stored_bytes(self, step_s: float) -> int:
         """Return the size on disk of the intervals used for these steps."""
         level = _level(step_s)
         try:
-            return sum(one.path.stat().st_size for one in segments(self._directory) if one.level == level)
+            sizes = [one.path.stat().st_size for one in segments(self._directory) if one.level == level]
         except OSError as error:
             raise RunDirectoryError(f"can't read the history: {describe(error)}") from error
+        return sum(sizes) + (self.reader.slice_bytes if step_s < LEVELS[0] else 0)
+
+    def edges(self, start_ns: int, end_ns: int) -> tuple[int, int]:
+        """Return the edges of intervals nearest to these moments.
+
+        If there is nothing between them, they are those of the interval that overlaps the time range longest.
+        """
+        nearest = self._edge(start_ns), self._edge(end_ns)
+        if next(self.reader.fine(*nearest), None) is not None:
+            return nearest
+        overlaps = [
+            (min(one.end_ns, end_ns) - max(one.start_ns, start_ns), one.start_ns, one.end_ns)
+            for one in self.reader.fine(start_ns, end_ns)
+        ]
+        return max(overlaps)[1:] if overlaps else nearest
+
+    def _edge(self, at_ns: int) -> int:
+        """Return the nearer edge of the interval around a moment; the moment itself in a gap."""
+        for one in self.reader.fine(at_ns, at_ns + 1):
+            return one.start_ns if at_ns - one.start_ns <= one.end_ns - at_ns else one.end_ns
+        return at_ns
 
     def windows(
         self, step_s: float, start_ns: int, end_ns: int, percentiles: Sequence[str], rows: Rows
     ) -> Iterator[RangeTotals]:
         """Yield the windows of `RecordedRun.windows`."""
+        if step_s < LEVELS[0]:
+            intervals = self.reader.fine(start_ns, end_ns)
+        else:
+            intervals = self.reader.coarse(start_ns, end_ns, _level(step_s), slices=True)
         number, gathered = -1, _Gathered(self, rows)
-        for interval in self.reader.coarse(start_ns, end_ns, _level(step_s)):
+        for interval in intervals:
             middle_ns = interval.start_ns // 2 + interval.end_ns // 2
             own = max(int(self.seconds(middle_ns) // step_s), 0)
             if own != number and number >= 0:

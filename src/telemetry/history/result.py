@@ -113,7 +113,11 @@ def _no_result(run: RunDirectory) -> RunDirectoryError:
         where = ""
         with suppress(RunDirectoryError):
             where = f", on {run.read_manifest().host}"
-        return RunDirectoryError(f"{run.path} has no final result: the run is still going{where}")
+        return RunDirectoryError(
+            f"{run.path} has no final result: the run is still going{where}",
+            hint=f"wait for its end; `telemetry report {run.run_id}` shows it so far, and `telemetry run --gate` "
+            "checks gates as a run goes on",
+        )
     if pid := keeper_of(run.run_id):
         return RunDirectoryError(
             f"{run.path} has no final result yet: its aggregator died, and process {pid} is restarting it",

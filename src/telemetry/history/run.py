@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,17 +13,20 @@ from msgspec.structs import replace
 from telemetry import formatting
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.hdr.ranks import parse_percentile
+from telemetry.history import distributions
 from telemetry.history.bounds import is_percentile, series_bounds
 from telemetry.history.concurrency import InFlight, with_peaks
+from telemetry.history.distributions import CountedDistribution
 from telemetry.history.findings import Covered, alone, findings
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added
 from telemetry.history.intervals.digest import Digest
-from telemetry.history.over_time import STEPS, OverTime, busiest, check_points, check_step, shown, step_for
+from telemetry.history.over_time import STEPS, OverTime, busiest, check_points, check_step, shown
 from telemetry.history.pictures.collector import PictureCollector, result_pictures
 from telemetry.history.range_report import RangeReport, snapshot_of
 from telemetry.history.range_totals import RangeTotals
 from telemetry.history.reader import FAR_NS, RunHistory
+from telemetry.history.request_slots import with_slots
 from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
 from telemetry.history.spans import span_spreads
@@ -32,6 +36,7 @@ from telemetry.history.stragglers import has_work_and_wait, stragglers
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
 from telemetry.memory import uncollected
+from telemetry.rates import Paces
 from telemetry.span_model import span_times
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.pictures import Pictures, StepCurve
@@ -112,9 +117,11 @@ class RecordedRun:
             report = replace(report, pictures=result_pictures(busiest(report.snapshot.series, STEPS)))
         if self.directory is None:
             return report
-        report = with_peaks(report, self.directory)
+        report = with_slots(with_peaks(report, self.directory), self.directory)
         if span_times(report.snapshot):
             report = replace(report, spans=span_spreads(self.directory))
+        counted = [one.bounds() for one in self.distributions]
+        report = replace(report, distributions=counted)
         notes = curve_findings(self.curves, self.directory, report.snapshot)
         report = replace(report, findings=[*report.findings, *notes])
         return replace(report, stragglers=self.stragglers, curves=self.curves)
@@ -125,6 +132,11 @@ class RecordedRun:
         if self.directory is None or not self.result.snapshot.axes:
             return []
         return curves_of(self.directory, self.result.snapshot)
+
+    @cached_property
+    def distributions(self) -> list[CountedDistribution]:
+        """Histograms of the whole run that another program has counted, such as those of OpenTelemetry."""
+        return [] if self.directory is None else distributions.read(self.directory, self.result.snapshot)
 
     @cached_property
     def stragglers(self) -> list[Stragglers]:
@@ -139,7 +151,7 @@ class RecordedRun:
         if not self.has_history:
             return alone(self.result)
         try:
-            step_s = step_for(self._past.end_s)
+            step_s = self._past.step_for(self._past.end_s)
             size = self._past.stored_bytes(step_s)
             if size > OWN_BYTES:
                 return alone(
@@ -153,10 +165,10 @@ class RecordedRun:
     def time_range(self, choice: TimeRangeChoice, step_s: float | None = None, *, pictures: bool = False) -> Report:
         """Return the report of a time range. Series, counters, gauges, marks and pictures come from the history.
 
-        `Report.time_range` has the exact edges. The rest describes the whole run. A choice that excludes nothing
-        has the figures of `report`, and so has one that finds no such time range in the whole run. Raises
-        RunDirectoryError without a history, UsageError if the time range lies outside of it, and whatever `report`
-        raises.
+        It begins and ends at the nearest edges of intervals, which are in `Report.time_range`. The rest describes
+        the whole run. A choice that excludes nothing has the figures of `report`, and so has one that finds no such
+        time range in the whole run. Raises RunDirectoryError without a history, UsageError if the time range lies
+        outside of it, and whatever `report` raises.
         """
         if choice.whole:
             return self.report(step_s, pictures=pictures)
@@ -164,7 +176,7 @@ class RecordedRun:
         if found.start_s <= 0.0 and found.end_s >= self._past.end_s:
             whole = self._whole(replace(self.result, time_range=found), step_s, pictures)
             return replace(whole, curves=self.curves)
-        start_ns, end_ns = self._past.ns(found.start_s), self._past.ns(found.end_s)
+        start_ns, end_ns = self._past.edges(self._past.ns(found.start_s), self._past.ns(found.end_s))
         gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s, pictures)
         part = gathered.part
         if not part.windows and gathered.damage:
@@ -181,6 +193,10 @@ class RecordedRun:
         report = replace(self.result, snapshot=snapshot, time_range=own, curves=self.curves)
         return _finished(report, gathered, added, whole=False)
 
+    def step_for(self, seconds: float) -> float:
+        """Return a round step for about sixty steps in this time. Raises RunDirectoryError without a history."""
+        return self._past.step_for(seconds)
+
     def windows(
         self,
         step_s: float,
@@ -193,7 +209,8 @@ class RecordedRun:
 
         Windows begin at multiples of `step_s` since the run's start. Intervals that overlap `[start_s, end_s)`
         belong to the window of their middle, so that every value is in exactly one window. If only coarser
-        intervals are left, windows are as long as these. Gaps in the history have no window.
+        intervals are left, windows are as long as these. Gaps in the history have no window. Windows of less than a
+        second are made of the slices of the first minute.
 
         `percentiles` defaults to those of the result. `series` limits the sums to these series. Raises
         RunDirectoryError without a history, UsageError for a step that is not positive or a percentile outside (0,
@@ -206,6 +223,15 @@ class RecordedRun:
         past = self._past
         end_ns = FAR_NS if end_s is None else past.ns(end_s)
         return past.windows(step_s, past.ns(start_s), end_ns, keys, past.rows_of(series))
+
+    def drawn_windows(
+        self, step_s: float, percentiles: Sequence[str], series: Collection[SeriesId]
+    ) -> Iterator[RangeTotals]:
+        """Yield `windows` as charts draw them: the first one begins with the first event of the program."""
+        began_s = self._began_s
+        for window in self.windows(step_s, percentiles=percentiles, series=series):
+            yield _begun(window, began_s)
+            began_s = 0.0
 
     def digest(self, series: SeriesId, start_s: float = 0.0, end_s: float | None = None) -> Digest:
         """Return all values of a series between two moments, with edges as in the history.
@@ -243,17 +269,23 @@ class RecordedRun:
         """Gather figures in one pass over the windows of a time range of about this many seconds."""
         past, stats = self._past, self.result.snapshot.series
         if step_s is None:
-            step_s = step_for(seconds)
+            step_s = past.step_for(seconds)
             stats = busiest(stats, seconds / step_s)
         else:
             check_step(step_s)
             check_points(seconds / step_s, len(stats), step_s)
         keys = shown(self._percentiles)
-        part, over_time, in_flight = RangeReport(past.rows), OverTime(stats), InFlight(self.result.snapshot)
+        part, over_time, in_flight = (
+            RangeReport(past.rows),
+            OverTime(stats, self.result.snapshot),
+            InFlight(self.result.snapshot),
+        )
         drawn = PictureCollector(self.result.snapshot, stats) if pictures else None
+        began_s = self._began_s
         with uncollected():
-            for window in past.windows(step_s, start_ns, end_ns, keys, past.rows):
-                part.add(window)
+            for whole in past.windows(step_s, start_ns, end_ns, keys, past.rows):
+                part.add(whole)
+                window, began_s = _begun(whole, began_s), 0.0
                 over_time.add(window)
                 in_flight.add(window)
                 if drawn is not None:
@@ -262,9 +294,16 @@ class RecordedRun:
             pictured = None if drawn is None else self._pictures(drawn, part)
             return _Gathered(part, over_time, step_s, damage, pictured, in_flight)
 
+    @property
+    def _began_s(self) -> float:
+        """Time of the program's first event; 0 if it is unknown."""
+        snapshot = self.result.snapshot
+        whole = Paces(snapshot).whole
+        return 0.0 if whole is None else (whole[0] - snapshot.started_ns) / 1e9
+
     def _pictures(self, drawn: PictureCollector, part: RangeReport) -> Pictures:
         past = self._past
-        before = past.increases(past.ns(drawn.start_s) - _US) if drawn.has_requests and drawn.start_s > 0.0 else {}
+        before = past.increases(past.ns(part.start_s) - _US) if drawn.has_requests and part.start_s > 0.0 else {}
         return drawn.pictures(past.rows, part.values_of, before)
 
     def _whole(self, report: Report, step_s: float | None, pictures: bool) -> Report:
@@ -273,6 +312,15 @@ class RecordedRun:
         return _finished(
             report, gathered, gathered.part.added(self._percentiles, early, report.early_rule), whole=True
         )
+
+
+def _begun(window: RangeTotals, began_s: float) -> RangeTotals:
+    """Return the first window as it is drawn: without the time in which the program only started."""
+    if not window.start_s < began_s < window.end_s:
+        return window
+    return dataclasses.replace(
+        window, start_s=began_s, seconds=max(0.0, window.seconds - (began_s - window.start_s))
+    )
 
 
 class _Gathered(NamedTuple):

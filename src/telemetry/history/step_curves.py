@@ -238,7 +238,6 @@ class _AxisCurves:
         self._points = points
         self._rows: list[StepValues] = []
         self._buffered = 0
-        self._extent = _Extent()
 
     def add(self, row: StepValues) -> None:
         """Add a step that does not change any more."""
@@ -250,17 +249,15 @@ class _AxisCurves:
     def curves(self, axis: str, waiting: list[StepValues]) -> Iterator[StepCurve]:
         """Yield the curves with the steps that may still change."""
         self._settle()
-        names, extent = self.names, self._extent
+        names = self.names
         if waiting:
             names = {name: points.copy() for name, points in names.items()}
-            extent = extent.with_rows(waiting)
             self._fold(waiting, names)
         for name, points in names.items():
-            yield points.curve(axis, name, extent.steps_per_s)
+            yield points.curve(axis, name)
 
     def _settle(self) -> None:
         if self._rows:
-            self._extent = self._extent.with_rows(self._rows)
             self._fold(self._rows, self.names)
             self._rows, self._buffered = [], 0
 
@@ -304,24 +301,3 @@ class _Column(NamedTuple):
         low[places] = [spread.min for _, spread in self.spreads]
         high[places] = [spread.max for _, spread in self.spreads]
         return NewSteps(steps, times, values, low, high), max(spread.count for _, spread in self.spreads)
-
-
-class _Extent(NamedTuple):
-    """The ranges of steps and of their times on one axis."""
-
-    steps: tuple[int, int] | None = None
-    times_ns: tuple[int, int] = (0, 0)
-
-    def with_rows(self, rows: list[StepValues]) -> _Extent:
-        steps, times = [row.step for row in rows], [row.wall_ns for row in rows]
-        if self.steps is not None:
-            steps, times = [*steps, *self.steps], [*times, *self.times_ns]
-        return _Extent((min(steps), max(steps)), (min(times), max(times)))
-
-    @property
-    def steps_per_s(self) -> float | None:
-        """Steps per second; null for a single moment."""
-        took_ns = self.times_ns[1] - self.times_ns[0]
-        if self.steps is None or took_ns <= 0:
-            return None
-        return (self.steps[1] - self.steps[0]) * 1e9 / took_ns

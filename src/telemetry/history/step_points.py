@@ -61,7 +61,7 @@ class StepPoints:
         self._producers = max(self._producers, producers)
         self._merge(np.concatenate((self._step, steps)), np.concatenate((self._table, table), axis=1))
 
-    def curve(self, axis: str, name: str, steps_per_s: float | None) -> StepCurve:
+    def curve(self, axis: str, name: str) -> StepCurve:
         """Return the curve."""
         times, totals, numbers, low, high = self._table
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -86,7 +86,6 @@ class StepPoints:
             max=_number(self._largest[1]),
             min_step=self._least[0] if has_values else None,
             max_step=self._largest[0] if has_values else None,
-            steps_per_s=steps_per_s,
         )
 
     def _mark(self, steps: Integers, values: Floats, last_spread: tuple[float, float]) -> None:

@@ -11,7 +11,13 @@ from telemetry.errors import UsageError
 from telemetry.wire.units import TIME_NS
 
 _TIME: Final = re.compile(r"([-+]?)(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)", re.ASCII | re.IGNORECASE)
-_UNITS: Final = {"": 1.0, "m": 60.0, **{unit: of_ns / 1e9 for unit, of_ns in TIME_NS.items()}}
+_UNITS: Final = {
+    "": 1.0,
+    "m": 60.0,
+    "d": 86_400.0,
+    "w": 604_800.0,
+    **{unit: of_ns / 1e9 for unit, of_ns in TIME_NS.items()},
+}
 _HINT: Final = "write it like 30s, 5m, 1h or 90; -10s means ten seconds before the end"
 
 
@@ -45,7 +51,7 @@ class TimeRangeChoice:
 
 
 def parse_time(text: str) -> float:
-    """Parse `"30s"`, `"5m"`, `"1h"`, `"90"` or `"1.5s"` into seconds. Raises UsageError.
+    """Parse `"30s"`, `"5m"`, `"1h"`, `"30d"`, `"90"` or `"1.5s"` into seconds. Raises UsageError.
 
     `"-10s"` gives a negative number: ten seconds before the end.
     """

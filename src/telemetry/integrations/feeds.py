@@ -52,7 +52,10 @@ class Feed(Protocol):
 
 
 class FeedKind(Protocol):
-    """A factory of feeds, such as a class with these two attributes."""
+    """A factory of feeds, such as a class with these two attributes.
+
+    It may have a third one, `percentiles`: those that a run beside it computes besides its own.
+    """
 
     @property
     def topics(self) -> Sequence[bytes]:
@@ -91,6 +94,15 @@ def parse_feed(text: str) -> FeedSpec:
                 hint=f"write {name}:ipc://PATH or {name}:tcp://HOST:PORT, with a PORT from 1 to 65535",
             ) from error
     return FeedSpec(name, address)
+
+
+def with_percentiles(feeds: Sequence[str], percentiles: Sequence[str]) -> list[str]:
+    """Return percentiles with those of feeds, in ascending order. Raises UsageError for an invalid feed."""
+    found = {float(one): one for one in percentiles}
+    for feed in feeds:
+        for one in getattr(load_feed(parse_feed(feed).name), "percentiles", ()):
+            found.setdefault(float(one), one)
+    return [found[one] for one in sorted(found)]
 
 
 def load_feed(name: str) -> FeedKind:

@@ -97,6 +97,12 @@ def record_params(values: Mapping[str, Any], number: int) -> None:
         telemetry.params(values if number == 1 else {f"trainer_{number}": values})
 
 
+def record_total(total: object, axis: str) -> None:
+    """Record the number of steps that a loop will take, so that progress is shown. Ignore other values."""
+    if type(total) is int and total > 0:
+        telemetry.expect(axis, total)
+
+
 def record_own(values: Mapping[str, Any], step: int, axes: LoopAxes) -> None:
     """Record values whose step the program has chosen."""
     for axis, names in axes.split(list(values), step).items():

@@ -1,5 +1,7 @@
 """Instruments for metrics that a program puts one by one under a group and a name, as torchelastic's are.
 
+`unit_of` is the rule for the unit of any metric that has only a name.
+
 NAME.success, NAME.failure   counter   of calls, as `prof` puts them: the value 1
 NAME                         series    any other metric: values from 0 up
 NAME.below_zero              gauge     values below zero, which no series takes
@@ -9,6 +11,7 @@ NAME.other                   gauge     other values of a metric whose first valu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
@@ -20,6 +23,7 @@ from telemetry.errors import InstrumentError
 _REPORTS_MOST: Final = 10
 _NAME_SHOWN: Final = 100
 _CALLS: Final = (".success", ".failure")
+_UNIT: Final = re.compile(r"(?<![._]per)[._](ns|us|ms|s|bytes)\Z")
 _reported: Final[set[str]] = set()
 """Names that can't be recorded and were reported. The set is bounded, as a program may make any number of names."""
 
@@ -29,8 +33,8 @@ PutPoint = Callable[[Any], None]
 def point_recorder(group: object, name: object, **labels: str) -> PutPoint:
     """Return the function that records values of one metric.
 
-    It never raises. A metric that can't be an instrument is reported once, and its values are left out. A name that
-    ends in `.ms` has the unit ms. A group that is no text, or is empty, gives no label.
+    It never raises. A metric that can't be an instrument is reported once, and its values are left out. The unit is
+    that of `unit_of`. A group that is no text, or is empty, gives no label.
     """
     if isinstance(group, str) and group:
         labels = {"group": group, **labels}
@@ -89,8 +93,12 @@ def _call_recorder(name: str, labels: Mapping[str, str]) -> PutPoint:
 
 
 def unit_of(name: object) -> str:
-    """Return the unit that the name of a metric tells."""
-    return "ms" if isinstance(name, str) and name.endswith(".ms") else ""
+    """Return the unit at the end of a metric's name, as in `load.duration.ms` and `write_latency_ms`; or nothing.
+
+    `tokens_per_s` is a rate and has no unit.
+    """
+    match = _UNIT.search(name) if isinstance(name, str) else None
+    return match[1] if match else ""
 
 
 def _leave_out(value: Any) -> None:

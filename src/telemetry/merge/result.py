@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from telemetry.history.instrument_ids import series_id
 from telemetry.merge.numbers import carried, total_of
 from telemetry.merge.sources import Input, SeriesId
-from telemetry.request_model import joined, shifted
+from telemetry.rates import Paces
+from telemetry.request_model import joined, shifted, time_range_of
 from telemetry.wire.events import Scalar
 from telemetry.wire.snapshot import (
     Accounting,
@@ -49,17 +50,17 @@ def merged_snapshot(
     directory: str,
     warnings: Sequence[str] = (),
 ) -> MetricsSnapshot:
-    """Return the merged result. Rates are over the whole time from the first start to the last end."""
+    """Return the merged result. Its time is that from the first start to the last end."""
     began_ns, ended_ns = min(one.begin_ns for one in inputs), max(one.end_ns for one in inputs)
     elapsed_s = (ended_ns - began_ns) / 1e9
     producers = _Producers(inputs)
     snapshots = [one.snapshot for one in inputs]
-    counters = _counters(inputs, elapsed_s)
+    counters = _counters(inputs)
     rounded = any(stat.imprecise for stat in counters)
     exact = all(one.exact for one in snapshots) and all(stat.exact for stat in series if stat.count) and not rounded
     added = any(stat.count and not stat.exact for stat in series)
     why = _ADDED if added else _first(one.exact_reason for one in snapshots) or _ROUNDED
-    return MetricsSnapshot(
+    merged = MetricsSnapshot(
         run_id=run_id,
         name=name,
         seq=1,
@@ -89,6 +90,8 @@ def merged_snapshot(
         directory=directory,
         request_log=_request_log(snapshots),
     )
+    paces = Paces(merged)
+    return replace(merged, counters=[replace(stat, rate=paces.of(stat).per_s or 0.0) for stat in counters])
 
 
 def _sum(kind: type[_Sum], parts: Sequence[_Sum], highest: Sequence[str] = ()) -> _Sum:
@@ -212,19 +215,27 @@ def _by_identity(stats: Iterable[_Stat]) -> dict[SeriesId, list[_Stat]]:
     return found
 
 
-def _counters(inputs: Sequence[Input], elapsed_s: float) -> list[CounterStat]:
-    moved = (
-        replace(stat, extent=shifted(stat.extent, one.shift_ns)) for one in inputs for stat in one.snapshot.counters
-    )
+def _counters(inputs: Sequence[Input]) -> list[CounterStat]:
+    moved = (shifted(stat, one.shift_ns) for one in inputs for stat in one.snapshot.counters)
     merged = []
     for stats in _by_identity(moved).values():
         whole = total_of(stat.value for stat in stats)
         value = carried(whole)
         imprecise = sum(stat.imprecise for stat in stats) or int(value != whole)
         events = sum(stat.events for stat in stats)
-        rate = value / elapsed_s if elapsed_s > 0.0 else 0.0
         extent = joined([stat.extent for stat in stats if stat.events] or [stats[0].extent])
-        merged.append(replace(stats[0], value=value, events=events, rate=rate, extent=extent, imprecise=imprecise))
+        began_ns, ended_ns = time_range_of(stats)
+        merged.append(
+            replace(
+                stats[0],
+                value=value,
+                events=events,
+                extent=extent,
+                imprecise=imprecise,
+                began_ns=began_ns,
+                ended_ns=ended_ns,
+            )
+        )
     return merged
 
 

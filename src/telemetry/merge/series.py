@@ -17,7 +17,7 @@ from telemetry.history.instrument_ids import series_id
 from telemetry.merge.history import Added
 from telemetry.merge.numbers import Moments, Number, carried, mean_of, plain, stddev_of, total_of
 from telemetry.merge.sources import Input, SeriesId
-from telemetry.request_model import joined, shifted
+from telemetry.request_model import joined, shifted, time_range_of
 from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
 from telemetry.wire.snapshot import SeriesStat, WindowStat
 
@@ -80,8 +80,8 @@ def _shares(inputs: Sequence[Input], added: Added) -> dict[SeriesId, list[_Share
     found: dict[SeriesId, list[_Share]] = {}
     for one, counts in zip(inputs, added.counts, strict=True):
         for stat in one.snapshot.series:
-            moved = replace(stat, extent=shifted(stat.extent, one.shift_ns))
-            found.setdefault(series_id(stat), []).append(_Share(moved, _lack(one, stat, counts)))
+            share = _Share(shifted(stat, one.shift_ns), _lack(one, stat, counts))
+            found.setdefault(series_id(stat), []).append(share)
     return found
 
 
@@ -133,6 +133,7 @@ def _together(
     above = sum(stat.above for stat in stats)
     least, most = _extremes(stats)
     wanted = dict.fromkeys(name for stat in stats for name in stat.percentiles)
+    began_ns, ended_ns = time_range_of(stats)
     return SeriesStat(
         name=stats[0].name,
         labels=stats[0].labels,
@@ -153,6 +154,8 @@ def _together(
         histogram=_cells(stats),
         cell_unit=stats[0].cell_unit,
         extent=joined([stat.extent for stat in stats]),
+        began_ns=began_ns,
+        ended_ns=ended_ns,
     )
 
 

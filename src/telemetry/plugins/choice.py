@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
@@ -19,7 +18,7 @@ from msgspec import NODEFAULT, Struct
 
 from telemetry import limits
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
+from telemetry.formatting import did_you_mean, printable
 
 _AS: Final = "as"
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{limits.BACKEND_NAME_CHARS - 1}}}")
@@ -78,8 +77,7 @@ def is_valid_name(name: str) -> bool:
 
 def unknown(kind: str, noun: str, known: Collection[str]) -> UsageError:
     """Return the error for a kind that no package offers."""
-    close = get_close_matches(kind, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(known))}"
+    hint = did_you_mean(kind, known) or f"one of {', '.join(sorted(known))}"
     return UsageError(f"no {noun} is named {printable(kind)!r}", hint=printable(hint))
 
 
@@ -147,8 +145,7 @@ def _fields(options: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
 
 
 def _meant(word: str, fields: Iterable[str]) -> str:
-    close = get_close_matches(word, list(fields), n=1)
-    return f"did you mean {close[0]}?" if close else f"its options: {', '.join(sorted(fields))}"
+    return did_you_mean(word, fields) or f"its options: {', '.join(sorted(fields))}"
 
 
 def _wanted(error: Exception) -> str:

@@ -121,6 +121,19 @@ def words_of(error: BaseException) -> str:
     return printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
+def is_installed(module: str) -> bool:
+    """Return whether a module is installed.
+
+    Imports its parent packages, which are empty, but not the module itself.
+    """
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
 # --- helpers -----------------------------------------------------------------------------------------
 
 

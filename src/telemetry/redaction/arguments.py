@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, overload
 
-from telemetry.redaction.named import LOGIN_OPTIONS, MASK, NAMED, OPTION, Hit, mask_login, mask_value
+from telemetry.redaction.named import LOGIN, LOGIN_OPTIONS, MASK, MYSQL, NAMED, OPTION, Hit, mask_login, mask_value
 from telemetry.redaction.names import is_plain, is_secret
 from telemetry.redaction.secret_text import mask_secret_text
 
+_CLIENT: Final = re.compile(f"{MYSQL}|sshpass")
+"""Pattern of programs whose option `-p` has a password."""
 LONGEST_SECRET: Final = 2_000
 """Number of characters that are searched beyond those that are kept."""
 
@@ -56,6 +59,7 @@ def mask_arguments(words: Sequence[str], hit: Hit) -> list[str]:
     masked: list[str] = []
     announced = ""
     before = ""
+    client = ""
     for word in words:
         if announced and not word.startswith("--"):
             masked.append(word if is_plain(announced, word) else mask_value(word, hit, NAMED))
@@ -64,8 +68,16 @@ def mask_arguments(words: Sequence[str], hit: Hit) -> list[str]:
         shown = mask_argument(word, hit)
         if before in LOGIN_OPTIONS:
             shown = mask_login(f"{before} {shown}", hit).removeprefix(f"{before} ")
-        masked.append(shown)
         announced = word if word.startswith("-") and "=" not in word and is_secret(word) else ""
+        if client and word.startswith("-p"):
+            if word != "-p":
+                shown = f"-p{mask_value(word[2:], hit, LOGIN)}"
+            elif client == "sshpass":
+                announced = "password"
+            client = ""
+        masked.append(shown)
+        program = word.rpartition("/")[2]
+        client = program if _CLIENT.fullmatch(program) else client
         before = word
     return masked
 

@@ -22,8 +22,21 @@ Hit = Callable[[str], object]
 
 OPTION: Final = re.compile(r"-{0,2}([A-Za-z_][\w.-]*)\s*[=:]\s*(?=.)", re.DOTALL)
 """Pattern of a whole argument: its value may contain spaces."""
-_NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]++)(?:\\*["'])?\s*([=:]\s*)(?=\\*["']?[^\s"',;&])""")
+_NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]++)(?:\\*["'])?\s*((?:[=:]|%3[AaDd])\s*)(?=\\*["']?[^\s"',;&])""")
 _VALUE: Final = re.compile(r"""\\*"[^"]*"|\\*'[^']*'|\\*["']?[^\s"',;&]+""")
+_ENCODED_VALUE: Final = re.compile(r"""(?:(?!%2[06])[^\s"',;&])+""")
+"""Pattern of a value in the encoded part of a URL, up to an encoded `&` or space."""
+_QUERY: Final = re.compile(r"""([?&](?:key|code)=)([^\s"',;&#]{8,})""")
+_SPOKEN: Final = re.compile(r"\b((?:password|passwd|passphrase|passcode) is:? +)(?=\S)", re.IGNORECASE)
+_SAID_OF_PASSWORDS: Final = frozenset(
+    {
+        *("a", "an", "the", "in", "on", "of", "from", "for", "with", "too", "not", "no", "only", "still", "also"),
+        *("already", "always", "never", "being", "set", "unset", "stored", "hashed", "encrypted", "masked"),
+        *("hidden", "given", "read", "sent", "used", "needed", "required", "optional", "missing", "empty", "wrong"),
+        *("invalid", "incorrect", "valid", "correct", "weak", "strong", "short", "long", "expired", "unknown"),
+    }
+)
+"""Words after `password is` that are no password."""
 _CREDENTIALS: Final = re.compile(
     r"""(?i:(?:basic|bearer|token|apikey|digest|negotiate)[ \t]+)?["']?[^\s"',;&]+["']?"""
 )
@@ -35,6 +48,10 @@ LOGIN_OPTIONS: Final = ("-u", "--user", "--proxy-user")
 _LOGIN: Final = re.compile(
     r"""(-(?<![^\s"'=]-)(?:u|-user|-proxy-user))(["']?[\s=,]*["']?)([^\s:/"'=,]+):([^\s"']+)"""
 )
+MYSQL: Final = r"(?:mysql(?:dump|admin|import|show|check)?|mariadb(?:-[a-z]{1,10})?)"
+"""Pattern of programs whose option `-pX` has a password. After `-p` alone they ask for it."""
+_MYSQL_PASSWORD: Final = re.compile(rf"((?<![\w-]){MYSQL}\s(?:[^\n|;&]{{0,200}}?\s)?-p)([\"']?[^\s\"',;&]+[\"']?)")
+_SSHPASS: Final = re.compile(r"((?<![\w-])sshpass\s+-p\s*)([\"']?[^\s\"',;&]+[\"']?)")
 _NETRC: Final = re.compile(r"(?i)\b(login[ \t\r\n]++\S++[ \t\r\n]++password[ \t\r\n]++)(\S++)")
 _PARSERS_TOKEN: Final = re.compile(r"(?:unrecognized|unexpected) token: \Z")
 """Pattern of parser errors such as `unrecognized token: "9bad"`; the token is masked only if it is long."""
@@ -43,6 +60,10 @@ _BEFORE_CHARS: Final = 32  # enough for the pattern above
 _PUBLIC_KEY: Final = r"[\w.:+=^!/*?&<>()\[\]{}@%$#-]{40}"  # Z85
 _URL_PASSWORD: Final = re.compile(rf"""(://(?<=\w://)(?![^/@\s]*:\d{{1,5}}#{_PUBLIC_KEY})[^/@:\s]*):([^/\s"']+)@""")
 """A password in a URL. An address `tcp://HOST:PORT#KEY` has none, though its public key may contain an `@`."""
+_URL_PASSWORD_WITH_SLASH: Final = re.compile(
+    r"""(://(?<=\w://)[^/@:\s"'\[]*):(?!\d{1,5}(?:[/?#]|\Z))([^@\s"']{1,200})@"""
+)
+_URL_TOKEN: Final = re.compile(r"""((?i:https?)://)(?=[^\s"'/@]{0,100}\d)([\w.~%+-]{16,200})@""")
 _SCHEME: Final = re.compile(r"b(?:earer|asic)(?=\s)")
 _BEARER: Final = re.compile(r"(bearer)(\s+)([\w.~+/=-]{6,})", re.IGNORECASE)
 _BASIC: Final = re.compile(r"(basic)(\s+)([A-Za-z0-9+/_-]{6,}={0,2})", re.IGNORECASE)
@@ -59,7 +80,10 @@ def mask_named(text: str, hit: Hit, *, is_name: bool = False) -> str:
         text = _OPTION_VALUE.sub(lambda found: _masked_option(found, hit), text)
     if "'-" in text or '"-' in text:
         text = _LISTED.sub(lambda found: _masked_listed(found, hit), text)
-    if "login" not in text.lower():
+    lower = text.lower()
+    if " is" in lower:
+        text = _mask_spoken(text, hit)
+    if "login" not in lower:
         return text
     return _NETRC.sub(lambda found: found[1] + mask_value(found[2], hit, NAMED), text)
 
@@ -77,15 +101,33 @@ def mask_login(text: str, hit: Hit) -> str:
     return _LOGIN.sub(masked, text)
 
 
+def mask_short_options(text: str, hit: Hit) -> str:
+    """Mask the passwords of `mysql -pX` and of `sshpass -p X`."""
+    for pattern in (_MYSQL_PASSWORD, _SSHPASS):
+        text = pattern.sub(lambda found: found[1] + mask_value(found[2], hit, LOGIN), text)
+    return text
+
+
 def mask_url_passwords(text: str, hit: Hit) -> str:
-    """Mask the password of `scheme://user:password@host`."""
+    """Mask the password of `scheme://user:password@host`, and a long user with a digit that is a token."""
 
     def masked(found: re.Match[str]) -> str:
         if found[2] != MASK:
             hit(URL_PASSWORD)
         return f"{found[1]}:{MASK}@"
 
-    return _URL_PASSWORD.sub(masked, text)
+    def masked_token(found: re.Match[str]) -> str:
+        hit(URL_PASSWORD)
+        return f"{found[1]}{MASK}@"
+
+    for pattern in (_URL_PASSWORD, _URL_PASSWORD_WITH_SLASH):
+        text = pattern.sub(masked, text)
+    return _URL_TOKEN.sub(masked_token, text)
+
+
+def mask_query(text: str, hit: Hit) -> str:
+    """Mask the values of `?key=` and `?code=`, whose names are no secrets elsewhere."""
+    return _QUERY.sub(lambda found: found[1] + mask_value(found[2], hit, NAMED), text)
 
 
 def mask_bearer(text: str, hit: Hit) -> str:
@@ -123,8 +165,21 @@ def _mask_pairs(text: str, hit: Hit, *, is_name: bool) -> str:
         if found.start() < at:
             continue  # it is part of a masked value
         is_bare_colon = is_name and found[2] == ":" and text[found.end()] not in "\"'\\"
-        value = None if is_bare_colon else _value_pattern(found[1]).match(text, found.end())
+        pattern = _ENCODED_VALUE if found[2][0] == "%" else _value_pattern(found[1])
+        value = None if is_bare_colon else pattern.match(text, found.end())
         if value is not None and not _shows_nothing(text, found[1], value):
+            pieces += [text[at : found.end()], mask_value(value[0], hit, NAMED)]
+            at = value.end()
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def _mask_spoken(text: str, hit: Hit) -> str:
+    """Mask the next word of `password is`, unless it says something about the password."""
+    pieces: list[str] = []
+    at = 0
+    for found in _SPOKEN.finditer(text):
+        value = _VALUE.match(text, found.end())
+        if value is not None and value[0].strip("\\\"'.:!?").lower() not in _SAID_OF_PASSWORDS:
             pieces += [text[at : found.end()], mask_value(value[0], hit, NAMED)]
             at = value.end()
     return "".join([*pieces, text[at:]]) if pieces else text

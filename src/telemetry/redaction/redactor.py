@@ -13,7 +13,9 @@ from telemetry.redaction import arguments
 from telemetry.redaction.named import MASK, NAMED, Hit
 from telemetry.redaction.names import is_password, is_plain, is_secret
 from telemetry.redaction.secret_text import mask_secret_text
+from telemetry.wire.spans import DURATION, SELF
 
+_OF_SPANS: Final = (SELF, DURATION)
 COUNTER: Final = "telemetry.masked"
 """Counter of masked values, with the name of the rule as COUNTER_LABEL."""
 COUNTER_LABEL: Final = "rule"
@@ -82,11 +84,15 @@ class Redactor:
         return arguments.cut_masked(text, max_chars, self.text)
 
     def name(self, name: str) -> str:
-        """Return a name without what the rules match. Cached."""
+        """Return a name without what the rules match. Cached.
+
+        The instruments of a span are masked as its record is: their prefix is no part of the name for a rule.
+        """
         try:
             return self._names[name]
         except KeyError:
-            masked = self._masked(name, self._hit, is_name=True)
+            prefix = next((one for one in _OF_SPANS if name.startswith(one)), "")
+            masked = prefix + self._masked(name[len(prefix) :], self._hit, is_name=True)
         if masked == name and len(self._names) < limits.REDACT_NAMES_KNOWN:
             self._names[name] = name  # a masked name is counted each time
         return masked

@@ -17,6 +17,10 @@ def mask_secret_text(text: str, hit: Hit, *, is_name: bool = False) -> str:
     lower = text.lower()
     if has_hint(lower) is not None:
         text = named.mask_named(text, hit, is_name=is_name)
+    if "key=" in lower or "code=" in lower:
+        text = named.mask_query(text, hit)
+    if "-p" in lower and ("mysql" in lower or "mariadb" in lower or "sshpass" in lower):
+        text = named.mask_short_options(text, hit)
     if "-u" in lower:
         text = named.mask_login(text, hit)
     if "bearer" in lower or "basic" in lower:

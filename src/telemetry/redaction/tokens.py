@@ -39,6 +39,18 @@ _SHAPES: Final[dict[str, tuple[str, str]]] = {
         ("ASIA", "aws", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
         ("AIza", "google", r"[\w-]{35,}"),
         ("GOCSPX-", "google", r"[\w-]{20,}"),
+        ("ya29.", "google", r"[\w-]{20,}"),
+        ("hooks.slack.com/services/", "slack", r"\w{6,20}/\w{6,20}/\w{16,}"),
+        ("discord.com/api/webhooks/", "discord", r"\d{15,22}/[\w-]{40,}"),
+        ("discordapp.com/api/webhooks/", "discord", r"\d{15,22}/[\w-]{40,}"),
+        ("api.telegram.org/bot", "telegram", r"\d{6,12}:[\w-]{30,}"),
+        ("hvs.", "vault", r"[\w-]{20,}"),
+        ("glsa_", "grafana", r"\w{32,}"),
+        ("dop_v1_", "digitalocean", r"[0-9a-f]{40,}"),
+        ("r8_", "replicate", r"[A-Za-z0-9]{32,}"),
+        ("pplx-", "perplexity", r"[A-Za-z0-9]{32,}"),
+        ("lin_api_", "linear", r"[A-Za-z0-9]{32,}"),
+        ("AGE-SECRET-KEY-", "age", r"1[0-9A-Z]{50,}"),
         ("xoxa-", "slack", r"[\w-]{10,}"),
         ("xoxb-", "slack", r"[\w-]{10,}"),
         ("xoxe-", "slack", r"[\w-]{10,}"),
@@ -64,7 +76,10 @@ _SHAPES: Final[dict[str, tuple[str, str]]] = {
     )
 }
 """Prefix → name of the rule, and what must follow."""
-_AT_START: Final = ("sk-ant-", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "xai-", "dapi", "SG.")
+_AT_START: Final = (
+    *("sk-ant-", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "xai-", "dapi", "SG."),
+    *("ya29.", "hvs.", "r8_"),
+)
 """Prefixes that ordinary words end with, such as `task-`. They count only at the start of a word, or after %20."""
 
 

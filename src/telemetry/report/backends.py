@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from telemetry import formatting, wording
@@ -12,6 +12,13 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
 _UNDELIVERED: Final = ("undelivered", "failed")
+_SERVER: Final = "prometheus"
+"""Kind of backend whose place is an address of its own writer, where nothing answers once the writer has ended."""
+_NOUNS: Final[Mapping[str, Sequence[str]]] = {
+    "params": ("set of parameters", "sets of parameters"),
+    "live": ("snapshot",),
+}
+"""Nouns of kinds of items that have another name: singular, and a plural without `s`."""
 
 
 def backends(report: Report) -> Section:
@@ -58,7 +65,7 @@ def notes(report: Report) -> Iterator[str]:
         if stat.dropped:
             yield f"{name}, dropped: {wording.counted(stat.dropped)}"
         if stat.no_place:
-            yield f"{name} does not support: {wording.counted(stat.no_place)}"
+            yield f"{name} does not support: {_items(stat.no_place)}"
         if stat.repeated:
             yield (f"{name}: {number_of(stat.repeated, 'item')} may appear twice, because its writer was restarted")
         if stat.last_error and stat.state not in _UNDELIVERED:
@@ -69,8 +76,11 @@ def notes(report: Report) -> Iterator[str]:
 
 
 def at_place(stat: BackendStat) -> str:
-    """Return where users find the data that a backend received."""
-    return f"{printable(stat.name)}: see {printable(stat.place)}"
+    """Return where users find the data that a backend received, or found it while its writer ran."""
+    place = printable(stat.place)
+    if stat.kind == _SERVER and stat.state in BACKEND_ENDED:
+        return f"{printable(stat.name)}: was at {place} until its writer ended"
+    return f"{printable(stat.name)}: see {place}"
 
 
 def line(report: Report) -> str:
@@ -80,6 +90,13 @@ def line(report: Report) -> str:
     """
     stats = [(stat, wording.looked_at_ns(stat, report.snapshot)) for stat in report.snapshot.backends]
     return " · ".join(f"{printable(stat.name)} {wording.backend(stat, now_ns)}" for stat, now_ns in stats)
+
+
+def _items(numbers: Mapping[str, int]) -> str:
+    """Format numbers of items by kind, in alphabetical order: `3 readings, 1 span`."""
+    return ", ".join(
+        number_of(number, *_NOUNS.get(kind, (printable(kind),))) for kind, number in sorted(numbers.items())
+    )
 
 
 def _numbers(stat: BackendStat) -> Iterator[str]:

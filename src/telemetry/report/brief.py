@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.formatting import NOTHING, listed, number_of, printable
 from telemetry.headline_choice import shown_params
+from telemetry.headlines import failures, headline, not_finite
 from telemetry.history.requests import unended
+from telemetry.integrations.capture.signs import Signs, not_imported, read_signs
 from telemetry.report.machine import machine_words
 from telemetry.report.masked import masked_words
 from telemetry.report.requests import late
+from telemetry.report.series import part_s
 from telemetry.report.table import DOT, Column, Section, Table, cut
 from telemetry.wire.collectors import is_of_machine, is_of_surroundings
 from telemetry.wire.events import Scalar
+from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
 from telemetry.wire.requests import window_ages
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
@@ -30,12 +34,23 @@ _TICKS: Final = 50
 _WARNINGS: Final = 5
 _MARKS: Final = 4
 _PARAMS: Final = 12
+_EMPTY: Final = ("", "{}", "[]")
+"""Values of parameters that say nothing: an empty text, dictionary or list."""
 _VALUE_COLUMNS: Final = 40
 _COMMIT_CHARS: Final = 12
 _COMMAND_COLUMNS: Final = 160
 _REASON_COLUMNS: Final = 320
 _VARIES: Final = re.compile(r"`[^`]*`|\S*\d\S*")
 """Parts of a warning in which two warnings of the same kind differ."""
+_NAMED: Final = 4
+_CHECKS: Final[Mapping[str, str]] = {
+    "lightning": "does a Trainer run, and does its module call self.log()?",
+    "logging": "only messages of level WARNING or above are recorded.",
+    "tensorboard": "does a process make a SummaryWriter and add values to it? Some programs do so on rank 0 only.",
+    "transformers": "does a Trainer run, and does it reach logging_steps?",
+    "wandb": "does a process call wandb.init() and log()?",
+}
+"""What to look at if a library was imported and logged nothing, by capture."""
 _ROOT: Final = "runs"
 """Name of the default folder of runs, in which commands find a run by its id."""
 _LIMITS: Final = "slo."
@@ -43,35 +58,85 @@ _LIMITS: Final = "slo."
 
 
 def alarms(report: Report) -> Iterator[str]:
-    """Yield how the command failed, and that nothing was recorded."""
+    """Yield how the command or the program failed, and that nothing was recorded, or that nothing of it arrived."""
     snapshot = report.snapshot
     command = snapshot.command
-    if command is not None and (command.signal or command.exit_code):
+    failed = wording.failure(snapshot)
+    if failed and command is None:
+        yield failed
+    elif failed and command is not None:
         how = "command" if command.signal else "command failed:"
         cause = f" ({why})" if (why := wording.cause(command)) else ""
         yield f"{how} {wording.ending(command)}{cause}{DOT}{_typed(command)}"
-        if reason := wording.last_exception(snapshot.marks):
-            yield cut(reason, _REASON_COLUMNS)
-    if report.final and not _has_data(snapshot):
+    if failed and (reason := wording.last_exception(snapshot.marks)):
+        yield cut(reason, _REASON_COLUMNS)
+    if report.final and not has_data(snapshot):
         connected = number_of(snapshot.direct_producers, "producer")
-        yield (
-            f"nothing was recorded: {connected} connected, but recorded no value"
-            if snapshot.direct_producers
-            else "nothing was recorded: does the program call telemetry.start()?"
-        )
+        signs = _signs(report)
+        unfinished = sum(stat.completeness != "complete" for stat in snapshot.own_producers)
+        if unfinished:
+            who = "it" if snapshot.direct_producers == 1 else f"{formatting.count(unfinished)} of them"
+            yield f"no value arrived: {connected} connected, and {who} did not say how much it had recorded"
+        elif signs.wanted and not signs.hooked:
+            yield f"nothing was recorded: {not_imported(signs.wanted)}"
+        elif signs.wanted:
+            yield f"nothing was recorded: the capture of {listed(signs.wanted, _NAMED)} got no value"
+        elif snapshot.direct_producers:
+            yield f"nothing was recorded: {connected} connected, but recorded no value"
+        else:
+            yield "nothing was recorded: does the program call telemetry.start()?"
+
+
+def concerns(report: Report) -> Iterator[str]:
+    """Yield what did not go well in a run whose data may be complete: values that are not finite, and failures."""
+    yield from not_finite(report.snapshot)
+    failed = failures(headline(report.snapshot, recent=False, requests=report.requests, seconds=part_s(report)))
+    if failed:
+        yield DOT.join(failed)
+
+
+def went_well(report: Report) -> str:
+    """Say that the run went well, and by what that is known. Empty if it did not, goes on, or nothing shows it.
+
+    A run that a program starts itself has no exit code. A program that did not end may have failed.
+
+    Whether the data are complete is another question.
+    """
+    snapshot, command = report.snapshot, report.snapshot.command
+    is_well = snapshot.state == "COMPLETE" and snapshot.completeness in ("complete", "lossy")
+    is_well = is_well and worst(report.gates) == "pass" and report.time_range is None
+    if not is_well or any(alarms(report)) or any(concerns(report)) or wording.last_exception(snapshot.marks):
+        return ""
+    signs = [wording.ending(command)] if command is not None else []
+    signs += [f"{number_of(len(report.gates), 'gate')} passed"] if report.gates else []
+    return f"went well: {DOT.join(signs)}" if signs else ""
 
 
 def advice(report: Report) -> Iterator[str]:
     """Yield what to try if nothing was recorded."""
     snapshot = report.snapshot
-    if report.final and snapshot.command is not None and not snapshot.direct_producers and not _has_data(snapshot):
+    if not report.final or snapshot.command is None or has_data(snapshot):
+        return
+    signs = _signs(report)
+    for name in signs.wanted if signs.hooked else ():  # else the alarm says so
+        if processes := signs.hooked.get(name):
+            check = _CHECKS.get(name, "does it log through this library?")
+            by = listed(processes, _NAMED)
+            yield printable(f"{name} was imported by {by}, but logged nothing: {check}")
+        else:
+            yield f"{name} was not imported by any Python process that the capture reached"
+    if not signs.wanted and not snapshot.direct_producers:
         yield (
             "to record what the program logs through a library: telemetry run --capture NAME "
             "(names: telemetry capture list)"
         )
 
 
-def _has_data(snapshot: MetricsSnapshot) -> bool:
+def _signs(report: Report) -> Signs:
+    return read_signs(report.directory) if report.directory else Signs()
+
+
+def has_data(snapshot: MetricsSnapshot) -> bool:
     """Return whether the job has recorded something. The figures of the machine are none of it."""
     account = snapshot.accounting
     names = chain((stat.name for stat in snapshot.counters), (stat.name for stat in snapshot.gauges))
@@ -157,7 +222,7 @@ def _closing(report: Report) -> Iterator[str]:
     snapshot = report.snapshot
     if said := _params(snapshot):
         yield f"parameters: {said}"
-    if said := _code(params(snapshot.params)):
+    if said := code(params(snapshot.params)):
         yield f"code: {said}"
     command = snapshot.command
     if command is not None:
@@ -175,10 +240,9 @@ def _closing(report: Report) -> Iterator[str]:
         yield f"cost of telemetry: {_cost(snapshot)}"
     if snapshot.directory:
         yield printable(f"files: {snapshot.directory}")
-        if report.final and _has_data(snapshot):
-            yield printable(
-                f"all figures: telemetry report {run_argument(snapshot)} --full, in a browser: -o report.html"
-            )
+        if report.final and has_data(snapshot):
+            run = run_argument(snapshot)
+            yield printable(f"all figures: telemetry report {run} --full, in a browser: telemetry open {run}")
 
 
 def run_argument(snapshot: MetricsSnapshot) -> str:
@@ -195,12 +259,13 @@ def _params(snapshot: MetricsSnapshot) -> str:
             if not name.startswith(_LIMITS) and not is_of_surroundings(name)
         }
     )
-    shown = [f"{name} {cut(value, _VALUE_COLUMNS)}" for name, value in list(own.items())[:_PARAMS]]
-    more = [f"{len(own) - _PARAMS:,} more"] if len(own) > _PARAMS else []
+    filled = [(name, value) for name, value in own.items() if value not in _EMPTY]
+    shown = [f"{name} {cut(value, _VALUE_COLUMNS)}" for name, value in filled[:_PARAMS]]
+    more = [f"{len(filled) - _PARAMS:,} more"] if len(filled) > _PARAMS else []
     return DOT.join([*shown, *more])
 
 
-def _code(values: Mapping[str, str]) -> str:
+def code(values: Mapping[str, str]) -> str:
     """Return commit, branch and number of changed files; empty if they were not recorded."""
     commit, branch = values.get("git.commit", ""), values.get("git.branch", "")
     changed = values.get("git.changed_files", "0")

@@ -24,7 +24,7 @@ def calibration_text(calibration: Calibration, width: int = 100, color: bool = F
         _table(calibration),
         [
             "noise: standard deviation of the mean between runs",
-            f"found with {', '.join(_SHOWN)} runs per side: the smallest difference that 9 of 10 "
+            f"found with {', '.join(_SHOWN)} runs per side: the smallest rise that 9 of 10 "
             "comparisons detect for this figure alone; smaller if the runs alternate",
         ],
     )

@@ -5,6 +5,8 @@ Everything here is a field of the comparison, rounded for reading. All text from
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -21,12 +23,16 @@ from telemetry.compare import (
     Setting,
     Verdict,
     largest,
+    largest_outside,
+    largest_without_bounds,
+    main_difference,
 )
 from telemetry.formatting import NOTHING, number_of, printable, printable_json
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
-from telemetry.report.table import DOT, Column, Section, Table, cut
+from telemetry.report.table import DOT, Column, Section, Table, cut, without_empty_columns
 from telemetry.report.text import INDENT
+from telemetry.wire.units import TIME_NS
 
 _TOLD: Final = ("worse", "better", "changed")
 _BOLD: Final = "\x1b[1m"
@@ -45,18 +51,27 @@ _ROWS_SHOWN: Final = 200
 _SETTINGS_SHOWN: Final = 12
 _VALUES_SHOWN: Final = 3
 _VALUE_COLUMNS: Final = 60
-_FULL_FROM: Final = 10.0
-"""Percentages are written out from ten times on."""
+_REASONS_SHOWN: Final = 3
+_TIMES_FROM: Final = 1.5
+"""Factor from which a difference is written as one."""
 
 
 def comparison_json(comparison: Comparison) -> str:
-    """Render one strict JSON object with the field names of `Comparison`, indented, ending with a newline."""
-    return printable_json(msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode()) + "\n"
+    """Render one strict JSON object, indented, ending with a newline.
+
+    It has the headline and the fields of `Comparison`.
+    """
+    fields = {name: getattr(comparison, name) for name in comparison.__struct_fields__}
+    document = {"schema_version": comparison.schema_version, "headline": headline(comparison), **fields}
+    return printable_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()) + "\n"
 
 
-def comparison_text(comparison: Comparison, width: int = 100, color: bool = False) -> str:
-    """Render lines that end with a newline. The first is the headline."""
-    said = comparison_content(comparison)
+def comparison_text(comparison: Comparison, width: int = 100, color: bool = False, *, whole: bool = False) -> str:
+    """Render lines that end with a newline. The first is the headline.
+
+    Figures that can't be told are one line, unless the `whole` comparison is asked for.
+    """
+    said = comparison_content(comparison, whole=whole)
     lines = [_painted(said.headline, _COLORS.get(comparison.verdict, _BOLD), color)]
     lines += [line.removeprefix(INDENT) for line in text.render_section(Section("", said.facts), width)]
     for section in said.sections:
@@ -65,17 +80,17 @@ def comparison_text(comparison: Comparison, width: int = 100, color: bool = Fals
     return "\n".join(lines) + "\n"
 
 
-def comparison_markdown(comparison: Comparison) -> str:
-    """GitHub-flavoured Markdown, ending with a newline."""
-    said = comparison_content(comparison)
+def comparison_markdown(comparison: Comparison, *, whole: bool = False) -> str:
+    """GitHub-flavoured Markdown, ending with a newline. For `whole` see `comparison_text`."""
+    said = comparison_content(comparison, whole=whole)
     blocks = [f"**{markdown.escape(said.headline)}**", *(markdown.escape(fact) for fact in said.facts)]
     for section in said.sections:
         blocks += [f"### {markdown.escape(section.title)}", *markdown.render_section(section)]
     return "\n\n".join(blocks) + "\n"
 
 
-def comparison_content(comparison: Comparison) -> Content:
-    """The whole comparison: each figure has a row with its verdict."""
+def comparison_content(comparison: Comparison, *, whole: bool = True) -> Content:
+    """The comparison: each figure has a row with its verdict. For `whole` see `comparison_text`."""
     told = [metric for metric in comparison.metrics if metric.verdict in _TOLD]
     untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
     sections = [
@@ -83,19 +98,53 @@ def comparison_content(comparison: Comparison) -> Content:
         Section("Differences", table=differences(told), notes=list(reasons(told))),
         *(Section(name, table=information(metrics)) for name, metrics in two_runs(comparison)),
         unchanged(comparison),
-        obstacles([metric for metric in untold if metric.before_within is None]),
-        left_out(comparison),
+        *(obstacles_of(untold) if whole or len(untold) == len(comparison.metrics) else [folded(comparison)]),
+        left_out(comparison, whole=whole),
     ]
-    facts = [*top_lines(comparison), *comparison_facts(comparison)]
-    return Content(printable(comparison.headline()), facts, [part for part in sections if part])
+    words = headline(comparison)
+    counted = [comparison.headline()] if words != comparison.headline() else []
+    facts = [*map(printable, counted), *top_lines(comparison), *comparison_facts(comparison)]
+    return Content(printable(words), facts, [part for part in sections if part])
+
+
+def headline(comparison: Comparison) -> str:
+    """Return one line: how much two single runs differ, or else the verdicts of all figures together.
+
+    `after is 10.4× faster at latency p50 (47.9 → 4.60 ms); one run a side: noise unknown`
+    """
+    metric = main_difference(comparison)
+    if metric is None or metric.before is None or metric.after is None:
+        return comparison.headline()
+    noise = "noise unknown"
+    if metric.noise is not None:
+        noise = f"beyond the noise of the calibration, {metric.noise}"
+    return f"after is {_how_much(metric)} at {figure_name(metric)} ({_both(metric)}); one run a side: {noise}"
+
+
+def _how_much(metric: MetricResult) -> str:
+    """`10.4× faster`, `12 % lower`."""
+    before, after = metric.before or 0.0, metric.after or 0.0
+    is_time = metric.of == "series" and metric.unit in TIME_NS and metric.better == "lower"
+    up, down = ("slower", "faster") if is_time else ("higher", "lower")
+    word = up if after > before else down
+    if before > 0 and after > 0 and (factor := max(after / before, before / after)) >= _TIMES_FROM:
+        return f"{factor:.3g}× {word}" if factor < 1000 else f"{factor:,.0f}× {word}"
+    return word if metric.difference is None else f"{formatting.percent(abs(metric.difference))} {word}"
+
+
+def _both(metric: MetricResult) -> str:
+    """`47.9 → 4.60 ms`: the unit stands once if both values have it."""
+    before, after = amount(metric, metric.before), amount(metric, metric.after)
+    number, _, unit = before.rpartition(" ")
+    return f"{number if number and after.endswith(f' {unit}') else before} → {after}"
 
 
 def two_runs(comparison: Comparison) -> Iterator[tuple[str, list[MetricResult]]]:
     """Yield the figures of a comparison of two single runs, by whether they differ, with a title for each group."""
     groups: dict[str, tuple[Verdict, ...]] = {
-        "Differ in these two runs; run-to-run noise is unknown": ("differs",),
-        "Don't differ in these two runs": ("not_shown", "same"),
-        "Cannot tell: without bounds within a run": ("cannot_tell",),
+        "Differ in these two runs": ("differs",),
+        "No difference that matters in these two runs": ("same",),
+        "No difference shown in these two runs": ("not_shown",),
     }
     single = [metric for metric in comparison.metrics if metric.before_within is not None]
     for words, verdicts in groups.items():
@@ -115,14 +164,26 @@ def title(comparison: Comparison) -> str:
 
 
 def top_lines(comparison: Comparison) -> Iterator[str]:
-    """Describe what a reader looks for first: the largest differences, and the settings that differ."""
-    found = [
-        f"{figure_name(metric)} {amount(metric, metric.before)} → {amount(metric, metric.after)} ({change(metric)})"
-        for metric in largest(comparison)
-    ]
-    if found:
-        yield f"largest {'differences' if len(found) > 1 else 'difference'}: {DOT.join(found)}"
+    """Describe what a reader looks for first: values that are not finite, the largest differences, and settings."""
+    yield from map(printable, comparison.concerns)
+    if shown := _summed(largest(comparison)):
+        yield f"largest {'differences' if len(shown) > 1 else 'difference'}: {DOT.join(shown)}"
+    yield from outside_line(comparison)
     yield from settings_line(comparison)
+
+
+def outside_line(comparison: Comparison) -> Iterator[str]:
+    """Name the figures in which a single run lies outside all runs of the other side."""
+    if shown := _summed(largest_outside(comparison)):
+        yield f"outside all runs of the other side: {DOT.join(shown)}"
+
+
+def _summed(metrics: Sequence[MetricResult]) -> list[str]:
+    """`latency p99 47.9 ms → 4.60 ms (−90 %)` of each figure."""
+    return [
+        f"{figure_name(metric)} {amount(metric, metric.before)} → {amount(metric, metric.after)} ({change(metric)})"
+        for metric in metrics
+    ]
 
 
 def settings_line(comparison: Comparison) -> Iterator[str]:
@@ -154,8 +215,20 @@ def comparison_facts(comparison: Comparison) -> Iterator[str]:
             f"{ways}intervals and verdicts: {level} {of_all} · smallest difference that matters: "
             f"{formatting.percent(comparison.min_effect)}"
         )
-    if comparison.calibration:
-        yield printable(f"noise between identical runs: calibration {comparison.calibration}")
+    yield printable(_calibration_words(comparison))
+
+
+def _calibration_words(comparison: Comparison) -> str:
+    """Name the calibration and the command that it belongs to."""
+    if not comparison.calibration:
+        return "calibration: none was made of these commands"
+    sides = comparison.calibration_of
+    whose = (
+        "the command of both sides" if len(sides) > 1 else f"the command {sides[0]}" if sides else "another command"
+    )
+    command = cut(shlex.join(comparison.calibration_argv), _VALUE_COLUMNS)
+    runs = number_of(comparison.calibration_runs, "run")
+    return f"calibration: {comparison.calibration}, the noise between {runs} of {whose}: {command}"
 
 
 def figure_name(metric: MetricResult) -> str:
@@ -174,6 +247,8 @@ def amount(metric: MetricResult, value: float | None) -> str:
     """Format a value of this figure, with its unit."""
     if metric.statistic == "rate":
         return formatting.rate(value, metric.unit)
+    if metric.statistic == "share":
+        return NOTHING if value is None else formatting.percent(value)
     if metric.of == "requests":
         if metric.statistic == "attainment":
             return NOTHING if value is None else formatting.percent(value)
@@ -183,28 +258,20 @@ def amount(metric: MetricResult, value: float | None) -> str:
     return formatting.quantity(value, metric.unit)
 
 
-def signed(ratio: float | None) -> str:
-    """`+10.8 %`, `-2 %`, `0 %`."""
-    if ratio is None:
-        return NOTHING
-    words = f"{abs(ratio) * 100:,.0f} %" if abs(ratio) >= _FULL_FROM else formatting.percent(abs(ratio))
-    return words if words == "0 %" else f"{'+' if ratio > 0 else '-'}{words}"
-
-
 def interval(metric: MetricResult) -> str:
     """`+8.1 % … +13.2 %`; nothing without one."""
     if metric.method == "" or metric.difference is None:
         return ""
     if metric.method == "exact":
         return "exactly"
-    return f"{signed(metric.low)} … {signed(metric.high)}"
+    return f"{formatting.signed_percent(metric.low)} … {formatting.signed_percent(metric.high)}"
 
 
 def change(metric: MetricResult) -> str:
     """Format the difference; a change from 0 has none."""
     if metric.difference is None and metric.before == 0 and metric.after:
         return "from 0"
-    return signed(metric.difference)
+    return formatting.signed_percent(metric.difference)
 
 
 def differences(metrics: Sequence[MetricResult]) -> Table:
@@ -223,22 +290,15 @@ def differences(metrics: Sequence[MetricResult]) -> Table:
 
 
 def information(metrics: Sequence[MetricResult]) -> Table:
-    """List figures of one run per side, with the bounds within each run."""
-    heads = [
-        Column("figure"),
-        Column("before", 1),
-        Column("bounds within the run", 3),
-        Column("after", 1),
-        Column("bounds within the run", 3),
-        Column("difference"),
-    ]
-    noisy = any(metric.noise for metric in metrics)
+    """List figures of one run per side, with the bounds within each run, and the noise, where there are any."""
+    bounds = Column("bounds within the run", 3, spare=True)
+    heads = [Column("figure"), Column("before", 1), bounds, Column("after", 1), bounds, Column("difference")]
     rows = []
     for metric in metrics:
         name, before, after, difference = _numbers(metric)
         row = [name, before, _bounds(metric, "before"), after, _bounds(metric, "after"), difference]
-        rows.append([*row, *([_against_noise(metric)] if noisy else [])])
-    return Table([*heads, *([Column("noise", 2, right=False)] if noisy else [])], rows)
+        rows.append([*row, _against_noise(metric)])
+    return without_empty_columns(Table([*heads, Column("noise", 2, right=False)], rows))
 
 
 def obstacles(metrics: Sequence[MetricResult]) -> Section:
@@ -250,6 +310,36 @@ def obstacles(metrics: Sequence[MetricResult]) -> Section:
             lines.append(f"{reason.removesuffix(' it')} {_named(list(names), _ROWS_SHOWN)}")
     others = [metric for metric in metrics if metric.reason not in ONE_SIDED]
     return Section("Cannot tell", lines, table=_whys(others) if others else None)
+
+
+def obstacles_of(untold: Sequence[MetricResult]) -> Iterator[Section]:
+    """Yield the figures that can't be told: those of two single runs by their reason, then the others."""
+    single = [one for one in untold if one.before_within is not None]
+    for reason in dict.fromkeys(map(_obstacle, single)):
+        table = information([one for one in single if _obstacle(one) == reason])
+        yield Section(f"Cannot tell: {printable(reason)}", table=table)
+    yield obstacles([one for one in untold if one.before_within is None])
+
+
+def folded(comparison: Comparison) -> Section:
+    """Describe the figures that can't be told: how many there are, and why, and the largest differences."""
+    untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
+    reasons = Counter(printable(_obstacle(one)) for one in untold)
+    whys = [f"{reason} ({number:,})" if len(reasons) > 1 else reason for reason, number in reasons.most_common()]
+    figures = number_of(len(untold), "figure")
+    lines = [f"{figures}: {formatting.listed(whys, _REASONS_SHOWN)}; --all shows them"] if untold else []
+    return Section("Cannot tell", [*lines, *largest_untold(comparison)])
+
+
+def largest_untold(comparison: Comparison) -> Iterator[str]:
+    """Name the largest differences of two single runs among figures without bounds."""
+    if shown := _summed(largest_without_bounds(comparison)):
+        yield f"largest without bounds: {DOT.join(shown)}"
+
+
+def _obstacle(metric: MetricResult) -> str:
+    """Return the reason without the noise of two single runs, which has a column of its own."""
+    return metric.reason if metric.before_within is None else metric.reason.partition("; ")[0]
 
 
 def _whys(metrics: Sequence[MetricResult]) -> Table:
@@ -279,7 +369,7 @@ def _against_noise(metric: MetricResult) -> str:
     noise = metric.noise
     if noise is None or noise.exceeded is None:
         return ""
-    return f"{'larger than' if noise.exceeded else 'within'} ±{formatting.percent(noise.limit)}"
+    return f"{'beyond' if noise.exceeded else 'within'} {noise}"
 
 
 def reasons(metrics: Sequence[MetricResult]) -> Iterator[str]:
@@ -309,9 +399,12 @@ def unchanged(comparison: Comparison) -> Section:
     return Section("Without a difference", table=differences(found[:_ROWS_SHOWN]), notes=[*_more(found), *notes])
 
 
-def left_out(comparison: Comparison) -> Section:
-    """List the figures that no run has enough values for."""
+def left_out(comparison: Comparison, *, whole: bool = True) -> Section:
+    """List the figures that no run has enough values for, or count them in a line."""
     found = [metric for metric in comparison.metrics if metric.verdict == "left_out"]
+    if found and not whole:
+        it = "it" if len(found) == 1 else "them"
+        return Section("Too few values", [f"{number_of(len(found), 'figure')}; --all shows {it}"])
     rows = [[figure_name(metric), printable(metric.reason)] for metric in found[:_ROWS_SHOWN]]
     heads = [Column("figure"), Column("why", right=False)]
     return Section("Too few values", table=Table(heads, rows), notes=list(_more(found)))

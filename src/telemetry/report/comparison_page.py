@@ -13,7 +13,7 @@ from telemetry.report import comparison as compared
 from telemetry.report.comparison_overlays import overlay_sections, script
 from telemetry.report.html import curves, page
 from telemetry.report.html.help import question
-from telemetry.report.html.sections import block, table
+from telemetry.report.html.sections import block, breakable, content, table
 from telemetry.report.table import Column, Section, Table
 
 _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
@@ -36,14 +36,21 @@ _CURVES_SHOWN: Final = 100
 def comparison_html(comparison: Comparison) -> str:
     """A whole document, as `page` makes it: one file, nothing from elsewhere."""
     kind, mark = _MARKS[comparison.verdict]
-    word = VERDICT_WORDS[comparison.verdict]
+    word, words = VERDICT_WORDS[comparison.verdict], compared.headline(comparison)
+    counted = comparison.headline().removeprefix(f"{word}: ")
+    said = "" if words == comparison.headline() else f"<strong>{escape(printable(words))}</strong><br>"
+    text = (
+        f"<small>{escape(comparison.headline())}</small>"
+        if said
+        else f"<strong>{escape(word)}</strong> · {escape(counted)}"
+    )
     head = (
         f"<h1>{escape(compared.title(comparison))}</h1>"
-        f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
-        f"<strong>{escape(word)}</strong> · {escape(comparison.headline().removeprefix(f'{word}: '))}</p>"
-        f"{_largest(comparison)}"
+        f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> {said}{text}</p>'
+        f"{_concerns(comparison)}{_largest(comparison)}"
     )
-    differ = "".join(f"<p>{escape(line)}</p>" for line in compared.settings_line(comparison))
+    lines = [*compared.outside_line(comparison), *compared.settings_line(comparison)]
+    differ = "".join(f"<p>{escape(line)}</p>" for line in lines)
     facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in compared.comparison_facts(comparison))
     notes = block(Section("Notes", [printable(note) for note in comparison.notes]), "notes")
     body = "\n".join((head, differ, facts, notes, *_sections(comparison)))
@@ -54,18 +61,36 @@ def comparison_html(comparison: Comparison) -> str:
 def _sections(comparison: Comparison) -> Iterator[str]:
     judged = [metric for metric in comparison.metrics if metric.verdict not in ("cannot_tell", "left_out")]
     told = [metric for metric in judged if metric.before_within is None]
-    untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
     yield block(Section("Figures", notes=list(compared.reasons(told))), "figures", _figures(told))
     for number, (words, metrics) in enumerate(compared.two_runs(comparison), 1):
         name = f"information-{number}" if number > 1 else "information"
         yield block(Section(words), name, table(compared.information(metrics), first=_FIRST))
     for section, name, body in overlay_sections(comparison):
         yield block(section, name, body)
-    others = [metric for metric in untold if metric.before_within is None]
-    yield block(compared.obstacles(others), "untold")
+    yield _folded(comparison)
     yield block(compared.left_out(comparison), "left-out")
     yield block(Section("Percentiles"), "curves", _charts(comparison))
     yield block(Section("Runs"), "runs", _runs(comparison))
+
+
+def _folded(comparison: Comparison) -> str:
+    """Return the figures that can't be told, behind a line that names the largest differences."""
+    untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
+    parts = [content(section, explained=True) for section in compared.obstacles_of(untold) if section]
+    if not parts:
+        return ""
+    summary = "; ".join(
+        [f"{number_of(len(untold), 'figure')} that can't be told", *compared.largest_untold(comparison)]
+    )
+    body = f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
+    return block(Section("Cannot tell", ["…"]), "untold", body)
+
+
+def _concerns(comparison: Comparison) -> str:
+    """Return the banner of values that were not finite."""
+    lines = "<br>".join(escape(printable(line)) for line in comparison.concerns)
+    mark = '<span aria-hidden="true">!</span>'
+    return f'<p class="banner warn" id="concerns">{mark} {lines}</p>' if lines else ""
 
 
 def _largest(comparison: Comparison) -> str:
@@ -114,10 +139,10 @@ def _row(metric: MetricResult, *, noisy: bool) -> str:
         compared.interval(metric),
     ]
     if noisy:
-        cells.append(f"±{formatting.percent(metric.noise.limit)}" if metric.noise else "")
-    badge = f'<span class="badge {kind}">{mark} {escape(VERDICT_WORDS[metric.verdict])}</span>'
+        cells.append(str(metric.noise or ""))
+    badge = f'<span class="badge {kind}">{mark}&nbsp;{escape(VERDICT_WORDS[metric.verdict])}</span>'
     numbers = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    name = escape(compared.figure_name(metric))
+    name = breakable(escape(compared.figure_name(metric)))
     return f'<tr><th scope="row">{name}</th><td class="left">{badge}</td>{numbers}</tr>'
 
 

@@ -18,6 +18,7 @@ from telemetry.headlines import Headline, headline
 from telemetry.report import brief
 from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers, troubled
 from telemetry.report.backends import backends
+from telemetry.report.distributions import distributions
 from telemetry.report.gates import gate_lines, tally
 from telemetry.report.masked import masked
 from telemetry.report.nodes import nodes
@@ -33,7 +34,7 @@ from telemetry.report.table import DOT, Column, Section, Table, cut
 from telemetry.wire.collectors import is_of_surroundings
 from telemetry.wire.events import Scalar
 from telemetry.wire.report import SOURCE_WORDS, Report, TimeRange
-from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
+from telemetry.wire.snapshot import PROGRAM_FAILED, CommandFacts, MetricsSnapshot
 
 OverTime = Literal["none", "courses", "busiest", "each"]
 _ROWS: Final = 12
@@ -41,7 +42,7 @@ _ROWS: Final = 12
 _MARKS_SHOWN: Final = 20
 _PARAM_COLUMNS: Final = 56
 """The columns of a value: with its name it fits into 80."""
-_ENDINGS: Final = ("the command exited", "the command was killed")
+_ENDINGS: Final = ("the command exited", "the command was killed", PROGRAM_FAILED)
 """Starts of reasons that the outcome of the command says too."""
 _UNNAMED: Final = "an expected node"
 _PARTS: Final = {
@@ -61,6 +62,10 @@ class Content:
     """How the command failed, and why nothing was recorded. They come before the headline."""
     gates: str = ""
     """Outcomes of the gates in one line; empty without gates."""
+    concerns: Sequence[str] = ()
+    """What did not go well, although the data may be complete."""
+    went_well: str = ""
+    """Line about a run that went well; empty for any other."""
 
 
 def content(report: Report, *, full: bool = True, over_time: OverTime = "courses") -> Content:
@@ -77,6 +82,8 @@ def content(report: Report, *, full: bool = True, over_time: OverTime = "courses
         [section for section in sections if section],
         list(brief.alarms(report)),
         gates_words(report) if report.gates else "",
+        [printable(line) for line in brief.concerns(report)],
+        brief.went_well(report),
     )
 
 
@@ -90,6 +97,7 @@ def _summary(report: Report, *, full: bool) -> Iterator[Section]:
         yield from part
     yield stragglers(report)
     yield spans(report)
+    yield distributions(report)
     yield series(report) if full else series_summary(report)
     most = None if full else _ROWS
     yield counters(report.snapshot, part_s(report), most=most)
@@ -165,8 +173,7 @@ def facts(report: Report) -> Iterator[str]:
     if report.gates:
         yield gates_words(report)
     yield printable(DOT.join(_run_facts(report)))
-    if report.time_range is not None:
-        yield time_range_words(report.time_range)
+    yield from time_range_facts(report)
     if report.source_reason or not report.final:
         reason = f": {report.source_reason}" if report.source_reason else ""
         yield printable(f"from {SOURCE_WORDS[report.source]}{reason}")
@@ -193,12 +200,20 @@ def _run_facts(report: Report) -> Iterator[str]:
     if snapshot.started_ns:
         yield f"started {formatting.timestamp(snapshot.started_ns)}"
     yield f"run {snapshot.run_id}"
-    if snapshot.reason and not (snapshot.command and snapshot.reason.startswith(_ENDINGS)):
+    if snapshot.reason and not snapshot.reason.startswith(_ENDINGS):
         yield snapshot.reason
 
 
+def time_range_facts(report: Report) -> Iterator[str]:
+    """Yield the time range of series, counters and gauges, and what is not of this time range."""
+    if report.time_range is not None:
+        yield time_range_words(report.time_range)
+        if report.snapshot.axes:
+            yield "steps and their values are those of the whole run"
+
+
 def time_range_words(time_range: TimeRange) -> str:
-    """Describe the time range of series, counters and gauges, and how it was found."""
+    """Describe a time range, and how it was found."""
     introduced, missing = _PARTS[time_range.chosen]
     start, end = formatting.duration_s(time_range.start_s), formatting.duration_s(time_range.end_s)
     looked = f"{missing} was found between {start} and {end} of the run, so this shows that whole time range"

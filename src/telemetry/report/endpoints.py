@@ -6,26 +6,34 @@ docs/ENDPOINTS.md has a table of the fields and their differences.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from telemetry.distribution import version
-from telemetry.errors import UsageError
+from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.formatting import printable
+from telemetry.hdr.ranks import parse_percentile
 from telemetry.headline_choice import shown_params
+from telemetry.history.request_log import RequestLog
 from telemetry.request_model import RequestCounts, joined, request_counts, together
+from telemetry.statistics.early_stopping import bound_rank
+from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words
 from telemetry.wire.cells import edge
-from telemetry.wire.report import EarlyStop, Report, RequestFigures
+from telemetry.wire.feeds import ENDPOINTS_PERCENTILES
+from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
+from telemetry.wire.request_log import RequestEntry
 from telemetry.wire.snapshot import Extent, SeriesStat
 from telemetry.wire.units import TIME_NS
 from telemetry.wording import instrument
 
-PERCENTILES: Final = ("99.9", "99", "97", "95", "90", "80", "75", "50", "25", "10", "5", "1")
-"""Percentiles that an endpoints benchmark reports. A percentile that the run did not compute is null."""
 BLOCKS: Final = {
     "ttft": words.TTFT,
     "tpot": words.TPOT,
@@ -37,10 +45,20 @@ BLOCKS: Final = {
 _BOUNDED: Final = frozenset({"ttft", "tpot", "latency"})
 """Blocks with the bounds of early stopping."""
 _KIND: Final = "request"
+_OUR_RULE: Final = (
+    "the request log lacks some of these requests: percentiles have the rank ceil(p · n) of reports, not the lower "
+    "rank of a benchmark"
+)
 
 
 def result_summary(
-    report: Report, *, kind: str = "", window: str | None = None, legacy_window: bool = True
+    report: Report,
+    *,
+    kind: str = "",
+    window: str | None = None,
+    legacy_window: bool = True,
+    directory: RunDirectory | None = None,
+    say: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:
     """Return the summary of one kind of request.
 
@@ -49,7 +67,10 @@ def result_summary(
 
     The summary covers the requests in a tracking window; all windows if there are several; all requests if there is
     none. `window` selects one window. With `legacy_window`, qps and tps use LoadGen's definition if there is enough
-    data. Values are those of JSON; an unknown value is None. Raises UsageError if the run has no such requests.
+    data. Percentiles are those of a benchmark, computed from the request log in `directory`, which is that of the
+    report by default. If the log lacks some of the requests, they are those of the report, and `say` gets a
+    sentence. Values are those of JSON; an unknown value is None. Blocks on the disk. Raises UsageError if the run
+    has no such requests.
     """
     whole = _of_kind(report, kind)
     chosen = _tracked(whole, window)
@@ -60,6 +81,10 @@ def result_summary(
     latency = chosen.series.get(words.LATENCY)
     duration_ns = _duration_ns(extents)
     legacy_ns = _legacy_ns(latency, chosen.completed) if legacy_window else None
+    logged = _logged(report, chosen, directory)
+    values = {block: _all_values(chosen.series.get(word), logged.get(block)) for block, word in BLOCKS.items()}
+    if any(values[block] is None and _has_values(chosen.series.get(word)) for block, word in BLOCKS.items()):
+        say(_OUR_RULE)
     summary: dict[str, Any] = {
         "version": f"telemetry {version()}",
         "git_sha": None,
@@ -72,7 +97,8 @@ def result_summary(
         "complete": snapshot.state == "COMPLETE" and snapshot.completeness == "complete",
     }
     for block, word in BLOCKS.items():
-        summary[block] = _block(chosen.series.get(word), stops.get(word) if block in _BOUNDED else None)
+        bounds = stops.get(word) if block in _BOUNDED else None
+        summary[block] = _block(chosen.series.get(word), bounds, values[block], report.early_rule)
     summary["legacy_loadgen_window_duration_ns"] = legacy_ns
     summary |= _throughput(chosen, duration_ns, legacy_ns)
     summary["finish_reason_counts"] = dict(chosen.finishes)
@@ -80,12 +106,13 @@ def result_summary(
     return summary
 
 
-def render_summary(report: Report, kind: str = "") -> str:
+def render_summary(report: Report, kind: str = "", **options: Any) -> str:
     """Return `result_summary` as strict JSON, ending with a newline; all its numbers are finite.
 
-    Raises UsageError.
+    `options` are those of `result_summary`. Raises UsageError.
     """
-    return msgspec.json.format(msgspec.json.encode(result_summary(report, kind=kind)), indent=2).decode() + "\n"
+    summary = result_summary(report, kind=kind, **options)
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"
 
 
 # --- selection of requests -----------------------------------------------------------------------
@@ -157,6 +184,78 @@ def _early_stopping(report: Report, whole: RequestCounts, chosen: RequestCounts)
     return parts[0].early_stopping
 
 
+# --- percentiles from the request log ------------------------------------------------------------
+
+
+def _logged(
+    report: Report, chosen: RequestCounts, directory: RunDirectory | None
+) -> Mapping[str, array[int] | array[float]]:
+    """Return the values of each block, request by request. Empty for a time range, and without a request log."""
+    if report.time_range is not None and report.time_range.found:
+        return {}
+    own, windows = dict(chosen.labels), {one.window for one in chosen.windows or [chosen]} - {None}
+    found = {block: array("d" if block == "tpot" else "q") for block in BLOCKS}
+    labels: Mapping[str, str] | None = None
+    is_chosen = False
+    try:
+        if directory is None:
+            if not report.directory:
+                return {}
+            directory = RunDirectory.open(Path(report.directory))
+        for one in RequestLog(directory):
+            if one.labels is not labels:
+                labels = one.labels
+                others = {key: value for key, value in labels.items() if key != words.WINDOW}
+                is_tracked = not windows or labels.get(words.WINDOW, "") in windows
+                is_chosen = one.kind == chosen.kind and others == own and is_tracked
+            if is_chosen and one.entry.outcome == "completed":
+                _add(found, one.entry)
+    except (RunDirectoryError, OverflowError, TypeError):  # a damaged log, or tokens that are no whole numbers
+        return {}
+    return found
+
+
+def _add(found: Mapping[str, array[Any]], entry: RequestEntry) -> None:
+    """Add the values of a completed request, by the definitions of the series."""
+    found["latency"].append(entry.ended_ns - entry.issued_ns)
+    tokens, first_ns = entry.output_tokens, entry.first_ns
+    if first_ns is not None and first_ns >= entry.issued_ns:
+        found["ttft"].append(first_ns - entry.issued_ns)
+        later = (tokens or 0) - (1 if entry.first_tokens is None else entry.first_tokens)
+        if later > 0 and first_ns <= entry.ended_ns:
+            found["tpot"].append((entry.ended_ns - first_ns) / later)
+    if entry.input_tokens is not None:
+        found["input_sequence_lengths"].append(entry.input_tokens)
+    if tokens is not None:
+        found["output_sequence_lengths"].append(tokens)
+
+
+def _all_values(stat: SeriesStat | None, logged: array[Any] | None) -> NDArray[Any] | None:
+    """Return logged values in ascending order; None unless they are all values of the series."""
+    if stat is None or not logged or len(logged) != stat.count:
+        return None
+    ns = TIME_NS.get(stat.unit, 1)
+    values = np.sort(np.frombuffer(logged, logged.typecode))
+    is_same = (values[0], values[-1]) == (_times(stat.min, ns), _times(stat.max, ns))
+    return values if is_same else None
+
+
+def _lower(values: NDArray[Any], keys: Iterable[str]) -> dict[str, int | float]:
+    """Return percentiles of the lower rank, floor(p · (n − 1)) from 0, by key."""
+    wanted = list(keys)
+    found = np.percentile(values, [float(key) for key in wanted], method="lower")
+    return dict(zip(map(_key, wanted), found.tolist(), strict=True))
+
+
+def _bound(values: NDArray[Any], key: str, rule: EarlyRule) -> int | float | None:
+    rank = bound_rank(parse_percentile(key), values.size, rule.confidence, rule.tolerance)
+    return None if rank is None else values[rank - 1].item()
+
+
+def _has_values(stat: SeriesStat | None) -> bool:
+    return stat is not None and stat.count > 0
+
+
 # --- their figures -------------------------------------------------------------------------------
 
 
@@ -193,17 +292,25 @@ def _throughput(chosen: RequestCounts, duration_ns: int | None, legacy_ns: int |
     }
 
 
-def _block(stat: SeriesStat | None, stops: Mapping[str, EarlyStop] | None) -> dict[str, Any]:
-    """Return the block of a series, with durations in nanoseconds. Empty without values."""
+def _block(
+    stat: SeriesStat | None, stops: Mapping[str, EarlyStop] | None, values: NDArray[Any] | None, rule: EarlyRule
+) -> dict[str, Any]:
+    """Return the block of a series, with durations in nanoseconds. Empty without values.
+
+    Percentiles and bounds are those of `values`, all values of the series in ascending order. Without them they are
+    those of the report.
+    """
     if stat is None or not stat.count:
         return {}
     ns = TIME_NS.get(stat.unit, 1)
 
     def scaled(value: int | float | None) -> int | float | None:
-        return value if value is None or ns == 1 else value * ns
+        return _times(value, ns)
 
     found = {_key(key): scaled(value) for key, value in stat.percentiles.items()}
-    grid = {_key(key): found.get(_key(key)) for key in PERCENTILES}
+    if values is not None:
+        found |= _lower(values, [*ENDPOINTS_PERCENTILES, *stat.percentiles])
+    grid = {_key(key): found.get(_key(key)) for key in ENDPOINTS_PERCENTILES}
     cell = stat.cell_unit * ns
     block: dict[str, Any] = {
         "total": scaled(stat.total),
@@ -215,12 +322,19 @@ def _block(stat: SeriesStat | None, stops: Mapping[str, EarlyStop] | None) -> di
         "percentiles": grid | found,
     }
     if stops:
-        block["early_stopping_percentiles"] = {_key(key): scaled(stop.bound) for key, stop in stops.items()}
+        block["early_stopping_percentiles"] = {
+            _key(key): scaled(stop.bound) if values is None else _bound(values, key, rule)
+            for key, stop in stops.items()
+        }
     block["histogram"] = {
         "buckets": [[edge(index) * cell, edge(index + 1) * cell] for index, _ in stat.histogram],
         "counts": [count for _, count in stat.histogram],
     }
     return block
+
+
+def _times(value: int | float | None, ns: int) -> int | float | None:
+    return value if value is None or ns == 1 else value * ns
 
 
 def _key(percentile: str) -> str:

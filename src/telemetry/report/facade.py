@@ -1,14 +1,18 @@
-"""The methods of `Report` and `Run` that need files, arrays or HTML: save, data frames, notebooks."""
+"""The methods of `Report` and `Run` that need files, arrays or HTML: save, data frames, notebooks, snapshots."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
-from telemetry.errors import RunDirectoryError, UsageError
+import msgspec
+
+from telemetry.errors import ProtocolError, RunDirectoryError, UsageError
 from telemetry.formatting import printable
+from telemetry.history.findings import alone
 from telemetry.history.run import with_history
 from telemetry.report import FORMATS, Format, render
 from telemetry.report.content import Content, content
@@ -20,8 +24,10 @@ from telemetry.report.picture import picture
 from telemetry.report.rows import frame
 from telemetry.report.table import Section
 from telemetry.store.atomic import write_atomic
+from telemetry.wire.codec import Malformed, snapshot_from_json
 from telemetry.wire.gates import Outcome, worst
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 SUFFIXES: Final[dict[str, Format]] = {
     "": "text", ".txt": "text", ".json": "json", ".md": "md", ".csv": "csv", ".html": "html", ".htm": "html",
@@ -30,6 +36,7 @@ SUFFIXES: Final[dict[str, Format]] = {
 _ROWS: Final = 10
 """Rows of each table in a notebook, where hundreds would be too many."""
 _ALARM: Final = "#d0362b"
+_CONCERN: Final = "#a86400"
 _COLORS: Final = {"complete": "#1e8a4c", "lossy": "#a86400", "incomplete": "#a86400", "interrupted": "#d0362b"}
 
 _OUTCOMES: Final[dict[Outcome, str]] = {"pass": "#1e8a4c", "inconclusive": "#a86400", "fail": _ALARM}
@@ -63,6 +70,16 @@ def save(report: Report, path: str | os.PathLike[str], format: str | None) -> No
         raise RunDirectoryError(f"can't write {target}: {error.strerror}") from error
 
 
+def of_snapshot(snapshot: MetricsSnapshot | Mapping[str, Any]) -> Report:
+    """Return the report of a snapshot. See `Report.from_snapshot`."""
+    if not isinstance(snapshot, MetricsSnapshot):
+        try:
+            snapshot = snapshot_from_json(msgspec.json.encode(snapshot))
+        except (Malformed, TypeError) as error:
+            raise ProtocolError(f"this is not a snapshot: {error}") from error
+    return alone(Report(snapshot=snapshot, source="pubsub" if snapshot.state in TERMINAL else "status"))
+
+
 def report_html(report: Report) -> str:
     """Return a short report as a fragment of HTML: headline, facts, a picture, and the first rows of each table.
 
@@ -70,16 +87,19 @@ def report_html(report: Report) -> str:
     """
     if report.time_range is None and not report.over_time:
         report = with_history(report, over_time=True)
-    is_well = worst(report.gates) == "pass"
+    said = content(report, full=False)
+    is_well = worst(report.gates) == "pass" and not said.concerns
     color = _COLORS.get(report.verdict, "#2f7fd0") if is_well else "inherit"
     headline = f'<p style="color: {color}; font-weight: 600">{escape(printable(report.headline()))}</p>'
-    said = content(report, full=False)
     gates = _gates(report, said)
     head = headline + gates if is_well else gates + headline
-    alarms = "".join(f'<p style="color: {_ALARM}; font-weight: 600">{escape(line)}</p>' for line in said.alarms)
+    alarms, concerns = (
+        "".join(f'<p style="color: {color}; font-weight: 600">{escape(line)}</p>' for line in lines)
+        for color, lines in ((_ALARM, said.alarms), (_CONCERN, said.concerns))
+    )
     known = "".join(f"<p>{escape(fact)}</p>" for fact in said.facts)
     tables = "".join(_block(section) for section in said.sections if section.title != "Gates")
-    return f"<div>{alarms}{head}{known}{picture(report)}{tables}</div>"
+    return f"<div>{alarms}{head}{concerns}{known}{picture(report)}{tables}</div>"
 
 
 def _gates(report: Report, said: Content) -> str:
@@ -126,4 +146,4 @@ def _ways_in(run: RunFacts) -> str:
     return f"<p>{shown}</p><p>{link}</p>"
 
 
-__all__ = ["frame", "report_html", "run_html", "save"]
+__all__ = ["frame", "of_snapshot", "report_html", "run_html", "save"]

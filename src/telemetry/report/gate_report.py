@@ -14,11 +14,14 @@ _COLORS: Final = {"fail": "\x1b[1;31m", "inconclusive": "\x1b[1;33m", "pass": "\
 _RESET: Final = "\x1b[0m"
 
 
-def render_gates(results: Sequence[GateResult], headline: str, *, color: bool = False) -> str:
-    """Text: the worst outcome, the run, and a line or two for each gate."""
+def render_gates(
+    results: Sequence[GateResult], headline: str, *, alarms: Sequence[str] = (), color: bool = False
+) -> str:
+    """Text: how the command failed, the worst outcome, the run, and a line or two for each gate."""
     outcome = worst(list(results))
     painted = f"{_COLORS[outcome]}{outcome}{_RESET}" if color else outcome
-    lines = [f"{painted}: {tally(results)} · {printable(headline)}"]
+    lines = [f"{_COLORS['fail']}{alarm}{_RESET}" if color else alarm for alarm in alarms]
+    lines.append(f"{painted}: {tally(results)} · {printable(headline)}")
     for kind in ORDER:
         for result in results:
             if result.outcome == kind:
@@ -27,8 +30,8 @@ def render_gates(results: Sequence[GateResult], headline: str, *, color: bool = 
     return "\n".join(lines) + "\n"
 
 
-def render_gates_markdown(results: Sequence[GateResult], headline: str) -> str:
-    """A table for a pull request."""
+def render_gates_markdown(results: Sequence[GateResult], headline: str, *, alarms: Sequence[str] = ()) -> str:
+    """A table for a pull request, with the same lines above it."""
     rows = [
         [
             result.outcome,
@@ -40,10 +43,11 @@ def render_gates_markdown(results: Sequence[GateResult], headline: str) -> str:
         for result in results
         if result.outcome == kind
     ]
-    head = ["| outcome | gate | why | evidence |", "|---|---|---|---|"]
-    table = [*head, *(f"| {' | '.join(row)} |" for row in rows)]
+    columns = ["| outcome | gate | why | evidence |", "|---|---|---|---|"]
+    table = [*columns, *(f"| {' | '.join(row)} |" for row in rows)]
     title = f"**{worst(list(results))}: {tally(results)}** · {escape(printable(headline))}"
-    return f"{title}\n\n" + "\n".join(table) + "\n"
+    head = [*(f"**{escape(alarm)}**" for alarm in alarms), title]
+    return "\n\n".join([*head, "\n".join(table)]) + "\n"
 
 
 def _code(text: str) -> str:

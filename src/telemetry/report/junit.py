@@ -1,4 +1,4 @@
-"""The report as JUnit XML: a test case for each gate, and one for completeness."""
+"""The report as JUnit XML: a test case for each gate, one for completeness, and one for the command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from telemetry import formatting
 from telemetry.formatting import printable
+from telemetry.report.brief import alarms
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
+from telemetry.wording import failure
 
 _ENDED: Final = {"lossy", "incomplete", "interrupted"}
 _SUITE: Final = "telemetry"
@@ -49,6 +51,13 @@ def _cases(report: Report) -> Iterator[Element]:
     elif report.verdict != "complete":
         whole.append(_said("skipped", f"the run is still going: {report.headline()}"))
     yield whole
+    command = report.snapshot.command
+    failed = failure(report.snapshot)
+    if failed or (command is not None and command.exit_code is not None):
+        case = _element("testcase", classname=f"{_SUITE}.command", name="the command succeeded", time=0)
+        if failed:
+            case.append(_said("failure", next(alarms(report)), "command"))
+        yield case
     for gate in report.gates:
         yield _gate(gate)
 

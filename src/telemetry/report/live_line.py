@@ -6,14 +6,22 @@ steps/s` for a training run. Words about the run itself appear only if something
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.formatting import columns, count, duration_s, number_of, printable, without_middle
-from telemetry.headlines import Headline, Health, compact, has_failures, headline, makes_room
-from telemetry.wire.pictures import StepCurve
+from telemetry.formatting import columns, count, number_of, printable, without_middle
+from telemetry.headlines import (
+    Headline,
+    Health,
+    compact,
+    has_failures,
+    headline,
+    left_words,
+    makes_room,
+    not_finite,
+)
+from telemetry.rates import RecentSteps
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress
 from telemetry.wording import backend, node_is_well
 
@@ -21,11 +29,6 @@ _HEADLINES: Final = 2
 """Largest number of kinds of requests and axes in a line."""
 _REQUESTS: Final = frozenset({"load", "llm"})
 _GAP: Final = "  "
-_ETA_S: Final = 120.0
-"""Seconds from which the remaining time is shown in minutes, like other durations."""
-_SPEED_S: Final = 10.0
-"""Time over which the speed of steps is measured, as for other rates."""
-_LEAST_SPEED_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,7 @@ class LiveLine:
     """The line of one run. It remembers the last seconds to measure the speed of steps."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, dict[str, int]]] = deque()
-        """Pairs of elapsed seconds and newest steps by axis."""
+        self._steps = RecentSteps()
 
     def text(self, snapshot: MetricsSnapshot) -> str:
         """Return the whole line."""
@@ -55,35 +57,22 @@ class LiveLine:
         Once the run has ended, they are those of the whole run.
         """
         goes_on = snapshot.state not in TERMINAL
-        curves = self._speeds(snapshot) if goes_on else []
-        found = headline(snapshot, recent=goes_on, curves=curves)
+        speeds = self._steps.learn(snapshot) if goes_on else {}
+        found = headline(snapshot, recent=goes_on, speeds=speeds)
         if any(one.is_total for one in found):  # the kinds have no room beside it
             found = [one for one in found if one.is_total or one.flavour not in _REQUESTS]
         several, found = len(found) > 1, found[:_HEADLINES]
         parts = [Part(_clock(snapshot.elapsed_s)), *_troubles(snapshot)]
         for one in found:
             subject = [Part(one.subject)] if (several or one.is_total) and one.subject else []
-            parts += [*subject, *_figures(one)]
+            is_counted = bool(snapshot.progress) and one.subject == snapshot.progress[0].name
+            parts += [*subject, *_figures(one, spare="steps/s" if is_counted else "")]
         if not found:
             applied = snapshot.accounting.applied
             parts.append(Part(number_of(applied, "event") if applied else "nothing recorded yet"))
-        return parts + [Part(_progress(item, snapshot.elapsed_s)) for item in snapshot.progress[:1]]
-
-    def _speeds(self, snapshot: MetricsSnapshot) -> list[StepCurve]:
-        """Return the recent speed of each axis, as curves without points."""
-        now_s = snapshot.elapsed_s
-        newest = {axis.name: axis.newest for axis in snapshot.axes if axis.newest is not None}
-        if self._seen and now_s < self._seen[-1][0]:
-            self._seen.clear()
-        self._seen.append((now_s, newest))
-        while len(self._seen) > 1 and self._seen[1][0] <= now_s - _SPEED_S:
-            self._seen.popleft()
-        speeds = []
-        for name, step in newest.items():
-            then_s, before = next((at_s, steps[name]) for at_s, steps in self._seen if name in steps)
-            if now_s - then_s >= _LEAST_SPEED_S:
-                speeds.append(StepCurve(axis=name, name="", steps_per_s=max(0, step - before) / (now_s - then_s)))
-        return speeds
+        return parts + [
+            Part(words) for item in snapshot.progress[:1] if (words := _progress(item, snapshot, speeds))
+        ]
 
 
 def describe(snapshot: MetricsSnapshot) -> str:
@@ -118,15 +107,19 @@ def joined(parts: Sequence[Part]) -> str:
     return _GAP.join(part.text for part in parts)
 
 
-def _figures(of: Headline) -> Iterator[Part]:
+def _figures(of: Headline, spare: str = "") -> Iterator[Part]:
+    """Yield the figures. `spare` is the title of one that a narrow line leaves out first."""
     for figure in of.figures:
         whole, short = compact(figure, of), compact(figure, of, median=False)
         narrow = short if short != whole and has_failures(of.figures) else None
-        yield Part(whole, figure.health, "" if makes_room(figure, of.figures) else narrow)
+        makes_way = figure.title == spare or makes_room(figure, of.figures)
+        yield Part(whole, figure.health, "" if makes_way else narrow)
 
 
 def _troubles(snapshot: MetricsSnapshot) -> Iterator[Part]:
-    """Yield what is wrong or unusual: lost events, nodes and backends with problems, a run that is ending."""
+    """Yield what is wrong or unusual: values that are not finite, lost events, nodes and backends with problems."""
+    for line in not_finite(snapshot, short=True):
+        yield Part(line, "warn")
     if snapshot.accounting.lost:
         yield Part(f"{count(snapshot.accounting.lost)} lost", "bad")
     if snapshot.accounting.salvaged:
@@ -145,13 +138,21 @@ def _troubles(snapshot: MetricsSnapshot) -> Iterator[Part]:
         yield Part("ending")
 
 
-def _progress(item: Progress, elapsed_s: float) -> str:
-    """Return the share that is done, and the time left at this speed: `40 %, 18 s left`."""
+def _progress(item: Progress, snapshot: MetricsSnapshot, speeds: Mapping[str, float]) -> str:
+    """Return the share that is done, and the time left at this speed: `40 %, 18 s left`.
+
+    The share of an axis stands beside its step.
+    """
+    is_axis = any(axis.name == item.name for axis in snapshot.axes)
     share = min(1.0, item.done / item.total) if item.total else 1.0
     if not 0 < share < 1:
-        return f"{share * 100:.0f} %"
-    left_s = elapsed_s * (1 - share) / share
-    return f"{share * 100:.0f} %, {f'{left_s:.0f} s' if left_s < _ETA_S else duration_s(left_s)} left"
+        return "" if is_axis else f"{share * 100:.0f} %"
+    left_s = snapshot.elapsed_s * (1 - share) / share
+    if is_axis:
+        speed = speeds.get(item.name)
+        left_s = (item.total - item.done) / speed if speed else left_s
+        return "" if snapshot.state in TERMINAL or round(left_s) == 0 else left_words(left_s)
+    return f"{share * 100:.0f} %, {left_words(left_s)}"
 
 
 def _clock(elapsed_s: float) -> str:

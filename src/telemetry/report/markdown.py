@@ -19,7 +19,8 @@ def render_markdown(report: Report, *, steps: bool = False, full: bool = False) 
     """
     said = content(report, full=full, over_time="each" if full or steps else "none")
     head = [said.headline, said.gates] if worst(report.gates) == "pass" else [said.gates, said.headline]
-    blocks = [f"**{escape(line)}**" for line in (*said.alarms, *filter(None, head))]
+    blocks = [f"**{escape(line)}**" for line in (*said.alarms, *filter(None, head), *said.concerns)]
+    blocks += [escape(said.went_well)] if said.went_well else []
     blocks += [escape(fact) for fact in said.facts]
     for section in said.sections:
         if section.title:

@@ -10,6 +10,7 @@ from telemetry import formatting, wording
 from telemetry.errors import UsageError
 from telemetry.formatting import number_of, printable
 from telemetry.headlines import all_kinds
+from telemetry.rates import Paces, per_second
 from telemetry.report.request_phases import phases
 from telemetry.report.requests import (
     KINDS_SHOWN,
@@ -27,7 +28,7 @@ from telemetry.report.requests import (
     windows,
     word_of,
 )
-from telemetry.report.series import part_s, per_second, summary_table
+from telemetry.report.series import part_s, summary_table
 from telemetry.report.table import DOT, Column, Section, Table
 from telemetry.request_model import RequestCounts, request_counts
 from telemetry.slo import describe, parse
@@ -103,7 +104,7 @@ def _kind(report: Report, whole: RequestCounts, *, full: bool) -> Iterator[tuple
         after, cautions = [], []
     shown = parts if full else [max(parts, key=lambda part: (bool(part.window), part.issued))]
     for part in shown:
-        table = Table(list(_FIGURES), list(_figures(report, part)))
+        table = Table(list(_FIGURES), list(_figures(report, part, full=full)))
         title = f"{title_of(part)}{_exactness(part)}"
         yield Section(title, [_outcomes(report, part), *after], cautions=cautions, table=table), part
         yield _measured(report, part, full=full), None
@@ -129,15 +130,18 @@ def _outcomes(report: Report, of: RequestCounts) -> str:
     return printable(DOT.join([said, *(text for _, number, text in others if number)]))
 
 
-def _figures(report: Report, of: RequestCounts) -> Iterator[list[str]]:
-    """Yield rows of name, value and further figures. Rows without data are left out."""
+def _figures(report: Report, of: RequestCounts, *, full: bool) -> Iterator[list[str]]:
+    """Yield rows of name, value and further figures. Rows without data are left out.
+
+    `full`: with output tokens per second by each definition.
+    """
     found = figures_of(report, of)
     if found is None:
         return
     if load := list(_load(of, found)):
         first, *rest = load
         yield ["time", first, DOT.join(rest)]
-    rates, seconds = of.rates, part_s(report) if is_part(report) else None
+    rates, seconds = of.rates, _seconds(report, of)
     if rates.overall.requests_per_s is not None:
         others = (
             ("while issuing", rates.while_issuing.requests_per_s),
@@ -151,8 +155,13 @@ def _figures(report: Report, of: RequestCounts) -> Iterator[list[str]]:
     elif seconds:
         yield ["requests/s", _per_s(per_second(of.completed, seconds)), "completed in the time range"]
     if found.output_tokens_per_s is not None and of.has_tokens:
+        defined = (
+            ("while issuing", rates.while_issuing.tokens_per_s),
+            ("as LoadGen counts", rates.loadgen.tokens_per_s),
+        )
+        parts = [f"{_per_s(rate)} {name}" for name, rate in defined if rate is not None and full]
         others = (("input", found.input_tokens_per_s), ("total", found.total_tokens_per_s))
-        parts = [f"{name} {_per_s(rate)}" for name, rate in others if rate is not None]
+        parts += [f"{name} {_per_s(rate)}" for name, rate in others if rate is not None]
         if found.peak_output_tokens_per_s is not None:
             parts.append(f"best second {_per_s(found.peak_output_tokens_per_s)}")
         yield ["output tokens/s", _per_s(found.output_tokens_per_s), DOT.join(parts)]
@@ -188,7 +197,10 @@ def _load(of: RequestCounts, found: RequestFigures) -> Iterator[str]:
         if found.offered_per_s is not None:
             delay = of.series.get(words.QUEUE_DELAY)
             late = delay.percentiles.get("99") if delay is not None and delay.count else None
-            said = f" ({formatting.quantity(late, delay.unit)} late at p99)" if delay and late is not None else ""
+            said = ""
+            if delay is not None and late is not None:
+                whose = " of completed requests" if delay.count < of.issued else ""
+                said = f" ({formatting.quantity(late, delay.unit)} late at p99{whose})"
             yield f"{_per_s(found.offered_per_s)} requests/s {'offered' if said else 'issued'}{said}"
         flight = [f"mean {formatting.scaled(found.concurrency_mean)}"] if found.concurrency_mean is not None else []
         if found.concurrency_peak is not None:
@@ -261,7 +273,7 @@ def _measured(report: Report, of: RequestCounts, *, full: bool) -> Section:
     section = summary_table("", report, stats, names)
     found = figures_of(report, of)
     notes = []
-    if words.ITL in of.series and found is not None and found.tokens_per_chunk is not None:
+    if any(stat is of.series.get(words.ITL) for stat in stats) and found is not None and found.tokens_per_chunk:
         tokens = formatting.scaled(found.tokens_per_chunk)
         notes.append(f"itl is the time between two chunks, which have {tokens} tokens on average")
     return replace(section, notes=notes + section.notes, continues=True)
@@ -292,3 +304,12 @@ def _shortened(section: Section) -> Section:
     more = number_of(len(section.table.rows) - _TURNS, "more turn is", "more turns are")
     notes = [*section.notes, f"{more} in the full report"]
     return replace(section, table=Table(section.table.columns, list(rows)), notes=notes)
+
+
+def _seconds(report: Report, of: RequestCounts) -> float | None:
+    """Return the time in the report's time range in which there were such requests; None for the whole run."""
+    part = part_s(report) if is_part(report) else None
+    latency = of.series.get(words.LATENCY)
+    if part is None or latency is None:
+        return part
+    return Paces(report.snapshot, part).of(latency).seconds

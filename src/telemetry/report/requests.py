@@ -61,8 +61,9 @@ def outcomes(of: RequestCounts, *, part: bool = False) -> Iterator[tuple[str, Nu
         of.completed,
         f"{formatting.count(of.completed)} completed{_named(of.finishes, 'finish reason')}",
     )
-    yield "failed", of.failures, f"{formatting.count(of.failures)} failed{_named(of.failed, 'reason')}"
-    yield "expired", of.expired, f"{formatting.count(of.expired)} expired"
+    failed, expired = (formatting.with_share(number, of.ended) for number in (of.failures, of.expired))
+    yield "failed", of.failures, f"{failed} failed{_named(of.failed, 'reason')}"
+    yield "expired", of.expired, f"{expired} expired"
     if not part:
         yield "in flight", of.in_flight, f"{formatting.count(of.in_flight)} in flight"
 

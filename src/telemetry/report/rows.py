@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from telemetry.errors import UsageError
+from telemetry.rates import Paces
 from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, ProducerStat, SeriesStat
 
 if TYPE_CHECKING:
@@ -85,13 +86,14 @@ def rows(report: Report) -> Iterator[Row]:
     def of(kind: str, stat: SeriesStat | CounterStat | GaugeStat) -> _Of:
         return _Of(kind, stat.name, stat.labels, stat.unit, start_s, end_s)
 
+    paces = Paces(snapshot, None if part is None else part.end_s - part.start_s)
     yield from _run(snapshot)
-    yield from _series(report, of)
+    yield from _series(report, of, paces)
     for counter in snapshot.counters:
         made = of("counter", counter)
         yield made.row("value", counter.value)
         yield made.row("events", counter.events, "")
-        yield made.row("rate", counter.rate, _per_second(counter.unit))
+        yield made.row("rate", paces.of(counter).per_s, _per_second(counter.unit))
     for gauge in snapshot.gauges:
         made = of("gauge", gauge)
         for figure in ("value", "min", "max"):
@@ -115,11 +117,12 @@ def _run(snapshot: MetricsSnapshot) -> Iterator[Row]:
     yield of.row("lost", snapshot.accounting.lost)
 
 
-def _series(report: Report, of: Callable[[str, SeriesStat], _Of]) -> Iterator[Row]:
+def _series(report: Report, of: Callable[[str, SeriesStat], _Of], paces: Paces) -> Iterator[Row]:
     bounds = {(one.name, tuple(sorted(one.labels.items()))): one.percentiles for one in report.bounds}
     for stat in report.snapshot.series:
         made, own = of("series", stat), bounds.get((stat.name, tuple(sorted(stat.labels.items()))), {})
         yield made.row("count", stat.count, "")
+        yield made.row("rate", paces.of(stat).per_s, _per_second(""))
         for figure in _SHAPE:
             yield made.row(figure, getattr(stat, figure))
         for key, value in stat.percentiles.items():

@@ -15,6 +15,8 @@ from telemetry.wire import gates, pictures, report, snapshot, sources
 from telemetry.wire.version import SCHEMA
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_LEFT_OUT: Final = ("default", "propertyNames")
+"""Keys: all names are in the output, so no default applies; msgspec describes enums of names only from 0.23 on."""
 _HOMES: Final = (gates, pictures, report, snapshot, sources)
 
 
@@ -30,6 +32,7 @@ def json_schema() -> dict[str, Any]:
         **whole["properties"],
         "schema_version": {"type": "integer", "maximum": SCHEMA},
         **{name: {"type": "string", "description": words} for name, words in SAID.items()},
+        "concerns": {"type": "array", "items": {"type": "string"}, "description": SAID["concerns"]},
         **{name: own[name] for name in OWN},
     }
     schema = {
@@ -64,7 +67,7 @@ def _as_written(schema: Any) -> Any:
         return [_as_written(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _as_written(item) for key, item in schema.items() if key != "default"}
+    made = {key: _as_written(item) for key, item in schema.items() if key not in _LEFT_OUT}
     if made.get("type") == "number":
         made["type"] = ["number", "null"]
     if made.get("type") == "object" and "properties" in made:

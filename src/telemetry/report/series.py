@@ -8,12 +8,14 @@ from typing import Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, printable
+from telemetry.rates import Paces
 from telemetry.redaction import COUNTER
 from telemetry.report.sparkline import bars
 from telemetry.report.table import Column, Section, Table
 from telemetry.request_model import without_requests
 from telemetry.span_model import without_spans
 from telemetry.wire.collectors import is_of_machine
+from telemetry.wire.feeds import ENDED, SESSIONS
 from telemetry.wire.report import Bounds, Report, SeriesOverTime
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
@@ -102,9 +104,10 @@ def summary_table(
         for stat in stats
     ]
     errors = {wording.error_bound(stat) for stat in stats}
+    paces = Paces(report.snapshot, part_s(report))
     heads = [Column("")]
     if rates:
-        heads += [Column("count"), *_rate_columns(report)]
+        heads += [Column("count"), *_rate_columns(report, _overall_title(paces, stats))]
     heads.append(Column("mean", 5))
     for key in keys:
         heads.append(Column(f"p{printable(key)}", _KEPT.get(key, 4)))
@@ -115,7 +118,7 @@ def summary_table(
     heads += [Column("p99 over time", 9, right=False)] if any(courses) else []
     rows = []
     for stat, name, course in zip(stats, names, courses, strict=True):
-        row = [name, *([formatting.count(stat.count), *_rate_cells(report, stat)] if rates else [])]
+        row = [name, *([formatting.count(stat.count), *_rate_cells(report, stat, paces)] if rates else [])]
         row.append(formatting.quantity(stat.mean, stat.unit))
         for key in keys:
             row.append(percentile_words(report, stat, key))
@@ -135,38 +138,28 @@ def _course(one: SeriesOverTime | None) -> str:
     return bars(values, _BARS) if known >= _LEAST_BARS else ""
 
 
-def _rate_columns(report: Report) -> list[Column]:
+def _rate_columns(report: Report, overall: str) -> list[Column]:
     """Return columns for the rate over the whole run, and over its last seconds if the run was longer."""
     last = Column(_window_title(report.snapshot), 6)
     whole = report.time_range is None and _has_window(report.snapshot)
-    return [Column("overall", 3), *([last] if whole else [])]
+    return [Column(overall, 3), *([last] if whole else [])]
 
 
-def _rate_cells(report: Report, stat: SeriesStat) -> list[str]:
-    part = part_s(report)
-    seconds = report.snapshot.elapsed_s if part is None else part
-    whole = part is None and _has_window(report.snapshot)
-    rates = [per_second(stat.count, seconds), *([stat.window.rate] if whole else [])]
+def _rate_cells(report: Report, stat: SeriesStat, paces: Paces) -> list[str]:
+    whole = report.time_range is None and _has_window(report.snapshot)
+    rates = [paces.of(stat).per_s, *([stat.window.rate] if whole else [])]
     return [formatting.rate(rate) for rate in rates]
 
 
 def _has_window(snapshot: MetricsSnapshot) -> bool:
     """Return whether the last seconds are not about the whole run."""
-    return snapshot.elapsed_s > 1.2 * snapshot.window_s
+    return snapshot.elapsed_s > 1.2 * snapshot.window_s > 0.0
 
 
 def part_s(report: Report) -> float | None:
     """Return the length of the time range of the figures; None for the whole run."""
     part = report.time_range
     return None if part is None else part.end_s - part.start_s
-
-
-def per_second(number: float, seconds: float) -> float | None:
-    """Return the rate over a time range; None if it has no length, or if no float can hold the rate."""
-    try:
-        return number / seconds if seconds > 0.0 else None
-    except OverflowError:
-        return None
 
 
 def few_notes(report: Report, rows: Sequence[Sequence[str]]) -> list[str]:
@@ -245,19 +238,25 @@ def counters(snapshot: MetricsSnapshot, part_s: float | None = None, *, most: in
     """
     has_window = part_s is None and _has_window(snapshot)
     stats = without_spans(without_requests(snapshot.counters, snapshot))
-    stats = [stat for stat in stats if stat.name != COUNTER]
-    heads = [Column("name"), Column("value"), Column("overall", 1)]
+    left_out = {COUNTER} if most is None else {COUNTER, SESSIONS, ENDED}
+    stats = [stat for stat in stats if stat.name not in left_out]
+    paces = Paces(snapshot, part_s)
+    heads = [Column("name"), Column("value"), Column(_overall_title(paces, stats[:most]), 1)]
     heads += [Column(_window_title(snapshot), 2)] if has_window else []
     rows = []
     for stat in stats[:most]:
         is_named = formatting.carries_unit(stat.unit)
         value = formatting.quantity(stat.value, stat.unit) if is_named else formatting.count(stat.value)
-        overall = per_second(stat.value, snapshot.elapsed_s if part_s is None else part_s)
-        rates = [overall, *([stat.rate] if has_window else [])]
+        rates = [paces.of(stat).per_s, *([stat.rate] if has_window else [])]
         name = wording.instrument(stat.name, stat.labels, stat.unit)
         rows.append([name, value, *(formatting.rate(rate, stat.unit) for rate in rates)])
     notes = [note for stat in stats[:most] if (note := _note(stat))]
     return Section("Counters", table=Table(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))
+
+
+def _overall_title(paces: Paces, stats: Sequence[SeriesStat | CounterStat]) -> str:
+    """Return the title of overall rates. Those of a result that lacks the times of its events are over the run."""
+    return "over the run" if any(paces.of(stat).is_of_run for stat in stats) else "overall"
 
 
 def _left_out(number: int) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry import formatting
 from telemetry.formatting import NOTHING, printable
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import Column, Section, Table, without_empty_columns
 from telemetry.span_model import SpanTimes, span_times
 from telemetry.wire.report import Report, SpanSpread
 from telemetry.wire.snapshot import ProducerStat
@@ -26,13 +26,15 @@ def spans(report: Report) -> Section:
     if not found:
         return Section(TITLE)
     notes = ["self is the time without the spans inside; share is its part of the self time of all spans"]
-    spreads = {one.name: one for one in report.spans}
-    if not spreads:
-        return Section(TITLE, table=Table(_COLUMNS, [_row(one) for one in found]), notes=notes)
-    producers = {stat.producer: stat for stat in report.snapshot.producers}
-    rows = [[*_row(one), *_spread(spreads.get(one.name), producers)] for one in found]
-    notes.append("least and most are the totals of single processes")
-    return Section(TITLE, table=Table([*_COLUMNS, Column("least", 7), Column("most", 6)], rows), notes=notes)
+    heads, rows = list(_COLUMNS), [_row(one) for one in found]
+    if all(one.self_ms is None for one in found):
+        notes = []
+    if spreads := {one.name: one for one in report.spans}:
+        producers = {stat.producer: stat for stat in report.snapshot.producers}
+        heads += [Column("least", 7), Column("most", 6)]
+        rows = [[*row, *_spread(spreads.get(one.name), producers)] for row, one in zip(rows, found, strict=True)]
+        notes.append("least and most are the totals of single processes")
+    return Section(TITLE, table=without_empty_columns(Table(heads, rows)), notes=notes)
 
 
 def _spread(spread: SpanSpread | None, producers: Mapping[str, ProducerStat]) -> list[str]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from telemetry import formatting
-from telemetry.directions import better_of_name
+from telemetry.directions import better_of_name, is_count
 from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.headline_choice import chosen
 from telemetry.headlines.training import telling
+from telemetry.rates import Paces
 from telemetry.report.sparkline import curve as drawn
 from telemetry.report.table import DOT, Column, Section, Table
 from telemetry.wire.pictures import StepCurve
@@ -62,7 +63,7 @@ def axes(report: Report) -> Section:
 def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
     """Return the values of an axis, the most telling first, with their course over the whole run."""
     curves = {one.name: one for one in report.curves if one.axis == stat.name}
-    names = _ordered(report, stat)
+    names = [name for name in _ordered(report, stat) if full or not is_count(name)]
     shown = names[: _VALUES_SHOWN if full else _BRIEF]
     known = [curves[name] for name in shown if name in curves]
     heads = [Column("")]
@@ -76,7 +77,7 @@ def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
     hidden = len(names) - len(shown)
     notes = [f"{hidden:,} more in the {'JSON form' if full else 'full report'}"] if hidden else []
     return Section(
-        f"{TITLE}: {printable(stat.name)}", [_speed(stat, curves)], table=Table(heads, rows), notes=notes
+        f"{TITLE}: {printable(stat.name)}", [_speed(report, stat)], table=Table(heads, rows), notes=notes
     )
 
 
@@ -122,11 +123,14 @@ def _range(low: float | None, high: float | None) -> str:
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _speed(stat: AxisStat, curves: dict[str, StepCurve]) -> str:
+def _speed(report: Report, stat: AxisStat) -> str:
     """Return the number of steps, their rate, and what is unusual about them."""
-    rate = next((one.steps_per_s for one in curves.values() if one.steps_per_s is not None), None)
+    rate = Paces(report.snapshot).steps_per_s(stat.name)
     facts = [f"{number_of(stat.closed, 'step')} recorded"]
     facts += [f"last step {formatting.count(stat.newest)}"] if stat.newest is not None else []
+    facts += [
+        f"{printable(name)} {formatting.scaled(last)}" for name, last in stat.values.items() if is_count(name)
+    ]
     facts += [f"{formatting.scaled(rate)} steps/s"] if rate is not None else []
     facts += [f"{formatting.count(stat.open)} open"] if stat.open else []
     facts += [f"{formatting.count(stat.timeouts)} closed without all producers"] if stat.timeouts else []
@@ -139,7 +143,5 @@ def _notes(report: Report) -> Iterator[str]:
         yield "timeouts: steps closed without the values of all producers"
     if any(stat.corrections for stat in report.snapshot.axes):
         yield "corrections: values that arrived after their step was closed"
-    if report.time_range is not None:
-        yield "steps cover the whole run"
     if report.final:
         yield "the record log has all steps and the spread between producers: `telemetry tail --records`"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from telemetry.formatting import columns
+from telemetry.formatting import NOTHING, columns
 
 GAP = "  "
 NAME_COLUMNS = 20
@@ -39,6 +39,8 @@ class Column:
     """True for a last column of text, which gets the rest of the line and is wrapped."""
     strong: bool = False
     """True for the figures that a reader looks for."""
+    spare: bool = False
+    """True for a column that pages leave out on a narrow screen."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,12 @@ class Table:
 
     columns: list[Column]
     rows: list[list[str]]
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Return a table without the columns in which no row says anything."""
+    filled = [at for at in range(len(table.columns)) if any(row[at] not in ("", NOTHING) for row in table.rows)]
+    return Table([table.columns[at] for at in filled], [[row[at] for at in filled] for row in table.rows])
 
 
 @dataclass(frozen=True)

@@ -61,12 +61,14 @@ def render_section(section: Section, width: int, *, color: bool = False) -> list
 def _head(report: Report, said: Content, width: int, color: bool) -> list[str]:
     lines = [_painted(line, _RED, color) for alarm in said.alarms for line in wrapped(alarm, width, "", INDENT)]
     outcome = worst(report.gates)
-    is_well = not said.alarms and outcome == "pass"  # complete, and still something failed
+    is_well = not said.alarms and not said.concerns and outcome == "pass"  # complete, and still something failed
     headline = _painted(said.headline, _COLORS.get(report.verdict, _BOLD) if is_well else _BOLD, color)
     gates = [
         _painted(line, _OF_GATES[outcome], color) for line in wrapped(said.gates, width, "", INDENT) if said.gates
     ]
     lines += [headline, *gates] if outcome == "pass" else [*gates, headline]
+    lines += [_painted(line, _YELLOW, color) for one in said.concerns for line in wrapped(one, width, "", INDENT)]
+    lines += [_painted(said.went_well, _GREEN, color)] if said.went_well else []
     for fact in said.facts:
         lines += wrapped(fact, width, "", INDENT)
     return lines

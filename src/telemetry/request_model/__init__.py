@@ -10,7 +10,7 @@ from telemetry.request_model.counts import (
 )
 from telemetry.request_model.figures import RequestCounts
 from telemetry.request_model.lateness import late_at
-from telemetry.request_model.merging import Number, joined, shifted, together
+from telemetry.request_model.merging import Number, joined, number_of_events, shifted, time_range_of, together
 
 __all__ = [
     "Number",
@@ -19,10 +19,12 @@ __all__ = [
     "issued_kind",
     "joined",
     "late_at",
+    "number_of_events",
     "rates_of",
     "request_counts",
     "request_instruments",
     "shifted",
+    "time_range_of",
     "together",
     "without_requests",
 ]

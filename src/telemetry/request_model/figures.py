@@ -70,6 +70,11 @@ class RequestCounts:
         """Return the share of the ended requests that are within one limit; None without that limit."""
         return self._share_of_ended(self.met.get(key))
 
+    @property
+    def failed_share(self) -> float | None:
+        """Share of the ended requests that failed or expired; None if no request has ended."""
+        return self._share_of_ended(sum_of((self.failures, self.expired)))
+
     def _share_of_ended(self, number: Number | None) -> float | None:
         return quotient(number, self.ended) if number is not None and self.ended > 0 else None
 
@@ -137,11 +142,16 @@ class RequestCounts:
 
     @property
     def tokens_per_chunk(self) -> float | None:
-        """Mean number of output tokens in a chunk, the first one included; None if some tokens are unknown."""
+        """Mean number of output tokens in a chunk, the first one included.
+
+        None if some tokens are unknown, or if there are no later chunks: they may just not be reported.
+        """
         tokens, first, later = (self.series.get(word) for word in (words.OUTPUT_TOKENS, words.TTFT, words.ITL))
-        if tokens is None or first is None or not first.count or tokens.count != first.count:
+        if tokens is None or first is None or later is None:
             return None
-        return quotient(tokens.total, first.count + (later.count if later is not None else 0))
+        if not first.count or not later.count or tokens.count != first.count:
+            return None
+        return quotient(tokens.total, first.count + later.count)
 
     @property
     def _extent(self) -> Extent | None:

@@ -6,15 +6,17 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from telemetry.wire import requests as words
 from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
-from telemetry.wire.snapshot import Extent, SeriesStat, WindowStat
+from telemetry.wire.snapshot import AxisStat, CounterStat, Extent, SeriesStat, WindowStat
 
 Number = int | float
+_Stat = TypeVar("_Stat", CounterStat, SeriesStat)
+_Struct = TypeVar("_Struct", CounterStat, SeriesStat, Extent)
 
 _CELL_BOUND: Final = 1.0 / PER_DOUBLING
 _PERCENTILE: Final = re.compile(r"(\d{1,3})(?:\.(\d{1,7}))?", re.ASCII)
@@ -55,12 +57,33 @@ def joined(extents: Sequence[Extent | None]) -> Extent | None:
     )
 
 
-def shifted(extent: Extent | None, by_ns: int) -> Extent | None:
-    """Return the extent on a clock that is ahead by `by_ns`. A time of 0 means "unknown" and stays 0."""
-    if extent is None or not by_ns:
-        return extent
-    times = ("first_ns", "last_ns", "last_done_ns", "end_ns")
-    return replace(extent, **{name: getattr(extent, name) and getattr(extent, name) + by_ns for name in times})
+def time_range_of(stats: Sequence[CounterStat | SeriesStat | AxisStat]) -> tuple[int, int]:
+    """Return the beginning and end of several instruments together; 0 if the beginning of one is unknown."""
+    used = [stat for stat in stats if number_of_events(stat)]
+    if not used or not all(stat.began_ns for stat in used):
+        return 0, 0
+    return min(stat.began_ns for stat in used), max(stat.ended_ns for stat in used)
+
+
+def number_of_events(stat: CounterStat | SeriesStat | AxisStat) -> Number:
+    """Return the number of events; of a counter in a time range its value, since the history lacks their number."""
+    if isinstance(stat, AxisStat):
+        return stat.closed + stat.open
+    return stat.count if isinstance(stat, SeriesStat) else stat.events or stat.value
+
+
+def shifted(stat: _Stat, by_ns: int) -> _Stat:
+    """Return the instrument on a clock that is ahead by `by_ns`. A time of 0 means "unknown" and stays 0."""
+    if not by_ns:
+        return stat
+    extent = stat.extent
+    if extent is not None:
+        extent = _moved(extent, by_ns, ("first_ns", "last_ns", "last_done_ns", "end_ns"))
+    return replace(_moved(stat, by_ns, ("began_ns", "ended_ns")), extent=extent)
+
+
+def _moved(struct: _Struct, by_ns: int, times: Iterable[str]) -> _Struct:
+    return replace(struct, **{name: getattr(struct, name) and getattr(struct, name) + by_ns for name in times})
 
 
 def together(stats: Sequence[SeriesStat]) -> SeriesStat:
@@ -78,6 +101,7 @@ def together(stats: Sequence[SeriesStat]) -> SeriesStat:
     mean = quotient(total, count)
     keys = [key for key in stats[0].percentiles if all(key in stat.percentiles for stat in stats)]
     cells = _cells(stats)
+    began_ns, ended_ns = time_range_of(stats)
     between = {key: span for key in keys if (span := _between(key, stats, cells)) is not None}
     return replace(
         stats[0],
@@ -98,6 +122,8 @@ def together(stats: Sequence[SeriesStat]) -> SeriesStat:
         histogram=cells,
         window=_window([stat.window for stat in stats]),
         extent=joined([stat.extent for stat in stats]),
+        began_ns=began_ns,
+        ended_ns=ended_ns,
     )
 
 

@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from telemetry.errors import EndpointError
 from telemetry.stack.keeper import answers
-from telemetry.stack.state import PartState, StackState, is_claimed, read_state, remove_state
 from telemetry.store.append_file import describe
 from telemetry.store.processes import process_lives
+from telemetry.store.stack_state import PartState, StackState, is_claimed, read_state, remove_state
 
 _KEEPER_END_S: Final = 90.0
 """Time for the end of a keeper: that of its processes, and of containers."""

@@ -19,9 +19,9 @@ from telemetry.stack.layout import Layout
 from telemetry.stack.logs import LogFile
 from telemetry.stack.parts import Part
 from telemetry.stack.ports import holder, is_taken_by
-from telemetry.stack.state import PartState, StackState, remove_state, write_state
 from telemetry.store.append_file import describe
 from telemetry.store.processes import start_of
+from telemetry.store.stack_state import PartState, StackState, remove_state, write_state
 from telemetry.supervise.child import Child, ChildPolicy
 
 Say = Callable[[str], object]

@@ -11,7 +11,8 @@ from msgspec import Meta, Struct
 
 from telemetry.errors import ConfigError
 from telemetry.store.append_file import describe
-from telemetry.store.scrape_targets import default_folder, state_directory
+from telemetry.store.scrape_targets import default_folder
+from telemetry.store.stack_state import default_directory
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -105,10 +106,10 @@ def stack_directory(chosen: Path | None = None) -> Path:
     """Return the folder of the stack's files: the chosen one or that of this user. Raises ConfigError."""
     if chosen is not None:
         return chosen.expanduser().absolute()
-    state = state_directory()
-    if state is None:
+    directory = default_directory()
+    if directory is None:
         raise ConfigError("this user has no home for the files of the stack", hint="add --dir DIR")
-    return state / "stack"
+    return directory
 
 
 def data_directory(settings: StackSettings, directory: Path) -> Path:

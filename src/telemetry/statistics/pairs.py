@@ -14,11 +14,10 @@ from statistics import fmean, stdev
 from typing import Final
 
 from telemetry.statistics.beta import t_quantile, t_two_sided
-from telemetry.statistics.runs import Difference
+from telemetry.statistics.runs import Difference, relative
 
 _TRIMMED_OF: Final = 5
 """Divisor: at each end, one pair in five is left out."""
-_HIGHEST: Final = 700.0
 _quantile: Final = lru_cache(64)(t_quantile)
 
 
@@ -44,18 +43,13 @@ def paired_difference(
     statistic = middle / error if error else math.copysign(math.inf, middle) if middle else 0.0
     typical = [_typical(side, cut) for side in (before, after)]
     return Difference(
-        ratio=_expm1(middle),
-        low=_expm1(middle - reach),
-        high=_expm1(middle + reach),
+        ratio=relative(middle),
+        low=relative(middle - reach),
+        high=relative(middle + reach),
         p_value=t_two_sided(statistic, freedom),
         before=typical[0],
         after=typical[1],
     )
-
-
-def _expm1(exponent: float) -> float:
-    """Return exp(x) - 1; infinity beyond the range of floats."""
-    return math.expm1(exponent) if exponent < _HIGHEST else math.inf
 
 
 def _standard_error(logs: Sequence[float], cut: int) -> float:

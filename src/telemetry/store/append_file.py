@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from telemetry.files import open_file
+
 Buffer = bytes | bytearray | memoryview
 
 OWNER_ONLY: Final = 0o600
@@ -18,14 +20,17 @@ _IOV_MAX: Final = 1024  # POSIX guarantees 16; Linux and macOS have 1024
 class AppendFile:
     """A file opened for appending at `path`, created if missing, for this user alone unless `mode` is given.
 
+    `depth`: as in `telemetry.files`, if it is a file of a run directory.
+
     It has one owner. Every method may raise OSError.
     """
 
     __slots__ = ("fd", "path", "size")
 
-    def __init__(self, path: Path, mode: int = OWNER_ONLY) -> None:
+    def __init__(self, path: Path, mode: int = OWNER_ONLY, *, depth: int = 0) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self.fd = open_file(path, flags, mode, depth=depth) if depth else os.open(path, flags, mode)
         self.size = os.fstat(self.fd).st_size
 
     def append(self, buffers: Sequence[Buffer]) -> int:

@@ -24,6 +24,7 @@ from msgspec import Meta, Struct
 
 from telemetry import limits
 from telemetry.errors import RunDirectoryError
+from telemetry.files import make_folder, open_file, open_reader, read_file
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
@@ -33,6 +34,8 @@ from telemetry.wire.snapshot import BackendStat
 from telemetry.wire.version import SCHEMA
 
 BACKENDS: Final = "backends"
+_DEPTH: Final = 3
+"""Depth of the files of a writer, as in `telemetry.files`."""
 
 _AHEAD: Final = re.compile(rb"(\d{1,18}) (\d{1,18})\n")
 _T = TypeVar("_T", bound=Struct)
@@ -114,10 +117,18 @@ class WriterFolder:
         return self.path / "ahead"
 
     def make(self) -> None:
-        """Create the folder and its data folder. Raises RunDirectoryError."""
+        """Create the folder and its data folder. Remove links in it that lead out of the run directory.
+
+        Trackers' libraries, which write there, follow links. Raises RunDirectoryError.
+        """
         try:
             for folder in (self.path.parent, self.path, self.data):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(folder)
+            run = Path(os.path.realpath(self.path.parent.parent))
+            for place, folders, files in os.walk(self.path):
+                for path in (Path(place) / name for name in (*folders, *files)):
+                    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(run):
+                        path.unlink()
         except OSError as error:
             raise RunDirectoryError(f"can't create the writer's folder: {describe(error)}") from error
 
@@ -148,7 +159,7 @@ class WriterFolder:
     def taken(self) -> bool:
         """Return whether a live writer has this folder; True also if that is unknown."""
         try:
-            with self.lock.open("rb") as file:
+            with open_reader(self.lock, depth=_DEPTH) as file:
                 fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the lock is released when the file closes
         except FileNotFoundError:
             return False
@@ -180,7 +191,7 @@ class Ahead:
     def read(self, serial: int) -> int:
         """Return the number of items handed over after the checkpoint of that number."""
         with suppress(OSError):
-            found = _AHEAD.fullmatch(self._path.read_bytes())
+            found = _AHEAD.fullmatch(read_file(self._path, limits.KIB, depth=_DEPTH))
             if found and int(found[1]) == serial:
                 return int(found[2])
         return 0
@@ -188,7 +199,7 @@ class Ahead:
     def write(self, serial: int, items: int) -> None:
         with suppress(OSError):
             if self._fd < 0:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._fd = open_file(self._path, os.O_WRONLY | os.O_CREAT, depth=_DEPTH)
             os.pwrite(self._fd, b"%018d %018d\n" % (serial, items), 0)
 
     def close(self) -> None:
@@ -211,6 +222,16 @@ def writer_folders(run: Path) -> list[WriterFolder]:
     return [WriterFolder(path) for path in sorted(found)]
 
 
+def unfinished_writers(run: Path) -> set[str]:
+    """Return the names of writers that have not delivered all, also of those whose checkpoint can't be read."""
+    found = {folder.path.name: folder for folder in writer_folders(run)}
+    for name, folder in list(found.items()):
+        with suppress(RunDirectoryError):
+            if folder.read_checkpoint().done:
+                del found[name]
+    return set(found)
+
+
 def read_backends(run: Path) -> list[BackendStat]:
     """Return the newest reports of all writers of a run, by name. Unreadable reports are left out."""
     found = []
@@ -231,7 +252,7 @@ def _write(path: Path, value: _File) -> None:
 def _read(path: Path, kind: type[_T]) -> _T | None:
     """Read the file; return None if there is no such file."""
     try:
-        data = path.read_bytes()
+        data = read_file(path, limits.FACTS_BYTES, depth=_DEPTH)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -16,14 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
+from telemetry import limits
 from telemetry.errors import RunDirectoryError
-from telemetry.owned_file import read_owned
+from telemetry.files import read_file, read_owned
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, replacing, write_atomic
 from telemetry.store.run_directory import FINAL, RunDirectory
 from telemetry.wire.codec import BAD_INPUT, check_numbers
 from telemetry.wire.consistency import contradiction
-from telemetry.wire.events import Natural
+from telemetry.wire.events import Natural, RunId
 from telemetry.wire.seal import SEAL, BrokenSeal, check_seal, sealed
 from telemetry.wire.snapshot import Completeness, MetricsSnapshot, State
 from telemetry.wire.version import SCHEMA
@@ -155,9 +156,10 @@ class FinalHead(msgspec.Struct):
     """The fields of a result that a list of runs shows."""
 
     name: str
-    run_id: str
+    run_id: RunId
     state: State
     completeness: Completeness
+    reason: str = ""
     started_ns: Natural = 0
     elapsed_s: float = 0.0
     accounting: AccountHead = msgspec.field(default_factory=AccountHead)
@@ -187,6 +189,10 @@ def _decode(data: bytes, path: Path) -> MetricsSnapshot:
     try:
         check_seal(data)
         document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or "schema_version" not in document:
+            raise RunDirectoryError(
+                f"{path} is damaged: it has no schema_version, so it is not the result of a run"
+            )
         version = document["schema_version"]
         if version > SCHEMA:
             raise RunDirectoryError(
@@ -210,7 +216,7 @@ def _damaged(path: Path, error: Exception) -> RunDirectoryError:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path, limits.RESULT_BYTES)
     except FileNotFoundError as error:
         raise RunDirectoryError(f"{path} does not exist") from error
     except OSError as error:
@@ -220,7 +226,7 @@ def _read(path: Path) -> bytes:
 def _read_elsewhere(path: Path, run: RunDirectory) -> bytes:
     """Read a file in a folder where other users may write. Raises RunDirectoryError also for a file of theirs."""
     try:
-        return read_owned(path, _owners(run))
+        return read_owned(path, _owners(run), limits.RESULT_BYTES)
     except OSError as error:
         raise RunDirectoryError(f"can't read {path}: {describe(error)}") from error
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from telemetry.errors import RunDirectoryError
-from telemetry.limits import KIB, MIB
+from telemetry.limits import KIB, MIB, SEGMENT_FRAME_BYTES
 from telemetry.store.append_file import Buffer
 from telemetry.wire.version import SCHEMA
 
@@ -31,6 +31,7 @@ _READ_BYTES: Final = 2 * MIB  # four of the largest batches: few reads, and it s
 _PIECE_BYTES: Final = 256 * KIB  # read at once of a frame larger than the buffer, to check its CRC
 _BLOCK_BYTES: Final = 512  # smallest block of a disk: after a power cut, unwritten blocks hold zeros
 _SEARCH_BYTES: Final = 256 * MIB  # of false frame candidates: a torn tail never holds more
+_TORN_BYTES: Final = 256 * MIB
 _CANDIDATE_BYTES: Final = KIB  # cost of checking one candidate, besides its length
 
 _NOTHING: Final = memoryview(b"")
@@ -123,6 +124,8 @@ class SegmentReader:
 
         `kinds`: all kinds of the file. May raise OSError.
         """
+        if self.torn_bytes > _TORN_BYTES:
+            return False
         end = self._passed + self.torn_bytes
         written = _end_of_data(self._file, self._passed, end)
         if -(-written // _BLOCK_BYTES) * _BLOCK_BYTES < end:
@@ -154,7 +157,7 @@ class SegmentReader:
         size = FRAME_HEADER_BYTES + length
         if size > len(self._buffer):
             here = self._file.tell()
-            if not self._large_is_good(size, crc):
+            if length > SEGMENT_FRAME_BYTES or not self._large_is_good(size, crc):
                 return None
             if kind in self._unread:
                 self._start = self._end = 0
@@ -251,7 +254,7 @@ class SegmentSteps:
         if len(head) == FRAME_HEADER_BYTES:
             length, crc, stamp, kind = _HEADER.unpack(head)
             end = self._at + FRAME_HEADER_BYTES + length
-            if end <= self._size:
+            if end <= self._size and length <= SEGMENT_FRAME_BYTES:
                 self._at = end
                 return FramePosition(stamp, kind, length, crc, end - length)
         self._torn = True

@@ -4,6 +4,7 @@ Each level has its own retention.
 
     history/keys.jsonl                              names of the indices in the columns
     history/<level>s-<first roll>-<start ns>.seg    the intervals of `telemetry.store.intervals.levels`
+    history/slices.seg                              tenths of a second, see `telemetry.store.intervals.slices`
     history/cap.txt                                 notices about data that the size cap removed
 
 Rolls are numbered from 0, one per second. A frame is stamped with the number of its first roll, so that levels fit
@@ -21,17 +22,19 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from telemetry import formatting
+from telemetry import formatting, limits
 from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.files import make_folder, open_reader, read_file
 from telemetry.limits import KIB
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.framing import SegmentReader
 from telemetry.store.intervals.levels import KINDS, LEVELS, MAGIC, Level, remove_replaced, segments, within
+from telemetry.store.intervals.slices import FILE_NAME, SLICE_TOLERANCE_NS, SliceFile, SliceReader
 from telemetry.store.intervals.time_range import FoundInterval, Opened, Picked, RangeReader, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
-from telemetry.wire.history import Interval
+from telemetry.wire.history import Interval, Slice
 from telemetry.wire.seal import check_seal, lost_its_end, sealed
 from telemetry.wire.version import SCHEMA
 
@@ -47,6 +50,7 @@ _COARSER: Final = "older time ranges are stored in coarser steps than configured
 _DELETED: Final = "the oldest time range was deleted"
 _NOTICES: Final = 2
 _NOTICE_BYTES: Final = 512  # of both together
+_CAP_BYTES: Final = 4 * KIB
 _LISTINGS: Final = 5  # attempts before a missing segment counts as deleted
 _MARK_BYTES: Final = 256 * KIB  # re-read at most, in a tenth of a millisecond; 4,000 marks for a gigabyte
 
@@ -89,10 +93,11 @@ class HistoryWriter:
         self._directory = directory
         segment_bytes = cap_bytes // _SEGMENTS if cap_bytes is not None else None
         self._levels = [Level(directory, level, retention_s[level], segment_bytes) for level in LEVELS]
+        self._slices = SliceFile(directory)
         self._known: set[tuple[str, int]] = set()
         self._keys: AppendFile | None = None
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_folder(directory)
             if not resume and any(directory.iterdir()):
                 raise RunDirectoryError(f"{directory} already contains a history")
             self._open_keys(directory / _KEYS)
@@ -112,8 +117,14 @@ class HistoryWriter:
         """Number of the next interval: one above the newest."""
         return self._levels[0].end
 
-    def append(self, interval: Interval, keys: Iterable[SeriesKey] = (), number: int | None = None) -> None:
-        """Append the next second, or second `number`.
+    def append(
+        self,
+        interval: Interval,
+        keys: Iterable[SeriesKey] = (),
+        number: int | None = None,
+        slices: Iterable[Slice] = (),
+    ) -> None:
+        """Append the next second, or second `number`, and the last of its slices.
 
         A number that exists already is skipped; numbers may be left out.
 
@@ -124,11 +135,26 @@ class HistoryWriter:
             return
         try:
             self._add_keys(keys)
+            self.append_slices(slices)
             number = self.rolls if number is None else number
             if number >= self.rolls:
                 self._settle(number)
                 self._write(0, number, interval)
                 self._keep_below_cap()
+        except OSError as error:
+            self.failed = describe(error)
+
+    def append_slices(self, slices: Iterable[Slice]) -> None:
+        """Append slices. Their keys come with the second.
+
+        Those that exist already are skipped. There are no more slices once there are `SLICES` and their second is
+        complete, or the size cap has removed data.
+        """
+        if self.failed:
+            return
+        try:
+            for one in () if self.notices else slices:
+                self.bytes_written += self._slices.write(one)
         except OSError as error:
             self.failed = describe(error)
 
@@ -142,6 +168,7 @@ class HistoryWriter:
                 pass
         except OSError as error:
             self.failed = describe(error)
+        self._slices.close()
         for level in self._levels:
             level.close()
         if self._keys is not None:
@@ -156,8 +183,9 @@ class HistoryWriter:
         if self._cap_bytes is None or self._keys is None:
             return False
         *finer, coarsest = self._levels
-        while _NOTICE_BYTES + self._keys.size + sum(level.bytes for level in self._levels) > self._cap_bytes:
-            if any(level.drop_oldest() for level in finer):
+        fixed = _NOTICE_BYTES + self._keys.size
+        while fixed + self._slices.bytes + sum(level.bytes for level in self._levels) > self._cap_bytes:
+            if self._slices.drop() or any(level.drop_oldest() for level in finer):
                 self._notice(self._cap_bytes, _COARSER)
                 continue
             firsts = [level.first for level in finer if level.first is not None]
@@ -180,7 +208,9 @@ class HistoryWriter:
     def _open_keys(self, path: Path) -> None:
         """Open the key file and cut its unreadable lines: their keys are written again."""
         good_bytes = 0
-        data = path.read_bytes() if path.exists() else b""
+        data = b""
+        with suppress(FileNotFoundError):
+            data = read_file(path, limits.KEYS_BYTES, depth=2)
         for number, line in enumerate(data.splitlines(keepends=True)):
             try:
                 if not line.endswith(b"\n"):
@@ -190,7 +220,7 @@ class HistoryWriter:
                 break
             good_bytes += len(line)
         self.cut_bytes += len(data) - good_bytes
-        self._keys = AppendFile(path)
+        self._keys = AppendFile(path, depth=2)
         if len(data) > good_bytes:
             self._keys.cut(good_bytes)
         if not good_bytes:
@@ -213,10 +243,9 @@ class HistoryWriter:
         """
         remove_replaced(self._directory)
         with suppress(FileNotFoundError):
-            self.notices = tuple(
-                self._directory.joinpath(_CAP).read_text("utf-8", "replace").splitlines()[:_NOTICES]
-            )
-        self.cut_bytes += self._levels[0].take_over()
+            notices = read_file(self._directory / _CAP, _CAP_BYTES, depth=2).decode("utf-8", "replace")
+            self.notices = tuple(notices.splitlines()[:_NOTICES])
+        self.cut_bytes += self._slices.take_over() + self._levels[0].take_over()
         for level in self._levels[1:]:
             self.cut_bytes += level.take_over(self.rolls)
         for at in range(len(LEVELS) - 2, -1, -1):
@@ -285,7 +314,7 @@ class HistoryReader:
         """
         path = self._directory / _KEYS
         try:
-            *lines, rest = path.read_bytes().split(b"\n")
+            *lines, rest = read_file(path, limits.KEYS_BYTES, depth=2).split(b"\n")
         except OSError as error:
             raise RunDirectoryError(f"no history to read: {describe(error)}") from error
         keys = []
@@ -312,15 +341,51 @@ class HistoryReader:
         return self._read(start_ns, end_ns, level_s)
 
     def coarse(
-        self, start_ns: int = 0, end_ns: int = (1 << 63) - 1, longest_s: int = LEVELS[-1]
+        self,
+        start_ns: int = 0,
+        end_ns: int = (1 << 63) - 1,
+        longest_s: int = LEVELS[-1],
+        *,
+        slices: bool = False,
     ) -> Iterator[Interval]:
         """Yield intervals that overlap `[start_ns, end_ns)`, in order, each moment once. Blocks on the disk.
 
-        Uses the coarsest intervals inside the time range and finer ones at its edges. For sums. A level above
-        `longest_s` is used only for moments that no finer level still has. Raises as `intervals`.
+        Uses the coarsest intervals inside the time range and finer ones at its edges, with `slices` down to these.
+        For sums. A level above `longest_s` is used only for moments that no finer level still has. Raises as
+        `intervals`.
         """
         _check_level(longest_s)
+        if slices:
+            return self._sliced(start_ns, end_ns, longest_s, everywhere=False)
         return self._time_range(start_ns, end_ns, longest_s, FoundInterval.interval)
+
+    def fine(self, start_ns: int = 0, end_ns: int = (1 << 63) - 1) -> Iterator[Interval]:
+        """Yield intervals as `intervals`, with slices instead of seconds that have them."""
+        return self._sliced(start_ns, end_ns, LEVELS[0], everywhere=True)
+
+    def _sliced(self, start_ns: int, end_ns: int, longest_s: int, *, everywhere: bool) -> Iterator[Interval]:
+        """Yield intervals, with slices instead of seconds at the edges of the time range, or `everywhere`."""
+        slices = SliceReader(self._directory)
+
+        def read(found: FoundInterval) -> list[Interval]:
+            inside = start_ns + SLICE_TOLERANCE_NS <= found.start_ns <= found.end_ns <= end_ns
+            if everywhere or not inside:
+                parts = slices.of(found.place.stamp, found.start_ns, found.end_ns)
+                if parts:
+                    return [one for one in parts if one.start_ns < end_ns and one.end_ns > start_ns]
+            interval = found.interval()
+            return [] if interval is None else [interval]
+
+        for intervals in self._time_range(start_ns, end_ns, longest_s, read):
+            yield from intervals
+
+    @property
+    def slice_bytes(self) -> int:
+        """Size of the slices; 0 without any."""
+        try:
+            return self._directory.joinpath(FILE_NAME).stat().st_size
+        except OSError:
+            return 0
 
     def pick(
         self, index: int, start_ns: int = 0, end_ns: int = (1 << 63) - 1, *, coarse: bool = False
@@ -369,7 +434,7 @@ class HistoryReader:
                 opened, gone = [], 0
                 for segment in segments(self._directory):
                     try:
-                        opened.append(Opened(segment, attempt.enter_context(segment.path.open("rb", buffering=0))))
+                        opened.append(Opened(segment, attempt.enter_context(open_reader(segment.path))))
                     except FileNotFoundError:  # retention deleted it, or a thinned segment replaced it
                         gone += 1
                 if not gone:

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from telemetry import limits
 from telemetry.errors import RunDirectoryError
+from telemetry.files import make_folder, open_file, open_reader, opener
 from telemetry.store.append_file import AppendFile, Buffer, describe
 from telemetry.store.atomic import sync_directory
 from telemetry.store.framing import SEGMENT_HEADER_BYTES, Kind, SegmentReader, frame, segment_header
@@ -34,10 +35,10 @@ CHECKPOINT: Final = 2
 NOTE: Final = 3
 
 _MAP: Final = rb"[\x80-\x8f]"
-_KINDS: Final = {  # each segment begins with a checkpoint; its limit is four times the largest possible one
+_KINDS: Final = {  # each segment begins with a checkpoint; its limit is twice the largest possible one
     BATCH: Kind(limits.FRAME_BYTES, re.escape(EVENTS)),
     NOTE: Kind(limits.FRAME_BYTES, _MAP + rb"\xa4type"),
-    CHECKPOINT: Kind(256 * limits.MIB, _MAP + rb"\xaeschema_version"),
+    CHECKPOINT: Kind(limits.SEGMENT_FRAME_BYTES, _MAP + rb"\xaeschema_version"),
 }
 _SEGMENT_NAME: Final = re.compile(r"(\d{8,})(-failed)?\.seg")
 _CHECKPOINTS_A_SEGMENT: Final = 8  # times its checkpoint at least, so that a large state is not saved too often
@@ -196,7 +197,7 @@ class JournalWriter:
             self._fail(error)
 
     def _take_over(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_folder(self._directory)
         self.cut_bytes = cut_torn_tail(self._directory)
         for number, path in _segments(self._directory):
             self._keep(path, path.stat().st_size)
@@ -206,7 +207,7 @@ class JournalWriter:
 
     def _begin(self, checkpoint: Buffer, now_ns: int) -> None:
         head = [segment_header(MAGIC), *frame([checkpoint], now_ns, CHECKPOINT)]
-        file = AppendFile(self._directory / f"{self._number:08d}.seg")
+        file = AppendFile(self._directory / f"{self._number:08d}.seg", depth=2)
         try:
             self.bytes_written += file.append(head)
         except OSError:
@@ -237,7 +238,7 @@ class JournalWriter:
 
     def _delete_oldest(self) -> None:
         path, size = self._kept.popleft()
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_file(path, depth=2)
         with self._lock:
             self._unlinked.append(fd)
             self._names_changed = True
@@ -325,7 +326,7 @@ class JournalReader:
         """
         try:
             for number, path in reversed(self._found()):
-                with path.open("rb", buffering=0) as file:
+                with open_reader(path) as file:
                     first = next(SegmentReader(file, path, MAGIC).frames(), None)
                 if first is not None and first.kind == CHECKPOINT:
                     return number
@@ -339,7 +340,7 @@ class JournalReader:
         for number, path in segments:
             gap = gap or number != expected
             expected = number + 1
-            with path.open("rb", buffering=0) as file:
+            with open_reader(path) as file:
                 reader = SegmentReader(file, path, MAGIC)
                 item = None
                 for item in reader.frames(unread=unread):
@@ -371,7 +372,7 @@ def cut_torn_tail(directory: Path) -> int:
     """
     cut = 0
     for _, path in reversed(_segments(directory)):
-        with path.open("r+b", buffering=0) as file:
+        with open(path, "r+b", buffering=0, opener=opener(depth=2)) as file:
             reader = SegmentReader(file, path, MAGIC)
             for _ in reader.frames():
                 pass
@@ -391,7 +392,7 @@ def append_notes(directory: Path, payloads: Sequence[Buffer], now_ns: int) -> No
     Writes all notes or raises OSError and writes none. Like a writer's appends, it does not wait for the disk.
     """
     _, newest = _segments(directory)[-1]
-    file = AppendFile(newest)
+    file = AppendFile(newest, depth=2)
     try:
         file.append(frame(payloads, now_ns, NOTE))
     finally:

@@ -6,7 +6,6 @@ import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError
+from telemetry.formatting import did_you_mean
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.processes import process_lives, start_of
 from telemetry.store.run_directory import LATEST
 from telemetry.wire.codec import BAD_INPUT
-from telemetry.wire.events import Natural
+from telemetry.wire.events import Natural, RunId
 from telemetry.wire.snapshot import State
 from telemetry.wire.version import SCHEMA
 
@@ -31,7 +31,7 @@ class LiveRun(Struct, kw_only=True, frozen=True):
     """The announcement of an aggregator."""
 
     schema_version: int = SCHEMA
-    run_id: str
+    run_id: RunId
     name: str
     pid: int
     endpoint: str
@@ -58,6 +58,13 @@ def announce(runtime_dir: Path, run: LiveRun) -> None:
         write_atomic(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
         raise RunDirectoryError(f"can't register the run: {describe(error)}") from error
+
+
+def announce_name(runtime_dir: Path, run_id: str, name: str) -> None:
+    """Give an announced run another name. Raises RunDirectoryError. Without an announcement, nothing happens."""
+    for run in list_live(runtime_dir):
+        if run.run_id == run_id:
+            announce(runtime_dir, replace(run, name=name))
 
 
 def withdraw(runtime_dir: Path, run: LiveRun) -> None:
@@ -126,11 +133,8 @@ def _not_found(text: str, runs: Sequence[LiveRun], alive: Sequence[LiveRun]) -> 
                 f"the aggregator of run {text!r} died (pid {run.pid})", hint=f"its files are in {run.dir}"
             )
     names = [word for run in alive for word in (run.name, run.run_id)]
-    near = get_close_matches(text, names, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {', '.join(dict.fromkeys(near))}?"
-    else:
-        hint = "`telemetry ls` shows them" if alive else "no run is live on this host"
+    hint = did_you_mean(text, [LATEST, *names], most=3) if alive else "no run is live on this host"
+    hint = hint or "`telemetry ls` shows them"
     return RunNotFoundError(f"no live run {text!r}", hint=hint)
 
 

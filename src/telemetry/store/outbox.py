@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from telemetry import limits
 from telemetry.errors import RunDirectoryError
+from telemetry.files import cut_file, make_folder, open_reader, read_file
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import OWNER_ONLY, sync_directory, write_atomic
 from telemetry.store.framing import FramePosition, SegmentSteps, frame, segment_header
@@ -101,7 +102,7 @@ class DiskOutbox:
         self._root = ""
         self._lock = threading.RLock()
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(directory)
             self._load()
         except OSError as error:
             raise RunDirectoryError(f"can't read the outbox for the root: {describe(error)}") from error
@@ -128,7 +129,7 @@ class DiskOutbox:
         """Run id of the root that has the batches; empty before the first answer of one. May block on the disk."""
         if not self._root:
             with suppress(OSError, UnicodeDecodeError):
-                self._root = (self.directory / _ROOT).read_text("utf-8")
+                self._root = read_file(self.directory / _ROOT, limits.KIB, depth=2).decode()
         return self._root
 
     @root.setter
@@ -178,7 +179,7 @@ class DiskOutbox:
         path = self.directory / f"{self._number:08d}.seg"
         with suppress(FileNotFoundError):
             path.unlink()
-        file = AppendFile(path)
+        file = AppendFile(path, depth=2)
         try:
             file.append([segment_header(MAGIC)])
             sync_directory(self.directory)
@@ -244,7 +245,7 @@ class DiskOutbox:
     def _payload(self, place: _Place) -> bytes | None:
         try:
             path = self._paths[place.segment]
-            with path.open("rb", buffering=0) as file:
+            with open_reader(path) as file:
                 return SegmentSteps(file, path, MAGIC).payload(place.position)
         except (OSError, KeyError, RunDirectoryError):
             return None
@@ -268,7 +269,7 @@ class DiskOutbox:
         for number, path in sorted((int(match[1]), path) for match, path in names):
             self._paths[number] = path
             self._number = number + 1
-            with path.open("rb", buffering=0) as file:
+            with open_reader(path) as file:
                 places += _places(SegmentSteps(file, path, MAGIC), number)
         ends = [at for at, place in enumerate(places) if place.flags & _LAST]
         self._settle(places[: ends[-1] + 1] if ends else [])
@@ -286,8 +287,8 @@ class DiskOutbox:
         end = newest.position.begin + newest.position.length if newest is not None else 0
         for number, path in sorted(self._paths.items(), reverse=True):
             if newest is not None and number == newest.segment:
-                os.truncate(path, end)
-                self._file = AppendFile(path)
+                cut_file(path, end)
+                self._file = AppendFile(path, depth=2)
                 break
             path.unlink()
             del self._paths[number]

@@ -74,5 +74,5 @@ class OutputLog:
             os.replace(self.path, self._older)
             self._close_file()
         if self._file is None:
-            self._file = AppendFile(self.path)
+            self._file = AppendFile(self.path, depth=1)
         return self._file

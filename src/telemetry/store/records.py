@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar, get_args
@@ -22,7 +23,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from telemetry.errors import RunDirectoryError
-from telemetry.limits import MIB
+from telemetry.files import make_folder, open_reader, opener
+from telemetry.limits import MIB, RECORD_LINE_BYTES
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Streamed, StreamRecord
@@ -120,8 +122,8 @@ class RecordLog:
                 raise DamagedRecord(f"can't read {self._path}: line {from_seq + 2}: its line end was changed")
             return []
         try:
-            with self._path.open("rb") as file:
-                header = self._header(file.readline())
+            with BufferedReader(open_reader(self._path)) as file:
+                header = self._header(file.readline(RECORD_LINE_BYTES))
                 skip = self._lines.seek(file, from_seq + 1)
                 lines = list(_within(islice(file, skip, skip + count), max_bytes))
         except OSError as error:
@@ -155,9 +157,9 @@ class RecordLog:
         decoder = msgspec.json.Decoder(kind)
         mark = b'"type":%b' % _ENCODER.encode(kind.__struct_config__.tag)
         try:
-            with self._path.open("rb") as file:
-                self._header(file.readline())
-                for line in file:
+            with BufferedReader(open_reader(self._path)) as file:
+                self._header(file.readline(RECORD_LINE_BYTES))
+                for line in _lines_of(file):
                     if mark not in line or not line.endswith(b"\n"):
                         continue
                     try:
@@ -178,8 +180,8 @@ class RecordLog:
         """
         damaged = 0
         try:
-            with self._path.open("rb") as file:
-                for line in file:
+            with BufferedReader(open_reader(self._path)) as file:
+                for line in _lines_of(file):
                     try:
                         if line.endswith(b"\n"):
                             check_seal(line)
@@ -198,8 +200,8 @@ class RecordLog:
             self._file = None
 
     def _open(self, first: StreamRecord) -> AppendFile:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = AppendFile(self._path)
+        make_folder(self._path.parent)
+        file = AppendFile(self._path, depth=2)
         if file.size > self._lines.bytes:  # the incomplete line of a killed process
             file.cut(self._lines.bytes)
         if not file.size:
@@ -209,8 +211,8 @@ class RecordLog:
 
     def _cut_bad_lines(self) -> None:
         try:
-            with self._path.open("r+b") as file:
-                header = self._header(file.readline())
+            with open(self._path, "r+b", opener=opener(depth=2)) as file:
+                header = self._header(file.readline(RECORD_LINE_BYTES))
                 for line in range(self._lines.records, 0, -1):
                     for _ in range(self._lines.seek(file, line)):
                         file.readline()
@@ -258,6 +260,14 @@ class RecordLog:
         return RunDirectoryError(f"can't read {self._path}: {why}")
 
 
+def _lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines that are left in a file. The last one is incomplete if it is too long to be a line."""
+    while line := file.readline(RECORD_LINE_BYTES):
+        yield line
+        if not line.endswith(b"\n"):
+            return
+
+
 def _within(lines: Iterable[bytes], max_bytes: int | None) -> Iterator[bytes]:
     """Yield the first line, and the following lines up to the bound."""
     size = 0
@@ -289,15 +299,15 @@ class _Lines:
         """Index the lines appended since the last call. A missing file counts as empty."""
         with self._lock:
             try:
-                file = path.open("rb")
+                file = BufferedReader(open_reader(path))
             except FileNotFoundError:
                 return
             with file:
                 file.seek(self.bytes)
                 rest = b""
-                while chunk := file.read(MIB):
+                while len(rest) < RECORD_LINE_BYTES and (chunk := file.read(MIB)):
                     rest = self._take(rest + chunk)
-                self.end_is_damaged = lost_its_end(rest)
+                self.end_is_damaged = len(rest) >= RECORD_LINE_BYTES or lost_its_end(rest)
 
     def seek(self, file: BinaryIO, line: int) -> int:
         """Move to the nearest remembered line at or before `line`. Return the number of lines left to skip."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.errors import RunDirectoryError
+from telemetry.files import make_folder, open_reader
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.framing import Kind, SegmentReader, frame, segment_header
 from telemetry.wire.codec import Malformed, decode_logged, encode_logged
@@ -84,8 +85,8 @@ class RequestLogWriter:
             self.failed = error.message
 
     def _open(self) -> AppendFile:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = AppendFile(self._path)
+        make_folder(self._path.parent)
+        file = AppendFile(self._path, depth=2)
         if file.size > self._good_bytes:
             file.cut(self._good_bytes)
         if not file.size:
@@ -127,7 +128,7 @@ class RequestLogReader:
     def _frames(self) -> Iterator[tuple[int, memoryview]]:
         self.good_bytes = self.damaged_bytes = self.unreadable = 0
         try:
-            with self.path.open("rb", buffering=0) as file:
+            with open_reader(self.path) as file:
                 reader = SegmentReader(file, self.path, MAGIC)
                 for found in reader.frames():
                     self.good_bytes = reader.good_bytes

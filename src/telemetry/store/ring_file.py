@@ -48,6 +48,8 @@ _RECORDS: Final = struct.Struct("<5Q")
 _RECORDS_HEAD_AT: Final = 320
 _TAKEN: Final = struct.Struct("<Q")
 _TAKEN_AT: Final = 384
+_SUM_START: Final = 0xCBF29CE484222325
+_SUM_FACTOR: Final = 0x100000001B3
 
 
 class RingInUse(Exception):
@@ -228,7 +230,9 @@ class RingFile:
     def _read_ends(self) -> dict[int, BatchEnd]:
         """Read the table of batches. Its entries must ascend, and none may be above the positions in the header."""
         table = np.frombuffer(self._read(_HEADER_BYTES, _RECORDS_AT - _HEADER_BYTES), _BATCH_END)
-        used = [(line[0] - 1, line) for line in table.tolist() if line[0]]
+        used = [(line[0] - 1, line) for line in table.tolist() if line[-1]]  # others were being written
+        if any(checksum(*line[:-1]) != line[-1] for _, line in used):
+            raise RingUnreadable("its table of batches is damaged")
         newest = max((seq for seq, _ in used), default=0)
         ends: dict[int, BatchEnd] = {}
         before = BatchEnd()
@@ -273,6 +277,14 @@ def open_ring(path: str, producer: str) -> Iterator[RingFile]:
         yield RingFile(fd, path, producer)
     finally:
         os.close(fd)
+
+
+def checksum(*numbers: int) -> int:
+    """Return the checksum of an entry in the table of batches."""
+    total = _SUM_START
+    for number in numbers:
+        total = (total ^ number) * _SUM_FACTOR % (1 << 64)
+    return total
 
 
 def _lock(fd: int) -> None:

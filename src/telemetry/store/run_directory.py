@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import socket
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,15 +24,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from telemetry import limits
 from telemetry.distribution import version
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
+from telemetry.files import read_file
+from telemetry.formatting import did_you_mean, number_of
 from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.processes import process_lives
 from telemetry.store.run_lock import RunLock, Unsupported, take, taken
 from telemetry.wire.codec import BAD_INPUT, carriable
-from telemetry.wire.events import Natural
+from telemetry.wire.events import Natural, RunId
 from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.version import SCHEMA
 
@@ -42,6 +45,7 @@ __all__ = [
     "MergedRun",
     "RunDirectory",
     "RunLock",
+    "called",
     "directory_name",
     "list_runs",
     "manifest_for",
@@ -53,9 +57,12 @@ LATEST: Final = "latest"
 MANIFEST: Final = "manifest.json"
 FINAL: Final = "final_snapshot.json"
 JOURNAL: Final = "journal"
+REMOVED: Final = ".removed"
+"""End of the name of a run directory while it is deleted. Such a directory is no run."""
 
 _AGAIN_S: Final = 0.02
 _SLUG_CHARS: Final = 80  # with time and id still far below the 255 bytes of a file name
+_HAS: Final = f"a run is a directory with {MANIFEST} or {FINAL}"
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
 _RUN_NAME: Final = re.compile(r"(?P<slug>.+)-(?P<time>\d{8}T\d{6}Z)-(?P<run_id>[A-Za-z0-9_]{1,64})")
 _TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
@@ -64,7 +71,7 @@ _TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 class MergedRun(Struct, kw_only=True, frozen=True):
     """A run that was merged into another one."""
 
-    run_id: str
+    run_id: RunId
     name: str
     host: str = ""
     directory: str = ""
@@ -72,10 +79,13 @@ class MergedRun(Struct, kw_only=True, frozen=True):
 
 
 class Manifest(Struct, kw_only=True, frozen=True):
-    """The manifest: who ran what, where and with which versions. Written once, at the start."""
+    """The manifest: who ran what, where and with which versions.
+
+    Written at the start, and again when a producer names a run that was started without a name.
+    """
 
     schema_version: int = SCHEMA
-    run_id: str
+    run_id: RunId
     name: str
     started_ns: Natural = 0
     """Wall clock."""
@@ -95,6 +105,8 @@ class Manifest(Struct, kw_only=True, frozen=True):
     """Directory of the run that this one replays."""
     merged_from: list[MergedRun] = []
     """Runs that `telemetry merge` combined into this one, which never had an aggregator."""
+    started_as: str = ""
+    """Name with which the run was started, if a producer has given it another one since. Backends keep it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,8 @@ class RunDirectory:
                 _point(link, path.name)
         except OSError as error:
             raise RunDirectoryError(
-                f"can't create the run directory: {describe(error)}", hint="choose a writable --dir"
+                f"can't create the run directory: {describe(error)}",
+                hint="choose a writable folder: --dir, start(dir=…) or TELEMETRY_RUN__DIR",
             ) from error
         return RunDirectory(path, run_id, slug(name), started_wall_ns)
 
@@ -152,6 +165,13 @@ class RunDirectory:
             manifest = RunDirectory(path).read_manifest()
             return RunDirectory(path, manifest.run_id, slug(manifest.name), manifest.started_ns)
         return RunDirectory(path)
+
+    @property
+    def name(self) -> str:
+        """Name of the run from its manifest, or else from its directory. Blocks on the disk."""
+        with suppress(RunDirectoryError):
+            return self.read_manifest().name
+        return self.slug
 
     @property
     def manifest(self) -> Path:
@@ -227,6 +247,25 @@ class RunDirectory:
             time.sleep(_AGAIN_S)
         return True
 
+    def remove(self) -> None:
+        """Delete the directory with all its files. `latest` then points to the newest run that is left.
+
+        A link to a directory is not followed, neither here nor inside. Raises RunDirectoryError if a process has
+        the run, or if a file can't be deleted.
+        """
+        if self.path.is_symlink():
+            raise RunDirectoryError(f"{self.path} is a link, not a run directory")
+        lock = self.lock()
+        doomed = self.path.with_name(f".{self.path.name}{REMOVED}")
+        try:
+            os.rename(self.path, doomed)  # at once: half a run is never listed
+            _repoint(self.path.with_name(LATEST), self.path.name)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            raise RunDirectoryError(f"can't delete {self.path}: {describe(error)}") from error
+        finally:
+            lock.release()
+
     def _owner_lives(self) -> bool:
         try:
             manifest = self.read_manifest()
@@ -249,7 +288,7 @@ class RunDirectory:
     def read_manifest(self) -> Manifest:
         """Read the manifest. Raises RunDirectoryError if it is missing, damaged or newer than this version."""
         try:
-            data = self.manifest.read_bytes()
+            data = read_file(self.manifest, limits.FACTS_BYTES)
             check_seal(data)
             manifest = msgspec.json.decode(data, type=Manifest)
         except OSError as error:
@@ -332,19 +371,42 @@ def resolve(spec: str | Path, root: Path) -> RunDirectory:
     for run in runs:
         if text in (run.run_id, run.path.name):
             return run
-    for run in runs:
-        if run.slug == slug(text):
-            return run
+    if (named := next(called(text, runs), None)) is not None:
+        return named
     raise _not_found(text, root, runs)
 
 
+def called(name: str, runs: Iterable[RunDirectory]) -> Iterator[RunDirectory]:
+    """Yield the runs of a name. If none has it, yield those whose directory was made with it.
+
+    A program may have given its run another name since. Reads manifests as far as the caller goes on.
+    """
+    wanted, made_with = slug(name), []
+    is_found = False
+    for run in runs:
+        if slug(run.name) == wanted:
+            is_found = True
+            yield run
+        elif run.slug == wanted:
+            made_with.append(run)
+    if not is_found:
+        yield from made_with
+
+
 def _not_found(text: str, root: Path, runs: Sequence[RunDirectory]) -> RunNotFoundError:
-    known = dict.fromkeys(word for run in runs for word in (run.slug, run.run_id))
-    near = get_close_matches(text, known, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {', '.join(near)}?"
+    if os.path.isdir(text):
+        within = list_runs(Path(text))
+        hint = (
+            f"it holds {number_of(len(within), 'run')}: name one of them, and add --dir {text}" if within else _HAS
+        )
+        return RunNotFoundError(f"{text} is a folder, but not a run", hint=hint)
+    if os.path.isfile(text):
+        return RunNotFoundError(f"{text} is a file, not a run", hint=_HAS)
+    known = [word for run in runs for word in (slug(run.name), run.run_id)]
+    if runs and (meant := did_you_mean(text, [LATEST, *known], most=3)):
+        hint = meant
     elif runs:
-        hint = f"the newest is {runs[0].slug}, run id {runs[0].run_id}"
+        hint = f"the newest is {slug(runs[0].name)}, run id {runs[0].run_id}"
     else:
         hint = f"there are no runs in {root.absolute()}"
     return RunNotFoundError(f"no run {text!r} in {root}", hint=hint)
@@ -360,6 +422,17 @@ def _point(link: Path, target: str) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _repoint(link: Path, gone: str) -> None:
+    """Point `latest` to the newest run if it points to one that is gone; delete it if there is no run."""
+    if not link.is_symlink() or os.readlink(link) != gone:
+        return
+    runs = list_runs(link.parent)
+    if runs:
+        _point(link, runs[0].path.name)
+    else:
+        link.unlink()
 
 
 def _named(path: Path) -> RunDirectory | None:
@@ -381,6 +454,22 @@ def _age(run: RunDirectory) -> tuple[int, int]:
 
 
 def _is_run(path: Path) -> bool:
-    if (path / MANIFEST).is_file() or (path / FINAL).is_file():
-        return True
-    return (path / JOURNAL).is_dir() and _named(Path(os.path.realpath(path))) is not None
+    """Return whether a path is a run directory. Raises RunDirectoryError if this user may not look into it."""
+    try:
+        if (path / MANIFEST).is_file() or (path / FINAL).is_file():
+            return True
+        return (path / JOURNAL).is_dir() and _named(Path(os.path.realpath(path))) is not None
+    except PermissionError as error:
+        raise RunDirectoryError(
+            f"can't read {path}: it {_whose(path)}", hint="ask its owner for `chmod -R g+rX`"
+        ) from error
+
+
+def _whose(path: Path) -> str:
+    """Return the reason why this user can't read a directory."""
+    try:
+        return (
+            "belongs to another user" if path.stat().st_uid != os.geteuid() else "has no permissions for its owner"
+        )
+    except OSError:
+        return "lies in a folder that is closed to this user"

@@ -7,7 +7,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from telemetry import limits
 from telemetry.errors import RunDirectoryError
+from telemetry.files import read_file
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
@@ -38,7 +40,7 @@ def read_json(path: Path, type: type[_T]) -> _T | None:
     Raises RunDirectoryError if it can't be read, is damaged, or is newer than this version.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, limits.RESULT_BYTES)
         check_seal(data)
         content = msgspec.json.decode(data, type=type)
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from typing import IO, Final
 
 from telemetry import limits
 from telemetry.formatting import printable
+from telemetry.supervise.parent import PARENT_VARIABLE
 
 _KILLED_S: Final = 10.0  # for the end of a process that was killed
 _LINE_BYTES: Final = 4 * limits.KIB
@@ -169,7 +170,7 @@ class Child:
 
         A terminal that ends the parent must not end the child at once: the parent still has messages for it.
         """
-        both = self._policy.tells_stdout
+        both, parent = self._policy.tells_stdout, str(os.getpid())
         before = signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
         try:
             return subprocess.Popen(
@@ -178,7 +179,7 @@ class Child:
                 stdout=subprocess.PIPE if both else subprocess.DEVNULL,
                 stderr=subprocess.STDOUT if both else subprocess.PIPE,
                 start_new_session=True,
-                env=self._environment,
+                env={**(os.environ if self._environment is None else self._environment), PARENT_VARIABLE: parent},
                 cwd=self._folder,
                 pass_fds=self._pass_fds,
             )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from telemetry.owned_file import read_owned
+from telemetry import limits
+from telemetry.files import read_file, read_owned
 from telemetry.supervise.spawn import Aggregator
 from telemetry.wire.codec import Malformed, snapshot_from_json
 from telemetry.wire.consistency import contradiction
@@ -69,14 +70,14 @@ class RunFiles:
         Outside the run directory, other users may write files too, so ownership is checked there.
         """
         if self.directory:
-            yield Path(self.directory) / FINAL_FILE, Path.read_bytes
+            yield Path(self.directory) / FINAL_FILE, lambda path: read_file(path, limits.RESULT_BYTES)
         if self.run_id:
             folders = list(self.fallback_dirs)
             with suppress(OSError):  # some machines have no directory for temporary files
                 folders.append(tempfile.gettempdir())
             for folder in folders:
                 path = Path(folder) / f"telemetry-{self.run_id}-{FINAL_FILE}"
-                yield path, lambda path: read_owned(path, {os.geteuid()})
+                yield path, lambda path: read_owned(path, {os.geteuid()}, limits.RESULT_BYTES)
 
 
 def _decoded(data: bytes, run_id: str) -> MetricsSnapshot:

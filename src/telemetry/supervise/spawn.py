@@ -67,6 +67,7 @@ def spawn(
     *,
     owner_pid: int,
     timeout_s: float,
+    takes_name: bool = False,
     run_id: str = "",
     params: Sequence[str] = (),
     backends: Sequence[BackendStat] = (),
@@ -74,12 +75,14 @@ def spawn(
     """Start an aggregator and wait, at most `timeout_s`, until it listens.
 
     `flags` are configuration keys such as `run.dir`; None leaves a key unchanged. The run ends with the process
-    `owner_pid`. Without `run_id`, the aggregator chooses one. `params` are written as `NAME=VALUE`. `backends` are
-    those whose writers the caller is about to start. The caller must wait for the returned process. Raises the
-    error that the aggregator reported, or EndpointError if it reported none.
+    `owner_pid`. With `takes_name`, the first producer that has a name for the run gives it that name. Without
+    `run_id`, the aggregator chooses one. `params` are written as `NAME=VALUE`. `backends` are those whose writers
+    the caller is about to start. The caller must wait for the returned process. Raises the error that the
+    aggregator reported, or EndpointError if it reported none.
     """
     conditions = StartConditions(environment(flags), working_directory(), owner_pid)
     words = [f"--name={name}"] + ([f"--run-id={run_id}"] if run_id else [])
+    words += ["--takes-name"] if takes_name else []
     words += [f"--param={param}" for param in params]
     words += [f"--backend={stat.kind}={stat.name}" for stat in backends]
     return _start(words, conditions, timeout_s, discard=dismiss)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.errors import EndpointError, TelemetryError, UsageError
+from telemetry.files import read_file
 from telemetry.formatting import printable
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
@@ -272,7 +273,8 @@ class Writers:
         """Return the last report of a writer, or an empty report."""
         kind = self._to[name].partition(":")[0]
         try:
-            data = (Path(self._directory) / "backends" / name / "status.json").read_bytes()
+            path = Path(self._directory) / "backends" / name / "status.json"
+            data = read_file(path, limits.FACTS_BYTES, depth=3)
             return msgspec.json.decode(data, type=_Status).status
         except (OSError, *BAD_INPUT):
             return BackendStat(name=name, kind=kind)

@@ -11,6 +11,7 @@ from typing import Final
 from telemetry.directions import better_of_name
 from telemetry.headlines import Flavour, headline
 from telemetry.headlines.training import telling
+from telemetry.rates import Paces
 from telemetry.request_model import RequestCounts, request_counts
 from telemetry.sweeps.model import Column
 from telemetry.wire import requests as words
@@ -158,8 +159,7 @@ def _of_steps(report: Report, name: str, curves: Sequence[StepCurve]) -> Figures
             best = curve.min if better == "lower" else curve.max
             figures.add(Column(key=f"best({value})", title=f"best {value}", better=better), best)
     figures.add(Column(key="steps", title="steps", detail=True), float(axis.closed))
-    speeds = (curve.steps_per_s for curve in known.values())
-    speed = next((speed for speed in speeds if speed is not None), None)
+    speed = Paces(report.snapshot).steps_per_s(name)
     figures.add(Column(key="steps_per_s", title="steps/s", unit="1/s", better="higher"), speed)
     command = report.snapshot.command
     if command is not None:

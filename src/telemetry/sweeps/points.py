@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final, TypeGuard
 
 from telemetry.errors import UsageError
-from telemetry.formatting import listed, printable
+from telemetry.formatting import did_you_mean, listed, printable
 from telemetry.headline_choice import shown_params
 from telemetry.sweeps.params import value_text
 from telemetry.wire.collectors import is_of_surroundings
@@ -103,7 +102,6 @@ def _follows(runs: Sequence[Params], name: str, earlier: Sequence[str]) -> bool:
 
 
 def _instead(name: str, present: Sequence[str]) -> str:
-    near = get_close_matches(name, present, n=1)
-    if near:
-        return f"did you mean {printable(near[0])}?"
+    if meant := did_you_mean(name, present):
+        return meant
     return f"they have: {listed([printable(one) for one in present], _SHOWN)}" if present else "they have none"

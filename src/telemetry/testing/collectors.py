@@ -37,6 +37,8 @@ SAMPLES: Final = 5
 SAMPLE_S: Final = 30.0
 """Longest time for one sample. A collector with a longer wait needs a timeout of its own."""
 RUN_S: Final = 120.0
+GONE_S: Final = 10.0
+"""Longest time until what `close` ends has ended."""
 _LOOK_S: Final = 0.02
 _SLEEPS: Final = (sys.executable, "-c", "import time; time.sleep(600)")
 _HEAVY: Final = ("numpy", "torch", "pandas", "pyarrow", "requests", "tensorflow", "matplotlib")
@@ -152,7 +154,7 @@ class CollectorContract:
             collector = self._make(tmp_path, target)
             self._sample(collector, MemoryRun())
             collector.close()
-            deadline_s = time.monotonic() + SAMPLE_S
+            deadline_s = time.monotonic() + GONE_S
             while (after := _held()) != before and time.monotonic() < deadline_s:
                 time.sleep(_LOOK_S)
             assert after == before, f"before: {before}, after: {after}"

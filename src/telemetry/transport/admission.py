@@ -9,6 +9,7 @@ open a connection; the peer's kernel sends them again later.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import logging
 import os
 import resource
@@ -26,6 +27,7 @@ from typing import Final
 import zmq
 
 from telemetry import limits
+from telemetry.errors import EndpointError
 from telemetry.transport.endpoints import ipc_path, is_tcp
 from telemetry.transport.sockets import ZmqSocket
 
@@ -39,19 +41,42 @@ ASIDE: Final = ".open"
 _SOME_ROOM: Final = 16  # this fraction of the bound must be free before peers are accepted again
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
+_HIGHEST: Final = 65_536  # descriptors are looked at one by one; this takes 50 ms
+_LEAST_ROOM: Final = 16  # for a command, its wrapper, companions and `telemetry status`
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
 """Socket filter `ret #0`, which drops every packet."""
 
 
 def open_descriptors() -> int:
     """Return how many file descriptors this process has open."""
-    return len(os.listdir("/dev/fd"))
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:  # /proc is not mounted
+        return sum(map(_is_open, range(min(limit_of_descriptors(), _HIGHEST))))
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_GETFD)
+    except OSError:
+        return False
+    return True
 
 
 def limit_of_descriptors() -> int:
     """Return how many file descriptors this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_limit_of_descriptors() -> None:
+    """Raise the limit of open files as far as this process may.
+
+    Each peer takes one or two descriptors, and ZeroMQ aborts without free ones.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS reports an infinite limit but rejects that number
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Listener:
@@ -163,10 +188,17 @@ class Admission:
         self._refused = False
 
     def start(self, listeners: Sequence[Listener]) -> None:
-        """Watch these listeners, which are bound."""
+        """Watch these listeners, which are bound. Raises EndpointError if there is no room for peers."""
         self._listeners = listeners
         for listener in listeners:
             listener.accepted()
+        in_use = open_descriptors()
+        if self._last_bound - in_use < _LEAST_ROOM:
+            raise EndpointError(
+                f"the limit of {self._limit:,} open files is too low: the aggregator uses {in_use:,} of them, and "
+                "connections need more",
+                hint="raise the limit, for example with `ulimit -n 1024`",
+            )
         self._look()
         self._wake_in, self._wake_out = os.pipe()
         self._thread = threading.Thread(target=self._run, name="telemetry-admission", daemon=True)

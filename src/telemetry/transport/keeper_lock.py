@@ -107,8 +107,13 @@ def _let_go_in_child() -> None:
     for keeping in list(_WILLING):
         keeping.let_go()
         keeping._path = None
-    _FORKING.release()
+    _end_fork()
+
+
+def _end_fork() -> None:
+    with suppress(RuntimeError):  # not held: another thread imported this module after the fork had begun
+        _FORKING.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_FORKING.acquire, after_in_parent=_FORKING.release, after_in_child=_let_go_in_child)
+    os.register_at_fork(before=_FORKING.acquire, after_in_parent=_end_fork, after_in_child=_let_go_in_child)

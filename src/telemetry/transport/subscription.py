@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 
@@ -55,9 +56,11 @@ class Subscription(Closing):
         self.address = address
         self.unreadable = 0
         """Number of frames that were not a snapshot of this protocol."""
-        self.newest: MetricsSnapshot | None = None
-        """Last snapshot received."""
+        self._newest: MetricsSnapshot | None = None
+        self._unread: deque[MetricsSnapshot] = deque()
+        """Snapshots that `newest` has received, which are still to be returned."""
         self._timeout_s = timeout_s
+        self._conflate = conflate
         self._ended = False
         self._context: sockets.ZmqContext = zmq.Context()
         kind = sockets.NEWEST_SNAPSHOT_IN if conflate else sockets.SNAPSHOTS_IN
@@ -69,10 +72,24 @@ class Subscription(Closing):
             self.close()
             raise
 
+    @property
+    def newest(self) -> MetricsSnapshot | None:
+        """The newest snapshot that has arrived, or None before the first. It does not wait.
+
+        `recv` and iterations return it too, if they have not yet.
+        """
+        while not self._socket.closed and (snapshot := self._received()) is not None:
+            if self._conflate:
+                self._unread.clear()
+            self._unread.append(snapshot)
+        return self._newest
+
     def recv(self, timeout_s: float) -> MetricsSnapshot | None:
         """Return the next snapshot, or None after the timeout. Continues after a terminal one."""
         deadline = time.monotonic() + timeout_s
         while True:
+            if self._unread:
+                return self._take()
             left_ms = max(0.0, (deadline - time.monotonic()) * 1_000)
             if not self._socket.poll(None if left_ms == math.inf else round(left_ms)):
                 return None
@@ -125,7 +142,14 @@ class Subscription(Closing):
         return True
 
     def _take(self) -> MetricsSnapshot | None:
-        """Return the next readable snapshot that has arrived, or None. Never blocks."""
+        """Return the next snapshot that has arrived, or None. Never blocks."""
+        snapshot = self._unread.popleft() if self._unread else self._received()
+        if snapshot is not None:
+            self._ended = snapshot.state in TERMINAL
+        return snapshot
+
+    def _received(self) -> MetricsSnapshot | None:
+        """Return the next readable snapshot of the socket, or None."""
         while True:
             try:
                 frame = self._socket.recv(zmq.NOBLOCK)
@@ -136,8 +160,7 @@ class Subscription(Closing):
             except Malformed:
                 self.unreadable += 1
                 continue
-            self.newest = snapshot
-            self._ended = snapshot.state in TERMINAL
+            self._newest = snapshot
             return snapshot
 
     def _silent(self) -> EndpointError:

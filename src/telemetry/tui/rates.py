@@ -30,11 +30,6 @@ def tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
     }
 
 
-def closed_steps(snapshot: MetricsSnapshot) -> dict[str, float]:
-    """Return the closed steps of each axis."""
-    return {stat.name: stat.closed for stat in snapshot.axes}
-
-
 class InFlightPeaks:
     """The most requests in flight that a snapshot had, by kind and labels."""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from telemetry.history.intervals.timeline import Timeline
+from telemetry.rates import RecentSteps
 from telemetry.tui.feed.news import (
     CurvesOf,
     GatesOf,
@@ -21,8 +22,8 @@ from telemetry.tui.feed.news import (
     Trouble,
     ValuesOf,
 )
-from telemetry.tui.model.scene import TREND_POINTS, Baseline, Scene, SeriesId, ValuesOverTime
-from telemetry.tui.rates import InFlightPeaks, TotalRates, closed_steps, tokens
+from telemetry.tui.model.scene import TREND_POINTS, Baseline, Scene, SeriesId, Trend, ValuesOverTime
+from telemetry.tui.rates import InFlightPeaks, TotalRates, tokens
 from telemetry.wire.snapshot import TERMINAL
 
 FRESH_S: Final = 2.0
@@ -31,16 +32,13 @@ _INTERVALS_FRESH: Final = 3.0
 """Number of refresh intervals that may pass first if snapshots are rarer."""
 
 
-_Trends = Mapping[SeriesId, tuple[float, ...]]
-
-
 class RunKnowledge:
     """A collector that folds news into a Scene. Single-threaded; times are from the monotonic clock."""
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
         self._tokens = TotalRates(tokens)
-        self._steps = TotalRates(closed_steps)
+        self._steps = RecentSteps()
         self._in_flight = InFlightPeaks()
         self._heard_ns = now_ns
         self._timeline: TimelineOf | None = None
@@ -63,7 +61,8 @@ class RunKnowledge:
         elif isinstance(news, Trouble):
             self._scene = replace(scene, trouble=news.words)
         elif isinstance(news, Trends):
-            self._scene = replace(scene, trends=_extended(scene.trends, news.points))
+            known = scene.trends if news.step_s == scene.trend_step_s else {}
+            self._scene = replace(scene, trends=_extended(known, news), trend_step_s=news.step_s)
         elif isinstance(news, StragglersOf):
             self._scene = replace(scene, stragglers=news.found)
         elif isinstance(news, CurvesOf):
@@ -123,6 +122,11 @@ class RunKnowledge:
         return silence_s if silence_s > max(FRESH_S, slow_s) else 0.0
 
 
-def _extended(known: _Trends, points: _Trends) -> _Trends:
-    changed = {series: (known.get(series, ()) + more)[-TREND_POINTS:] for series, more in points.items()}
-    return {**known, **changed}
+def _extended(known: Mapping[SeriesId, Trend], news: Trends) -> Mapping[SeriesId, Trend]:
+    """Return the trends with the new steps. A known series has a gap in each step without values."""
+    extended = {}
+    for series in {**known, **news.points}:
+        more = news.points.get(series, ())
+        gap = (None,) * (news.steps - len(more)) if series in known else ()
+        extended[series] = (*known.get(series, ()), *gap, *more)[-TREND_POINTS:]
+    return extended

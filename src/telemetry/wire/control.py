@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
-from telemetry.wire.events import Digits, Drops, Name, Natural, ProducerId, Step, StreamRecord, Text
+from telemetry.wire.events import Digits, Drops, Name, Natural, ProducerId, RunId, Step, StreamRecord, Text
 from telemetry.wire.search import Found, Search
 from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
@@ -43,6 +43,8 @@ class Hello(_Message, tag="hello", kw_only=True, frozen=True):
     """Name of the node of which this producer is the leaf; empty for any other producer."""
     ring: Annotated[str, Meta(max_length=limits.PATH_CHARS)] = ""
     """Path of the file in which it keeps its latest events, on its host; empty if they end with its process."""
+    names_run: bool = False
+    """True if `name` is one that the program chose: a run that was started without a name takes it."""
 
 
 class Ping(_Message, tag="ping", kw_only=True, frozen=True):
@@ -94,6 +96,8 @@ class GetHistory(_Message, tag="history", kw_only=True, frozen=True):
     start_ns: Natural = 0
     end_ns: Natural = (1 << 63) - 1
     level_s: int = 0
+    slices: bool = False
+    """True: slices instead of seconds that have them; with level 0."""
 
 
 class Catchup(_Message, tag="catchup", kw_only=True, frozen=True):
@@ -175,7 +179,7 @@ Request = (
 
 class Welcome(_Message, tag="welcome", kw_only=True, frozen=True):
     version: Version = PROTOCOL
-    run_id: str
+    run_id: RunId
     name: str
     epoch: str
     state: State
@@ -289,6 +293,13 @@ and new values are dropped.
 """
 
 
+class StepDistribution(Struct, kw_only=True, frozen=True):
+    """A distribution of a step: `counts[i]` values from `edges[i]` up to `edges[i + 1]`."""
+
+    edges: list[float]
+    counts: list[Natural]
+
+
 class StepState(_Message, tag="step_state", kw_only=True, frozen=True):
     """The answer to `step`. A backend has a closed step once its `next_record` has reached that of the answer."""
 
@@ -302,6 +313,9 @@ class StepState(_Message, tag="step_state", kw_only=True, frozen=True):
     next_record: Natural = 0
     """Number of the next record of the stream. All records of a closed step are below it."""
     backends: list[BackendStat] = []
+    texts: dict[str, str] = {}
+    """Newest text of each name, on a reported axis. A step may have these alone."""
+    distributions: dict[str, StepDistribution] = {}
 
 
 class MemberFacts(Struct, kw_only=True, frozen=True):

@@ -25,6 +25,8 @@ Kind = Literal["counter", "gauge", "series"]
 KINDS: Final[tuple[Kind, ...]] = ("counter", "gauge", "series")
 Scalar = Text | int | float | bool | None
 ProducerId = Annotated[str, Meta(min_length=1, max_length=limits.PRODUCER_ID_CHARS)]
+RunId = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_-]{{1,{limits.RUN_ID_CHARS}}}(?!\n)$")]
+"""Id of a run. Folders and files are named after it, so it must not be a path."""
 Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Step = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Digits = Annotated[int, Meta(ge=1, le=5)]
@@ -115,7 +117,7 @@ class Gauge(BaseRecord, tag="gauge", frozen=True):
 
 
 class Expect(BaseRecord, tag="expect", frozen=True):
-    """The total that a counter will reach, or the count of a series: the base of progress."""
+    """The total that a counter, the count of a series, or the step of an axis will reach: the base of progress."""
 
     name: Name
     total: Annotated[float, Meta(ge=0, le=limits.HIGHEST_BOUND)]

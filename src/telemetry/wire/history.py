@@ -6,7 +6,7 @@ Columns are little-endian arrays as bytes, so both sides can read them with a si
 from __future__ import annotations
 
 from struct import Struct as Layout
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -39,6 +39,16 @@ class Interval(Struct, array_like=True, frozen=True):
     series: SeriesColumns = SeriesColumns()
     counters: ValueColumns = ValueColumns()
     gauges: ValueColumns = ValueColumns()
+
+
+class Slice(NamedTuple):
+    """A part of an interval of the history, about a tenth of a second long."""
+
+    roll: int
+    """Number of the interval."""
+    place: int
+    """Number of slices before it in the interval."""
+    interval: Interval
 
 
 _U32: Final = 4

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Raw, Struct
 
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
-from telemetry.wire.events import Drops, Natural, ProducerId
+from telemetry.wire.events import Drops, Natural, ProducerId, RunId
 from telemetry.wire.snapshot import BackendStat, CommandFacts
 from telemetry.wire.version import SCHEMA
 
@@ -29,6 +29,10 @@ class Rolled(_Note, tag="rolled", kw_only=True, frozen=True):
     elapsed_ns: Natural
     snapshot_seq: Natural = 0
     """Number of the newest published snapshot."""
+
+
+class Sliced(_Note, tag="sliced", kw_only=True, frozen=True):
+    """The end of a slice of the current interval. The interval ends its last slice."""
 
 
 class BadFrames(_Note, tag="bad_frames", kw_only=True, frozen=True):
@@ -71,17 +75,19 @@ Note = (
     | ExpectNodes
     | Salvaging
     | TellBackend
+    | Sliced
 )
 NOTES: Final = (
     *(Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed, ExpectNodes, Salvaging),
     TellBackend,
+    Sliced,
 )
 
 
 class RunState(Struct, kw_only=True, frozen=True):
     """The daemon's knowledge of a run besides the aggregator's numbers."""
 
-    run_id: str
+    run_id: RunId
     name: str
     host: str = ""
     started_ns: Natural
@@ -92,6 +98,12 @@ class RunState(Struct, kw_only=True, frozen=True):
     rolled_mono_ns: Natural
     rolls: Natural = 0
     """Number of completed intervals."""
+    slices: Natural = 0
+    """Number of completed slices."""
+    interval_slices: Natural = 0
+    """The same, of the current interval."""
+    sliced_wall_ns: Natural = 0
+    """End of the newest slice."""
     records: Natural = 0
     """Number of stream records so far; equals the number of the next one."""
     snapshot_seq: Natural = 0
@@ -116,6 +128,10 @@ class RunState(Struct, kw_only=True, frozen=True):
     """Number of the oldest journal segments without a value of a series. Exact percentiles don't need them."""
     backends: list[BackendStat] = []
     """Backends of the run: the last report of a writer that has ended, otherwise only name and kind."""
+    boot_id: str = ""
+    """Id of the start of the machine on which the last aggregator ran, if its system has one."""
+    takes_name: bool = False
+    """True until a producer names a run that was started without a name."""
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):

@@ -48,6 +48,8 @@ class SeriesSums(Struct, array_like=True, frozen=True):
     occupied: bytes = b""  # u32: histogram slots of each series that follow
     slots: bytes = b""  # u32: HDR slots, ascending within a series
     counts: bytes = b""  # u32: their counts
+    first_ns: bytes = b""  # i64: beginning of the first value of the run so far; 0: unknown
+    last_ns: bytes = b""  # i64: time of its last value
 
 
 class CounterSums(Struct, array_like=True, frozen=True):
@@ -60,6 +62,8 @@ class CounterSums(Struct, array_like=True, frozen=True):
     fraction: bytes = b""  # f64: sum of the other increments
     fractional: bytes = b""  # u8: 1 if the run so far has increments that are no integers
     imprecise: bytes = b""  # u64
+    first_ns: bytes = b""  # i64: as of series
+    last_ns: bytes = b""  # i64
 
 
 class GaugeSums(Struct, array_like=True, frozen=True):
@@ -199,6 +203,10 @@ class StepPart(BaseRecord, tag="step_part", frozen=True):
     """True if the values of earlier parts of this step are to be forgotten, unless the step is closed."""
     left: bool = False
     """True if no producer of the leaf is left on the axis, so that no step waits for the leaf."""
+    first_ns: Natural = 0
+    """Time of the oldest value of the step; 0 if unknown."""
+    not_finite: Annotated[list[Name], Meta(max_length=limits.PARAMS_PER_RECORD)] = []
+    """Names among `values` that some producer reported without a finite number."""
 
 
 NodeRecord = NodeInterval | NodeAccount | Member | Relay | StepPart

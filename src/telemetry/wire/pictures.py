@@ -68,6 +68,25 @@ class Distribution(Struct, frozen=True, kw_only=True):
     """Number of values above the last edge."""
 
 
+class RequestSlots(Struct, frozen=True, kw_only=True):
+    """Requests one by one, each in the lowest slot that no other one uses at the same time. Times are seconds since
+    the run's start; all lists are equally long.
+    """
+
+    total: int = 0
+    """Number of requests in the log. If there are more than in the lists, these overlap one time range of the run,
+    around the most requests in flight."""
+    slots: list[int] = []
+    begin_s: list[float] = []
+    """Planned time of each request, or of its issue."""
+    issued_s: list[float] = []
+    first_s: list[float | None] = []
+    """Time of the first output; null without one."""
+    end_s: list[float] = []
+    reasons: list[str] = []
+    """Reasons of requests that failed or expired; empty for completed ones."""
+
+
 class Pictures(Struct, frozen=True, kw_only=True):
     """Everything over time. All lists of figures are as long as `edges_s` less one, or empty.
 
@@ -84,6 +103,8 @@ class Pictures(Struct, frozen=True, kw_only=True):
     """Heat maps of the busiest series in a unit of time, latencies of requests first."""
     distributions: list[Distribution] = []
     """Distributions of the series in `Report.over_time`, in their order."""
+    slots: RequestSlots | None = None
+    """Requests one by one, if the run has a request log."""
 
 
 class StepCurve(Struct, frozen=True, kw_only=True):
@@ -114,5 +135,3 @@ class StepCurve(Struct, frozen=True, kw_only=True):
     max: float | None = None
     min_step: int | None = None
     max_step: int | None = None
-    steps_per_s: float | None = None
-    """Increase of the step number per second, from the first closed step of the axis to the last."""

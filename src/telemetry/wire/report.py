@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from msgspec import Struct
 
 from telemetry.errors import UsageError
+from telemetry.wire.feeds import missing_messages, tells_interruption
 from telemetry.wire.gates import GateResult
 from telemetry.wire.pictures import Pictures, StepCurve
 from telemetry.wire.snapshot import (
@@ -85,7 +87,8 @@ class SeriesPoint(Struct, frozen=True, kw_only=True, gc=False):  # there are ten
     start_s: float
     end_s: float
     count: int = 0
-    rate: float = 0.0
+    rate: float | None = 0.0
+    """Values per second of the time with values; null before the first value and after the last."""
     min: float | None = None
     max: float | None = None
     percentiles: dict[str, float] = {}
@@ -231,6 +234,19 @@ class SpanSpread(Struct, frozen=True, kw_only=True):
     most: str
 
 
+class HistogramBounds(Struct, frozen=True, kw_only=True):
+    """Bounds of the percentiles of a histogram that another program has counted."""
+
+    name: str
+    labels: dict[str, str] = {}
+    unit: str = ""
+    count: int
+    unknown: int = 0
+    """Values in buckets without an end. They widen the bounds."""
+    percentiles: dict[str, tuple[float | None, float | None]]
+    """Percentile → smallest and largest value that it can have. Null: no bound."""
+
+
 class Straggler(Struct, frozen=True, kw_only=True):
     """A slow rank: the others wait for it in more windows of steps than chance explains."""
 
@@ -326,10 +342,26 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     """Requests by kind and labels, if there are request counters."""
     spans: list[SpanSpread] = []
     """Spans of several producers, if the record log was read. Their figures are the series `span.NAME`."""
+    distributions: list[HistogramBounds] = []
+    """Histograms that another program has counted, if the record log was read."""
     stragglers: list[Stragglers] = []
     """Slow ranks by axis, if steps have work and wait and the record log was read."""
     early_rule: EarlyRule = EarlyRule()
     """Rule for the `early_stopping` of requests."""
+
+    @classmethod
+    def from_snapshot(cls, snapshot: MetricsSnapshot | Mapping[str, Any]) -> Report:
+        """Return the report of a snapshot, with bounds, findings and figures of requests. Reads no files.
+
+        Example:
+            for snapshot in telemetry.subscribe(run):
+                print(Report.from_snapshot(snapshot))
+
+        `snapshot` may be its JSON form: what `final_snapshot.json` or a line of `telemetry tail` contains. Raises
+        ProtocolError if it is not that of a snapshot.
+        """
+        report: Report = facade().of_snapshot(snapshot)
+        return report
 
     @property
     def state(self) -> State:
@@ -445,17 +477,21 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     def unknown(self) -> str:
         """Explanation of which events are unknown; empty if the accounts cover all events.
 
-        After an interruption, later events are unknown. A producer that never ended has reported no total. A
-        producer that was still recording may have recorded more. An incomplete node may have had more events.
+        After an interruption, later events are unknown, except if a benchmark reported it: such a run ends in
+        order. A producer that never ended has reported no total. A producer that was still recording may have
+        recorded more. An incomplete node may have had more events, and a session of a feed more messages.
         """
-        if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
+        is_over = self.state in TERMINAL and (
+            self.verdict != "interrupted" or tells_interruption(self.snapshot.reason)
+        )
+        if self.verdict in ("interrupted", "incomplete") and not is_over:
             return f"events {_after(self.snapshot.time_ns)} are unknown"
         producers, nodes = self.snapshot.own_producers, self.snapshot.nodes
         unfinished = sum(stat.unfinished for stat in producers)
         unended = sum(stat.completeness == "incomplete" for stat in producers) - unfinished
         lacking = sum(node.completeness in ("incomplete", "interrupted") for node in nodes)
         lacking += self.snapshot.missing_nodes
-        if self.verdict != "incomplete" or not (unended or unfinished or lacking):
+        if self.verdict not in ("incomplete", "interrupted"):
             return ""
         parts = [f"{lacking:,} of {_number_of(self.snapshot.node_count, 'node')} incomplete"] if lacking else []
         of_all = f" of {_number_of(self.snapshot.direct_producers, 'producer')}"
@@ -464,6 +500,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         if unfinished:
             was = "was" if unfinished == 1 else "were"
             parts.append(f"{unfinished:,}{'' if unended else of_all} {was} still recording when the run ended")
+        if self.time_range is None:  # the counters of a time range tell nothing of the other sessions
+            parts += missing_messages(self.snapshot.counters)
         return ", ".join(parts)
 
     def headline(self) -> str:

@@ -12,11 +12,13 @@ from msgspec import Meta, Struct
 
 from telemetry import limits
 from telemetry.wire.collectors import COLLECTORS
-from telemetry.wire.events import Drops, Kind, Natural, Scalar, Text
+from telemetry.wire.events import Drops, Kind, Natural, RunId, Scalar, Text
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
 State = Literal["INITIALIZE", "LIVE", "DRAINING", "COMPLETE", "INTERRUPTED"]
 TERMINAL: Final[frozenset[State]] = frozenset({"COMPLETE", "INTERRUPTED"})
+PROGRAM_FAILED: Final = "the program failed"
+"""Beginning of the reason of a run whose program ended with an exception, or died. A colon and more may follow."""
 Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 """Completeness of a result.
 
@@ -194,6 +196,13 @@ class CounterStat(Struct, kw_only=True, frozen=True):
     extent: Extent | None = None
     imprecise: int = 0
     """Number of increments that are integers beyond 2**53, which float64 rounds. 1 if only the total is rounded."""
+    began_ns: Natural = 0
+    """Time since which it was counted: that of the first event, less the mean time between two events.
+
+    It is on the clock of `Extent`. 0: unknown, or no events.
+    """
+    ended_ns: Natural = 0
+    """Time of the last event."""
 
 
 class GaugeStat(Struct, kw_only=True, frozen=True):
@@ -250,6 +259,10 @@ class SeriesStat(Struct, kw_only=True, frozen=True):
     """Size of one tick of the cell edges, in `unit`."""
     window: WindowStat = WindowStat()
     extent: Extent | None = None
+    began_ns: Natural = 0
+    """As of a counter; with a unit of time, the earliest beginning of a value."""
+    ended_ns: Natural = 0
+    """Time of the last value."""
 
 
 class AxisStat(Struct, kw_only=True, frozen=True):
@@ -270,6 +283,14 @@ class AxisStat(Struct, kw_only=True, frozen=True):
     """Number of steps that were closed before all their producers ended them, or because too many were open."""
     corrections: int = 0
     values: dict[str, float | None] = {}
+    not_finite: dict[str, int] = {}
+    """Names among `values` that were NaN or infinite in a step → the lowest such step."""
+    lowest: int | None = None
+    """Lowest step with values, open or closed. Likewise `highest`. Null: unknown, or no step."""
+    highest: int | None = None
+    began_ns: Natural = 0
+    """Time of the first value less the mean time between two steps; 0 if unknown. `ended_ns`: of the last value."""
+    ended_ns: Natural = 0
 
 
 class BackendStat(Struct, kw_only=True, frozen=True):
@@ -384,7 +405,7 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
 
     schema_version: int = SCHEMA
     protocol: Version = PROTOCOL
-    run_id: str
+    run_id: RunId
     name: str
     epoch: str = ""
     """Id of the aggregator process; another process has another epoch."""
@@ -396,8 +417,8 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     exact: bool = False
     exact_reason: str = ""
     """Reason why the percentiles are not exact."""
-    started_ns: int = 0
-    time_ns: int = 0
+    started_ns: Natural = 0
+    time_ns: Natural = 0
     elapsed_s: float = 0.0
     refresh_hz: float = 0.0
     window_s: float = 0.0

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from telemetry.wire.events import RunId
 from telemetry.wire.snapshot import Completeness
 from telemetry.wire.version import SCHEMA
 
@@ -31,7 +32,7 @@ class SourceSeries(Struct, frozen=True, kw_only=True):
 
 
 class SourceStat(Struct, frozen=True, kw_only=True):
-    run_id: str
+    run_id: RunId
     name: str
     label: str = ""
     """Text that distinguishes the source from the others: its name, its host, or its run id."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed.elastic.metrics as theirs
 
-import telemetry.compat.torchelastic as ours
+import telemetry.compat.torchelastic.metrics as ours
 
 RANK = int(os.environ["RANK"])
 RESTART = int(os.environ["TORCHELASTIC_RESTART_COUNT"])

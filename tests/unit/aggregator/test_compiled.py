@@ -58,7 +58,7 @@ def columns(**changed: Any) -> dict[str, Any]:
 
 def call(compiled: Columns, given: dict[str, Any]) -> float:
     """Record the rows."""
-    held = compiled(tuple(value for name, value in given.items() if name not in ROW_NAMES), None, None, None)
+    held = compiled(tuple(value for name, value in given.items() if name not in ROW_NAMES), *[None] * 5)
     found: float = held.record(*(given[name] for name in ROW_NAMES))
     return found
 
@@ -148,13 +148,14 @@ def test_a_column_that_can_not_be_written_is_refused(compiled: Columns) -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"reached": 1e16}, {"half_bits": 0}, {"fresh_sums": np.zeros(4, np.int8)}])
 def test_columns_are_let_go(compiled: Columns, changed: dict[str, Any]) -> None:
-    """Whatever came of them."""
+    """Whatever came of them. Small integers are shared with all other threads."""
     given = columns(**changed)
-    held = {name: sys.getrefcount(column) for name, column in given.items()}
+    arrays = {name: column for name, column in given.items() if isinstance(column, np.ndarray)}
+    held = {name: sys.getrefcount(column) for name, column in arrays.items()}
     for _ in range(3):
         with contextlib.suppress(TypeError, ValueError):
             call(compiled, given)
-    assert {name: sys.getrefcount(column) for name, column in given.items()} == held
+    assert {name: sys.getrefcount(column) for name, column in arrays.items()} == held
 
 
 @pytest.mark.parametrize(("of", "pages_per_row"), [(1, LAYOUT.pages), (1, 2 * LAYOUT.pages), (3, 1 << 62)])
@@ -173,7 +174,7 @@ def test_no_page_is_looked_for_beyond_the_table(compiled: Columns, of: int, page
 
 def test_arguments_are_counted(compiled: Columns, find_rows: Callable[..., int]) -> None:
     """None is optional."""
-    held = compiled(None, None, None, None)
+    held = compiled(*[None] * 6)
     with pytest.raises(TypeError, match="record takes 3 arguments, not 2"):
         held.record(1, 2)
     with pytest.raises(TypeError, match="ingest takes 5 arguments, not 1"):
@@ -245,6 +246,7 @@ def test_series_of_other_digits_are_taken_one_by_one(compiled: Columns, monkeypa
 ENTRIES = np.array([-4, 0, 1, 1 << 24, 2 << 24, -2, -1], np.int32)
 """Routes of the ids 0 to 4: two series, a counter, a gauge, and a definition that contradicts another."""
 NOW_NS = 1_000
+NEVER = (1 << 63) - 1
 
 
 def rows(*given: tuple[float, int, float]) -> memoryview:
@@ -266,6 +268,12 @@ def tables(**changed: Any) -> dict[str, Any]:
             "time": cut(0, 50, 0),
             "set": cut(0, 1, 0),
             "touched": cut(False, False, False),
+            "first": cut(0, NEVER, 100, 0),
+            "last": cut(0, 0, 200, 0),
+            "duration_ns": cut(0.0, 2.0, 1.0, 0.0),
+            "counter_first": cut(0, 100, 0),
+            "counter_last": cut(0, 200, 0),
+            "no_duration": cut(0.0, 0.0, 0.0),
             "watched": [np.zeros(0, np.bool_)] * 3,
         }
         | changed
@@ -276,9 +284,9 @@ def hold(compiled: Columns, given: dict[str, Any]) -> Any:
     """Let compiled code have the columns."""
     values = {name: value for name, value in given.items() if name not in ROW_NAMES}
     names = list(values)
-    series, counters, gauges = (names[:12], names[12:15], names[15:21])
-    parts = (tuple(values[name] for name in kind) for kind in (series, counters, gauges))
-    return compiled(*parts, tuple(given["watched"]))
+    kinds = (names[:12], names[12:15], names[15:21], names[21:24], names[24:27])
+    series, counters, gauges, *times = (tuple(values[name] for name in kind) for kind in kinds)
+    return compiled(series, counters, gauges, tuple(given["watched"]), *times)
 
 
 def ingest(compiled: Columns, given: dict[str, Any], *parts: Any, chunk: int = 100) -> Any:
@@ -309,6 +317,17 @@ def test_times_are_those_of_the_run(compiled: Columns, time_ns: int, run_ns: int
     given = tables()
     ingest(compiled, given, rows((3, time_ns, 1.0)))
     assert given["time"].tolist() == [run_ns]
+
+
+def test_the_first_beginning_and_the_last_end_are_kept(compiled: Columns) -> None:
+    """A value of a unit of time begins before its row, an increment at it."""
+    given = tables()
+    body = rows((0, 300, 20.0), (0, 310, 3.0), (1, 150, 80.0), (1, 140, 7.0), (2, 50, 1.0), (2, 120, 1.0))
+    ingest(compiled, given, body)
+    assert [given[name].tolist() for name in ("first", "last")] == [[270, 80], [320, 200]]
+    assert [given[name].tolist() for name in ("counter_first", "counter_last")] == [[60], [200]]
+    ingest(compiled, given, rows((0, 400, 300.0), (2, 300, 0.0)))
+    assert [given["first"].tolist(), given["counter_last"].tolist()] == [[0, 80], [310]]
 
 
 def test_each_part_has_ids_and_a_clock_of_its_own(compiled: Columns) -> None:

@@ -24,6 +24,7 @@ from telemetry.wire.events import (
     Params,
     Sample,
     Scalar,
+    Scalars,
 )
 from telemetry.wire.snapshot import MetricsSnapshot, State
 
@@ -216,7 +217,7 @@ def test_names_in_the_millions_end_in_one_instrument() -> None:
 
 
 def test_progress_counts_over_all_labels() -> None:
-    """A counter by its value, a series by its count, an unknown name by nothing."""
+    """A counter by its value, a series by its count, an axis by its newest step, an unknown name by nothing."""
     bench = _Bench()
     records = [
         Count("c", 2.0, 0, "", {"a": "1"}),
@@ -225,13 +226,28 @@ def test_progress_counts_over_all_labels() -> None:
         Expect("c", 10.0),
         Expect("s", 4.0),
         Expect("nobody", 1.0),
+        Expect("train", 500.0),
+        *(Scalars("train", step, {"loss": 1.0}) for step in (49, 99, 149)),
     ]
     bench.feed(batch(records=records))
+    bench.aggregator.close()
     assert [(p.name, p.done, p.total) for p in bench.snapshot().progress] == [
         ("c", 5.0, 10.0),
         ("s", 1.0, 4.0),
         ("nobody", 0.0, 1.0),
+        ("train", 149.0, 500.0),
     ]
+
+
+@pytest.mark.parametrize(("total", "done"), [(199.0, 199.0), (200.0, 149.0), (100.0, 149.0)])
+def test_a_loop_that_never_records_its_last_step_is_done(total: float, done: float) -> None:
+    """Once the run is over, if the next step that it would have recorded is the last one or beyond."""
+    bench = _Bench()
+    steps = [Scalars("train", step, {"loss": 1.0}) for step in (49, 99, 149)]
+    bench.feed(batch(records=[Expect("train", total), *steps]))
+    bench.aggregator.close()
+    assert [p.done for p in bench.snapshot().progress] == [149.0]
+    assert [p.done for p in bench.snapshot("COMPLETE").progress] == [done]
 
 
 def test_an_interval_holds_what_happened_since_the_last() -> None:

@@ -11,10 +11,12 @@ import pytest
 from msgspec import Struct
 
 from telemetry import limits
+from telemetry.backends import choice as choice_module
 from telemetry.backends.backend import NotConfigured
 from telemetry.backends.choice import known, load, make, parse, parse_all, unheeded
 from telemetry.backends.console import ConsoleBackend
 from telemetry.backends.items import KINDS
+from telemetry.backends.registry import BUILT_IN
 from telemetry.errors import UsageError
 from telemetry.plugins.choice import Choice, options_of
 
@@ -168,3 +170,13 @@ def test_an_option_of_few_values_says_which() -> None:
     """The one that was given is none of them."""
     with pytest.raises(UsageError, match="prometheus: buckets=3: is not one of 1, 2, 4"):
         parse_all(["prometheus:buckets=3"])
+
+
+@pytest.mark.parametrize("kind", [kind for kind, ours in BUILT_IN.items() if ours.needs])
+def test_a_library_that_is_missing_is_a_usage_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything starts, as a name that does not exist; with the command that installs it."""
+    monkeypatch.setattr(choice_module, "is_installed", lambda _module: False)
+    with pytest.raises(UsageError, match=f"the backend {kind} needs .*, which is not installed") as caught:
+        parse_all([f"{kind}:as=other"])
+    assert caught.value.hint.startswith("pip install 'telemetryd[")
+    assert parse_all(["jsonl"])[0].kind == "jsonl"

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
-from telemetry.backends.naming import escape, flat, labelled, unescape
+from telemetry.backends.naming import escape, flat, unescape
+from telemetry.wording import labelled
 
 LATENCY = SeriesReading(
     name="latency",

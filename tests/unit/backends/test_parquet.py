@@ -11,6 +11,7 @@ from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.parquet.backend import ParquetBackend, ParquetOptions
 
 
+@pytest.mark.sdk
 def test_a_folder_that_cant_be_written_is_told_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

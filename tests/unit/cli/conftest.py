@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.journal import JournalWriter
 from telemetry.store.run_directory import RunDirectory, manifest_for
-from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import Accounting, CommandFacts, CounterStat, MetricsSnapshot, SeriesStat
 
 STARTED_NS = 1_772_366_400_000_000_000
 
@@ -28,8 +28,8 @@ def root(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make_run(root: Path) -> Callable[..., RunDirectory]:
-    """`make_run(name, run_id, ended=True, completeness="complete", journal=False, series=(), counters=())`
-    leaves a run directory."""
+    """`make_run(name, run_id, ended=True, completeness="complete", journal=False, series=(), counters=(),
+    command=None)` leaves a run directory."""
 
     def make(
         name: str,
@@ -40,13 +40,20 @@ def make_run(root: Path) -> Callable[..., RunDirectory]:
         journal: bool = False,
         series: Sequence[SeriesStat] = (),
         counters: Sequence[CounterStat] = (),
+        command: CommandFacts | None = None,
     ) -> RunDirectory:
         directory = RunDirectory.create(root, name, run_id, STARTED_NS)
         directory.write_manifest(manifest_for(directory, name, run_id, ["x"], "ipc:///nowhere"))
         if ended:
             final = _final(name, run_id, completeness, directory)
             write_final(
-                replace(final, series=list(series), counters=[*final.counters, *counters]), [directory.final]
+                replace(
+                    final,
+                    series=list(series),
+                    counters=[*final.counters, *counters],
+                    command=command or final.command,
+                ),
+                [directory.final],
             )
         if journal:
             JournalWriter(directory.journal, b"state", 1).close()

@@ -14,7 +14,7 @@ import pytest
 from telemetry.cli import commands
 from telemetry.cli import main as main_module
 from telemetry.cli.exit_codes import Exit
-from telemetry.cli.main import COMMANDS, build_parser, main
+from telemetry.cli.main import COMMANDS, GROUPS, build_parser, main
 from telemetry.errors import EndpointError, TelemetryError, UsageError
 
 Behave = Callable[[argparse.Namespace], int]
@@ -143,6 +143,10 @@ def test_every_command_suggests_an_option(command: str, capsys: pytest.CaptureFi
         (["ls", "--js"], "--js of `telemetry ls` (did you mean --json?)"),
         (["gate", "job", "--confidnt", "lost == 0"], "--confidnt of `telemetry gate` (did you mean --confident?)"),
         (["keys", "show", "--jsn"], "--jsn of `telemetry keys show` (did you mean --json?)"),
+        (
+            ["gate", "job", "--wait", "lost == 0"],
+            "--wait of `telemetry gate` (`telemetry gate --help` lists its options)",
+        ),
         (["--versoin"], "--versoin of `telemetry` (did you mean --version?)"),
         (["ls", "--xyzzy"], "--xyzzy of `telemetry ls` (`telemetry ls --help` lists its options)"),
     ],
@@ -187,10 +191,50 @@ def test_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
         assert summary.split(",")[0] in " ".join(shown.split())
 
 
+def test_help_is_in_groups_of_one_line_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command stands once, below its group, and no line is longer than a terminal of 80 columns."""
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < 80
+    for group, members in GROUPS.items():
+        first = lines.index(f"{group}:") + 1
+        assert [line.split()[0] for line in lines[first : first + len(members)]] == list(members)
+
+
+def test_help_names_a_command_in_either_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """`help CMD` and `help CMD ACTION` are what `--help` prints there; `help` alone is the list."""
+    for words in ([], ["ls"], ["keys", "new"]):
+        assert main(["help", *words]) == 0
+        shown = capsys.readouterr().out
+        assert main([*words, "--help"]) == 0
+        assert capsys.readouterr().out == shown
+    assert main(["help", "staus"]) == 2
+    assert "did you mean `telemetry status`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "action"),
+    [
+        (["keys"], "show"),
+        (["keys", "--json"], "show"),
+        (["plugins"], "list"),
+        (["plugins", "--timeout=3", "--full"], "list"),
+        (["stack"], "status"),
+        (["stack", "--json"], "status"),
+    ],
+)
+def test_a_bare_command_does_its_natural_thing(argv: list[str], action: str) -> None:
+    """It shows what is there, with the options of that action."""
+    assert build_parser(only=argv[0]).parse_args(argv).action == action
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """`--version` is one line on stdout."""
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("telemetry ")
+    shown = capsys.readouterr().out
+    assert shown.startswith("telemetry ")
+    assert main(["-V"]) == 0
+    assert capsys.readouterr().out == shown
 
 
 def test_start_up_is_light() -> None:

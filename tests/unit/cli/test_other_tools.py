@@ -268,3 +268,23 @@ def test_the_report_says_that_it_was_judged_afterwards(run_of: RunOf, capsys: Ca
     run_of({("llm", ""): [entry(0)]})
     findings = as_json(capsys, "job", "--goodput", "ttft:20")["findings"]
     assert "llm was judged afterwards by ttft:20ms: the run had no limits" in findings
+
+
+def test_a_peak_far_from_ours_is_explained(
+    run_of: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """vLLM counts requests that overlap in no moment. The reason is that of `--beside`, where no note has it."""
+    entries = [
+        entry(number, issued_ns=(at := BEGIN + number * 101 * MS), ended_ns=at + 100 * MS, first_ns=at + 20 * MS)
+        for number in range(8)
+    ]
+    directory = run_of({("llm", ""): entries})
+    because = "counts completed requests in the same second (ours: at the same time)"
+    assert main(["report", str(directory.path), "--as", "vllm"]) == 0
+    assert f"· peak in flight is 8, ours 1: {because}" in capsys.readouterr().out
+    assert main(["report", str(directory.path), "--as", "vllm", "--beside"]) == 0
+    beside = capsys.readouterr().out
+    assert because in beside
+    assert "ours 1:" not in beside
+    assert main(["report", str(directory.path), "--as", "vllm", "--json"]) == 0
+    assert f"peak in flight is 8, ours 1: {because}" in json.loads(capsys.readouterr().out)["telemetry"]["notes"]

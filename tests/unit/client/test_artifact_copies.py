@@ -323,3 +323,12 @@ def test_nothing_that_is_given_raises(run: Path, source: Path, caplog: pytest.Lo
         assert copies.reference("m", source) != source
     else:
         assert copies.reference("m", source) == source
+
+
+def test_a_folder_of_copies_that_is_a_link_is_not_used(tmp_path: Path, run: Path, source: Path) -> None:
+    """It may lead out of a run directory that somebody else made."""
+    (tmp_path / "elsewhere").mkdir()
+    (run / "artifacts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="it is a link"):
+        copied(source, run)
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -15,16 +15,16 @@ from telemetry.client.exit_hooks import ExitHooks
 def note(word):
     os.write(1, f"{word}\\n".encode())
 
-hooks = ExitHooks(lambda: note("end"))
+hooks = ExitHooks(lambda: note("end"), lambda error: note(repr(error)))
 """
 
 
-def lines_of(program: str) -> list[str]:
+def lines_of(program: str, code: int = 0) -> list[str]:
     """Lines that a program prints, the last ones at its exit."""
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN + dedent(program)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", BEGIN + dedent(program)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (code, "")
     return done.stdout.splitlines()
 
 
@@ -35,6 +35,36 @@ def test_a_program_ends_once() -> None:
         hooks.register()
         note("multiprocessing" in sys.modules)
     """) == ["False", "end"]
+
+
+def test_an_exception_that_ends_the_program_is_heard_before_the_end() -> None:
+    """Once, before the hook that was there, which always follows. Later hooks call ours."""
+    assert lines_of("""
+        def theirs(kind, error, trace):
+            note("theirs")
+
+        sys.excepthook = theirs
+        hooks.register()
+        hooks.register()
+        ours = sys.excepthook
+
+        def later(kind, error, trace):
+            note("later")
+            ours(kind, error, trace)
+
+        sys.excepthook = later
+        raise ValueError("x")
+    """, code=1) == ["later", "ValueError('x')", "theirs", "end"]  # fmt: skip
+
+
+def test_an_exception_at_a_prompt_ends_nothing() -> None:
+    """The session goes on, so it is no news."""
+    assert lines_of("""
+        sys.ps1 = ">>> "
+        sys.excepthook = lambda kind, error, trace: note("theirs")
+        hooks.register()
+        raise ValueError("x")
+    """, code=1) == ["theirs", "end"]  # fmt: skip
 
 
 def test_without_a_producer_there_are_no_hooks() -> None:

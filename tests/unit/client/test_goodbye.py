@@ -8,10 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.client.goodbye import goodbye, say_goodbye
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import Accounting, AxisStat, Completeness, CounterStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import (
+    Accounting,
+    AxisStat,
+    Completeness,
+    CounterStat,
+    MarkStat,
+    MetricsSnapshot,
+    SeriesStat,
+)
 
 
 def report(applied: int = 1_000, lost: int = 0, completeness: Completeness = "complete", **more: Any) -> Report:
@@ -38,11 +47,26 @@ def test_figures_and_how_to_open_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(goodbye(report(series=[LATENCY]))) == 1
 
 
+def test_an_unknown_rate_is_left_out() -> None:
+    """One value has no rate, and the time of a step is none of a request."""
+    one = SeriesStat(name="latency", unit="ms", count=1, max=42.5, percentiles={"50": 42.5, "99": 42.5}, began_ns=1)
+    for stat in (one, replace(one, name="step_latency_ms")):
+        (line,) = goodbye(report(13, series=[stat]))
+        assert line == "load-test complete, 13 events in 2.50 s · p50 42.5 ms · p99 42.5 ms · max 42.5 ms"
+
+
 def test_warnings_take_the_place_of_lesser_figures() -> None:
     """Failures are never left out."""
     failed = CounterStat(name="errors", value=3, events=3)
     (line,) = goodbye(report(series=[LATENCY], counters=[failed]))
-    assert line.endswith(" · 200 req/s · errors 3 · p50 3.00 ms · p99 5.00 ms")
+    assert line.endswith(" · 200 req/s · errors 3 (0.6 %) · p50 3.00 ms · p99 5.00 ms")
+
+
+def test_a_program_that_failed_says_so_first() -> None:
+    """With its exception. That its data are complete is another statement."""
+    marks = [MarkStat(text="ValueError: boom", time_ns=1)]
+    (line,) = goodbye(report(2, reason="the program failed", marks=marks))
+    assert line == "load-test failed: ValueError: boom · data complete, 2 events in 2.50 s"
 
 
 def test_a_result_that_is_not_complete_says_so() -> None:

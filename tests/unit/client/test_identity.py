@@ -51,10 +51,22 @@ def test_a_name_is_masked_and_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(name) == 200
 
 
-def test_without_a_name_it_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter without a program has a name, too."""
-    monkeypatch.setattr(sys, "argv", ["/opt/bin/train.py", "--fast"])
-    assert program_name() == "train.py"
-    for argv in ([], [""]):
-        monkeypatch.setattr(sys, "argv", argv)
-        assert program_name() == "python"
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/opt/bin/train.py", "train"),
+        ("/opt/bin/train", "train"),
+        ("/opt/bin/v1.2", "v1.2"),
+        ("/opt/lib/job/__main__.py", "job"),
+        ("", "python"),
+        ("-", "python"),
+        ("-c", "python"),
+        ("-m", "python"),
+    ],
+)
+def test_without_a_name_it_is_the_programs(monkeypatch: pytest.MonkeyPatch, path: str, name: str) -> None:
+    """As `telemetry run` names the run. An interpreter without a program has a name, too."""
+    monkeypatch.setattr(sys, "argv", [path, "--fast"])
+    assert program_name() == name
+    monkeypatch.setattr(sys, "argv", [])
+    assert program_name() == "python"

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 from telemetry.client import native_recorders as module
 from telemetry.client.native_recorders import RingBuffer, build_recorders
 from telemetry.client.recorders import ListBuffer, Recorders, discard, python_recorders
+from telemetry.store.ring_file import RingFile
 from telemetry.transport.ring_directory import namespaces
 from telemetry.wire.control import Hello
 from telemetry.wire.rings import Introduction
@@ -63,6 +65,18 @@ def test_files_of_a_producer(recorders: Recorders, tmp_path: Path) -> None:
     assert definitions == [["define", 0], ["define", 1]]
     recorders.memory.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_reader_takes_the_checksums_of_batches(recorders: Recorders) -> None:
+    """Both sides compute them alike, also of large numbers."""
+    path = recorders.memory.open("p1", BOUND, [])
+    for seq in range(3):
+        recorders.buffer.note_batch(seq, 10 * seq, time.monotonic_ns(), time.time_ns())
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        assert sorted(RingFile(fd, path, "p1").ends) == [0, 1, 2]
+    finally:
+        os.close(fd)
 
 
 def test_a_new_producer_begins_empty(recorders: Recorders, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from telemetry.client.recorders import python_recorders
 from telemetry.config import EmitConfig
 from telemetry.errors import EndpointError, NoRoomError, ProtocolError
 from telemetry.testing.aggregator import FakeAggregator
-from telemetry.wire.events import Uncounted
+from telemetry.wire.events import Mark, Uncounted
 
 WaitUntil = Callable[..., Any]
 QUICK = EmitConfig(flush_ms=2, start_timeout_s=5, finish_timeout_s=5)
@@ -48,6 +48,29 @@ def counter(process: Process, name: str = "n") -> Counter:
     made = process.instrument("counter", name, "", {})
     assert isinstance(made, Counter)
     return made
+
+
+def test_an_exception_is_recorded_only_while_the_process_is_live(
+    process: Process, aggregator: FakeAggregator
+) -> None:
+    """Before, nobody hears it; after its end it would count as late. One whose text raises does no harm, and one
+    that the run has in other words is left out."""
+
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    process.note_exception(ValueError("early"))
+    process.attach(aggregator.endpoint, "p", QUICK)
+    process.is_told = lambda error: isinstance(error, OSError)
+    for error in (Odd(), ValueError("now"), OSError("a worker failed"), KeyboardInterrupt()):
+        process.note_exception(error)
+    process.finish(5)
+    process.note_exception(ValueError("late"))
+    [heard] = aggregator.heard.values()
+    marks = [record.text for record in heard.records if isinstance(record, Mark)]
+    assert marks == ["ValueError: now", "KeyboardInterrupt"]
+    assert process._late.take() == 0
 
 
 def test_before_an_attach_instruments_are_null_objects(process: Process) -> None:
@@ -77,8 +100,6 @@ def test_instruments_made_before_bind_when_the_run_comes(process: Process, aggre
 
 
 def records_mark(text: str, time_ns: int) -> Any:
-    from telemetry.wire.events import Mark
-
     return Mark(text=text, time_ns=time_ns)
 
 

@@ -162,7 +162,7 @@ def test_only_a_declaration_raises(aggregator: FakeAggregator, said: Callable[[]
     assert producer.end.dropped == {"unencodable": 2 * 8, "not_a_number": 2}
     lines = said()
     assert len(lines) == 9
-    assert lines[0].startswith("telemetry: text 'a' is ignored: 'str' object cannot be")
+    assert lines[0].startswith("telemetry: text 'a' is ignored: step must be an integer, not str")
     assert lines[2] == (
         "telemetry: a part of table 'c' is ignored: no room for 1 row. Such values are counted; "
         "this warning appears once"

@@ -176,7 +176,7 @@ def test_not_required_it_goes_on_with_null_objects(
 
 def test_a_wrong_setting_is_the_callers_error(aggregator: FakeAggregator) -> None:
     """Also when the run is not required."""
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=r"argument of start\(\)\): expected "):
         start("job", flush_ms=-1, required=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -171,3 +172,82 @@ def test_without_a_run_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     call: Callable[[], int] = SpanTimer(process, SpanInstruments(process), "x", "", {})(lambda: 5)
     assert call() == 5
     assert process.recorders.buffer == []
+
+
+def test_nested_spans_know_their_parents(bench: Bench) -> None:
+    """A span that is not nested has no ids, and labels of the program stay."""
+    with bench.span("outer", user="a"):
+        with bench.span("middle"), bench.span("inner"):
+            pass
+        with bench.span("second"):
+            pass
+    with bench.span("alone"):
+        pass
+    found = {record.name: dict(record.labels) for record in bench.records}
+    assert found["alone"] == {}
+    assert found["outer"].pop("user") == "a"
+    assert set(found["outer"]) == {"span_id"}
+    assert found["middle"]["parent_id"] == found["second"]["parent_id"] == found["outer"]["span_id"]
+    assert found["inner"]["parent_id"] == found["middle"]["span_id"]
+    assert set(found["inner"]) == set(found["second"]) == {"parent_id"}, "no span is inside them"
+    ids = [found[name]["span_id"] for name in ("outer", "middle")]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch("[0-9a-f]{16}", one) for one in ids)
+
+
+async def test_a_task_is_inside_the_span_that_started_it(bench: Bench) -> None:
+    """Tasks that run at the same time are not inside each other."""
+
+    async def work(name: str) -> None:
+        with bench.span(name):
+            await asyncio.sleep(0)
+
+    with bench.span("outer"):
+        await asyncio.gather(work("a"), work("b"))
+    found = {record.name: record.labels for record in bench.records}
+    assert found["a"]["parent_id"] == found["b"]["parent_id"] == found["outer"]["span_id"]
+
+
+def test_a_generator_that_outlives_a_span_is_no_parent_of_later_ones(bench: Bench) -> None:
+    """It restores the span in which it began, which is over by then."""
+
+    @bench.span("steps")
+    def steps() -> Any:
+        yield 1
+
+    with bench.span("outer"):
+        going = steps()
+        next(going)
+    assert list(going) == []
+    with bench.span("later"):
+        pass
+    found = {record.name: record.labels for record in bench.records}
+    assert found["steps"]["parent_id"] == found["outer"]["span_id"]
+    assert found["later"] == {}
+
+
+def test_a_span_with_many_labels_has_no_ids(bench: Bench) -> None:
+    """Its labels are worth more, and spans inside it have the next outer span as their parent."""
+    many = {f"k{number}": "x" for number in range(limits.LABEL_COUNT)}
+    with bench.span("outer"), bench.span("full", **many), bench.span("inner"):
+        pass
+    found = {record.name: record.labels for record in bench.records}
+    assert found["full"] == many
+    assert found["inner"]["parent_id"] == found["outer"]["span_id"]
+
+
+def test_a_span_by_its_times_is_inside_the_open_one(bench: Bench) -> None:
+    """If it began there, and has no ids of its own."""
+    with bench.span("outer"):
+        now_ns = bench.now_ns
+        assert set(spans.parent_labels(now_ns, {})) == {"parent_id"}
+        assert spans.parent_labels(now_ns - 1, {}) == {}
+        assert spans.parent_labels(now_ns, {"trace_id": "a"}) == {}
+    assert spans.parent_labels(now_ns, {}) == {}
+
+
+def test_a_forked_process_has_ids_of_its_own(bench: Bench) -> None:
+    """Both go on with the same numbers."""
+    before = spans._PREFIX[0]
+    spans._renew_prefix()
+    assert spans._PREFIX[0] != before

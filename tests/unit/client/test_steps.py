@@ -175,9 +175,9 @@ def test_names_of_a_class_of_their_own_are_names(bench: Bench) -> None:
     [
         ({"values": [1.0]}, "list"),
         ({"values": 0.5}, "float"),
-        ({"step": 1.0}, "interpreted as an integer"),
-        ({"step": "1"}, "interpreted as an integer"),
-        ({"step": None}, "interpreted as an integer"),
+        ({"step": 1.0}, "step must be an integer, not float"),
+        ({"step": "1"}, "step must be an integer, not str"),
+        ({"step": None}, "step must be an integer, not NoneType"),
         ({"step": 1 << 63}, "64 bits"),
         ({"step": -(1 << 63) - 1}, "64 bits"),
         ({"axis": ""}, "empty"),

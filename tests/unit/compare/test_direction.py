@@ -32,6 +32,7 @@ def figure(name: str, statistic: str, of: str = "series") -> Figure:
         ("steps", "accuracy", "best", "", "higher"),
         ("steps", "lr", "last", "", "neither"),
         ("steps", "error", "steps", "", "neither"),
+        ("steps", "train", "rate", "1", "higher"),
         ("requests", "llm", "goodput", "requests", "higher"),
         ("requests", "llm.errors", "attainment", "%", "higher"),
         ("series", "latency", "rate", "1", "higher"),

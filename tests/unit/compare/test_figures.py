@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from telemetry.compare.figures import Figure, Reading, duration_s, needed, readings
 from telemetry.errors import UsageError
+from telemetry.rates import Paces
 from telemetry.request_model import request_counts
 from telemetry.wire import requests as words
 from telemetry.wire.pictures import StepCurve
@@ -220,6 +221,19 @@ def test_steps_have_their_last_and_best_values(run: Callable[..., Report]) -> No
     assert all(math.isnan(found["acc", word] or 0) for word in ("last", "best"))
     without = readings(replace(report, curves=[]))
     assert {figure.statistic for figure in without} == {"steps", "last"}
+
+
+def test_an_axis_has_the_speed_of_its_steps(run: Callable[..., Report]) -> None:
+    """The one of the report: 10 steps within 9 seconds of their distance. Without times there is none."""
+    started_ns = 1_000_000_000
+    axis = AxisStat(
+        name="train", closed=10, lowest=1, highest=10, began_ns=2_000_000_000, ended_ns=11_000_000_000, open=0
+    )
+    report = run(series=[], counters=[], command=None, axes=[axis], started_ns=started_ns)
+    found = {(figure.name, figure.statistic): reading.value for figure, reading in readings(report).items()}
+    assert found["train", "rate"] == Paces(report.snapshot).steps_per_s("train") == pytest.approx(10 / 9)
+    untimed = replace(axis, began_ns=0, ended_ns=0)
+    assert {f.statistic for f in readings(run(series=[], counters=[], command=None, axes=[untimed]))} == {"steps"}
 
 
 def test_words_of_earlier_versions_compare_with_those_of_today(run: Callable[..., Report]) -> None:

@@ -95,10 +95,10 @@ def test_why_a_difference_is_not_shown(found: Evidence, p_adjusted: float, reaso
 
 def test_a_verdict_within_the_noise_of_a_calibration_says_so() -> None:
     """It stands, with that beside it."""
-    noise = Noise(cv=0.2, runs=10, limit=0.2, exceeded=False)
+    noise = Noise(runs=10, low=-0.17, high=0.2, exceeded=False)
     line = result(Case(sample=SAMPLE, better="lower", evidence=SLOWER, p_adjusted=0.01, noise=noise), OPTIONS)
     assert line.verdict == "worse"
-    assert line.reason == "but within the noise of the calibration, ±20 %"
+    assert line.reason == "but within the noise of the calibration, -17 % … +20 %"
 
 
 def test_without_evidence_numbers_come_without_a_claim() -> None:
@@ -107,9 +107,9 @@ def test_without_evidence_numbers_come_without_a_claim() -> None:
     assert (line.verdict, line.reason) == ("cannot_tell", "one run per side")
     assert (line.before, line.after, line.difference) == (11.0, 22.0, 1.0)
     assert (line.low, line.high, line.p_value, line.method) == (None, None, None, "")
-    noise = Noise(cv=0.2, runs=10, limit=0.2, exceeded=True)
+    noise = Noise(runs=10, low=-0.17, high=None, exceeded=True)
     line = result(Case(sample=SAMPLE, better="lower", obstacle="one run per side", noise=noise), OPTIONS)
-    assert line.reason == "one run per side; larger than the noise of the calibration, ±20 %"
+    assert line.reason == "one run per side; beyond the noise of the calibration, -17 % … –"
 
 
 def test_what_has_two_units_has_no_difference() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.compare.model import Comparison, MetricResult, RunFacts, Verdict
 
@@ -41,3 +42,24 @@ def test_the_headline_counts() -> None:
     assert comparison("worse", "worse").headline() == "worse: all 2 figures, 1 run against 2"
     assert comparison("same").headline() == "no difference that matters: 1 figure, 1 run against 2"
     assert comparison().headline() == "cannot tell: nothing to compare, 1 run against 2"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (
+            ["differs", "differs", "same", "cannot_tell"],
+            "4 figures of two single runs: 2 differ, 1 does not, 1 can't be told",
+        ),
+        (["differs", "same", "same"], "3 figures of two single runs: 1 differs, 2 do not"),
+        (
+            ["not_shown", "cannot_tell", "left_out"],
+            "2 figures of two single runs: 0 differ, 1 is within the noise, 1 can't be told",
+        ),
+        (["cannot_tell"], "cannot tell: 1 figure, 1 run against 1"),
+        (["left_out"], "too few values: nothing to compare, 1 run against 1"),
+    ],
+)
+def test_the_headline_of_two_single_runs(verdicts: list[Verdict], said: str) -> None:
+    """It counts each verdict once, in whole words."""
+    assert replace(comparison(*verdicts), after=[RUN]).headline() == said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from statistics import stdev
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from telemetry.compare.figures import Figure
-from telemetry.compare.noise import SIDES, detectable, noise_for, noise_of
+from telemetry.compare.noise import SIDES, noise_of, noises
+from telemetry.statistics.run_noise import RunNoise
 from telemetry.statistics.runs import difference
 from telemetry.store.calibrations import Calibration, MetricNoise
 from telemetry.wire.report import Report
@@ -18,7 +20,7 @@ from telemetry.wire.snapshot import CounterStat
 
 Run = Callable[..., Report]
 P50 = Figure("series", "latency", (), "p50")
-NOISE = MetricNoise(of="series", statistic="p50", name="latency", values=[9.0, 11.0] * 5, mean=10.0, cv=0.1)
+NOISE = MetricNoise(of="series", statistic="p50", name="latency", values=[9.0, 11.0] * 5)
 CALIBRATION = Calibration(name="x", runs=10, metrics=[NOISE])
 
 
@@ -64,7 +66,8 @@ def test_a_mean_of_0_has_no_relative_noise(run: Run) -> None:
 def test_what_is_called_detectable_is_found_nine_times_of_ten() -> None:
     """By simulation, with the method that compares."""
     source = random.Random(3)
-    effect = detectable(0.05, 5)
+    noise = RunNoise(0.05, 10, of_ratios=True)
+    effect = noise.detectable(5, 0.95, 0.9)
     found = 0
     for _ in range(300):
         before = [source.gauss(1.0, 0.05) for _ in range(5)]
@@ -74,29 +77,46 @@ def test_what_is_called_detectable_is_found_nine_times_of_ten() -> None:
         found += told.p_value < 0.05
     assert 0.84 < found / 300 < 0.96
     with pytest.raises(ValueError, match="1 run per side"):
-        detectable(0.05, 1)
+        noise.detectable(1, 0.95, 0.9)
 
 
 def test_a_difference_against_the_noise() -> None:
-    """The limit grows with fewer runs; a difference is beyond it in either direction."""
-    one, ten = (noise_for(CALIBRATION, P50, (size, size), 0.2) for size in (1, 10))
+    """The limits are farther apart with fewer runs; a difference is beyond them in either direction."""
+    one, ten, down, unknown = (
+        noise
+        for size, difference in ((1, 0.2), (10, 0.2), (10, -0.2), (10, None))
+        for noise in noises(CALIBRATION, [(P50, difference)], (size, size), 0.05)
+    )
     assert one is not None
     assert ten is not None
-    assert one.limit == pytest.approx(2.262157 * 0.1 * 2**0.5, rel=1e-5)
-    assert ten.limit == pytest.approx(one.limit / 10**0.5)
-    assert (one.exceeded, ten.exceeded) == (False, True)
-    down = noise_for(CALIBRATION, P50, (10, 10), -0.2)
-    unknown = noise_for(CALIBRATION, P50, (10, 10), None)
     assert down is not None
     assert unknown is not None
-    assert (down.exceeded, unknown.exceeded) == (True, None)
+    reach = 2.262157 * stdev(map(math.log, NOISE.values)) * 2**0.5
+    assert (one.low, one.high) == pytest.approx((math.expm1(-reach), math.expm1(reach)))
+    assert ten.high == pytest.approx(math.expm1(reach / 10**0.5))
+    assert (one.exceeded, ten.exceeded, down.exceeded, unknown.exceeded) == (False, True, True, None)
+
+
+def test_the_limits_of_several_figures_hold_together() -> None:
+    """By the steps of Holm: the surest figure has the level of all, the next one that of the others."""
+    every = [(P50, 9.0), (Figure("series", "latency", (), "p99"), 0.0), (P50, 0.2), (P50, -1.0)]
+    first, lacking, third, gone = noises(CALIBRATION, every, (1, 1), 0.05)
+    single = noises(CALIBRATION, [(P50, 0.2)], (1, 1), 0.05)[0]
+    assert lacking is None
+    assert first is not None
+    assert third is not None
+    assert gone is not None
+    assert third == single
+    assert gone.low < first.low < third.low
+    assert (first.exceeded, gone.exceeded) == (True, True)
 
 
 def test_where_nothing_is_known_of_the_noise() -> None:
     """No calibration, none of this figure, or none of two runs."""
-    assert noise_for(None, P50, (1, 1), 0.2) is None
-    assert noise_for(CALIBRATION, Figure("series", "latency", (), "p99"), (1, 1), 0.2) is None
+    assert noises(None, [(P50, 0.2)], (1, 1), 0.05) == [None]
+    assert noises(CALIBRATION, [(Figure("series", "latency", (), "p99"), 0.2)], (1, 1), 0.05) == [None]
+    assert noises(CALIBRATION, [(P50, 0.2)], (0, 1), 0.05) == [None]
     thin = Calibration(
         name="x", metrics=[MetricNoise(of="series", statistic="p50", name="latency", cv=0.1, values=[1.0])]
     )
-    assert noise_for(thin, P50, (1, 1), 0.2) is None
+    assert noises(thin, [(P50, 0.2)], (1, 1), 0.05) == [None]

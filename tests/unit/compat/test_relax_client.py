@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -11,13 +12,16 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.unit.compat.relax_service import RelaxService, Reply
 
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax import (
     TIMELINE_EVENTS_KEY,
     MetricsClient,
     Timer,
+    default_transport,
     get_metrics_client,
+    serve_url,
     step_buffer,
     told,
 )
@@ -360,3 +364,99 @@ def test_the_client_of_the_process_is_one() -> None:
     assert get_metrics_client("http://localhost:1/metrics/") is made
     assert made.service_url == "http://localhost:1/metrics"
     assert get_metrics_client() is not made
+
+
+# --- without a run and without a URL -----------------------------------------------------------------
+
+NOTHING = "nothing is recorded: this process has no run, and no metrics service answers at "
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[RelaxService]:
+    """A healthy service at the default address."""
+    with RelaxService() as found:
+        found.answer = lambda request: (
+            Reply(body={"status": "healthy", "service": "metrics"}) if request.path.endswith("/health") else Reply()
+        )
+        monkeypatch.setattr(serve_url, "_DEFAULT", found.url.removesuffix("/metrics"))
+        yield found
+
+
+def test_values_without_a_run_go_to_the_service_at_the_default_address(service: RelaxService) -> None:
+    """As in Relax, whose client has this address by default."""
+    client = MetricsClient()
+    assert client.service_url == service.url
+    client.log_metric(1, "loss", 0.5)
+    assert client.report_step(1)["status"] == "success"
+    assert client.log_metric(2, "loss", 0.25, immediate=True)
+    assert client.end_step(2)["status"] == "pending"
+    assert client.health_check()["status"] == "healthy"
+    assert get_metrics_client() is get_metrics_client()
+    assert service.of("log_metric")[0] == {"step": 1, "metric_name": "loss", "metric_value": 0.5, "tags": None}
+
+
+def test_a_run_that_begins_later_wins(
+    service: RelaxService, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients are often made at the import. What the client holds then goes into the run, lists included."""
+    client = MetricsClient()
+    client.log_metric(1, "loss", 0.5)
+    client.log_metric(1, "lengths", [1.0, 2.0, 2.0])
+    monkeypatch.setenv("TELEMETRY_EMIT__FLUSH_MS", "2")
+    with FakeAggregator(short_dir) as aggregator:
+        monkeypatch.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
+        assert client.report_step(1)["results"] == {}
+        assert client.service_url == ""
+        PROCESS.finish(20.0)
+        [producer] = aggregator.heard.values()
+        found = list(producer.records)
+        PROCESS.reopen()
+        PROCESS._late.take()
+    assert values(found) == {("step", 1): {"loss": 0.5}}
+    assert [sum(each.counts) for each in of(found, Bins)] == [3]
+    assert not service.of("log_metrics_batch")
+
+
+def test_a_service_that_begins_later_is_found_by_a_report(
+    monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    """Until then, one line on stderr says that nothing is recorded."""
+    monkeypatch.setattr(serve_url, "_DEFAULT", "http://127.0.0.1:9")
+    for name in ("_LOOK_AGAIN_S", "_LOOK_SHARE"):
+        monkeypatch.setattr(default_transport, name, 0.0)
+    client = MetricsClient()
+    for step in range(3):
+        assert client.log_metric(step, "loss", 0.5)
+        assert client.report_step(step)["status"] == "error"
+    assert not client.log_metric(3, "loss", 0.5, immediate=True)
+    assert len(said()) == 1
+    assert said()[0].startswith(f"telemetry: {NOTHING}http://127.0.0.1:9/metrics; start the program with")
+    client.log_metric(4, "lengths", [1.0, 2.0])
+    client.log_metric(4, "loss", 0.5)
+    with RelaxService() as service:
+        monkeypatch.setattr(serve_url, "_DEFAULT", service.url.removesuffix("/metrics"))
+        service.answer = lambda request: Reply(body={"status": "healthy"})
+        client.report_step(4)
+        assert service.of("log_metric") == [{"step": 4, "metric_name": "loss", "metric_value": 0.5, "tags": None}]
+    assert any("'lengths' is not recorded: it was counted" in line for line in said())
+
+
+def test_what_answers_at_the_default_address_must_be_a_metrics_service(service: RelaxService) -> None:
+    """Any program may listen there. It gets one question, and no value."""
+    service.answer = lambda request: Reply(body={"status": "ok"})
+    client = MetricsClient()
+    client.log_metric(1, "loss", 0.5)
+    assert client.report_step(1)["status"] == "error"
+    assert [request.path for request in service.requests] == ["/metrics/health"]
+
+
+def test_the_debug_log_says_where_values_go(service: RelaxService, caplog: pytest.LogCaptureFixture) -> None:
+    """With `logging.basicConfig(level=logging.DEBUG)`, which Relax's guide uses."""
+    caplog.set_level(logging.DEBUG)
+    client = MetricsClient()
+    client.log_metric(1, "loss", 0.5)
+    client.report_step(1)
+    lines = [record.getMessage() for record in caplog.records if record.name == "telemetry.compat.relax"]
+    assert lines[0] == f"this process has no run, so its values go to {service.url}"
+    assert f"POST {service.url}/log_metric: HTTP 200" in lines
+    assert any(line.startswith("report of step 1 on the axis step: {'status': 'success'") for line in lines)

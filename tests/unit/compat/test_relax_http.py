@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.ports import free_port
 from tests.unit.compat.relax_service import Received, RelaxService, Reply
 
 from telemetry.compat.relax import MetricsClient, sender, told, values
@@ -41,12 +41,6 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
 def service() -> Iterator[RelaxService]:
     with RelaxService() as made:
         yield made
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def with_status(status: int, body: Any = None, **headers: str) -> Callable[[Received], Reply]:

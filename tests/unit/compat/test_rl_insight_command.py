@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from telemetry.compat.rl_insight.__main__ import main, settings_file
+from telemetry.compat.rl_insight.__main__ import command, main, settings_file
 from telemetry.errors import ConfigError
 from telemetry.stack.settings import load_settings
 
@@ -62,3 +67,53 @@ def test_what_cant_be_read_is_an_error(
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigError, match="pip install pyyaml"):
         settings_file(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "command_line"),
+    [
+        (["stop"], ["stack", "down"]),
+        (["status"], ["stack", "status"]),
+        (["status", "--json"], ["stack", "status", "--json"]),
+        (["start", "--detach"], ["stack", "up", "--log-level", "info", "--detach"]),
+    ],
+)
+def test_each_action_is_a_command_of_the_stack(
+    words: list[str], command_line: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It replaces this process, so the exit code and signals are those of the stack."""
+    lines: list[list[str]] = []
+
+    def replace(path: str, line: list[str]) -> None:
+        lines.append(line)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execv", replace)
+    with pytest.raises(SystemExit):
+        main(["server", *words])
+    assert lines[0][-len(command_line) :] == command_line
+
+
+def test_the_command_of_rl_insight_itself_comes_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both packages install a script of this name, and the one that is installed last replaces the other."""
+    scripts = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["scripts"]
+    assert EntryPoint("rl-insight", scripts["rl-insight"], "console_scripts").load() is command
+    module = "telemetry.compat.rl_insight.__main__"
+
+    class Own(EntryPoint):
+        """A script whose package this test chooses."""
+
+        dist: Any = SimpleNamespace(name="rl-insight")
+
+        def load(self) -> Any:
+            return lambda: 7
+
+    monkeypatch.setattr(f"{module}.entry_points", lambda **_: [Own("rl-insight", "rl_insight.cli:main", "")])
+    assert command() == 7
+    monkeypatch.setattr(f"{module}.entry_points", lambda **_: [])
+    monkeypatch.setattr(sys, "argv", ["rl-insight", "server", "status", "--help"])
+    with pytest.raises(SystemExit):
+        command()
+    assert "print an object" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import pickle
+import re
 import sys
 import threading
 import time
@@ -16,11 +17,12 @@ from typing import Any
 
 import pytest
 
-import telemetry.compat.torchelastic as metrics
 from telemetry.client import module_level, start
 from telemetry.client import run as run_module
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
-from telemetry.compat.torchelastic import api, configuration, handlers
+from telemetry.compat import torchelastic as package
+from telemetry.compat.torchelastic import metrics
+from telemetry.compat.torchelastic.metrics import api, handlers
 from telemetry.errors import UsageError
 from telemetry.integrations import points
 from telemetry.testing.aggregator import FakeAggregator, Heard
@@ -64,7 +66,7 @@ class SameValue:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test as a new process does."""
-    monkeypatch.setattr(configuration, "_state", configuration._State())
+    monkeypatch.setattr(api, "_state", api._State())
     monkeypatch.setattr(points, "_reported", set())
     monkeypatch.setattr(handlers, "_faulty", set())
 
@@ -514,6 +516,29 @@ def test_durations_are_recorded_with_their_fraction(recorded: Recorded) -> None:
     assert PROCESS.catalog.instrument("series", name, "ms", {"group": "te"}).unit == "ms"
 
 
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("te.prof.duration.ms", "ms"),
+        ("checkpoint.write_latency_ms", "ms"),
+        ("te_wait_s", "s"),
+        ("te_gap_us", "us"),
+        ("te_gap_ns", "ns"),
+        ("te_shard_bytes", "bytes"),
+        ("te_tokens_per_s", ""),
+        ("te_items", ""),
+        ("te.forms", ""),
+        ("s", ""),
+        ("te_ms_late", ""),
+    ],
+)
+def test_the_end_of_a_name_is_its_unit(recorded: Recorded, name: str, unit: str) -> None:
+    """A rate per second has none."""
+    metrics.put_metric(name, 3, "unit")
+    assert recorded()["series", name, "unit"] == [3]
+    assert PROCESS.catalog.instrument("series", name, unit, {"group": "unit"}).unit == unit
+
+
 def test_a_name_that_is_in_use_otherwise_is_reported_once(said: Callable[[], list[str]]) -> None:
     """The program goes on, and the handler gets the values."""
     module_level.gauge("te.taken")
@@ -540,10 +565,115 @@ def test_a_value_that_is_no_number_is_counted(recorded: Recorded) -> None:
 # --- names ---------------------------------------------------------------------------------------
 
 
+def test_prof_names_a_function_after_its_class_or_module() -> None:
+    """As torchelastic does; its tests call this function."""
+    assert api._get_metric_name(plain) == f"{__name__.rpartition('.')[2]}.plain"
+    assert api._get_metric_name(Worker().work) == "Worker.work"
+    assert api._get_metric_name(metrics.prof(group="g")) == "prof.<locals>.wrap"
+
+
+def test_a_replaced_get_stream_gets_all_values(monkeypatch: pytest.MonkeyPatch, recorded: Recorded) -> None:
+    """As in torchelastic, whose tests replace it so that they configure nothing."""
+    keeper, configured = Keeper(), Keeper()
+    metrics.configure(configured)
+    stream = metrics.MetricStream("replaced", keeper)
+    with monkeypatch.context() as replaced:
+        replaced.setattr("telemetry.compat.torchelastic.metrics.api.getStream", lambda group: stream)
+        Worker().work()
+        metrics.put_metric("te.alive", 1)
+        with pytest.warns(FutureWarning):
+            metrics.publish_metric("g", "te.old", 2)
+    metrics.put_metric("te.after", 3)
+    assert keeper.names == ["Worker.work.success", "Worker.work.duration.ms", "te.alive", "te.old"]
+    assert {data.group_name for data in keeper.got} == {"replaced"}
+    assert configured.names == ["te.after"]
+    assert recorded()["series", "te.alive", "replaced"] == [1]
+
+
+# --- the samples of torchelastic's page ----------------------------------------------------------
+
+MEASURE = """
+import time
+import torchelastic.metrics as metrics
+
+def my_method():
+    ms = metrics.getStream(group="my_app")
+    start = time.time()
+    calculate()
+    end = time.time()
+    ms.add_value("calculate_latency", int(end - start))
+"""
+PRINT = """
+import torchelastic.metrics as metrics
+
+metrics.configure(metrics.ConsoleMetricHandler(), group = "torchelastic")
+metrics.configure(metrics.ConsoleMetricHandler(), group = "my_app")
+"""
+OWN_HANDLER = """
+import torchelastic.metrics as metrics
+
+class StdoutMetricHandler(metrics.MetricHandler):
+   def emit(self, metric_data):
+       print(
+          f"[{metric_data.timestamp}][{metric_data.group_name}]: {metric_data.name}={metric_data.value}"
+       )
+
+metrics.configure(StdoutMetricHandler(), group="my_app")
+"""
+
+
+@pytest.mark.parametrize("sink", [PRINT, OWN_HANDLER])
+def test_the_samples_run_with_another_import(
+    sink: str, recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A value is printed as the page shows it, and recorded in the run."""
+    names: dict[str, Any] = {"calculate": lambda: None}
+    for sample in (sink, MEASURE):
+        exec(sample.replace("torchelastic.metrics", "telemetry.compat.torchelastic.metrics"), names)
+    names["my_method"]()
+    metrics.put_metric("checkpoint.write_latency_ms", 12)
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\[\d+\.\d+\]\[my_app\]: calculate_latency=0", lines[0])
+    platform = r"\[\d+\.\d+\]\[torchelastic\]: checkpoint.write_latency_ms=12"
+    assert [bool(re.fullmatch(platform, line)) for line in lines[1:]] == [True] * (sink is PRINT)
+    values = recorded()
+    assert values["series", "calculate_latency", "my_app"] == [0]
+    assert values["series", "checkpoint.write_latency_ms", "torchelastic"] == [12]
+
+
+def test_documented_calls_work_by_name_and_by_position(keeper: Keeper) -> None:
+    """With each argument under the name that it has in torchelastic."""
+    metrics.configure(handler=keeper, group="g")
+    metrics.configure(keeper, "g")
+    for stream in (metrics.getStream("g"), metrics.getStream(group="g")):
+        stream.add_value("a", 1)
+        stream.add_value(metric_name="a", metric_value=1)
+    metrics.put_metric("a", 1, "g")
+    metrics.put_metric(metric_name="a", metric_value=1, metric_group="g")
+    for made in (metrics.MetricStream("g", keeper), metrics.MetricStream(group_name="g", handler=keeper)):
+        made.add_value("a", 1)
+    with pytest.warns(FutureWarning):
+        metrics.publish_metric("g", "a", 1)
+    with pytest.warns(FutureWarning):
+        metrics.publish_metric(metric_group="g", metric_name="a", metric_value=1)
+    assert keeper.emitted == [("g", "a", 1)] * 10
+    keeper.got.clear()
+    keeper.emit(metric_data=metrics.MetricData(1.0, "g", "b", 2))
+    for profiled in (metrics.prof(plain, "g"), metrics.prof(fn=plain, group="g"), metrics.prof(group="g")(plain)):
+        profiled()
+    assert len(keeper.got) == 1 + 3 * 4  # `plain` puts two of its own
+    seconds = time.time()
+    assert metrics.get_elapsed_time_ms(seconds) <= metrics.get_elapsed_time_ms(start_time_in_seconds=seconds)
+    assert metrics.MetricsConfig(params={"g": "null"}).params == metrics.MetricsConfig({"g": "null"}).params
+    metrics.initialize_metrics(cfg=metrics.MetricsConfig())
+    metrics.initialize_metrics(metrics.MetricsConfig())
+
+
 def test_the_interface_is_also_under_api() -> None:
-    """Where torch has `MetricStream`."""
-    assert api.__all__ == metrics.__all__
+    """Where torch has `MetricStream`. The package has the names, too."""
+    assert api.__all__ == metrics.__all__ == package.__all__
     assert all(getattr(api, name) is getattr(metrics, name) for name in metrics.__all__)
+    assert all(getattr(package, name) is getattr(metrics, name) for name in metrics.__all__)
 
 
 def test_metric_data_is_a_named_tuple() -> None:

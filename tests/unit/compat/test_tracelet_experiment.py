@@ -25,6 +25,8 @@ from telemetry.compat.tracelet.frameworks.pytorch import PyTorchFramework
 from telemetry.compat.tracelet.utils.imports import is_available, require, try_import
 from telemetry.wire.events import Bins, Mark
 
+pytestmark = pytest.mark.sdk
+
 Told = Callable[[], str]
 
 

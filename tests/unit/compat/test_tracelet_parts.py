@@ -15,6 +15,7 @@ import pytest
 from tests.unit.compat.conftest import Joined
 
 from telemetry.compat import tracelet
+from telemetry.compat.tracelet.backends import MLflowBackend, aim, clearml, mlflow, wandb
 from telemetry.compat.tracelet.collectors.git import GitCollector
 from telemetry.compat.tracelet.collectors.system import SystemMetricsCollector
 from telemetry.compat.tracelet.core.interfaces import (
@@ -42,6 +43,7 @@ from telemetry.compat.tracelet.core.plugins import (
     PluginState,
     PluginType,
 )
+from telemetry.compat.tracelet.core.sinks import Retry
 
 Told = Callable[[], str]
 Eventually = Callable[[Callable[[], object]], None]
@@ -164,6 +166,34 @@ def test_a_backend_of_the_document_runs_unchanged(joined: Joined) -> None:
     assert joined.values == [("loss", 0, 0.5), ("loss", 1, 0.25)]
 
 
+def test_a_backend_gets_nested_parameters_under_the_names_of_the_run(joined: Joined) -> None:
+    """Names are joined with dots, so equal keys do not collide. Values stay as they are."""
+    backend, sizes = DocumentBackend(), [9, 10]
+    with tracelet.Experiment("e") as experiment:
+        experiment.add_backend(backend)
+        experiment.log_params(
+            {"model": {"size": 3, "optimizer": {"lr": 0.1}}, "data": {"size": sizes}, "empty": {}}
+        )
+        experiment.emit_metric(MetricData("all", {"head": {"size": 4}}, MetricType.HPARAMS))
+    names = {name: value for (params,) in backend.of("params") for name, value in params.items()}
+    expected = {"model.size": 3, "model.optimizer.lr": 0.1, "data.size": sizes, "empty": {}, "head.size": 4}
+    assert names == expected
+    assert set(expected) <= set(joined.params)
+
+
+def test_a_value_without_a_step_has_none_at_a_backend(joined: Joined) -> None:
+    """The run puts it at step 0. After `set_iteration` it has that step at both."""
+    backend = DocumentBackend()
+    with tracelet.Experiment("e") as experiment:
+        experiment.add_backend(backend)
+        experiment.log_metric("loss", 0.5)
+        assert experiment.iteration == 0
+        experiment.set_iteration(7)
+        experiment.log_metric("loss", 0.25)
+    assert backend.of("metric") == [("loss", 0.5, None), ("loss", 0.25, 7)]
+    assert joined.values == [("loss", 0, 0.5), ("loss", 7, 0.25)]
+
+
 def test_a_backend_of_the_code_runs_unchanged(joined: Joined) -> None:
     """Methods that it does not implement have no effect."""
     backend = CodeBackend()
@@ -230,9 +260,118 @@ def test_a_slow_or_broken_backend_hurts_only_itself(joined: Joined, told: Told) 
     assert good.of("metric") == slow.of("metric") == expected
     assert "the backend broken: it raised OSError: no space" in told()
     assert "the backend unready: it can't start: ConnectionError: no server" in told()
-    assert "the backend unready did not get" in told()
-    sinks = experiment._orchestrator.get_stats()["sinks"]
-    assert (sinks["broken"]["errors"], sinks["unready"]["dropped"]) == (100, 102)
+    assert told().count("the backend broken did not get 100 values; the last error was OSError: no space") == 1
+    unready = "the backend unready did not get 102 values; the last error was ConnectionError: no server"
+    assert told().count(unready) == 1
+    stats = experiment._orchestrator.get_stats()
+    sinks = stats["sinks"]
+    assert (sinks["broken"]["errors"], sinks["broken"]["dropped"], sinks["unready"]["dropped"]) == (100, 100, 102)
+    assert stats["metrics_dropped"] == 202
+
+
+class Flaky(DocumentBackend):
+    """A backend whose calls fail as often as it is told, with one error each."""
+
+    def __init__(self, *errors: Exception, at_start: int = 0) -> None:
+        super().__init__()
+        self.errors = list(errors)
+        self.starts_that_fail = at_start
+
+    def start_experiment(self, name: str, project: str) -> str:
+        if self.starts_that_fail:
+            self.starts_that_fail -= 1
+            raise ConnectionError("no server")
+        return super().start_experiment(name, project)
+
+    def log_metric(self, name: str, value: float, step: int) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        super().log_metric(name, value, step)
+
+
+def flaky(backend: Flaky, **settings: Any) -> tracelet.Experiment:
+    """Return an experiment with a backend whose waits are short."""
+    chosen = tracelet.TraceletSettings(max_backoff=0.01, **settings)
+    experiment = tracelet.Experiment("e", settings=chosen)
+    experiment.add_backend(backend)
+    return experiment
+
+
+def sink_of(experiment: tracelet.Experiment) -> dict[str, Any]:
+    (sink,) = experiment._orchestrator.get_stats()["sinks"].values()
+    return dict(sink)
+
+
+def test_a_value_that_fails_is_tried_again_in_order(joined: Joined, eventually: Eventually) -> None:
+    """Also the start of the backend. Nothing is lost, and no value overtakes another one."""
+    backend = Flaky(OSError("away"), ConnectionError("away"), RuntimeError("503"), at_start=2)
+    with flaky(backend) as experiment:
+        for step in range(3):
+            experiment.log_metric("loss", step, step)
+        eventually(lambda: len(backend.of("metric")) == 3)
+        assert backend.of("metric") == [("loss", step, step) for step in range(3)]
+        sink = sink_of(experiment)
+    assert (sink["retries"], sink["errors"], sink["dropped"], sink["state"]) == (5, 0, 0, "closed")
+
+
+def test_a_value_is_given_up_after_max_retries(joined: Joined, eventually: Eventually, told: Told) -> None:
+    """The breaker opens after five failures in a row, and closes with the next value that works."""
+    backend = Flaky(*[OSError("away")] * 6)
+    experiment = flaky(backend, max_retries=2)
+    with experiment:
+        experiment.log_metric("lost", 1.0, 0)
+        experiment.log_metric("lost too", 1.0, 0)
+        eventually(lambda: sink_of(experiment)["errors"] == 2)
+        assert sink_of(experiment)["state"] == "open"
+        experiment.log_metric("kept", 1.0, 1)
+        eventually(lambda: backend.of("metric") == [("kept", 1.0, 1)])
+        eventually(lambda: sink_of(experiment)["state"] == "closed")
+    assert (sink_of(experiment)["retries"], sink_of(experiment)["dropped"]) == (4, 2)
+    assert told().count("it raised OSError: away") == 1
+    experiment.stop()
+    experiment._orchestrator.start()
+    experiment._orchestrator.stop()
+    assert (
+        told().count("did not get 2 values; the last error was OSError: away") == told().count("did not get") == 1
+    )
+
+
+@pytest.mark.parametrize("error", [TypeError("no"), ValueError("no"), KeyError("no")])
+def test_an_error_of_the_value_is_not_tried_again(error: Exception, joined: Joined, eventually: Eventually) -> None:
+    """It would fail in the same way, and hold up all others."""
+    backend = Flaky(error)
+    experiment = flaky(backend)
+    with experiment:
+        experiment.log_metric("bad", 1.0, 0)
+        experiment.log_metric("good", 1.0, 1)
+        eventually(lambda: backend.of("metric") == [("good", 1.0, 1)])
+    sink = sink_of(experiment)
+    assert (sink["retries"], sink["errors"], sink["dropped"]) == (0, 1, 1)
+
+
+def test_waits_grow_by_the_factor_up_to_the_longest() -> None:
+    """As the settings say; a wait has no part of chance."""
+    breaker = Retry(max_retries=9, backoff_factor=3.0, max_backoff=20.0).breaker()
+    waits = []
+    for _ in range(5):
+        breaker.begin()
+        breaker.failed()
+        waits.append(round(breaker.wait_s()))
+    assert waits == [1, 3, 9, 20, 20]
+
+
+@pytest.mark.sdk
+def test_a_tracker_with_a_configuration_is_added_by_name(joined: Joined) -> None:
+    """Its options are those of `config` for this backend."""
+    experiment = tracelet.Experiment("e", "vision", backend_config={"mlflow": {"run_name": "r"}})
+    experiment.add_backend(MLflowBackend(config={"tracking_uri": "sqlite:///t.db"}))
+    assert experiment.active_backends == ["mlflow"]
+    assert experiment._run_backends().to == ["mlflow:experiment=vision,run_name=r,uri=sqlite:///t.db"]
+    for module in (aim, clearml, mlflow, wandb):
+        (cls,) = (
+            one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__
+        )
+        assert cls({"mode": "offline"}).config == cls(config={"mode": "offline"}).config == {"mode": "offline"}
 
 
 def test_stop_has_a_deadline_and_reports_the_loss(told: Told) -> None:
@@ -467,6 +606,7 @@ def test_plugins_are_ordered_by_what_they_need() -> None:
         manager.resolve_dependencies(["x", "y"])
 
 
+@pytest.mark.sdk
 def test_discovery_has_the_trackers_as_list_and_as_dictionary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,7 +621,7 @@ def test_discovery_has_the_trackers_as_list_and_as_dictionary(
     assert "mlflow" in tracelet.available_backends()
     assert tracelet.backends.available_backends()["mlflow"] is True
     assert tracelet.available_frameworks()["numpy"] is True
-    with pytest.raises(tracelet.BackendError, match="mlflow is no sink of metrics"):
+    with pytest.raises(tracelet.BackendError, match="mlflow has no experiment"):
         tracelet.get_backend("mlflow")().receive_metric(Metric("a", 1))  # type: ignore[misc]
 
 

@@ -18,15 +18,19 @@ from tests.unit.compat.conftest import Joined
 from telemetry.compat import tracelet
 from telemetry.compat.tracelet.core.automatic import hold_integration
 from telemetry.compat.tracelet.core.run_backends import RunBackends, run_backends
+from telemetry.compat.tracelet.core.sinks import Retry
 from telemetry.compat.tracelet.settings import TraceletSettings, configure
 from telemetry.errors import UsageError
 from telemetry.integrations import lightning
 from telemetry.integrations.capture.boot_module import BOOT
 
+pytestmark = pytest.mark.sdk
+
 _WORDS = """
     PROJECT EXPERIMENT_NAME BACKEND API_KEY BACKEND_URL TRACK_TENSORBOARD TRACK_LIGHTNING TRACK_SYSTEM TRACK_GIT
     TRACK_ENV METRICS_INTERVAL ENABLE_AUTOMAGIC AUTOMAGIC_FRAMEWORKS ENABLE_ARTIFACTS AUTOMAGIC_ARTIFACTS
     WATCH_FILESYSTEM ARTIFACT_WATCH_DIRS TRACK_ARGS TRACK_STDOUT TRACK_CHECKPOINTS MAX_QUEUE_SIZE NUM_WORKERS
+    MAX_RETRIES BACKOFF_FACTOR MAX_BACKOFF
     DETECT_FUNCTION_ARGS DETECT_CLASS_ATTRIBUTES TRACK_MODEL_ARCHITECTURE MLFLOW_TRACKING_URI
     MLFLOW_EXPERIMENT_NAME WANDB_PROJECT WANDB_ENTITY WANDB_API_KEY CLEARML_PROJECT CLEARML_TASK_NAME AIM_REPO
     AIM_EXPERIMENT TRACK_METRICS TRACK_GPU TRACK_DISK TRACK_NETWORK
@@ -460,6 +464,16 @@ def test_names_of_experiment_and_backends(joined: Joined, monkeypatch: pytest.Mo
     assert (experiment.name, tracelet.get_active_backends()) == ("digits", ["tensorboard", "jsonl"])
     tracelet.stop_logging()
     assert tracelet.get_active_backends() == []
+
+
+def test_attempts_of_backends_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRACELET_MAX_RETRIES may be 0; a table `retry` has the same options."""
+    for name, value in (("MAX_RETRIES", "0"), ("BACKOFF_FACTOR", "1.5"), ("MAX_BACKOFF", "9")):
+        monkeypatch.setenv(f"TRACELET_{name}", value)
+    experiment = tracelet.Experiment("e")
+    assert experiment._orchestrator.retry == Retry(max_retries=0, backoff_factor=1.5, max_backoff=9.0)
+    made = TraceletSettings.from_dict({"retry": {"max_retries": 7, "backoff_factor": 3, "max_backoff": 1}})
+    assert (made.max_retries, made.backoff_factor, made.max_backoff) == (7, 3.0, 1.0)
 
 
 def test_each_documented_option_is_tested_here() -> None:

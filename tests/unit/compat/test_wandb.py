@@ -491,6 +491,7 @@ def test_a_config_of_anything(wandb: Any) -> None:
         configs.settings_of(1)
 
 
+@pytest.mark.sdk
 def test_tables(wandb: Any) -> None:
     """From rows, an array or a data frame, and extended by columns."""
     import numpy as np
@@ -512,6 +513,7 @@ def test_tables(wandb: Any) -> None:
         table.add_data(1)
 
 
+@pytest.mark.sdk
 def test_pictures_become_files(wandb: Any, tmp_path: Path) -> None:
     """Below the folder of the run, with the same pixels."""
     import numpy as np
@@ -533,6 +535,7 @@ def test_pictures_become_files(wandb: Any, tmp_path: Path) -> None:
     assert (page.html, Path(page._path).read_text()) == ("<b>hi</b>", "<b>hi</b>")
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize(
     ("values", "expected"),
     [([[0.0, 0.5, 1.0]], [0, 127, 255]), ([[-1.0, 0.0, 1.0]], [0, 127, 255]), ([[0, 100, 300]], [0, 100, 255])],

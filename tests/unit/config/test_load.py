@@ -65,7 +65,7 @@ def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
     assert "run.window_s = 'ten' (telemetry.toml)" in text
     assert "journal.enabled = 1 (telemetry.toml)" in text
     assert "TELEMETRY_EMIT__POLCY, did you mean TELEMETRY_EMIT__POLICY?" in text
-    assert "emit.policy = 'wait' (flag)" in text
+    assert "emit.policy = 'wait' (flag): expected 'drop' or 'block'" in text
     assert "\n" not in text
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -75,7 +77,7 @@ def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) 
     service = make_service({"history.enabled": False})
     with ControlClient(run_apart(service)) as client:
         for request, code, words in (
-            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.4, not 9.0"),
+            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.5, not 9.0"),
             (msg.GetHistory(level_s=7), "unavailable", "no history level of 7 s"),
             (msg.GetHistory(), "unavailable", "can't read"),
         ):
@@ -108,7 +110,21 @@ def test_a_process_number_that_cannot_be(make_service: Any, run_apart: Any) -> N
         for request in (msg.Watch(pid=1 << 40), msg.Hello(producer="p", pid=1 << 40)):
             with pytest.raises(ProtocolError, match="could not be read"):
                 client.request(request, TIMEOUT_S)
-        assert client.request(msg.Watch(pid=(1 << 31) - 1), TIMEOUT_S) == msg.Watching(id=3, pid=(1 << 31) - 1)
+        assert isinstance(client.request(msg.Watch(pid=os.getpid()), TIMEOUT_S), msg.Watching)
+
+
+def test_a_process_that_is_gone_is_not_watched(make_service: Any, connect: Any) -> None:
+    """Its end would be that of the run. One that its parent has not collected yet is known, and ends the run."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    service = make_service()
+    peer = connect(service)
+    answer = peer.ask(msg.Watch(id=2, pid=gone.pid))
+    assert isinstance(answer, msg.Error)
+    assert (answer.code, str(gone.pid) in answer.message) == ("refused", True)
+    ticks = service.cost.ticks
+    service.turns_until(lambda: service.cost.ticks > ticks + 3)
+    assert not service.run_status.ending
 
 
 def test_what_writers_tell_is_in_every_snapshot(make_service: Any, run_apart: Any) -> None:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.clock import SystemClock
 from telemetry.store.history import HistoryReader
 from telemetry.wire import control as msg
 from telemetry.wire.events import ClosedStep, Count, Define, Mark, Scalars, StepEnd
@@ -26,6 +33,71 @@ def test_each_second_closes_an_interval(make_service: Any, connect: Any) -> None
     assert [key.name for key in HistoryReader.keys(reader)] == ["n"]
     (interval,) = reader.intervals()
     assert len(interval.counters.index) == 4
+
+
+def test_steps_of_the_system_clock_move_no_interval(
+    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hours ahead, and back: intervals follow each other, and producers are told the clock of the run."""
+    service = make_service()
+    wall_ns, seen = time.time_ns, []
+    connect(service)
+    for step_s in (0, 3 * 3_600, 0, -3_600):
+        monkeypatch.setattr(SystemClock, "wall_ns", staticmethod(lambda step_s=step_s: wall_ns() + step_s * 10**9))
+        service.feed.roll()
+        seen.append(service.snapshot().warnings)
+    peer = connect(service, "q")
+    assert service.parts.worker.close(20.0)
+    intervals = list(HistoryReader(service.parts.directory.history).intervals())
+    assert [later.start_ns - one.end_ns for one, later in pairwise(intervals)] == [0] * (len(intervals) - 1)
+    assert intervals[0].start_ns == service.parts.numbers.run.started_ns
+    assert sum(one.end_ns - one.start_ns for one in intervals) < 20 * 10**9
+    assert abs(peer.all(msg.Welcome)[-1].wall_ns - wall_ns()) < 20 * 10**9
+    assert seen[0] == []
+    assert seen[1] == seen[2] == seen[3]
+    assert [one.partition(" during")[0] for one in seen[1]] == ["the system clock was set forward by 3 h 0 min"]
+
+
+def test_the_first_minute_with_events_is_in_slices(make_service: Any, connect: Any) -> None:
+    """Slices begin with the first event, fill their second, and stop after a minute of them."""
+    service = make_service()
+    peer = connect(service)
+    ticks = service.cost.ticks
+    peer.until(lambda: service.cost.ticks > ticks + 2)
+    assert not service.parts.numbers.run.slices
+    peer.send(Define(1, "n", "counter"), rows=[(1, 1 << 40, 2.0)])
+    peer.applied(1)
+    peer.until(lambda: service.parts.numbers.run.slices == 2)
+    service.feed.roll()
+    assert service.parts.numbers.run.slices == 3
+    service.parts.numbers.run = replace(service.parts.numbers.run, slices=limits.SLICES)
+    ticks = service.cost.ticks
+    peer.until(lambda: service.cost.ticks > ticks + 2)
+    assert service.parts.numbers.run.slices == limits.SLICES
+    assert service.parts.worker.close(20.0)
+    reader = HistoryReader(service.parts.directory.history)
+    slices = list(reader.fine())
+    assert len(slices) == 3
+    assert [len(one.counters.index) for one in slices] == [4, 0, 0]
+    assert len(list(reader.intervals())) == 1
+
+
+@pytest.mark.parametrize("why", ["nodes", "many", "no history"])
+def test_there_are_no_slices_where_they_would_cost_too_much(
+    why: str, make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root hears of its leaves once a second, and with thousands of instruments a slice takes too long."""
+    service = make_service({"history.enabled": why != "no history"})
+    peer = connect(service)
+    peer.send(Define(1, "n", "counter"), rows=[(1, 1 << 40, 2.0)])
+    peer.applied(1)
+    if why == "nodes":
+        monkeypatch.setattr(type(service.parts.aggregator), "leaves", lambda _: {"leaf": "node"})
+    elif why == "many":
+        monkeypatch.setattr(limits, "SLICED_INSTRUMENTS", 0)
+    before, ticks = service.parts.numbers.run.slices, service.cost.ticks
+    peer.until(lambda: service.cost.ticks > ticks + 3)
+    assert service.parts.numbers.run.slices == before
 
 
 def test_a_history_that_is_far_behind_is_said(make_service: Any) -> None:
@@ -89,6 +161,32 @@ def test_the_death_of_the_owner_ends_the_run(make_service: Any) -> None:
         service.live()
     assert service.run_status.reason == f"process {owner.pid}, which owned the run, is gone"
     assert not service.run_status.interrupted
+
+
+def test_an_owner_that_is_killed_before_it_finishes_has_failed(make_service: Any, connect: Any) -> None:
+    """It is a producer that has not ended, unlike one that was killed after its end."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
+        service = make_service(owner_pid=owner.pid)
+        connect(service, pid=owner.pid, host=service.parts.host)
+        owner.kill()
+        service.live()
+    reason = f"the program failed: process {owner.pid} was killed, or ended without finish()"
+    assert service.run_status.reason == reason
+
+
+def test_a_process_that_is_watched_ends_no_run_of_other_producers(make_service: Any, connect: Any) -> None:
+    """Anybody may ask for it. A run without an owner ends once its producers have ended, too."""
+    service = make_service()
+    peer = connect(service)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as watched:
+        assert isinstance(peer.ask(msg.Watch(id=9, pid=watched.pid)), msg.Watching)
+        watched.kill()
+    ticks = service.cost.ticks
+    service.turns_until(lambda: service.cost.ticks > ticks + 3)
+    assert not service.run_status.ending
+    peer.end()
+    service.live()
+    assert service.run_status.reason == f"process {watched.pid}, which owned the run, is gone"
 
 
 def test_producers_that_are_gone_end_a_run_that_belongs_to_nobody(make_service: Any, connect: Any) -> None:

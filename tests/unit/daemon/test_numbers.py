@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
@@ -13,8 +14,8 @@ from telemetry.errors import RunDirectoryError
 from telemetry.testing import frame
 from telemetry.wire.codec import encode_checkpoint
 from telemetry.wire.control import CannotResend, End, Hello
-from telemetry.wire.events import ClosedStep, Count, Mark, Scalars
-from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Rolled, RunState
+from telemetry.wire.events import ClosedStep, Count, Define, Mark, Scalars
+from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Rolled, RunState, Sliced
 
 MONO_NS = 1_000_000_000_000
 WALL_NS = 1_700_000_000_000_000_000
@@ -135,3 +136,59 @@ def test_a_checkpoint_asks_for_no_more_percentiles_than_a_configuration(numbers:
     saved["numbers"]["config"]["percentiles"] = keys
     with pytest.raises(RunDirectoryError, match="can't read"):
         Numbers.restore(msgspec.msgpack.encode(saved))
+
+
+def test_the_first_producer_with_a_name_names_a_run_without_one() -> None:
+    """Neither its own default name, nor that of a collector, nor a later one does; and a checkpoint keeps it."""
+    numbers = Numbers(Aggregator(AggregatorConfig()), replace(RUN, takes_name=True))
+    numbers.take_note(Hello(producer="a", name="first.py"), MONO_NS)
+    numbers.take_note(Hello(producer="telemetry.collectors.b", name="collectors", names_run=True), MONO_NS)
+    assert (numbers.run.name, numbers.run.takes_name) == ("job", True)
+    numbers.take_note(Hello(producer="a", name="nightly", names_run=True), MONO_NS)
+    numbers.take_note(Hello(producer="c", name="later", names_run=True), MONO_NS)
+    assert (numbers.run.name, numbers.run.takes_name) == ("nightly", False)
+    assert Numbers.restore(numbers.checkpoint()).run.name == "nightly"
+
+
+def test_a_name_that_was_given_stays(numbers: Numbers) -> None:
+    """`--name` is stronger than what a program says."""
+    numbers.take_note(Hello(producer="a", name="nightly", names_run=True), MONO_NS)
+    assert numbers.run.name == "job"
+
+
+@pytest.mark.parametrize("late_ms", [60, 160])
+def test_slices_of_a_steady_load_are_level(numbers: Numbers, late_ms: int) -> None:
+    """Events that are on their way at a cut belong to the slice after it, also behind the end of a second."""
+    sent = rolled = 0
+
+    def arrive(now_ms: int, until_ms: int) -> None:
+        nonlocal sent
+        now_ns = MONO_NS + now_ms * 1_000_000
+        times = range(10 * (sent + 1), until_ms + 1, 10)
+        rows = [(1, MONO_NS + at_ms * 1_000_000, 1.0) for at_ms in times]
+        records = [] if numbers.frames else [Define(1, "n", "counter")]
+        made = frame("p", numbers.frames, sent, records=records, rows=rows, anchor=(MONO_NS, WALL_NS))
+        batch = numbers.admit(made, now_ns)
+        assert batch is not None
+        numbers.apply([batch], now_ns)
+        sent += len(rows)
+
+    def roll(at_ms: int) -> None:
+        nonlocal rolled
+        ends_ns = [WALL_NS + ms * 1_000_000 for ms in (rolled, at_ms)]
+        numbers.roll(
+            Rolled(start_wall_ns=ends_ns[0], end_wall_ns=ends_ns[1], elapsed_ns=ends_ns[1] - ends_ns[0]),
+            MONO_NS + at_ms * 1_000_000,
+        )
+        rolled = at_ms
+
+    for at_ms in range(300, 1_000, 100):
+        arrive(at_ms, at_ms - late_ms)
+        numbers.take_note(Sliced(), MONO_NS + at_ms * 1_000_000)
+    arrive(1_000, 1_000 - late_ms)
+    roll(1_000)
+    arrive(1_060, 1_060)
+    roll(1_060)
+    slices = [one.interval for one in numbers.take_slices()]
+    rates = [sum(memoryview(one.counters.value).cast("d")) / (one.end_ns - one.start_ns) * 1e9 for one in slices]
+    assert rates == pytest.approx([100.0] * 9)

@@ -166,20 +166,11 @@ def test_an_interval_is_noted_with_all_it_was_made_of(kept: Kept) -> None:
     """Who reads it makes the same interval, and knows the clock from there on."""
     run = kept.numbers.run
     kept.clock.advance(1.0)
-    end_ns = run.rolled_wall_ns + 10**9 + 7
-    interval = kept.book.roll(end_ns, 41)
+    interval = kept.book.roll(41)
+    end_ns = run.rolled_wall_ns + 10**9
     (note,) = kept.notes()
     assert note == Rolled(start_wall_ns=run.rolled_wall_ns, end_wall_ns=end_ns, elapsed_ns=10**9, snapshot_seq=41)
     assert (interval.start_ns, interval.end_ns) == (note.start_wall_ns, note.end_wall_ns)
-
-
-@pytest.mark.parametrize("step_s", [3 * 3_600, -5 * 3_600, 1])
-def test_a_step_of_the_clock_makes_no_interval_longer(kept: Kept, step_s: int) -> None:
-    """It is dated by the clock as it is now, and lasts as long as it did."""
-    kept.clock.advance(1.0)
-    end_ns = kept.numbers.run.rolled_wall_ns + (1 + step_s) * 10**9
-    interval = kept.book.roll(end_ns, 41)
-    assert (interval.start_ns, interval.end_ns) == (end_ns - 10**9, end_ns)
 
 
 def test_how_the_run_ends_is_noted_when_it_changes(kept: Kept) -> None:
@@ -221,7 +212,7 @@ def test_without_a_journal_the_numbers_are_the_same(kept: Kept) -> None:
         book.end(End(producer="p", batches=1, emitted=1))
         book.note_bad_frames()
         book.ending(Ending(reason="enough"))
-        book.roll(kept.clock.wall_ns(), 0)
+        book.roll(0)
     assert numbers.aggregator.checkpoint() == kept.numbers.aggregator.checkpoint()
     assert kept.notes() == []
 
@@ -252,7 +243,7 @@ def test_what_is_repeated_raises_no_warning_that_no_note_tells(kept: Kept) -> No
 def test_the_closing_of_the_books_is_in_the_journal(kept: Kept) -> None:
     """Whoever folds it says the steps that were open then, and rows that waited are given up: no more, no less."""
     kept.book.turn([bytes(frame("p", 0, 0, records=[Scalars("train", 1, {"x": 1.0})], rows=[(9, 1, 1.0)]))])
-    kept.book.roll(kept.clock.wall_ns(), 0)
+    kept.book.roll(0)
     kept.book.close()
     (said,) = kept.book.take_streamed()
     assert said.record == ClosedStep("train", 1, {"x": 1.0}, closed="run_end")
@@ -266,3 +257,14 @@ def test_the_closing_of_the_books_is_in_the_journal(kept: Kept) -> None:
         assert (ledger.received, ledger.applied, ledger.by_reason()) == (2, 1, {"unknown_id": 1})
     assert (fold.last_notes(), fold.end_interval().interval) == ([], None)
     assert fold.close().streamed == ()
+
+
+def test_a_name_for_the_run_is_told_once_and_is_in_the_journal(kept: Kept) -> None:
+    """Also from a producer that introduced itself before, by the same name."""
+    kept.numbers.run = replace(kept.numbers.run, takes_name=True)
+    names: list[str] = []
+    kept.book.on_named = names.append
+    for hello in (Hello(producer="a", name="job.py"), *[Hello(producer="a", name="job.py", names_run=True)] * 2):
+        assert kept.book.hello(hello) == ""
+    assert names == ["job.py"]
+    assert [note.names_run for note in kept.notes()] == [False, True]

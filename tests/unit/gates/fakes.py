@@ -34,6 +34,8 @@ def metric(name: str, **labels: str) -> Metric:
 class Sorted:
     """All values of a series, known exactly."""
 
+    least = 0.0
+
     def __init__(self, values: Sequence[float], width: float = 0.0) -> None:
         """`width`: of the slots that they are known by."""
         self.values = sorted(values)
@@ -103,6 +105,9 @@ class Fake:
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
         value = self.counters.get(counter, 0)
         return value, int(value) if self.whole else None
+
+    def rate_seconds(self, instrument: Instrument) -> float | None:
+        return self.seconds
 
     def level(self, gauge: Instrument) -> Level | None:
         level = self.gauges[gauge]

@@ -8,6 +8,7 @@ from tests.unit.gates.fakes import Fake
 
 from telemetry.gates.evidence import Loss
 from telemetry.gates.explain import Verdict, interval_words, loss_words, value_words
+from telemetry.gates.parser import parse
 from telemetry.gates.units import unit_of
 from telemetry.gates.value import Range, Value, exactly
 
@@ -22,8 +23,24 @@ def about(low: float, high: float) -> Value:
 
 def test_a_value_beside_its_limit() -> None:
     """As the relation says it, or does not."""
-    assert value_words("<", about(1, 2), LIMIT, True) == "200 ms < 250 ms"
-    assert value_words("<", about(1, 2), LIMIT, False) == "200 ms is not < 250 ms"
+    gate = parse("p99(ttft) < 250ms")
+    assert value_words(gate, about(1, 2), LIMIT, True) == "200 ms < 250 ms"
+    assert value_words(gate, about(1, 2), LIMIT, False) == "200 ms is not < 250 ms"
+
+
+def test_a_rate_of_requests_names_its_definition() -> None:
+    """Reports show the overall rate, so only the other ones need a name."""
+    rate = exactly(31.0, unit_of("requests").per_second())
+    limit = exactly(20.0, rate.unit)
+    words = {
+        name: value_words(parse(f"{name}(q.latency) > 20/s"), rate, limit, True).removesuffix(" > 20/s")
+        for name in ("throughput", "throughput.loadgen", "throughput.overall")
+    }
+    assert words == {
+        "throughput": "31/s while issuing",
+        "throughput.loadgen": "31/s as LoadGen counts",
+        "throughput.overall": "31/s",
+    }
 
 
 def test_what_losses_leave_open() -> None:

@@ -66,6 +66,32 @@ def test_the_whole_run_is_its_result(tmp_path: Path) -> None:
     assert one("max(heat) <= 8s", evidence).outcome == "pass"
 
 
+def test_rates_are_counted_while_there_were_events(tmp_path: Path) -> None:
+    """In the whole run, a time range and windows. A quotient of two rates is that of the numbers."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(10))
+    snapshot = run.result.snapshot
+
+    def at(start_s: int, end_s: int) -> dict[str, int]:
+        return {"began_ns": snapshot.started_ns + start_s * 10**9, "ended_ns": snapshot.started_ns + end_s * 10**9}
+
+    series = [replace(stat, **at(2, 7)) for stat in snapshot.series]
+    counters = [replace(stat, **at(4, 8)) for stat in snapshot.counters]
+    timed = replace(snapshot, series=series, counters=counters)
+    run = RecordedRun(replace(run.result, snapshot=timed), run.directory)
+    whole = RunEvidence(run)
+    assert one("rate(latency) == 200/s", whole).outcome == "pass"
+    assert one("rate(n) == 5/s", whole).outcome == "pass"
+    assert one("rate(n)/rate(latency) == 2%", whole).outcome == "pass"
+    part = evidence_of(run, TimeRangeChoice(from_s=5.0))
+    assert one("rate(latency) == 250/s", part).outcome == "pass"
+    assert one("rate(n)/rate(latency) == 2%", part).outcome == "pass"
+    rates = [window.rate_seconds(LATENCY) for window in whole.windows(5.0, [LATENCY])]
+    assert rates == [pytest.approx(3.0), pytest.approx(2.0)]
+    alone = [replace(stat, events=1, began_ns=5, ended_ns=5) for stat in snapshot.counters]
+    single = RecordedRun(replace(run.result, snapshot=replace(timed, counters=alone, series=[])), run.directory)
+    assert one("rate(n) < 1/s", RunEvidence(single)).outcome == "inconclusive"
+
+
 def test_what_the_run_lacks_is_nothing(tmp_path: Path) -> None:
     """Whoever asks knows why it may ask."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(3))

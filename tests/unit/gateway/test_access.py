@@ -80,7 +80,7 @@ def test_a_long_host_is_cut_in_the_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", ["", TOKEN, "Bearer ", f"Bearer {TOKEN}x", f"bearer {TOKEN}", "Basic x", "Bearer é"]
+    "sent", ["", TOKEN, "Bearer ", f"Bearer {TOKEN}x", f"Bearer{TOKEN}", f"Basic {TOKEN}", "Basic x", "Bearer é"]
 )
 def test_a_missing_or_wrong_token_is_refused(sent: str) -> None:
     """The answer says how to send it."""
@@ -90,10 +90,11 @@ def test_a_missing_or_wrong_token_is_refused(sent: str) -> None:
     assert caught.value.headers == {"WWW-Authenticate": "Bearer"}
 
 
-def test_the_token_opens() -> None:
-    """It is checked after the host: a page of another site learns nothing about it."""
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer "])
+def test_the_token_opens(scheme: str) -> None:
+    """The word before it may be in any case. The host is checked first: pages of other sites learn nothing."""
     access = Access(TOKEN, [])
-    assert status(access, "127.0.0.1:8000", f"Bearer {TOKEN}") == 200
+    assert status(access, "127.0.0.1:8000", f"{scheme} {TOKEN}") == 200
     assert status(access, "evil.example", f"Bearer {TOKEN}") == 421
 
 

@@ -229,6 +229,24 @@ def test_an_error_in_a_batch_of_events_names_the_event() -> None:
     assert "valeu" in refusal(converted, {"events": events}, Events, "body").failure.message
 
 
+@pytest.mark.parametrize("event", [{"type": "counter"}, {"type": 3}, {"name": "n"}])
+def test_an_event_of_no_known_type_is_told_the_types(event: dict[str, object]) -> None:
+    """Whether the type is misspelt, of another kind, or missing."""
+    problem = refusal(converted, {"events": [{"type": "count", "name": "n"}, event]}, Events, "body")
+    kinds = "count, sample, gauge, expect, mark, params, step, end_step, span, text, artifact"
+    assert problem.failure.message.startswith("body.events.1")
+    assert problem.failure.message.endswith(f": use one of {kinds}")
+    assert problem.failure.detail[0].msg.endswith(kinds)
+
+
+def test_a_choice_of_values_is_named() -> None:
+    """Those of a query, for example; other fields have no list of values."""
+    assert refusal(converted, {"level_s": "7"}, HistoryQuery, "query").failure.message.endswith(
+        ": use one of 0, 1, 10, 60"
+    )
+    assert "one of" not in refusal(converted, {"start_ns": "x"}, HistoryQuery, "query").failure.message
+
+
 def test_values_of_a_query_are_texts() -> None:
     """They become the numbers that the query has."""
     assert converted({"start_ns": "12", "level_s": "10"}, HistoryQuery, "query").start_ns == 12

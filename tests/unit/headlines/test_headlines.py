@@ -17,6 +17,7 @@ from telemetry.wire.snapshot import (
     Extent,
     GaugeStat,
     MetricsSnapshot,
+    Progress,
     SeriesStat,
     WindowStat,
 )
@@ -48,12 +49,11 @@ def snapshot(*stats: CounterStat | SeriesStat | GaugeStat | AxisStat, **more: An
     return MetricsSnapshot(
         run_id="r",
         name="n",
-        elapsed_s=100.0,
+        **{"elapsed_s": 100.0, **more},
         counters=[stat for stat in stats if isinstance(stat, CounterStat)],
         series=[stat for stat in stats if isinstance(stat, SeriesStat)],
         gauges=[stat for stat in stats if isinstance(stat, GaugeStat)],
         axes=[stat for stat in stats if isinstance(stat, AxisStat)],
-        **more,
     )
 
 
@@ -90,7 +90,7 @@ def test_a_load_of_the_whole_run() -> None:
         "latency p50": "40.0 ms",
         "latency p99": "400 ms",
         "latency max": "900 ms",
-        "failed": "38",
+        "failed": "38 (3.66 %)",
     }
     assert named(found, "requests/s").note == "1,000 of 1,050 completed in 40.0 s"
     assert named(found, "requests/s").seconds == 40.0
@@ -107,7 +107,7 @@ def test_a_load_now() -> None:
         "requests/s": "24",
         "latency p50": "30.0 ms",
         "latency p99": "300 ms",
-        "failed": "38",
+        "failed": "38 (3.66 %)",
         "in flight": "12",
     }
 
@@ -136,7 +136,7 @@ def test_an_llm_load_has_tokens_and_first_tokens() -> None:
         "TTFT p99": "400 ms",
         "TPOT p99": "400 ms",
         "latency p99": "400 ms",
-        "failed": "38",
+        "failed": "38 (3.66 %)",
     }
     assert named(found, "TTFT p99").note == "p50 40.0 ms"
     now = only(headline(snapshot(*stats), recent=True))
@@ -181,7 +181,7 @@ def test_all_kinds_together_add_up() -> None:
     assert (total.is_total, total.subject, first.is_total) == (True, "all 2 kinds", False)
     assert texts(total) == {
         "requests/s": "50",
-        "failed": "76",
+        "failed": "76 (3.66 %)",
         "route=/a p50": "40.0 ms",
         "route=/a p99": "400 ms",
     }
@@ -207,8 +207,8 @@ def test_a_training_run() -> None:
     assert texts(found) == {
         "step": "1,200",
         "train/loss": "0.312",
-        "accuracy": "0.81",
         "eval/loss": "0.4",
+        "accuracy": "0.81",
     }
     curves = [
         StepCurve(
@@ -220,15 +220,50 @@ def test_a_training_run() -> None:
             min_step=1_150,
             max=0.9,
             max_step=7,
-            steps_per_s=4.1,
         )
         for name, first in (("train/loss", 2.31), ("accuracy", 0.1))
     ]
-    found = only(headline(snapshot(axis), recent=True, curves=curves))
+    found = only(headline(snapshot(axis), recent=True, curves=curves, speeds={"step": 4.1}))
     assert named(found, "train/loss").note == "from 2.31, best 0.308 at step 1,150"
     assert named(found, "accuracy").note == "from 0.1, best 0.9 at step 7"
     assert texts(found)["steps/s"] == "4.10"
     assert "steps/s" not in texts(only(headline(snapshot(axis), recent=True)))
+    whole = replace(axis, lowest=0, highest=1_199, began_ns=10**9, ended_ns=601 * 10**9)
+    assert texts(only(headline(snapshot(whole), recent=False)))["steps/s"] == "2"
+
+
+def test_the_loss_of_validation_stands_beside_that_of_training() -> None:
+    """Whatever their order, before any score; `epoch` is no figure of its own, but a note of the step."""
+    values = {
+        "epoch": 3.0,
+        "val_acc": 0.7,
+        "val_loss": 0.41,
+        "train_acc": 0.8,
+        "train_loss": 0.31,
+        "train/global_step": 9.0,
+    }
+    axis = AxisStat(name="step", closed=120, newest=119, values=values)
+    found = only(headline(snapshot(axis), recent=True))
+    assert list(texts(found)) == ["step", "train_loss", "val_loss", "val_acc"]
+    assert named(found, "step").note == "epoch 3"
+    alone = AxisStat(name="step", closed=1, newest=1, values={"epoch": 1.0})
+    assert list(texts(only(headline(snapshot(alone), recent=True)))) == ["step"]
+
+
+def test_a_step_is_one_of_those_expected() -> None:
+    """With the share and the time left at the present speed; a run that is over has no time left."""
+    axis = AxisStat(name="step", closed=120, newest=120, values={"loss": 0.31, "epoch": 0.24})
+    expected = [Progress(name="requests", done=1.0, total=9.0), Progress(name="step", done=120.0, total=500.0)]
+    live = only(headline(snapshot(axis, progress=expected), recent=True, speeds={"step": 20.0}))
+    step = named(live, "step")
+    assert (step.text, step.note, step.value) == ("120 of 500", "24 % · 19 s left · epoch 0.24", 120.0)
+    assert compact(step, live) == "step 120 of 500 · 24 %"
+    over = named(only(headline(snapshot(axis, progress=expected), recent=False)), "step")
+    assert (over.text, over.note) == ("120 of 500", "24 % · 120 steps recorded · epoch 0.24")
+    done = [Progress(name="step", done=500.0, total=500.0)]
+    last = replace(axis, newest=499)
+    whole = named(only(headline(snapshot(last, progress=done), recent=False)), "step")
+    assert (whole.text, whole.note) == ("499", "all of 500 · 120 steps recorded · epoch 0.24")
 
 
 @pytest.mark.parametrize("value", [None, math.inf, math.nan])
@@ -261,6 +296,8 @@ def test_a_series_of_latencies_is_a_load() -> None:
     assert (found.flavour, found.subject) == ("load", "search.latency")
     assert texts(found)["requests/s"] == "30"
     assert named(found, "errors").health == "warn"
+    of_steps = only(headline(snapshot(series("step_latency_ms", "ms")), recent=False))
+    assert (of_steps.flavour, of_steps.figures[0].title) == ("metrics", "values/s")
     other = only(headline(snapshot(series("body", "B")), recent=True))
     assert (other.flavour, texts(other)["values/s"]) == ("metrics", "5")
 
@@ -291,7 +328,7 @@ def test_the_choice_of_the_user_stands_alone() -> None:
     )
     found = only(headline(snapshot(*stats, params={PARAM: encoded(names)}), recent=False))
     assert (found.flavour, found.subject) == ("training", "")
-    assert [figure.text for figure in found.figures] == ["400 ms", "0.5", "25", "38", "200 B", "5/s", "–"]
+    assert [figure.text for figure in found.figures] == ["400 ms", "0.5", "25", "38 (3.66 %)", "200 B", "5/s", "–"]
     assert found.figures[-1].title == "later"
 
 
@@ -324,14 +361,15 @@ def test_the_choice_of_the_user_stands_alone() -> None:
 )
 def test_every_kind_of_choice(name: str, text: str) -> None:
     """A name may be the last part of a longer one; what a metric does not have is a dash."""
+    times = {"began_ns": 10 * SECOND, "ended_ns": 20 * SECOND}
     stats = (
-        AxisStat(name="step", closed=2, newest=2, values={"loss": 0.5}),
+        AxisStat(name="step", closed=41, newest=2, values={"loss": 0.5}, lowest=0, highest=40, **times),
         *load(),
         counter("chat.good", 800),
         counter("rows", 500, 5.0, "rows"),
         GaugeStat(name="heat", value=61.5, min=1.0, max=70.0),
     )
-    curve = StepCurve(axis="step", name="loss", count=2, first=3.0, min=0.1, min_step=1, steps_per_s=4.1)
+    curve = StepCurve(axis="step", name="loss", count=2, first=3.0, min=0.1, min_step=1)
     shown = snapshot(*stats, params={PARAM: encoded([name])})
     assert only(headline(shown, recent=False, curves=[curve])).figures[0].text == text
 
@@ -361,7 +399,7 @@ def test_a_time_range_has_the_rates_of_its_length() -> None:
     others = [series("latency", count=50), CounterStat(name="errors", value=3)]
     found = only(headline(snapshot(*others), recent=False, seconds=5.0))
     assert texts(found)["requests/s"] == "10"
-    assert texts(found)["errors"] == "3"
+    assert texts(found)["errors"] == "3 (6 %)"
 
 
 def test_a_run_of_less_than_two_seconds_has_the_rates_since_its_start() -> None:
@@ -373,6 +411,21 @@ def test_a_run_of_less_than_two_seconds_has_the_rates_since_its_start() -> None:
     assert texts(only(headline(snapshot(*stats), recent=True)))["requests/s"] == "0"
     plain = replace(snapshot(series("latency", count=20, window=none), counter("errors", 2)), elapsed_s=0.5)
     assert texts(only(headline(plain, recent=True)))["requests/s"] == "40"
+
+
+def test_a_rate_is_counted_while_there_were_events() -> None:
+    """Of all label sets together, from the first beginning to the last end. The last seconds begin with them."""
+    began_ns = 90 * SECOND
+    routes = [
+        series("latency", labels={"route": "/a"}, count=300, began_ns=began_ns, ended_ns=began_ns + 3 * SECOND),
+        series("latency", labels={"route": "/b"}, count=200, began_ns=began_ns + SECOND, ended_ns=95 * SECOND),
+    ]
+    found = named(only(headline(snapshot(*routes), recent=False)), "requests/s")
+    assert (found.text, found.note, found.seconds) == ("100", "500 in 5.00 s", 5.0)
+    alone = counter("tokens", 1_000, unit="tokens")
+    for times, text in (((98 * SECOND, 99 * SECOND), "500/s"), ((99 * SECOND, 99 * SECOND), "0/s")):
+        young = replace(alone, events=20, began_ns=times[0], ended_ns=times[1])
+        assert texts(only(headline(snapshot(young, elapsed_s=100.0 - 1e-9), recent=True))) == {"tokens": text}
 
 
 def test_a_load_over_several_routes_is_counted_as_a_whole() -> None:
@@ -387,12 +440,12 @@ def test_a_load_over_several_routes_is_counted_as_a_whole() -> None:
     assert found.subject == "latency"
     assert texts(found) == {
         "requests/s": "20",
-        "errors": "59",
+        "errors": "59 (2.95 %)",
         "latency route=/a p50": "40.0 ms",
         "latency route=/a p99": "400 ms",
         "latency route=/a max": "900 ms",
     }
-    assert named(found, "requests/s").note == "2,000 in 100 s"
+    assert named(found, "requests/s").note == "2,000 in 100 s of the run"
     now = only(headline(snapshot(*routes), recent=True))
     assert texts(now)["requests/s"] == "10"
 
@@ -407,7 +460,7 @@ def test_a_counter_of_requests_is_their_number() -> None:
     ]
     found = only(headline(snapshot(*stats), recent=False))
     assert texts(found)["requests/s"] == "20"
-    assert named(found, "requests/s").note == "2,000 in 100 s"
+    assert named(found, "requests/s").note == "2,000 in 100 s of the run"
     assert texts(only(headline(snapshot(*stats), recent=True)))["requests/s"] == "20"
 
 

@@ -10,7 +10,7 @@ from telemetry.store.journal import BATCH, NOTE, JournalReader
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.codec import decode_batch, decode_note, decode_record
 from telemetry.wire.events import Define
-from telemetry.wire.journal import Rolled
+from telemetry.wire.journal import Rolled, Sliced
 from telemetry.wire.rows import loose
 
 
@@ -25,8 +25,11 @@ class Heard:
     gauges: dict[str, float] = field(default_factory=dict)
 
 
-def journaled(directory: RunDirectory) -> Iterator[Heard]:
-    """An event is of the interval that ends with the next note of one. Batches hold rows and definitions only."""
+def journaled(directory: RunDirectory, *, sliced: bool = False) -> Iterator[Heard]:
+    """An event is of the interval that ends with the next note of one. Batches hold rows and definitions only.
+
+    With `sliced` slices are intervals too, whose times the journal does not have.
+    """
     own, names = Heard(), dict[tuple[str, int], tuple[str, str]]()
     for item in JournalReader(directory.journal).frames():
         if item.kind == BATCH:
@@ -39,6 +42,9 @@ def journaled(directory: RunDirectory) -> Iterator[Heard]:
                     own.gauges[name] = value
         elif item.kind == NOTE and isinstance(note := decode_note(item.data), Rolled):
             own.start_ns, own.end_ns = note.start_wall_ns, note.end_wall_ns
+            yield own
+            own = Heard()
+        elif sliced and item.kind == NOTE and isinstance(decode_note(item.data), Sliced):
             yield own
             own = Heard()
 
@@ -60,3 +66,14 @@ def between(intervals: Sequence[Heard], start_s: float, end_s: float) -> list[He
     return [
         one for one in intervals if (one.start_ns - origin) / 1e9 < end_s and (one.end_ns - origin) / 1e9 > start_s
     ]
+
+
+def chosen(intervals: Sequence[Heard], start_s: float, end_s: float) -> list[Heard]:
+    """Those with their middle in a time range; without any, the one that overlaps it longest."""
+    origin = intervals[0].start_ns
+    found = [one for one in intervals if start_s <= ((one.start_ns + one.end_ns) / 2 - origin) / 1e9 < end_s]
+
+    def overlap_s(one: Heard) -> float:
+        return min((one.end_ns - origin) / 1e9, end_s) - max((one.start_ns - origin) / 1e9, start_s)
+
+    return found or [max(intervals, key=overlap_s)]

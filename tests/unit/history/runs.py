@@ -33,6 +33,8 @@ class Making:
     retention_s: Mapping[int, float | None] = field(default_factory=lambda: RETENTION_S)
     seconds_ns: Sequence[int] = ()
     """How long each second takes; default a second."""
+    is_timed: bool = False
+    """True if the events of a second are spread evenly over it; else all have the time of the run's start."""
     close: bool = True
     """Whether the history gets its last roll-ups."""
 
@@ -54,11 +56,17 @@ class Making:
                 seq=number,
                 first=first,
                 records=self.definitions if number == 0 else (),
-                rows=[(row, MONO_NS, value) for row, value in of_second or ()],
+                rows=[
+                    (row, mono_ns, value)
+                    for (row, value), mono_ns in zip(
+                        of_second or (), self._times(wall_ns, lasted_ns, len(of_second or ())), strict=True
+                    )
+                ],
             )
             first += len(of_second or ())
-            aggregator.admit(sent, MONO_NS)
-            aggregator.apply([sent], MONO_NS, wall_ns)
+            since_ns = wall_ns + lasted_ns - WALL_NS if self.is_timed else 0
+            aggregator.admit(sent, MONO_NS + since_ns)
+            aggregator.apply([sent], MONO_NS + since_ns, WALL_NS + since_ns if self.is_timed else wall_ns)
             interval = aggregator.roll(wall_ns, wall_ns + lasted_ns, lasted_ns)
             wall_ns += lasted_ns
             if of_second is not None:
@@ -72,3 +80,9 @@ class Making:
         snapshot = aggregator.snapshot(RunFacts(**said), MONO_NS + elapsed_ns, wall_ns)  # type: ignore[arg-type]
         write_final(snapshot, [directory.final])
         return snapshot
+
+    def _times(self, wall_ns: int, lasted_ns: int, events: int) -> list[int]:
+        if not self.is_timed:
+            return [MONO_NS] * events
+        start_ns = MONO_NS + wall_ns - WALL_NS
+        return [start_ns + lasted_ns * (2 * event + 1) // (2 * events) for event in range(events)]

@@ -16,7 +16,7 @@ def curve(begin: int, count: int, points: int) -> StepCurve:
     values = steps.astype(np.float64) ** 2
     made = StepPoints(points)
     made.add(NewSteps(steps, values, values, values, values), 1)
-    return made.curve("step", "loss", None)
+    return made.curve("step", "loss")
 
 
 @pytest.mark.parametrize(("begin", "count"), [(0, 9), (1, 9), (1, 8), (3, 8)])

@@ -8,7 +8,7 @@ from telemetry.errors import UsageError
 from telemetry.history import over_time
 from telemetry.history.over_time import OverTime, busiest, check_points, check_step, shown, step_for
 from telemetry.history.range_totals import RangeTotals
-from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,6 @@ def test_the_busiest_series(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_windows_of_nothing_make_no_series() -> None:
     """A series that never had values is not over time."""
-    gathered = OverTime([SeriesStat(name="a")])
+    gathered = OverTime([SeriesStat(name="a")], MetricsSnapshot(run_id="r", name="n"))
     gathered.add(RangeTotals(start_s=0.0, end_s=1.0, seconds=1.0))
     assert gathered.series() == []

@@ -121,7 +121,7 @@ def test_facts_are_those_of_the_result(run: RunDirectory) -> None:
     lacks = "the request log lacks 2 of 5 requests: their programs could not send them in time"
     assert facts(run) == RequestLogFacts(3, 2, size, lacks)
     stat = RequestLogStat(kept=1_200, left_out=2_210, cap_bytes=1 << 28)
-    write_final(MetricsSnapshot(run_id="", name="n", state="COMPLETE", request_log=stat), [run.final])
+    write_final(MetricsSnapshot(run_id="r", name="n", state="COMPLETE", request_log=stat), [run.final])
     first = "the request log has the first 1,200 of 3,410 requests: it is full (run.request_log_cap, 256 MiB)"
     assert facts(run) == RequestLogFacts(1_200, 2_210, size, first)
 

@@ -52,8 +52,9 @@ def test_a_dead_run_is_offered_for_recovery(tmp_path: Path) -> None:
     assert f"`telemetry recover {directory.path}`" in said
     directory.write_manifest(manifest_for(directory, "job", "aaaa1111", [], ""))
     lock = directory.lock()
-    with pytest.raises(RunDirectoryError, match=f"the run is still going, on {socket.gethostname()}"):
+    with pytest.raises(RunDirectoryError, match=f"the run is still going, on {socket.gethostname()}") as caught:
         load_report("job", tmp_path)
+    assert "wait for its end; `telemetry report aaaa1111` shows it so far" in str(caught.value)
     lock.release()
 
 

@@ -58,9 +58,9 @@ def test_a_whole_run_has_bounds_and_steps(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_run(tmp_path: Path) -> None:
-    """Edges go outward to those of the seconds; counters tell their increase, gauges their last value."""
+    """Edges are the nearest ones of seconds; counters tell their increase, gauges their last value."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(125))
-    report = run.time_range(TimeRangeChoice(from_s=10.5, to_s=69.5))
+    report = run.time_range(TimeRangeChoice(from_s=10.4, to_s=69.6))
     assert report.time_range is not None
     assert (report.time_range.start_s, report.time_range.end_s, report.time_range.chosen) == (10.0, 70.0, "given")
     stat = report.series("latency")
@@ -74,6 +74,28 @@ def test_a_part_of_a_run(tmp_path: Path) -> None:
     assert report.snapshot.exact_reason == "percentiles of a time range are computed from the history"
     assert "cover the chosen time range, 10.0 s to 70.0 s" in report.findings[0]
     assert sum(point.count for point in report.over_time[0].points) == 3_000
+
+
+@pytest.mark.parametrize(
+    ("from_s", "to_s", "part"),
+    [
+        (5.0, 6.0, (5.02, 6.02)),
+        (4.6, 6.4, (5.02, 6.02)),
+        (5.4, 5.6, (5.02, 6.02)),
+        (5.6, 6.3, (5.02, 6.02)),
+        (6.1, 6.2, (6.02, 7.02)),
+    ],
+)
+def test_a_part_is_as_long_as_it_was_asked_for(
+    tmp_path: Path, from_s: float, to_s: float, part: tuple[float, float]
+) -> None:
+    """Seconds of the history begin a little after those of the run: a part has none more for that, but has one."""
+    lengths = [1_020_000_000] + [1_000_000_000] * 9
+    run = Making(tmp_path, DEFINITIONS, seconds_ns=lengths).run(seconds(10))
+    report = run.time_range(TimeRangeChoice(from_s=from_s, to_s=to_s))
+    assert report.time_range is not None
+    assert (report.time_range.start_s, report.time_range.end_s) == part
+    assert report.series("latency").count == 50
 
 
 @pytest.mark.parametrize(
@@ -225,7 +247,7 @@ def test_a_result_that_lies_alone(tmp_path: Path) -> None:
 
 
 def test_seconds_that_retention_took(tmp_path: Path) -> None:
-    """Where only coarser intervals are left, parts go outward to their edges, and steps are as long as they are."""
+    """Where only coarser intervals are left, parts go to their edges, and steps are as long as they are."""
     making = Making(tmp_path, DEFINITIONS, retention_s={1: 60.0, 10: 120.0, 60: None})
     run = making.run(seconds(400))
     report = run.time_range(TimeRangeChoice(from_s=61.0, to_s=62.0))

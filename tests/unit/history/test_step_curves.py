@@ -57,13 +57,6 @@ def test_few_steps_are_kept_as_they_are() -> None:
     assert curve.times_s == [0.0, 0.01, 0.02]
     assert (curve.count, curve.first, curve.last) == (3, 3.0, 2.0)
     assert (curve.min, curve.min_step, curve.max, curve.max_step) == (1.0, 8, 3.0, 7)
-    assert curve.steps_per_s == pytest.approx(100.0)
-
-
-def test_one_step_has_no_rate() -> None:
-    """A single moment has no duration."""
-    [curve] = curves(losses([3.0]))
-    assert (curve.values, curve.steps_per_s) == ([3.0], None)
 
 
 def test_many_steps_are_merged_by_neighbours() -> None:
@@ -89,7 +82,6 @@ def test_sparse_steps_keep_all_points() -> None:
     """Programs that log every thousandth step have a point for each of them."""
     [curve] = curves([ClosedStep("train", 1_000 * at, {"loss": float(at)}) for at in range(200)])
     assert curve.steps == [1_000 * at for at in range(200)]
-    assert curve.steps_per_s == pytest.approx(100_000.0)
 
 
 def test_steps_in_any_order() -> None:

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from telemetry.errors import UsageError
-from telemetry.integrations.feeds import FeedSpec, load_feed, parse_feed
+from telemetry.integrations.feeds import FeedSpec, load_feed, parse_feed, with_percentiles
 
 
 class Mine:
@@ -19,6 +19,19 @@ class Mine:
 
 def entry_points(*points: EntryPoint) -> object:
     return lambda group: [point for point in points if group == point.group]
+
+
+def test_a_run_computes_the_percentiles_of_its_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Besides its own, in ascending order, each once. A feed need not have any."""
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points",
+        entry_points(EntryPoint("mine", f"{__name__}:Mine", "telemetry.feeds")),
+    )
+    assert with_percentiles(["mine"], ["99", "50.0"]) == ["50.0", "99"]
+    found = with_percentiles(["endpoints:tcp://host:5", "mine"], ["50.0", "99.99"])
+    assert found == ["1", "5", "10", "25", "50.0", "75", "80", "90", "95", "97", "99", "99.9", "99.99"]
+    with pytest.raises(UsageError, match="no feed is named 'nobody'"):
+        with_percentiles(["nobody"], ["50"])
 
 
 def test_a_name_and_an_address() -> None:

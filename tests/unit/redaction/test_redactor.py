@@ -146,3 +146,16 @@ def test_a_child_counts_for_itself() -> None:
     redactor.text(TOKEN)
     redactor.forget_counts()
     assert redactor.take_counts() == {}
+
+
+@pytest.mark.parametrize("prefix", ["span.", "span_self."])
+@pytest.mark.parametrize(
+    "secret", ["-u me:hunter2!x", "ann@example.org", "T-42", "Authorization: Bearer hunter2!x"]
+)
+def test_the_instruments_of_a_span_are_masked_as_its_record(prefix: str, secret: str) -> None:
+    """Whatever the rule looks at before the secret, and whoever masks the name again."""
+    redactor = Redactor(personal=True, patterns=["ticket=^T-[0-9]+"])
+    masked = redactor.name(f"{prefix}{secret} done")
+    assert masked == prefix + redactor.name(f"{secret} done")
+    assert "***" in masked
+    assert redactor.name(masked) == masked

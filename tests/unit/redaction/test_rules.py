@@ -91,6 +91,7 @@ _PIECES = (
     *("token", "tokena", "token\\", 'token="', "token='", "token: ", "password ", "login ", "login a password "),
     *("://a:", "a://", "-u ", "-ua:", "--a ", "'--a', ", '"-a', "bearer ", "basic ", "authorization: bearer "),
     *("Cookie:a", "-----BEGIN PRIVATE KEY-----", "-----BEGIN "),
+    *("mysql ", "mysql -", "sshpass -p ", "password is ", "password%3D", "?key=", "://a:1", "http://1a"),
     *("@", "a@", "a@b", "a.", "a@a.", "4111 ", "4111-"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
 from tests.golden.report.renderings import steps_report, stored_report
 
 from telemetry.report.backends import backends, line
@@ -47,7 +48,7 @@ def test_numbers() -> None:
         state="done",
         written=12_300,
         dropped={"b": 2, "a": 1_000},
-        no_place={"span": 9},
+        no_place={"span": 9, "reading": 1, "params": 2},
         repeated=4,
         retried=5,
         restarts=6,
@@ -56,14 +57,22 @@ def test_numbers() -> None:
     )
     section = backends(report(stat))
     assert section.table is not None
-    assert section.table.rows == [["a", "done", "12,300", "0", "1,002", "9", "4", "5", "6"]]
+    assert section.table.rows == [["a", "done", "12,300", "0", "1,002", "12", "4", "5", "6"]]
     assert section.notes == [
         "a, dropped: 1,000 a, 2 b",
-        "a does not support: 9 span",
+        "a does not support: 2 sets of parameters, 1 reading, 9 spans",
         "a: 4 items may appear twice, because its writer was restarted",
         "a, last error: was away",
         r"a: see /there\x1b",
     ]
+
+
+def test_an_address_that_ends_with_its_writer_is_of_the_past() -> None:
+    """A page for scrapers is there while its writer runs, and no longer."""
+    stat = BackendStat(name="prom", kind="prometheus", state="closing", place="http://127.0.0.1:9599/metrics")
+    assert backends(report(stat)).notes == ["prom: see http://127.0.0.1:9599/metrics"]
+    ended = backends(report(replace(stat, state="done"))).notes
+    assert ended == ["prom: was at http://127.0.0.1:9599/metrics until its writer ended"]
 
 
 def test_the_command_for_the_rest_comes_first_and_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +11,17 @@ from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
 
 from telemetry import render
+from telemetry.integrations.capture.signs import not_imported
 from telemetry.report import brief
 from telemetry.report.text import render_text
 from telemetry.wire.events import Scalar
+from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import (
     Accounting,
+    AxisStat,
     CommandFacts,
+    CounterStat,
     GaugeStat,
     MarkStat,
     MetricsSnapshot,
@@ -55,6 +61,49 @@ def test_a_failed_command_comes_first_and_in_red() -> None:
     assert render(failed, "md").startswith("**command failed: exit code 3")
 
 
+def test_a_program_that_failed_comes_first() -> None:
+    """Also without `telemetry run`: its exception ended the run, or it was killed. Its data may be complete."""
+    marks = [MarkStat(text="ValueError: boom", time_ns=1)]
+    failed = report(accounting=SOME, reason="the program failed", marks=marks)
+    assert list(brief.alarms(failed)) == ["the program failed", "ValueError: boom"]
+    assert "finished" not in render_text(failed)
+    text = render(failed, "html")
+    assert "<strong>The program failed</strong><br>ValueError: boom" in text
+    assert text.index('id="alarm"') < text.index("<strong>data complete</strong>")
+    killed = report(accounting=SOME, reason="the program failed: process 7 was killed, or ended without finish()")
+    assert render_text(killed).startswith(f"{killed.snapshot.reason}\ncomplete: job")
+    assert render_text(killed).count("process 7") == 1
+
+
+def test_complete_data_and_a_run_that_went_well_are_two_statements() -> None:
+    """NaN is amber below the headline, which is not green then; a run that went well says by what that is known."""
+    command, axis = CommandFacts(argv=["x"], exit_code=0), AxisStat(name="step", closed=9, values={"loss": None})
+    well = report(accounting=SOME, command=command, axes=[axis])
+    assert render_text(well, color=True).splitlines()[1] == "\x1b[1;32mwent well: exit code 0\x1b[0m"
+    gate = GateResult(expression="p99(a) < 1ms", outcome="pass", reason="")
+    assert brief.went_well(replace(well, gates=[gate])) == "went well: exit code 0 · 1 gate passed"
+    poor = report(accounting=SOME, command=command, axes=[replace(axis, not_finite={"loss": 37})])
+    headline, concern = render_text(poor, color=True).splitlines()[:2]
+    assert headline.startswith("\x1b[1mcomplete: job, ")
+    assert concern == "\x1b[1;33mloss is NaN or infinite, first at step 37\x1b[0m"
+    assert "**loss is NaN or infinite, first at step 37**" in render(poor, "md")
+    assert json.loads(render(poor, "json"))["concerns"] == [concern[7:-4]]
+    text = render(poor, "html")
+    assert text.index('class="banner warn" id="went"') < text.index('class="banner good" id="verdict"')
+    assert "<strong>data complete</strong>" in text
+    for other in (
+        poor,
+        report(accounting=SOME, command=replace(command, exit_code=1)),
+        replace(well, gates=[replace(gate, outcome="inconclusive")]),
+        report(accounting=SOME, state="LIVE"),
+        report(accounting=SOME, marks=[MarkStat(text="ValueError: x", time_ns=1)]),
+        report(accounting=SOME),
+        replace(well, snapshot=replace(well.snapshot, completeness="incomplete")),
+        report(),
+    ):
+        assert brief.went_well(other) == ""
+
+
 def test_a_run_without_data_says_what_to_try() -> None:
     """The program may not call telemetry at all, or may use a library that can be captured."""
     empty = report(command=CommandFacts(argv=["true"], exit_code=0))
@@ -62,11 +111,40 @@ def test_a_run_without_data_says_what_to_try() -> None:
     assert "telemetry run --capture NAME" in render_text(empty)
     connected = report(producers=[ProducerStat(producer="p", completeness="complete")])
     assert list(brief.alarms(connected)) == ["nothing was recorded: 1 producer connected, but recorded no value"]
+    lost = report(producers=[ProducerStat(producer=key, completeness=key) for key in ("complete", "incomplete")])
+    assert list(brief.alarms(lost)) == [
+        "no value arrived: 2 producers connected, and 1 of them did not say how much it had recorded"
+    ]
+    killed = report(producers=[ProducerStat(producer="p", completeness="incomplete")])
+    assert list(brief.alarms(killed)) == [
+        "no value arrived: 1 producer connected, and it did not say how much it had recorded"
+    ]
     going_on = replace(empty, snapshot=replace(empty.snapshot, state="LIVE"))
     assert list(brief.alarms(going_on)) == []
     assert list(brief.alarms(report(**with_collectors()))) == list(brief.alarms(empty))
     marked = report(marks=[MarkStat(text="m", time_ns=1)])
     assert list(brief.alarms(marked)) == []
+
+
+@pytest.mark.parametrize("producers", [[], [ProducerStat(producer="p", completeness="complete")]])
+def test_a_capture_without_values_says_what_to_check(tmp_path: Path, producers: list[ProducerStat]) -> None:
+    """Whether a writer was made, and by which process; and which library no process imported."""
+    signs = ["7 wanted tensorboard,wandb,theirs", "8 booted /bin/python", "8 hooked tensorboard train.py"]
+    (tmp_path / "capture.log").write_text("\n".join([*signs, "9 hooked tensorboard", "9 hooked theirs -c"]) + "\n")
+    command = CommandFacts(argv=["python", "train.py"], exit_code=0)
+    empty = report(command=command, directory=str(tmp_path), producers=producers)
+    [alarm] = brief.alarms(empty)
+    assert alarm == "nothing was recorded: the capture of tensorboard, wandb, theirs got no value"
+    tensorboard, wandb, theirs = brief.advice(empty)
+    by = "tensorboard was imported by train.py (process 8), a program (process 9), but logged nothing: "
+    assert tensorboard.startswith(f"{by}does a process make a SummaryWriter")
+    assert wandb == "wandb was not imported by any Python process that the capture reached"
+    assert theirs == "theirs was imported by -c (process 9), but logged nothing: does it log through this library?"
+    assert list(brief.advice(replace(empty, snapshot=replace(empty.snapshot, accounting=SOME)))) == []
+    assert "--capture NAME" not in render_text(empty)
+    (tmp_path / "capture.log").write_text("7 wanted lightning\n8 booted /bin/python\n")
+    assert list(brief.alarms(empty)) == [f"nothing was recorded: {not_imported(['lightning'])}"]
+    assert list(brief.advice(empty)) == []
 
 
 def test_warnings_of_a_kind_are_one_line() -> None:
@@ -102,12 +180,25 @@ def test_the_end_has_parameters_cost_and_the_way_to_the_rest() -> None:
         "cost of telemetry: CPU 500 ms · memory 50.0 MiB · disk 1.00 KiB · "
         "50 of 100 ticks late: the machine was busy",
         "files: /data/runs/job-1",
-        "all figures: telemetry report r1 --full, in a browser: -o report.html",
+        "all figures: telemetry report r1 --full, in a browser: telemetry open r1",
     ]
     elsewhere = replace(made, snapshot=replace(made.snapshot, directory="/data/my runs/job-1"))
     assert "telemetry report '/data/my runs/job-1' --full" in brief.closing(elsewhere).lines[-1]
     many = report(params={f"p{number}": number for number in range(20)})
     assert brief.closing(many).lines[0].endswith("p11 11 · 8 more")
+    empty = report(params={"config": "{}", "help": "", "tags": "[]", "lr": 0.1, "batch": 0})
+    assert brief.closing(empty).lines[0] == "parameters: lr 0.1 · batch 0"
+
+
+def test_masked_values_are_counted_by_rule() -> None:
+    """The rule for values whose name says that they are secret is said in words."""
+    numbers = {"named": 1, "github": 3, "email": 1}
+    counters = [
+        CounterStat(name="telemetry.masked", labels={"rule": rule}, value=number, events=number)
+        for rule, number in numbers.items()
+    ]
+    said = "masked: 3 github · 1 email · 1 value with a secret name"
+    assert said in brief.closing(report(counters=counters)).lines
 
 
 @pytest.mark.parametrize(

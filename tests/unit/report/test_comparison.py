@@ -13,7 +13,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from telemetry.compare import ONE_SIDED, BoundedFigure, Comparison, Curve, MetricResult, Noise, RunFacts, Setting
+from telemetry.compare import (
+    ONE_SIDED,
+    BoundedFigure,
+    Comparison,
+    Curve,
+    MetricResult,
+    Noise,
+    RunFacts,
+    Setting,
+    largest_without_bounds,
+)
+from telemetry.compare.model import WITHOUT_BOUNDS
 from telemetry.errors import UsageError
 from telemetry.report.comparison import (
     amount,
@@ -22,9 +33,10 @@ from telemetry.report.comparison import (
     comparison_facts,
     comparison_text,
     figure_name,
+    headline,
+    information,
     interval,
     obstacles,
-    signed,
     title,
 )
 from telemetry.report.comparison_forms import render_comparison
@@ -69,12 +81,15 @@ def sample() -> Comparison:
         method="pairs",
         before_values=[10.1, 10.3],
         after_values=[11.2, 11.4],
-        noise=Noise(cv=0.01, runs=10, limit=0.0123, exceeded=True),
+        noise=Noise(runs=10, low=-0.0122, high=0.0123, exceeded=True),
     )
     return Comparison(
         min_effect=0.02,
         paired=True,
         calibration="bench",
+        calibration_argv=["./main/bench", "1"],
+        calibration_runs=10,
+        calibration_of=["before"],
         before=runs("main", 0, 6),
         after=runs("branch", 1, 6),
         settings=[
@@ -111,7 +126,7 @@ def sample() -> Comparison:
                 difference=0.056,
                 low=0.04,
                 high=0.072,
-                reason="but within the noise of the calibration, ±8 %",
+                reason="but within the noise of the calibration, -7.41 % … +8 %",
             ),
             replace(
                 latency,
@@ -173,13 +188,13 @@ def single() -> Comparison:
         name="latency",
         unit="ms",
         better="lower",
-        reason="one run per side",
+        reason="the bounds within the two runs overlap; beyond the noise of the calibration, -6.02 % … +6.4 %",
         before=10.2,
         after=11.3,
         difference=0.108,
         before_within=BoundedFigure(value=10.2, low=10.0, high=10.4),
-        after_within=BoundedFigure(value=11.3, low=11.0),
-        noise=Noise(cv=0.02, runs=10, limit=0.064, exceeded=True),
+        after_within=BoundedFigure(value=11.3, low=10.3),
+        noise=Noise(runs=10, low=-0.0602, high=0.064, exceeded=True),
     )
     wall = replace(
         figure,
@@ -187,6 +202,7 @@ def single() -> Comparison:
         statistic="wall",
         name="",
         unit="s",
+        reason="without bounds within a run",
         before_within=BoundedFigure(value=10.2),
         after_within=BoundedFigure(value=11.3),
         noise=None,
@@ -200,6 +216,7 @@ FORMS: dict[str, Callable[[], str]] = {
     "comparison.json": lambda: render_comparison(sample(), "json"),
     "comparison.md": lambda: render_comparison(sample(), "md"),
     "text_80.txt": lambda: render_comparison(sample(), width=80),
+    "whole_80.txt": lambda: render_comparison(sample(), width=80, whole=True),
     "text_120.txt": lambda: render_comparison(sample(), width=120),
     "single_120.txt": lambda: render_comparison(single(), width=120),
 }
@@ -221,6 +238,7 @@ def test_json_is_strict_and_whole() -> None:
     document = json.loads(text, parse_constant=refuse)
     assert document["schema_version"] == 1
     assert len(document["metrics"]) == len(sample().metrics)
+    assert document["headline"] == comparison_text(sample()).partition("\n")[0]
     assert msgspec.json.decode(text, type=Comparison) == sample()
 
 
@@ -234,9 +252,103 @@ def test_text_keeps_within_its_width(width: int) -> None:
 
 def test_text_from_outside_can_t_break_a_line() -> None:
     """Control characters become visible."""
-    assert "renamed\n" not in render_comparison(sample())
-    assert r"renamed\n" in render_comparison(sample())
+    assert "renamed\n" not in render_comparison(sample(), whole=True)
+    assert r"renamed\n" in render_comparison(sample(), whole=True)
     assert r"/a\|b" in render_comparison(sample(), "md")
+
+
+def test_two_single_runs_are_told_in_words() -> None:
+    """The median of a time by its factor, and that the noise is unknown; the counts follow."""
+    within = {"before_within": BoundedFigure(value=47.9), "after_within": BoundedFigure(value=4.6)}
+    times = MetricResult(
+        of="series", statistic="p50", name="latency", unit="ms", better="lower", verdict="differs",
+        before=47.9, after=4.6, difference=-0.904, **within,
+    )  # fmt: skip
+    rate = replace(times, name="tokens", statistic="last", unit="", better="higher", before=1.0, after=1.2)
+    one = replace(single(), metrics=[replace(rate, difference=0.2), times])
+    first, second, *_ = comparison_text(one).splitlines()
+    assert first == "after is 10.4× faster at latency p50 (47.9 → 4.60 ms); one run a side: noise unknown"
+    assert second == "2 figures of two single runs: 2 differ"
+    assert headline(replace(one, metrics=[replace(rate, difference=0.2)])).startswith(
+        "after is 20 % higher at tokens last (1 → 1.20)"
+    )
+    slower = replace(times, before=4.6, after=5.06, difference=0.1, noise=Noise(runs=9, low=-0.0291, high=0.03))
+    assert headline(replace(one, metrics=[slower])) == (
+        "after is 10 % slower at latency p50 (4.60 → 5.06 ms); one run a side: beyond the noise of the "
+        "calibration, -2.91 % … +3 %"
+    )
+    assert all("after is 10.4× faster" in render_comparison(one, form) for form in ("md", "html"))
+    assert json.loads(render_comparison(one, "json"))["headline"] == first
+
+
+def test_what_can_t_be_told_is_one_line_unless_there_is_nothing_else() -> None:
+    """With its reasons; a page has it behind a closed line."""
+    told = sample()
+    text = " ".join(comparison_text(told).split())
+    assert "2 figures: only the runs after have it (1), different units: KiB, 1 (1); --all shows them" in text
+    assert "--all" not in comparison_text(told, whole=True)
+    alone = replace(told, metrics=[one for one in told.metrics if one.verdict == "cannot_tell"])
+    assert "--all" not in comparison_text(alone)
+    assert "<details><summary>2 figures that can&#x27;t be told</summary>" in render_comparison(told, "html")
+
+
+def test_large_differences_of_figures_without_bounds_are_named() -> None:
+    """Two trainings have a speed each, which no bounds go with. It is what their owner looks for."""
+    figure = single().metrics[0]
+    speed = replace(
+        figure, of="steps", name="step", statistic="rate", unit="1", better="higher", reason=WITHOUT_BOUNDS
+    )
+    speed = replace(speed, before=47.7, after=32.1, difference=-0.327, before_within=BoundedFigure(value=47.7))
+    speed = replace(speed, after_within=BoundedFigure(value=32.1))
+    small, neither = replace(speed, name="small", difference=0.001), replace(speed, name="odd", better="neither")
+    told = replace(single(), min_effect=0.05, metrics=[speed, small, neither, replace(figure, verdict="same")])
+    assert [one.name for one in largest_without_bounds(told)] == ["step"]
+    words = "largest without bounds: step rate 47.7/s → 32.1/s (-32.7 %)"
+    assert words in comparison_text(told)
+    assert f"<summary>3 figures that can&#x27;t be told; {words}</summary>" in render_comparison(told, "html")
+
+
+def test_a_run_outside_of_many_is_told_by_figures() -> None:
+    """Below the headline, since no figure has a verdict; on the page, too."""
+    figure = replace(
+        single().metrics[0], before_within=None, after_within=None, noise=None, before_values=[10.1, 10.3],
+        after_values=[50.0], after=50.0, difference=3.9, reason="one run after: it is above all of the 2 before",
+    )  # fmt: skip
+    told = replace(single(), before=runs("main", 0, 2), min_effect=0.05, metrics=[figure])
+    line = "outside all runs of the other side: latency p99 10.2 ms → 50.0 ms (+390 %)"
+    assert comparison_text(told).splitlines()[1] == line
+    assert f"<p>{line}</p>" in render_comparison(told, "html")
+
+
+def test_figures_with_too_few_values_are_one_line() -> None:
+    """They say nothing about the runs. All of them have a row on request."""
+    text = comparison_text(sample())
+    assert "1 figure; --all shows it" in text.partition("Too few values\n")[2]
+    assert "--all" not in comparison_text(sample(), whole=True).partition("Too few values\n")[2]
+
+
+def test_bounds_have_columns_where_a_figure_has_them() -> None:
+    """A table of figures without bounds would have two empty ones."""
+    figure = single().metrics[0]
+    plain = replace(
+        figure, noise=None, before_within=BoundedFigure(value=1.0), after_within=BoundedFigure(value=1.0)
+    )
+    heads = [head.title for head in information([plain]).columns]
+    assert heads == ["figure", "before", "after", "difference"]
+    assert [head.title for head in information([plain, figure]).columns].count("bounds within the run") == 2
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html"])
+def test_only_what_is_shown_not_to_differ_is_said_not_to(form: str) -> None:
+    """Overlapping bounds can't tell, and noise shows no difference: both stand apart from what is the same."""
+    figure = single().metrics[0]
+    same, noisy = replace(figure, name="same", verdict="same"), replace(figure, name="noisy", verdict="not_shown")
+    whole = render_comparison(replace(single(), metrics=[same, noisy, figure]), form, whole=True)
+    names = ("same p99", "noisy p99", "latency p99")
+    titles = "No difference that matters in these two runs", "No difference shown in these two runs", "Cannot tell"
+    parts = [whole.partition(title)[2] for title in titles]
+    shown = [[name for name in names if name in part] for part in parts]
+    assert shown == [list(names), list(names[1:]), list(names[2:])]
 
 
 def test_colour_is_asked_for() -> None:
@@ -263,7 +375,7 @@ def test_very_many_figures_are_counted() -> None:
         for verdict in ("same", "left_out")
         for number in range(203)
     ]
-    text = comparison_text(Comparison(metrics=many))
+    text = comparison_text(Comparison(metrics=many), whole=True)
     assert text.count("3 more figures are in the JSON form") == 2
     assert ("s199 p50" in text, "s200 p50" in text) == (True, False)
 
@@ -306,15 +418,6 @@ def test_what_one_side_has_alone_is_told_once() -> None:
     assert section.lines[0].endswith("s099, s099{window=measured}, 6 more")
     assert section.lines[1:] == ["only the runs after have command CPU time"]
     assert section.table is None
-
-
-@pytest.mark.parametrize(
-    ("ratio", "said"),
-    [(0.1084, "+10.8 %"), (-0.02, "-2 %"), (0.0, "0 %"), (-0.0, "0 %"), (40.4, "+4,040 %"), (None, "–")],
-)
-def test_differences_have_a_sign(ratio: float | None, said: str) -> None:
-    """Three digits, written out from ten times on."""
-    assert signed(ratio) == said
 
 
 def test_names_and_amounts_of_figures() -> None:

@@ -8,6 +8,7 @@ import re
 from msgspec.structs import replace
 
 from telemetry.compare import Comparison, Curve, MetricResult, RunFacts, Setting
+from telemetry.report.comparison import comparison_text
 from telemetry.report.comparison_page import comparison_html
 
 RUNS = [RunFacts(run_id=f"r{number}", name="<b>main</b>", completeness="complete") for number in range(2)]
@@ -30,27 +31,34 @@ def test_the_verdict_is_first_and_every_figure_is_there() -> None:
     figures = text.partition('<section id="figures">')[2].partition("</section>")[0]
     assert re.findall(r'<th scope="row">(.*?)</th>', figures) == ["latency p99", "latency p50"]
     assert '<p class="soft">significant alone: latency p50</p>' in figures
-    assert '<span class="badge calm">≈ no difference shown</span>' in text
+    assert '<span class="badge calm">≈&nbsp;no difference shown</span>' in text
+
+
+def test_what_was_not_finite_is_below_the_verdict() -> None:
+    """In sight, whatever the verdict on other figures is, also in text."""
+    line = "after: loss is NaN or infinite, first at step 100"
+    text = comparison_html(replace(COMPARISON, concerns=[line]))
+    assert f'<p class="banner warn" id="concerns"><span aria-hidden="true">!</span> {line}</p>' in text
+    assert text.index('id="verdict"') < text.index('id="concerns"') < text.index("Largest differences")
+    assert comparison_text(replace(COMPARISON, concerns=[line])).splitlines()[1] == line
 
 
 def test_the_largest_differences_are_tiles_below_the_verdict() -> None:
-    """With both values; only a verdict gives them a colour. The settings that differ follow."""
-    untold = replace(
-        WORSE, name="ttft", verdict="cannot_tell", before=62.0, after=988.0, difference=14.9, method=""
-    )
+    """With both values; only better and worse have a colour. The settings that differ follow."""
+    changed = replace(WORSE, name="ttft", verdict="changed", before=62.0, after=988.0, difference=14.9)
     text = comparison_html(
         replace(
             COMPARISON,
             after=[replace(run, name="branch") for run in RUNS],
-            metrics=[WORSE, untold],
+            metrics=[WORSE, changed],
             settings=[Setting(name="<lr>", before=["1.0"], after=["1.6"])],
         )
     )
     assert "<h1>&lt;b&gt;main&lt;/b&gt; against branch</h1>" in text
     tiles = text.partition("Largest differences")[2].partition("</dl>")[0]
     assert re.findall(r'<div class="(.*?)"><dt><bdi>(.*?)</bdi>', tiles) == [
-        ("tile bad-tile", "latency p99"),
         ("tile", "ttft p99"),
+        ("tile bad-tile", "latency p99"),
     ]
     assert '<dd class="figure">+1,490 %</dd><dd class="note">62.0 ms → 988 ms</dd>' in tiles
     assert (

@@ -237,9 +237,11 @@ def test_json_has_the_names_of_the_final_file() -> None:
     """The JSON form is the final file, plus all other fields of the report and what it says of itself."""
     report = stored_report()
     document = json.loads(render(report, "json"))
-    assert {name: document.pop(name) for name in ("verdict", "headline")} == {
+    assert {name: document.pop(name) for name in ("verdict", "headline", "went_well", "concerns")} == {
         "verdict": "incomplete",
         "headline": report.headline(),
+        "went_well": "",
+        "concerns": [],
     }
     fields = msgspec.json.decode(msgspec.json.encode(report))
     assert {**document.pop("snapshot", {}), **document} == {**fields.pop("snapshot"), **fields}

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry.errors import UsageError
-from telemetry.report.endpoints import PERCENTILES, render_summary, result_summary
+from telemetry.report.endpoints import render_summary, result_summary
+from telemetry.store.request_log import RequestLogWriter
+from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words
 from telemetry.wire.cells import cell, edge
+from telemetry.wire.feeds import ENDPOINTS_PERCENTILES
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
+from telemetry.wire.request_log import EndedRequests, LoggedRecords, RequestEntry
 from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat
 
 S = 1_000_000_000
@@ -124,7 +132,8 @@ def test_a_block_has_all_percentiles_of_theirs() -> None:
     assert (block["total"], block["min"], block["max"], block["median"]) == (6 * S, S, 3 * S, 2 * S)
     assert block["avg"] == 2 * S
     assert block["std_dev"] == pytest.approx(S)  # n − 1 in the denominator, as theirs
-    assert list(block["percentiles"])[: len(PERCENTILES)] == [str(float(key)) for key in PERCENTILES]
+    theirs = [str(float(key)) for key in ENDPOINTS_PERCENTILES]
+    assert list(block["percentiles"])[: len(theirs)] == theirs
     assert block["percentiles"]["99.0"] == 3 * S
     assert block["percentiles"]["99.9"] is None
     assert block["percentiles"]["99.99"] == 3 * S
@@ -205,6 +214,76 @@ def test_which_requests_are_meant() -> None:
         result_summary(report(others), kind="x")
     with pytest.raises(UsageError, match="the run has no requests"):
         result_summary(report([]))
+
+
+def logged(folder: Path, latencies: Sequence[int], **labels: str) -> RunDirectory:
+    """Write the request log of a run in which each answer streams for half of its latency."""
+    entries = [
+        RequestEntry(number, issued_ns=S, ended_ns=S + ns, first_ns=S + ns // 2, first_tokens=None, output_tokens=3)
+        for number, ns in enumerate(latencies)
+    ]
+    directory = RunDirectory(folder)
+    log = RequestLogWriter(directory.requests, resume=True)
+    records = [
+        EndedRequests("request", labels, entries),
+        EndedRequests("request", {"window": "other"}, entries[:1]),
+        EndedRequests("request", labels, [RequestEntry(0, issued_ns=S, ended_ns=9 * S, outcome="failed")]),
+    ]
+    log.append([LoggedRecords("p", 0, 0, [Raw(msgspec.msgpack.encode(record)) for record in records])], 0)
+    log.close()
+    return directory
+
+
+LADDER = [number * 1_000 for number in range(1, 251)]
+
+
+def of_ladder() -> Report:
+    tracked = {"window": "tracked"}
+    stats = [series("latency", LADDER, EXTENT, **tracked), series("ttft", [ns // 2 for ns in LADDER], **tracked)]
+    stats += [series("tpot", [ns // 4 for ns in LADDER], **tracked), series("output_tokens", [3] * 250, **tracked)]
+    return report([counter("issued", 251, **tracked), counter("completed", 250, **tracked)], stats)
+
+
+def test_percentiles_have_the_lower_rank_of_a_benchmark(tmp_path: Path) -> None:
+    """All of theirs, from the request log: of 250 values, p99.9 is the one before the largest."""
+    said: list[str] = []
+    summary = result_summary(of_ladder(), directory=logged(tmp_path, LADDER, window="tracked"), say=said.append)
+    wanted = {
+        "99.9": 249, "99.0": 247, "97.0": 242, "95.0": 237, "90.0": 225, "80.0": 200, "75.0": 187, "50.0": 125,
+        "25.0": 63, "10.0": 25, "5.0": 13, "1.0": 3,
+    }  # fmt: skip
+    found = summary["latency"]["percentiles"]
+    assert {key: found[key] // 1_000 for key in wanted} == wanted
+    assert (summary["latency"]["median"], summary["ttft"]["median"], summary["tpot"]["median"]) == (
+        125_000,
+        62_500,
+        31_250,
+    )
+    assert summary["output_sequence_lengths"]["percentiles"]["99.9"] == 3
+    assert said == []
+    assert type(found["99.9"]) is int
+
+
+def test_bounds_of_early_stopping_are_values_from_the_log(tmp_path: Path) -> None:
+    """Not upper edges of buckets: with 250 values, the 140th is above the median with 99 % confidence."""
+    stops = {"latency": {"50": EarlyStop(bound=150_111.0, needed=11), "99": EarlyStop(needed=662, missing=412)}}
+    window = RequestFigures(kind="request", window="tracked", issued=251, early_stopping=stops)
+    made = replace(of_ladder(), requests=[RequestFigures(kind="request", issued=251, windows=[window])])
+    summary = result_summary(made, directory=logged(tmp_path, LADDER, window="tracked"))
+    bounds = summary["latency"]["early_stopping_percentiles"]
+    assert bounds["99.0"] is None
+    assert bounds["50.0"] in LADDER
+    assert 125_000 < bounds["50.0"] < 150_000
+
+
+@pytest.mark.parametrize("kept", [LADDER[:-1], [*LADDER[:-1], 7], []])
+def test_percentiles_of_the_report_stand_in(tmp_path: Path, kept: list[int]) -> None:
+    """If the log lacks requests, or has others. A sentence says so."""
+    said: list[str] = []
+    directory = logged(tmp_path, kept, window="tracked")
+    summary = result_summary(of_ladder(), directory=directory, say=said.append)
+    assert summary["latency"]["percentiles"]["99.0"] == 250_000  # as `series` has it
+    assert ["the request log lacks some of these requests" in line for line in said] == [True]
 
 
 def test_rendered_it_is_strict_json() -> None:

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
 from tests.unit.report.html.samples import training_report
 
-from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.errors import ProtocolError, RunDirectoryError, UsageError
 from telemetry.report import Format, render
+from telemetry.wire.codec import snapshot_to_json
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 
@@ -33,6 +34,25 @@ def test_the_suffix_says_the_format(tmp_path: Path, name: str, form: Format) -> 
     report = stored_report()
     report.save(tmp_path / name)
     assert (tmp_path / name).read_text() == render(report, form)
+
+
+def test_a_snapshot_makes_a_report() -> None:
+    """Of a run that ended or goes on, also from JSON, with findings and bounds, and without files."""
+    snapshot = stored_report().snapshot
+    made = Report.from_snapshot(snapshot)
+    assert (made.snapshot, made.source, made.final) == (snapshot, "pubsub", True)
+    assert made.headline() == stored_report().headline()
+    assert made.bounds
+    assert Report.from_snapshot(snapshot=json.loads(snapshot_to_json(snapshot))) == made
+    live = Report.from_snapshot(replace(snapshot, state="LIVE", completeness="incomplete"))
+    assert (live.source, live.verdict, live.final) == ("status", "live", False)
+
+
+@pytest.mark.parametrize("document", [{}, {"run_id": 7, "name": "n"}, {"run_id": object()}])
+def test_what_is_no_snapshot_makes_no_report(document: dict[str, object]) -> None:
+    """The error says so."""
+    with pytest.raises(ProtocolError, match="not a snapshot"):
+        Report.from_snapshot(document)
 
 
 def test_a_format_can_be_named(tmp_path: Path) -> None:

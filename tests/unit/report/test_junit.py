@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +12,7 @@ from tests.golden.report.renderings import stored_report
 from telemetry.report.junit import render_junit
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 
 ATTRIBUTES = {
     "testsuites": ({"name", "tests", "failures", "errors", "time"}, {"disabled"}),
@@ -64,7 +65,7 @@ def test_gates_and_completeness_are_cases() -> None:
     """A gate that failed is a failure, one without an answer is skipped, one that passed says by how much."""
     found = suite(stored_report())
     assert {name: found.get(name) for name in ("tests", "failures", "errors", "skipped", "timestamp")} == {
-        "tests": "4",
+        "tests": "5",
         "failures": "2",
         "errors": "0",
         "skipped": "1",
@@ -73,6 +74,7 @@ def test_gates_and_completeness_are_cases() -> None:
     outcomes = {case.get("name"): [child.tag for child in case] for case in found.findall("testcase")}
     assert outcomes == {
         "the result is complete": ["failure"],
+        "the command succeeded": [],
         "p99(latency) < 10ms": ["system-out"],
         "p99.9(latency) < 15ms in every 30s": ["failure"],
         "p99(first_byte) <= baseline * 1.05": ["skipped"],
@@ -92,6 +94,20 @@ def test_only_a_complete_result_passes(facts: dict[str, object], tags: list[str]
     case = suite(report(**facts)).find("testcase")
     assert case is not None
     assert [child.tag for child in case] == tags
+
+
+def test_a_command_is_a_case() -> None:
+    """Once it has ended. A run without one has no such case."""
+
+    def tags(**facts: Any) -> list[list[str]]:
+        command = CommandFacts(argv=["x"], **facts)
+        cases = suite(report(completeness="complete", command=command)).findall("testcase")
+        return [[child.tag for child in case] for case in cases if case.get("classname") == "telemetry.command"]
+
+    assert tags(exit_code=0) == [[]]
+    assert tags(exit_code=3) == tags(signal="SIGKILL") == [["failure"]]
+    assert tags() == []
+    assert len(suite(report(completeness="complete")).findall("testcase")) == 1
 
 
 def test_a_run_that_goes_on_is_skipped() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from telemetry.formatting import columns
 from telemetry.report.live_line import LiveLine, Part, describe, fitted, joined
 from telemetry.wire.snapshot import (
@@ -19,6 +21,7 @@ from telemetry.wire.snapshot import (
 )
 
 MS = 10**6
+STARTED_NS = 10**15
 
 
 def counted(word: str, value: int, rate: float = 0.0, kind: str = "chat", **labels: str) -> CounterStat:
@@ -36,7 +39,9 @@ def snapshot(**more: Any) -> MetricsSnapshot:
         "run_id": "r",
         "name": "job",
         "state": "LIVE",
+        "started_ns": STARTED_NS,
         "elapsed_s": 83.4,
+        "window_s": 10.0,
         "accounting": Accounting(emitted=1_200_000, applied=1_200_000),
     }
     return MetricsSnapshot(**{**facts, **more})
@@ -65,25 +70,41 @@ def test_an_llm_load_has_tokens_and_first_tokens() -> None:
 def test_a_training_run_has_step_loss_and_speed() -> None:
     """The speed is that of the last seconds, so the first line has none."""
     live = LiveLine()
-    first = live.text(snapshot(elapsed_s=10.0, axes=[axis(1_000)]))
+    first = live.text(snapshot(elapsed_s=10.0, axes=[axis(1_000, 10.0)]))
     assert first == "0:10  step 1,000  loss 0.312"
-    assert live.text(snapshot(elapsed_s=11.0, axes=[axis(1_005)])) == "0:11  step 1,005  loss 0.312"
-    assert live.text(snapshot(elapsed_s=20.0, axes=[axis(1_041)])).endswith("  4.10 steps/s")
-    assert live.text(snapshot(elapsed_s=30.0, axes=[axis(1_141)])).endswith("  10 steps/s")
-    assert live.text(snapshot(elapsed_s=5.0, axes=[axis(1)])) == "0:05  step 1  loss 0.312"
+    assert live.text(snapshot(elapsed_s=20.0, axes=[axis(1_041, 20.0)])).endswith("  4.10 steps/s")
+    assert live.text(snapshot(elapsed_s=30.0, axes=[axis(1_141, 30.0)])).endswith("  10 steps/s")
+    assert live.text(snapshot(elapsed_s=5.0, axes=[axis(1, 5.0)])) == "0:05  step 1  loss 0.312"
 
 
 def test_the_speed_counts_steps_that_were_not_logged() -> None:
-    """A loop that logs each 100th step is as fast as its steps, from the first step that was seen."""
+    """A loop that logs each 100th step is as fast as its steps."""
     live = LiveLine()
-    live.text(snapshot(elapsed_s=10.0, axes=[]))
-    live.text(snapshot(elapsed_s=14.0, axes=[AxisStat(name="step", newest=5_000, closed=1, values={"loss": 1.0})]))
-    axes = [AxisStat(name="step", newest=5_400, closed=5, values={"loss": 1.0})]
-    assert live.text(snapshot(elapsed_s=18.0, axes=axes)).endswith("  100 steps/s")
+    first, second = (replace(axis(5_000, 14.0), closed=1), replace(axis(5_400, 18.0), closed=5))
+    live.text(snapshot(elapsed_s=14.0, axes=[first]))
+    assert live.text(snapshot(elapsed_s=18.0, axes=[second])).endswith("  100 steps/s")
 
 
-def axis(step: int, name: str = "step") -> AxisStat:
-    return AxisStat(name=name, newest=step, closed=step, values={"loss": 0.312})
+def test_steps_of_an_expected_total_have_share_and_time_left() -> None:
+    """At the speed of the last seconds; a narrow line leaves out the speed before the time left."""
+    live, newest = LiveLine(), 0
+    for second in range(11):
+        newest = 12 * second
+        progress = [Progress(name="step", done=float(newest), total=500.0)]
+        found = snapshot(elapsed_s=100.0 + second, axes=[axis(newest, 100.0 + second)], progress=progress)
+        parts = live.parts(found)
+    assert joined(parts) == "1:50  step 120 of 500 · 24 %  loss 0.312  12 steps/s  32 s left"
+    assert joined(fitted(parts, 60)) == "1:50  step 120 of 500 · 24 %  loss 0.312  32 s left"
+    last = replace(found, elapsed_s=112.0, axes=[axis(499, 112.0)], progress=[replace(progress[0], done=499.0)])
+    assert live.text(last).endswith("loss 0.312  47.5 steps/s")
+    over = snapshot(elapsed_s=110.0, state="COMPLETE", axes=[axis(120, 110.0)], progress=progress)
+    assert describe(over) == "1:50  step 120 of 500 · 24 %  loss 0.312  1.20 steps/s"
+
+
+def axis(step: int, at_s: float = 0.0, name: str = "step") -> AxisStat:
+    """An axis with each step since the tenth second, until now."""
+    times = {"began_ns": STARTED_NS + 10 * 10**9, "ended_ns": STARTED_NS + round(at_s * 1e9)}
+    return AxisStat(name=name, newest=step, closed=step, values={"loss": 0.312}, lowest=1, highest=step, **times)
 
 
 def test_other_metrics_have_the_busiest_series() -> None:
@@ -142,11 +163,12 @@ def test_what_is_wrong_has_a_health() -> None:
     bad = snapshot(
         accounting=Accounting(missing=4),
         counters=[*LOAD, counted("failed", 3, reason="timeout")],
-        axes=[AxisStat(name="step", newest=1, closed=1, values={"loss": None})],
+        axes=[AxisStat(name="step", newest=1, closed=1, values={"loss": None}, not_finite={"loss": 1})],
     )
     healths = {part.text: part.health for part in LiveLine().parts(bad)}
     assert healths["4 lost"] == healths["loss not finite"] == "bad"
-    assert healths["3 failed"] == "warn"
+    assert healths["3 (0.125 %) failed"] == "warn"
+    assert healths["loss NaN or infinite at step 1"] == "warn"
     assert healths["24.1 req/s"] == "plain"
 
 
@@ -185,7 +207,9 @@ def test_a_narrow_line_leaves_out_whole_parts() -> None:
 
 def test_names_from_outside_are_safe_to_show() -> None:
     """A name may hold anything."""
-    line = describe(snapshot(axes=[axis(1, "\x1b[2J"), axis(2, "b")], counters=[counted("issued", 1, kind="\x07")]))
+    line = describe(
+        snapshot(axes=[axis(1, name="\x1b[2J"), axis(2, name="b")], counters=[counted("issued", 1, kind="\x07")])
+    )
     assert line.isprintable()
 
 
@@ -198,6 +222,6 @@ def test_failures_stay_in_a_narrow_line() -> None:
     wide, narrow = joined(parts), joined(fitted(parts, 80))
     assert "  TPOT p50" in wide
     assert narrow == "1:23  24.1 req/s  59 failed  TTFT p99 134 ms  latency p99 134 ms  13 in flight"
-    assert next(part.health for part in parts if part.text == "59 failed") == "warn"
+    assert next(part.health for part in parts if part.text == "59 (2.41 %) failed") == "warn"
     plain = LiveLine().parts(snapshot(counters=load, series=stats[:1]))
     assert joined(fitted(plain, 45)) == "1:23  24.1 req/s  59 failed  p99 134 ms"

@@ -20,12 +20,15 @@ from telemetry.wire.requests import (
     ITL,
     LATENCY,
     OUTPUT_TOKENS,
+    QUEUE_DELAY,
     TPOT,
     TTFT,
 )
 from telemetry.wire.snapshot import Extent
 
-EXTENT = Extent(first_ns=0, last_ns=3 * SECOND, last_done_ns=4 * SECOND, end_ns=4 * SECOND, inside=90)
+EXTENT = Extent(
+    first_ns=0, last_ns=3 * SECOND, last_done_ns=4 * SECOND, end_ns=4 * SECOND, inside=90, inside_total=3_600
+)
 LLM = alone(
     report(
         counter(ISSUED, 110),
@@ -61,7 +64,7 @@ def test_the_summary_of_an_llm_load() -> None:
     whole = known(LLM, peak_output_tokens_per_s=1_234.0, concurrency_peak=21, concurrency_peak_exact=True)
     first, second = sections(whole)
     assert first.title == "Requests: llm, percentiles exact"
-    assert first.lines == ["100 of 110 completed (100 stop) · 8 failed (8 timeout) · 2 in flight"]
+    assert first.lines == ["100 of 110 completed (100 stop) · 8 (7.41 %) failed (8 timeout) · 2 in flight"]
     found = figures(first)
     assert found["requests/s"] == ("25", "30 while issuing · 24.8 as LoadGen counts")
     assert found["output tokens/s"] == ("1,000", "input 2,000 · total 3,000 · best second 1,234")
@@ -116,6 +119,22 @@ def test_planned_requests_are_offered_and_the_others_issued() -> None:
     timed = replace(late, snapshot=replace(late.snapshot, series=[extent, *late.snapshot.series[1:]]))
     assert figures(sections(timed)[0])["time"][1].startswith("25 requests/s offered (2.00 ms late at p99)")
     assert figures(sections(known(LLM, offered_per_s=27.5))[0])["time"][1].startswith("27.5 requests/s issued")
+
+
+def test_a_lateness_of_completed_requests_says_so() -> None:
+    """The offered rate counts the failed ones, too, whose lateness is in no series."""
+    timed = known(LLM, offered_per_s=27.5)
+    delay = series(QUEUE_DELAY, [2_000_000] * 100)
+    late = replace(timed, snapshot=replace(timed.snapshot, series=[*timed.snapshot.series, delay]))
+    said = figures(sections(late)[0])["time"][1]
+    assert said.startswith("27.5 requests/s offered (2.00 ms late at p99 of completed requests)")
+
+
+def test_a_full_report_has_tokens_per_second_by_each_definition() -> None:
+    """Gates have each of them."""
+    value, note = figures(sections(LLM, full=True)[0])["output tokens/s"]
+    assert value == "1,000"
+    assert note.startswith("1,200 while issuing · 1,000 as LoadGen counts · input 2,000")
 
 
 def test_a_peak_by_seconds_is_a_lower_bound() -> None:

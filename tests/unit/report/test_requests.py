@@ -53,7 +53,8 @@ def test_outcomes_of_all_requests() -> None:
     )
     assert one.title == "Requests: llm, percentiles exact"
     assert one.lines == [
-        r"11 of 20 completed (9 stop) · 4 failed (3 time\nout, 1 refused) · 4 expired · 1 in flight",
+        r"11 of 20 completed (9 stop) · 4 (21.1 %) failed (3 time\nout, 1 refused) · 4 (21.1 %) expired · "
+        "1 in flight",
     ]
     assert sections(counter(ISSUED, 0))[0].lines == ["0 of 0 completed"]
 
@@ -62,7 +63,7 @@ def test_many_reasons_share_a_line() -> None:
     """The most frequent are named, the others counted."""
     failed = [counter(FAILED, 10 + number, reason=f"r{number}") for number in range(20)]
     (one,) = sections(counter(ISSUED, 500), *failed)
-    assert "390 failed (29 r19, 28 r18, 27 r17, 26 r16, 25 r15, 24 r14, 14 more reasons)" in one.lines[0]
+    assert "390 (100 %) failed (29 r19, 28 r18, 27 r17, 26 r16, 25 r15, 24 r14, 14 more reasons)" in one.lines[0]
     completed = [counter(COMPLETED, 10 + number, finish=f"r{number}") for number in range(7)]
     (one,) = sections(counter(ISSUED, 500), *completed)
     assert "91 of 500 completed (16 r6, 15 r5, 14 r4, 13 r3, 12 r2, 11 r1, 1 more finish reason)" in one.lines[0]
@@ -274,7 +275,7 @@ def test_how_late_requests_were_is_said_above_their_figures() -> None:
 def test_reasons_are_cut(reason: str, said: str) -> None:
     """To a width that leaves room for others; one that nobody could see is said to be blank."""
     (one,) = sections(counter(ISSUED, 2), counter(FAILED, 2, reason=reason))
-    assert one.lines == [f"0 of 2 completed · 2 failed (2 {said})"]
+    assert one.lines == [f"0 of 2 completed · 2 (100 %) failed (2 {said})"]
 
 
 def test_of_long_reasons_stays_what_tells_them_apart() -> None:

@@ -55,6 +55,7 @@ def test_gates_are_numbers() -> None:
     assert (value.value, value.low, value.high, value.unit) == (6.52, 6.21, 6.9, "ms")
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames(library: Any) -> None:
     """The rows with numbers as floats, and a column for each label."""

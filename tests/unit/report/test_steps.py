@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
 
+from telemetry.report.content import facts
 from telemetry.report.steps import AXES_SHOWN, steps, values
 from telemetry.report.table import Section
 from telemetry.wire.pictures import StepCurve
@@ -53,7 +54,7 @@ def test_axes_and_their_newest_values() -> None:
 def test_a_part_of_a_run_has_the_steps_of_the_whole() -> None:
     """Which is said."""
     part = replace(report(AxisStat(name="a")), time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given"))
-    assert "steps cover the whole run" in next(steps(part)).notes
+    assert "steps and their values are those of the whole run" in facts(part)
 
 
 def test_what_is_listed_is_bounded() -> None:
@@ -79,7 +80,6 @@ def curve(name: str, points: list[float | None], **fields: Any) -> StepCurve:
         "max": max(known),
         "min_step": points.index(min(known)),
         "max_step": points.index(max(known)),
-        "steps_per_s": 12.5,
     }
     return StepCurve(axis="train", name=name, **{**made, **fields})
 
@@ -87,7 +87,16 @@ def curve(name: str, points: list[float | None], **fields: Any) -> StepCurve:
 def test_values_have_their_course_over_the_run() -> None:
     """First, best and last value, and a bar for each group of steps; losses come first. What is neither better high
     nor low has its range."""
-    stat = AxisStat(name="train", closed=4, newest=3, values={"lr": 0.1, "accuracy": 0.8, "loss": 0.5, "new": 1.0})
+    stat = AxisStat(
+        name="train",
+        closed=4,
+        newest=3,
+        values={"lr": 0.1, "accuracy": 0.8, "loss": 0.5, "new": 1.0},
+        lowest=0,
+        highest=3,
+        began_ns=10**9,
+        ended_ns=10**9 + 320_000_000,
+    )
     curves = [
         curve("lr", [0.2, 0.1]),
         curve("loss", [2.0, 1.0, 0.25, 0.5]),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from telemetry.formatting import columns
-from telemetry.report.table import Column, Section, Table, cut, fit, layout, wrapped
+from telemetry.formatting import NOTHING, columns
+from telemetry.report.table import Column, Section, Table, cut, fit, layout, without_empty_columns, wrapped
 
 HEADS = [Column("name"), Column("a"), Column("b", 2), Column("c", 1), Column("d", 3, right=False)]
 
@@ -90,3 +90,10 @@ def test_strong_cells_keep_their_width() -> None:
 def test_wide_characters_are_wrapped_by_columns() -> None:
     """Each takes two."""
     assert [columns(line) for line in wrapped(" ".join(["日本"] * 9), 20)] == [19, 19, 4]
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    """A dash is no value. Spans that came from elsewhere have no time of their own."""
+    heads = [Column("name"), Column("self"), Column("total"), Column("note")]
+    table = without_empty_columns(Table(heads, [["a", NOTHING, "1", ""], ["b", NOTHING, NOTHING, ""]]))
+    assert layout(table, 80) == ["name  total", "a         1", "b         –"]

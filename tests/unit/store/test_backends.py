@@ -92,3 +92,18 @@ def test_what_was_handed_over_is_known_for_its_checkpoint_only(tmp_path: Path) -
     nowhere = Ahead(tmp_path / "no" / "ahead")
     nowhere.write(1, 1)
     assert nowhere.read(1) == 0
+
+
+def test_links_that_lead_out_of_the_run_are_removed(tmp_path: Path) -> None:
+    """Libraries of trackers follow them. Links within the run stay: W&B makes some."""
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    folder = writer_folder(run, "w")
+    folder.make()
+    (run / "copy").write_bytes(b"")
+    (folder.data / "out").symlink_to(victim)
+    (folder.data / "up").symlink_to("../../../..")
+    (folder.data / "in").symlink_to(run / "copy")
+    folder.make()
+    assert [path.name for path in folder.data.iterdir()] == ["in"]
+    assert victim.read_bytes() == b"precious"

@@ -1,4 +1,4 @@
-"""Calibrations on disk: one file a name."""
+"""Calibrations on disk: one file a command."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError
+from telemetry.programs import command_key
 from telemetry.store.calibrations import (
     Calibration,
     MetricNoise,
@@ -29,16 +31,42 @@ NOISE = MetricNoise(
     cv=0.7,
     detectable={"10": 0.9},
 )
-CALIBRATION = Calibration(name="my bench", argv=["x"], host="h", created_ns=5, runs=2, metrics=[NOISE])
+CALIBRATION = Calibration(
+    name="my bench", argv=["./x", "1"], cwd="/w", host="h", created_ns=5, runs=2, metrics=[NOISE]
+)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     """Under the name it was given, whatever characters that has; with a version."""
     path = write_calibration(tmp_path, CALIBRATION)
-    assert path == tmp_path / "calibrations" / "my-bench.json" == calibration_path(tmp_path, "my bench")
-    assert read_calibration(tmp_path, "my bench") == find_calibration(tmp_path, "my bench") == CALIBRATION
+    assert path == calibration_path(tmp_path, "my bench", CALIBRATION.command)
+    assert path.name.startswith("my-bench-")
+    assert read_calibration(tmp_path, "my bench") == CALIBRATION
+    assert find_calibration(tmp_path, command_key(["x", "1"], "/w")) is None
+    assert find_calibration(tmp_path, command_key(["/w/x", "1"], "/")) == CALIBRATION
     assert json.loads(path.read_text())["schema_version"] == 1
     assert list_calibrations(tmp_path) == ["my-bench"]
+
+
+def test_commands_of_one_name_have_a_calibration_each(tmp_path: Path) -> None:
+    """The name stands for the newest; the same command replaces its own, whatever it was called."""
+    write_calibration(tmp_path, CALIBRATION)
+    newer = replace(CALIBRATION, argv=["./x", "2"], created_ns=6)
+    write_calibration(tmp_path, newer)
+    assert read_calibration(tmp_path, "my bench") == newer
+    assert find_calibration(tmp_path, CALIBRATION.command) == CALIBRATION
+    again = replace(CALIBRATION, name="other", created_ns=7)
+    write_calibration(tmp_path, again)
+    assert find_calibration(tmp_path, CALIBRATION.command) == again
+    assert list_calibrations(tmp_path) == ["my-bench", "other"]
+
+
+def test_a_file_of_an_older_version_is_found_by_its_name(tmp_path: Path) -> None:
+    """It belongs to no command, because its directory is unknown."""
+    path = write_calibration(tmp_path, replace(CALIBRATION, cwd=""))
+    path.rename(path.with_name("my-bench.json"))
+    assert read_calibration(tmp_path, "my bench").argv == ["./x", "1"]
+    assert find_calibration(tmp_path, CALIBRATION.command) is None
 
 
 def test_noise_is_found_by_name_and_exactly_these_labels() -> None:
@@ -58,7 +86,7 @@ def test_one_that_is_not_there_says_what_is(tmp_path: Path) -> None:
         read_calibration(tmp_path, "my-banch")
     with pytest.raises(RunNotFoundError, match="available: my-bench"):
         read_calibration(tmp_path, "something else")
-    assert find_calibration(tmp_path, "x") is None
+    assert find_calibration(tmp_path, ("x",)) is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +99,7 @@ def test_one_that_is_not_there_says_what_is(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_none_of_ours_is_said(tmp_path: Path, content: str, said: str) -> None:
     """Broken, impossible, or from the future."""
-    path = calibration_path(tmp_path, "x")
+    path = calibration_path(tmp_path, "x", ("x",))
     path.parent.mkdir()
     path.write_text(content)
     with pytest.raises(RunDirectoryError, match=said):

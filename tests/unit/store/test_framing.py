@@ -339,3 +339,18 @@ def test_a_lying_length_costs_steps_nothing() -> None:
     found = steps(data + b"\xff\xff\xff\xff" + bytes(40))
     assert [item[0] for item in walked(found)] == [1]
     assert found.torn_bytes == 44
+
+
+def test_a_frame_larger_than_any_of_ours_is_damage(tmp_path: Path) -> None:
+    """It takes no memory, and no time either, although its checksum may be right."""
+    path = tmp_path / "s"
+    path.write_bytes(segment([(1, 1, b"a")])[0] + b"\xff\xff\xff\x0f" + bytes(13))
+    with path.open("r+b", buffering=0) as file:
+        file.truncate(1 << 40)
+        reader = SegmentReader(file, path, MAGIC)
+        assert [bytes(item.data) for item in reader.frames()] == [b"a"]
+        assert not reader.cut_short({1: Kind(40)})
+        steps = SegmentSteps(file, path, MAGIC)
+        assert steps.next() is not None
+        assert steps.next() is None
+        assert steps.torn_bytes > 1 << 39

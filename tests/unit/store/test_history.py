@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.store.history import LEVELS, RETENTION_S, HistoryReader, HistoryWriter
 from telemetry.wire.control import SeriesKey
-from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
+from telemetry.wire.history import Interval, SeriesColumns, Slice, ValueColumns
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -54,6 +54,118 @@ def slots(intervals: Iterator[Interval]) -> list[int]:
 
 def lengths(intervals: Iterator[Interval]) -> list[int]:
     return [(found.end_ns - found.start_ns) // SECOND for found in intervals]
+
+
+TENTH = SECOND // 10
+
+
+def tenths(at: int, number: int = 10) -> list[Slice]:
+    """Second `at` in slices: the first has its event, and all of them set the gauge to their number."""
+    whole = second(at)
+    zero = np.array([0], "<u4").tobytes()
+    found = []
+    for place in range(number):
+        start_ns = whole.start_ns + place * TENTH
+        values = [whole.series, whole.counters] if not place else [SeriesColumns(), ValueColumns()]
+        gauge = ValueColumns(zero, np.array([float(place)], "<f8").tobytes())
+        found.append(Slice(at, place, Interval(start_ns, start_ns + TENTH, *values, gauge)))
+    return found
+
+
+def with_slices(directory: Path) -> HistoryWriter:
+    """Four seconds: of the first and the third all slices, of the second a part of them, of the last none."""
+    writer = HistoryWriter(directory)
+    for at in range(4):
+        slices = tenths(at) if at < 3 else []
+        if at == 1:
+            del slices[4]
+        writer.append_slices(slices[:-1])
+        writer.append(second(at), slices=slices[-1:])
+    return writer
+
+
+def test_slices_stand_for_seconds_that_they_fill(tmp_path: Path) -> None:
+    """A second whose slices are incomplete is read as a second, so each value is there once."""
+    writer = with_slices(tmp_path)
+    writer.close()
+    reader = HistoryReader(tmp_path)
+    fine = list(reader.fine())
+    assert [(one.end_ns - one.start_ns) // TENTH for one in fine] == [1] * 10 + [10] + [1] * 10 + [10]
+    assert slots(iter(fine)) == slots(reader.intervals()) == [0, 1, 2, 3]
+    assert lengths(reader.intervals()) == [1] * 4, "only who asks for slices gets them"
+    some = list(reader.fine(START + 2 * SECOND + 5 * TENTH, START + 3 * SECOND))
+    assert [(one.start_ns - START) // TENTH for one in some] == [25, 26, 27, 28, 29]
+
+
+def test_slices_are_the_edges_of_a_time_range(tmp_path: Path) -> None:
+    """Sums use seconds inside, and slices where a second is cut; parts that meet share no value and lose none."""
+    with_slices(tmp_path).close()
+    reader, edge_ns = HistoryReader(tmp_path), START + 2 * SECOND + 3 * TENTH
+    before, behind = (
+        list(reader.coarse(*one, 1, slices=True))
+        for one in ((START - SECOND, edge_ns), (edge_ns, START + 9 * SECOND))
+    )
+    assert [(one.end_ns - one.start_ns) // TENTH for one in before] == [10, 10, 1, 1, 1]
+    assert [(one.end_ns - one.start_ns) // TENTH for one in behind] == [1] * 7 + [10]
+    assert slots(iter([*before, *behind])) == [0, 1, 2, 3]
+
+
+def test_slices_go_on_after_a_kill(tmp_path: Path) -> None:
+    """A torn slice is cut, and those that exist are not written twice."""
+    with_slices(tmp_path).close()
+    path = tmp_path / "slices.seg"
+    complete = path.read_bytes()
+    path.write_bytes(complete[:-3])
+    writer = HistoryWriter(tmp_path, resume=True)
+    assert writer.cut_bytes
+    writer.append_slices([*tenths(0), *tenths(1), *tenths(2)])
+    writer.close()
+    assert path.read_bytes() == complete
+    assert len(list(HistoryReader(tmp_path).fine())) == 22
+
+
+@pytest.mark.parametrize("left", [0, 7, 16, 40])
+def test_slices_that_cannot_be_read_cost_detail_only(tmp_path: Path, left: int) -> None:
+    """Their seconds are read instead."""
+    with_slices(tmp_path).close()
+    path = tmp_path / "slices.seg"
+    path.write_bytes(path.read_bytes()[:left])
+    reader = HistoryReader(tmp_path)
+    assert slots(reader.fine()) == [0, 1, 2, 3]
+    assert not reader.torn
+
+
+def test_slices_of_a_second_do_not_stand_for_more(tmp_path: Path) -> None:
+    """Once the retention has removed the seconds, ten seconds are read as such."""
+    writer = HistoryWriter(tmp_path, {1: 60.0, 10: None, 60: None})
+    for at in range(150):
+        writer.append(second(at), slices=tenths(at) if at < 3 else [])
+    writer.close()
+    found = list(HistoryReader(tmp_path).fine())
+    assert (found[0].end_ns - found[0].start_ns) // SECOND == 10
+    assert slots(iter(found)) == list(range(150))
+
+
+def test_slices_are_bounded(tmp_path: Path) -> None:
+    """Whatever a journal has, there are no more of them than of a minute and a second."""
+    writer = HistoryWriter(tmp_path)
+    for at in range(100):
+        writer.append(second(at), slices=tenths(at))
+    writer.close()
+    found = [(one.end_ns - one.start_ns) // TENTH for one in HistoryReader(tmp_path).fine()]
+    assert found == [1] * 850 + [10] * 15
+
+
+def test_slices_are_the_first_that_a_cap_removes(tmp_path: Path) -> None:
+    """Then they are gone for good, and a notice tells of it."""
+    writer = HistoryWriter(tmp_path, cap_bytes=24 * 1024)
+    for at in range(60):
+        writer.append(second(at), slices=tenths(at))
+    writer.append_slices(tenths(60))
+    writer.close()
+    assert len(writer.notices) == 1
+    assert not (tmp_path / "slices.seg").exists()
+    assert lengths(HistoryReader(tmp_path).fine()) == [1] * 60
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 9, 10, 11, 59, 60, 61, 125, 600])

@@ -271,3 +271,21 @@ def test_the_header_of_records_of_one_type(tmp_path: Path) -> None:
     path.write_bytes(re.sub(rb'"schema_version":\d+', b'"schema_version":99', path.read_bytes(), count=1))
     with pytest.raises(RunDirectoryError):
         list(RecordLog(tmp_path).of_type(MarkLine))
+
+
+def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
+    """A sparse file has a terabyte of zeros: what is before them is read, and the rest is damaged at once."""
+    log = RecordLog(tmp_path)
+    log.append([record(0)])
+    log.close()
+    with (tmp_path / "records.jsonl").open("ab") as file:
+        file.truncate(1 << 40)
+    log = RecordLog(tmp_path)
+    assert [item.seq for item in log.readable()] == [0]
+    assert log.damaged_lines() == 0
+    assert len(list(log.of_type(MarkLine))) == 1
+    with pytest.raises(RunDirectoryError, match="line 3"):
+        log.read(1, 10)
+    log.append([record(1)])
+    assert [item.seq for item in RecordLog(tmp_path).readable()] == [0, 1]
+    log.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.hand_made_ring import CAPACITY, RECORD_BYTES, HandMadeRing
+from tests.hand_made_ring import CAPACITY, HEADER_BYTES, RECORD_BYTES, HandMadeRing
 
 from telemetry.store.ring_definitions import read_introduction
 from telemetry.store.ring_file import (
@@ -295,6 +295,35 @@ def test_a_table_that_contradicts_the_header_is_refused(ring: HandMadeRing) -> N
     ring.pack()
     ring.rows = 5
     assert refusal(ring) == "its table of batches contradicts itself"
+
+
+@pytest.mark.parametrize("step", [-1, 1, 1 << 63])
+@pytest.mark.parametrize("field", range(8))
+def test_a_table_with_one_changed_number_is_refused(ring: HandMadeRing, field: int, step: int) -> None:
+    """Else an event would be in two batches, or in none, and the run would be called complete."""
+    for _ in range(2):
+        ring.record(*((1.0, 1, 1.0) for _ in range(5)))
+        ring.keep(Mark("m"))
+        ring.pack()
+    at = HEADER_BYTES + 64 + 8 * field
+    data = bytearray(Path(ring.write()).read_bytes())
+    (number,) = struct.unpack_from("<Q", data, at)
+    struct.pack_into("<Q", data, at, (number + step) % (1 << 64))
+    ring.path.write_bytes(data)
+    with pytest.raises(RingUnreadable, match="its table of batches is damaged"), open_ring(str(ring.path), "p"):
+        pass
+
+
+def test_a_batch_whose_entry_is_half_written_was_not_sent(ring: HandMadeRing) -> None:
+    """Its checksum is written last."""
+    ring.record((1.0, 1, 1.0))
+    ring.pack()
+    data = bytearray(ring.bytes())
+    struct.pack_into("<2Q", data, HEADER_BYTES + 64, 2, 1)
+    ring.write()
+    ring.path.write_bytes(data)
+    with open_ring(str(ring.path), "p") as found:
+        assert found.next_seq == 1
 
 
 def test_an_introduction_is_before_the_definitions(ring: HandMadeRing) -> None:

@@ -17,7 +17,18 @@ from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.redaction import MASK
-from telemetry.store.run_directory import Manifest, RunDirectory, list_runs, manifest_for, resolve, slug
+from telemetry.store.final_snapshot import read_final
+from telemetry.store.run_directory import (
+    LATEST,
+    Manifest,
+    RunDirectory,
+    called,
+    list_runs,
+    manifest_for,
+    resolve,
+    slug,
+)
+from telemetry.wire.control import Welcome
 
 NOON = 1_700_000_000_123_456_789
 
@@ -268,8 +279,44 @@ def test_what_is_not_found_names_what_comes_near(tmp_path: Path) -> None:
         resolve("laod-test", tmp_path)
     with pytest.raises(RunNotFoundError, match="the newest is load-test, run id k3x9"):
         resolve("???", tmp_path)
+    with pytest.raises(RunNotFoundError, match="did you mean latest"):
+        resolve("lates", tmp_path)
     with pytest.raises(RunDirectoryError, match="not a run directory"):
         RunDirectory.open(tmp_path)
+
+
+def test_a_path_that_is_no_run_says_what_it_is(tmp_path: Path) -> None:
+    """A folder, a folder of runs, and a file; with what a run has."""
+    made(tmp_path, "load-test", "k3x9")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    for path, said in (
+        ("empty", "is a folder, but not a run (a run is a directory with manifest.json or final_snapshot.json)"),
+        ("notes.txt", "is a file, not a run (a run is a directory with manifest.json or final_snapshot.json)"),
+        ("", f"is a folder, but not a run (it holds 1 run: name one of them, and add --dir {tmp_path})"),
+    ):
+        with pytest.raises(RunNotFoundError) as caught:
+            resolve(tmp_path / path, tmp_path / "elsewhere")
+        assert str(caught.value) == f"{tmp_path / path} {said}"
+
+
+def test_a_removed_run_leaves_nothing(tmp_path: Path) -> None:
+    """`latest` points to the newest run left, a live run stays, and a link is not followed."""
+    old, new = made(tmp_path, "a", "one"), made(tmp_path, "a", "two", at_ns=NOON + 10**9)
+    (new.path / "deep").mkdir()
+    (new.path / "deep" / "link").symlink_to(old.path)
+    lock = new.lock()
+    with pytest.raises(RunDirectoryError, match="in use by a live aggregator"):
+        new.remove()
+    lock.release()
+    new.remove()
+    assert {path.name for path in tmp_path.iterdir()} == {LATEST, old.path.name}
+    assert (tmp_path / LATEST).resolve() == old.path
+    (tmp_path / new.path.name).symlink_to(old.path)
+    with pytest.raises(RunDirectoryError, match="is a link"):
+        new.remove()
+    old.remove()
+    assert [path.name for path in tmp_path.iterdir()] == [new.path.name]
 
 
 def test_a_working_directory_that_is_gone_is_one_clear_line(
@@ -294,3 +341,41 @@ def test_a_journal_makes_a_run_of_a_directory_that_is_named_like_one(tmp_path: P
     (tmp_path / "notes" / "journal").mkdir(parents=True)
     with pytest.raises(RunDirectoryError, match="is not a run directory"):
         RunDirectory.open(tmp_path / "notes")
+
+
+def test_a_run_is_found_by_the_name_that_its_program_gave_it(tmp_path: Path) -> None:
+    """And, while no run has that name, by the one that its directory was made with."""
+    run = made(tmp_path, "first", "one")
+    run.write_manifest(replace(run.read_manifest(), name="load test"))
+    other = made(tmp_path, "other", "two", NOON + 10**9)
+    assert (run.name, other.name) == ("load test", "other")
+    assert resolve("load-test", tmp_path).run_id == resolve("load test", tmp_path).run_id == "one"
+    assert resolve("first", tmp_path).run_id == "one"
+    assert [found.run_id for found in called("first", list_runs(tmp_path))] == ["one"]
+    made(tmp_path, "first", "three", NOON + 2 * 10**9)
+    assert [found.run_id for found in called("first", list_runs(tmp_path))] == ["three"]
+    with pytest.raises(RunNotFoundError, match="did you mean load-test"):
+        resolve("load-tast", tmp_path)
+
+
+@pytest.mark.parametrize("run_id", ["../x", "x/../../y", "..", ".", "", "a\0b", "a\n", "x" * 129, "é"])
+def test_an_id_that_could_be_a_path_is_refused(tmp_path: Path, run_id: str) -> None:
+    """Folders and files are named after ids. Each file that has one is refused when it is read."""
+    run = RunDirectory(tmp_path)
+    run.write_manifest(Manifest(run_id=run_id, name="n"))
+    with pytest.raises(RunDirectoryError, match="run_id"):
+        run.read_manifest()
+    run.final.write_bytes(msgspec.json.encode({"schema_version": 1, "run_id": run_id, "name": "n"}))
+    with pytest.raises(RunDirectoryError, match="run_id"):
+        read_final(run.final)
+    welcome = Welcome(run_id=run_id, name="n", epoch="e", state="LIVE", events="", snapshots="", records="")
+    with pytest.raises(msgspec.ValidationError, match="run_id"):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(welcome), type=Welcome)
+
+
+@pytest.mark.parametrize("run_id", ["0a1b2c3d", "x" * 128, "job-2026_a", "5f2c9a52-0d8e-4a53-8f65-0d1f6f3f0f5e"])
+def test_other_ids_are_read(tmp_path: Path, run_id: str) -> None:
+    """Also those that another program may have made."""
+    run = RunDirectory(tmp_path)
+    run.write_manifest(Manifest(run_id=run_id, name="n"))
+    assert run.read_manifest().run_id == run_id

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,28 @@ def test_it_runs_where_and_with_what_it_is_given(nearby: Nearby, tmp_path: Path)
     one = nearby.begin(says, environment={"X": "y"}, folder=str(tmp_path))
     assert nearby.hear() == f"{tmp_path} y"
     assert ends(one)
+
+
+def test_one_whose_parent_ended_before_it_began_knows_the_parent(
+    tmp_path: Path, wait_until: Callable[..., object]
+) -> None:
+    """The system names another process as its parent then, and the child would never end."""
+    child = (
+        "import os, pathlib, time; from telemetry.supervise.parent import parent_pid\n"
+        f"while os.getppid() == {{parent}}: time.sleep(0.01)\n"
+        f"pathlib.Path({str(tmp_path)!r}, 'new').write_text(str(parent_pid()))\n"
+        f"os.rename({str(tmp_path / 'new')!r}, {str(tmp_path / 'pid')!r})"
+    )
+    parent = (
+        "import os, sys; from telemetry.supervise.child import Child, ChildPolicy\n"
+        f"child = {child!r}.replace('{{parent}}', str(os.getpid()))\n"
+        "Child('a', [sys.executable, '-c', child], ChildPolicy('writer'), print)\n"
+        "os._exit(0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent]) as process:
+        pass
+    wait_until((tmp_path / "pid").exists, DEADLINE_S, "an answer of the child")
+    assert (tmp_path / "pid").read_text() == str(process.pid)
 
 
 def test_one_that_can_t_be_started(nearby: Nearby, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ from telemetry.tables.lake.table_file import json_text, number
 from telemetry.testing.sample import record_run
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
+pytestmark = pytest.mark.sdk
+
 
 def finished(root: Path, run_id: str, **fields: Any) -> Path:
     """A run directory with nothing but a result."""

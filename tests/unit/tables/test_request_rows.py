@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import polars
 import pytest
 from msgspec.structs import replace
 
@@ -103,8 +102,11 @@ def _map(read: Any) -> dict[str, Any]:
     return read if isinstance(read, dict) else {pair["key"]: pair["value"] for pair in read}
 
 
+@pytest.mark.sdk
 def test_parquet(tmp_path: Path) -> None:
     """Another library reads the same figures, lists and times."""
+    import polars
+
     path = tmp_path / "r.parquet"
     many = [request(replace(STREAMED, number=number)) for number in range(10_000)]
     assert write_requests([*many, request(FAILED)], path) == 10_001
@@ -122,6 +124,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert (failed["first_ns"], failed["gaps_ns"], failed["output_tokens"]) == (None, [], None)
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_a_run_without_requests_gives_an_empty_table(tmp_path: Path, suffix: str) -> None:
     """With its columns, where the form has some."""
@@ -129,9 +132,12 @@ def test_a_run_without_requests_gives_an_empty_table(tmp_path: Path, suffix: str
     assert write_requests([], path) == 0
     assert path.exists()
     if suffix == ".parquet":
+        import polars
+
         assert polars.read_parquet(path).shape == (0, len(RequestRow._fields))
 
 
+@pytest.mark.sdk
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_times_beyond_any_calendar_are_written(tmp_path: Path, suffix: str) -> None:
     """Whatever a program gave: no row stops the export."""
@@ -150,8 +156,11 @@ def test_times_beyond_any_calendar_are_written(tmp_path: Path, suffix: str) -> N
     assert write_requests(entries, tmp_path / f"r{suffix}") == 2
 
 
+@pytest.mark.sdk
 def test_a_number_of_chunks_beyond_64_bits_is_written(tmp_path: Path) -> None:
     """As the largest one that the column takes."""
+    import polars
+
     far = (1 << 63) - 1
     path = tmp_path / "requests.parquet"
     write_requests([request(replace(STREAMED, chunks_left_out=far))], path)

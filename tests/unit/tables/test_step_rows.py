@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
 import pytest
 
 from telemetry.errors import RunDirectoryError, UsageError
@@ -64,8 +63,11 @@ def test_lines_are_strict_json(tmp_path: Path) -> None:
     assert found[3]["value"] is None
 
 
+@pytest.mark.sdk
 def test_parquet_has_types(tmp_path: Path) -> None:
     """Times are timestamps, values floats; also for a run without steps."""
+    import pyarrow.parquet
+
     assert write_steps(iter(STEPS), tmp_path / "s.parquet") == 4
     table: Any = pyarrow.parquet.read_table(tmp_path / "s.parquet")
     assert table.column("value").to_pylist() == [2.5, None, 0.1, None]

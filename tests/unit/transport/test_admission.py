@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import zmq
 
+from telemetry.errors import EndpointError
 from telemetry.transport import ControlClient, Hub, plan
 from telemetry.transport import admission as admission_module
 from telemetry.transport.admission import ASIDE
@@ -103,3 +105,26 @@ def test_descriptors_are_counted(short_dir: Path) -> None:
     with (short_dir / "file").open("w"):
         assert admission_module.open_descriptors() == before + 1
     assert admission_module.limit_of_descriptors() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def test_descriptors_are_counted_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers and sandboxes may have none, and so no /dev/fd."""
+    there = admission_module.open_descriptors()
+
+    def missing(path: str) -> list[str]:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "listdir", missing)
+    assert admission_module.open_descriptors() == there - 1  # the list is one itself
+
+
+def test_without_room_for_peers_the_start_says_so(
+    short_dir: Path, in_use: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients would only learn that no aggregator answers."""
+    in_use[0] = 30
+    monkeypatch.setattr(admission_module, "limit_of_descriptors", lambda: 64)
+    with pytest.raises(EndpointError, match="64 open files") as caught:
+        make_hub("ipc", short_dir)
+    assert "ulimit -n" in caught.value.hint
+    assert not list(short_dir.iterdir())

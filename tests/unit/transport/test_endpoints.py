@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 from telemetry import limits
 from telemetry.errors import EndpointError
@@ -160,8 +161,8 @@ def test_a_dead_address_refuses_and_a_stopped_process_does_not(short_dir: Path) 
         for _ in range(5):
             assert not refuses(f"ipc://{path}")
     assert refuses(f"ipc://{path}")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         assert not refuses(f"tcp://127.0.0.1:{port}")
     assert refuses(f"tcp://127.0.0.1:{port}")
 

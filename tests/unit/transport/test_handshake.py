@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import zmq
+from tests.ports import free_port
 
 from telemetry.errors import KeysError
 from telemetry.transport import Hub, plan, sockets
@@ -127,9 +128,7 @@ def test_who_is_known_hears_nothing_of_it(
 
 def test_nobody_there_is_no_refusal(connect: Callable[[str], Peer]) -> None:
     """An aggregator that is about to start, or starts again, is waited for."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    assert connect(f"tcp://127.0.0.1:{port}").handshakes.readable(0.3) is False
+    assert connect(f"tcp://127.0.0.1:{free_port()}").handshakes.readable(0.3) is False
 
 
 def test_an_aggregator_that_goes_away_in_mid_handshake_is_no_refusal(

@@ -114,21 +114,22 @@ class Recorded:
         return RangeFigures(start_ns=start_ns, end_ns=end_ns, series=figures)
 
     def trends(self) -> Trends:
-        points: dict[SeriesId, list[float]] = {}
+        points: dict[SeriesId, list[float | None]] = {}
+        held: dict[SeriesId, float] = {}
         for interval in self.intervals:
             time_range = RangeSums(self.keys, ("99",))
             time_range.add(interval)
-            found = time_range.figures()
-            for key in self._series():
-                if found[key.index].count:
-                    points.setdefault(series_id(key.name, key.labels), []).append(
-                        found[key.index].percentiles["99"]
-                    )
-            gauges = columns(interval.gauges)
+            found, gauges, values = time_range.figures(), columns(interval.gauges), dict[SeriesId, float]()
             for key in self.keys:
-                if key.kind == "gauge" and key.index in gauges and is_of_machine(key.name):
-                    points.setdefault(series_id(key.name, key.labels), []).append(gauges[key.index])
-        return Trends({series: tuple(values) for series, values in points.items()})
+                series = series_id(key.name, key.labels)
+                if key.kind == "series" and found[key.index].count:
+                    values[series] = found[key.index].percentiles["99"]
+                elif key.kind == "gauge" and key.index in gauges and is_of_machine(key.name):
+                    held[series] = gauges[key.index]
+            values |= held
+            for series in points.keys() | values.keys():
+                points.setdefault(series, []).append(values.get(series))
+        return Trends({series: tuple(trend) for series, trend in points.items()}, steps=len(self.intervals))
 
     def _series(self) -> list[SeriesKey]:
         return [key for key in self.keys if key.kind == "series"]

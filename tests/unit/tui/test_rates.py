@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.tui.model.scenes import series, snapshot
 
-from telemetry.tui.rates import InFlightPeaks, TotalRates, closed_steps, tokens
-from telemetry.wire.snapshot import AxisStat, CounterStat, MetricsSnapshot
+from telemetry.tui.rates import InFlightPeaks, TotalRates, tokens
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 TOKENS = ("llm.output_tokens", ())
 
@@ -55,15 +55,6 @@ def test_a_run_without_a_window() -> None:
     for second in range(3):
         known = at(second, 9.0 * second)
         assert growth.learn(snapshot(elapsed_s=known.elapsed_s, window_s=0.0, series=known.series)) == {}
-
-
-def test_steps_by_axis() -> None:
-    """Each has a pace of its own."""
-    growth = TotalRates(closed_steps)
-    for second in (0, 4):
-        axes = [AxisStat(name="train", closed=100 + 20 * second), AxisStat(name="eval", closed=3)]
-        found = growth.learn(snapshot(elapsed_s=second, axes=axes))
-    assert found == {"train": 20.0, "eval": 0.0}
 
 
 def test_the_most_requests_in_flight_are_kept() -> None:

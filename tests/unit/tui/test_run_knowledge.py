@@ -67,7 +67,7 @@ def test_tokens_are_watched_from_snapshot_to_snapshot() -> None:
 
 
 def test_trends_grow_at_their_end() -> None:
-    """At most a minute, and only where there was something new."""
+    """At most a minute; a series without values in a step has a gap there."""
     known = RunKnowledge(0)
     known.learn(Trends({SERIES: tuple(float(point) for point in range(TREND_POINTS)), ("b", ()): (7.0,)}))
     known.learn(Trends({SERIES: (1_000.0,)}))
@@ -75,7 +75,12 @@ def test_trends_grow_at_their_end() -> None:
     assert trends[SERIES][0] == 1.0
     assert trends[SERIES][-1] == 1_000.0
     assert len(trends[SERIES]) == TREND_POINTS
-    assert trends[("b", ())] == (7.0,)
+    assert trends[("b", ())] == (7.0, None)
+    known.learn(Trends({SERIES: (1.0, 2.0), ("b", ()): (9.0,), ("c", ()): (3.0,)}, steps=2))
+    assert known.scene(0).trends[("b", ())] == (7.0, None, None, 9.0)
+    assert known.scene(0).trends[("c", ())] == (3.0,)
+    known.learn(Trends(steps=20))
+    assert known.scene(0).trends[SERIES][-21:] == (2.0, *[None] * 20)
 
 
 def test_silence_is_told_once_it_is_more_than_two_seconds() -> None:

@@ -11,7 +11,18 @@ import pytest
 from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
-from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState, Salvaging
+from telemetry.wire.journal import (
+    NOTES,
+    BadFrames,
+    Checkpoint,
+    Closed,
+    Ending,
+    Note,
+    Rolled,
+    RunState,
+    Salvaging,
+    Sliced,
+)
 from telemetry.wire.snapshot import BackendStat, CommandFacts
 
 EVERY_NOTE: tuple[Note, ...] = (
@@ -26,6 +37,7 @@ EVERY_NOTE: tuple[Note, ...] = (
     ExpectNodes(nodes=["gpu-1"], count=4),
     Salvaging(producer="p"),
     TellBackend(stat=BackendStat(name="w", kind="jsonl", state="failed", last_error="no key", refused=[3])),
+    Sliced(),
 )
 STATE = RunState(
     run_id="r",
@@ -68,7 +80,7 @@ def test_types_of_notes_are_those_of_the_files() -> None:
     tags = [kind.__struct_config__.tag for kind in NOTES]
     assert tags == [
         *("hello", "end", "cannot_resend", "watch", "rolled", "bad_frames", "ending", "closed", "nodes"),
-        *("salvaging", "backend"),
+        *("salvaging", "backend", "sliced"),
     ]
 
 

@@ -37,6 +37,14 @@ ENDED = ProducerStat(producer="a", status="ended", completeness="complete")
 NEVER_ENDED = ProducerStat(producer="b", completeness="incomplete")
 STILL_RECORDING = ProducerStat(producer="s", completeness="incomplete", status="ended", unfinished=True)
 ALL = Accounting(emitted=250_886, received=250_886, applied=250_886)
+SESSION = CounterStat(name="feed.sessions", value=1)
+END = CounterStat(name="feed.ended", value=1)
+BY_BENCHMARK = {
+    "state": "INTERRUPTED",
+    "completeness": "interrupted",
+    "reason": "the benchmark was interrupted; the command exited with code 1",
+    "accounting": ALL,
+}
 AT_NS = 1_772_366_400_000_000_000
 
 
@@ -79,6 +87,19 @@ AT_NS = 1_772_366_400_000_000_000
         (
             {"completeness": "incomplete", "state": "LIVE", "accounting": ALL, "time_ns": 0},
             "incomplete: demo, 250,886 events applied, events after that are unknown",
+        ),
+        (
+            {"completeness": "incomplete", "accounting": ALL, "producers": [ENDED], "counters": [SESSION]},
+            "incomplete: demo, 250,886 events applied, 1 of 1 feed session sent no end message",
+        ),
+        (
+            {**BY_BENCHMARK, "producers": [ENDED], "counters": [SESSION, END]},
+            "interrupted: demo, 250,886 of 250,886 events applied, 0 lost",
+        ),
+        (
+            {**BY_BENCHMARK, "producers": [NEVER_ENDED], "counters": [SESSION]},
+            "interrupted: demo, 250,886 events applied, 1 of 1 producer never ended, "
+            "1 of 1 feed session sent no end message",
         ),
         (
             {"completeness": "lossy", "producers": [ENDED]},

@@ -21,15 +21,17 @@ Lines = NDArray[np.intp] | NDArray[np.bool_] | slice
 
 _SERIES: Final = (
     *("<u4", "<i8", "<f8", "<f8", "<f8", "<f8", "<f8", "<f8", "u1"),
-    *("<i8", "<i8", "<i8", "<u4", "<u4", "<u4"),
+    *("<i8", "<i8", "<i8", "<u4", "<u4", "<u4", "<i8", "<i8"),
 )
-_COUNTERS: Final = ("<u4", "<i8", "<i8", "<f8", "<f8", "u1", "<i8")
+_COUNTERS: Final = ("<u4", "<i8", "<i8", "<f8", "<f8", "u1", "<i8", "<i8", "<i8")
 _GAUGES: Final = ("<u4", "<i8", "<f8", "<i8", "<f8", "<f8", "<i8")
 _EXTENTS: Final = ("<u4", "<i8", "<i8", "<i8", "<i8", "<i8", "<f8")
 """Types of the columns, in order. Unsigned numbers of 64 bits are read as signed ones."""
 _LARGEST_COUNT: Final = (1 << 32) - 1
-_SLOT_COLUMNS: Final = 2
-"""Number of the last columns of series that have a value for each slot."""
+_SLOT_COLUMNS: Final = (13, 14)
+"""Numbers of the columns of series that have a value for each slot."""
+_TIMES: Final = 2
+"""Number of the last columns, which leaves of older versions do not send."""
 
 
 class _Arrays:
@@ -75,15 +77,17 @@ class SeriesArrays(_Arrays):
     occupied: Integers
     slots: NDArray[np.uint32]
     counts: NDArray[np.uint32]
+    first_ns: Integers
+    last_ns: Integers
 
     def take(self, lines: Lines) -> Self:
         """Return some lines with their slots, in the order in which they are."""
         chosen = np.zeros(self.id.size, np.bool_)
         chosen[lines] = True
-        columns = self.columns()
-        by_line, by_slot = columns[:-_SLOT_COLUMNS], columns[-_SLOT_COLUMNS:]
         slots = np.repeat(chosen, self.occupied)
-        return self.of([*(column[chosen] for column in by_line), *(column[slots] for column in by_slot)])
+        return self.of(
+            column[slots if number in _SLOT_COLUMNS else chosen] for number, column in enumerate(self.columns())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class CounterArrays(_Arrays):
     fraction: Floats
     fractional: NDArray[np.bool_]
     imprecise: Integers
+    first_ns: Integers
+    last_ns: Integers
 
     def integers(self) -> list[int]:
         """Return the exact sum of the integers of each line."""
@@ -132,12 +138,12 @@ class ExtentArrays(_Arrays):
 
 def read_series(sums: SeriesSums) -> SeriesArrays:
     """Return the columns of series."""
-    columns = _read(sums, _SERIES)
+    columns = _with_times(_read(sums, _SERIES))
     series = SeriesArrays.of(
         [*columns[:8], _flags(columns[8]), *columns[9:12], columns[12].astype(np.int64), *columns[13:]]
     )
-    by_line = columns[:-_SLOT_COLUMNS]
-    fits = len({len(column) for column in by_line}) == 1
+    by_line = {len(column) for number, column in enumerate(columns) if number not in _SLOT_COLUMNS}
+    fits = len(by_line) == 1
     if not fits or not len(series.slots) == len(series.counts) == series.occupied.sum():
         raise ValueError("columns of different lengths")
     return series
@@ -145,8 +151,8 @@ def read_series(sums: SeriesSums) -> SeriesArrays:
 
 def read_counters(sums: CounterSums) -> CounterArrays:
     """Return the columns of counters."""
-    columns = _of_one_length(_read(sums, _COUNTERS))
-    return CounterArrays.of([*columns[:5], _flags(columns[5]), columns[6]])
+    columns = _of_one_length(_with_times(_read(sums, _COUNTERS)))
+    return CounterArrays.of([*columns[:5], _flags(columns[5]), *columns[6:]])
 
 
 def read_gauges(sums: GaugeSums) -> GaugeArrays:
@@ -190,6 +196,13 @@ def _read(sums: SeriesSums | CounterSums | GaugeSums | ExtentSums, forms: Sequen
 
 def _write(arrays: _Arrays, forms: Sequence[str]) -> list[bytes]:
     return [column.astype(form, copy=False).tobytes() for column, form in zip(arrays.columns(), forms, strict=True)]
+
+
+def _with_times(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the columns with unknown times if there are none."""
+    if any(column.size for column in columns[-_TIMES:]):
+        return columns
+    return [*columns[:-_TIMES], *(np.zeros(columns[0].size, np.int64) for _ in range(_TIMES))]
 
 
 def _of_one_length(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:

@@ -53,6 +53,7 @@ _NO_SERIES_SUMS, _NO_COUNTER_SUMS, _NO_GAUGE_SUMS, _NO_EXTENT_SUMS = (
 _NO_SERIES, _NO_COUNTERS = read_series(_NO_SERIES_SUMS), read_counters(_NO_COUNTER_SUMS)
 _NO_GAUGES, _NO_EXTENTS = read_gauges(_NO_GAUGE_SUMS), read_extents(_NO_EXTENT_SUMS)
 _Arrays = TypeVar("_Arrays", SeriesArrays, CounterArrays, GaugeArrays, ExtentArrays)
+_Timed = TypeVar("_Timed", SeriesArrays, CounterArrays)
 
 
 class _Read(NamedTuple):
@@ -177,28 +178,32 @@ class IncomingIntervals:
 
     def _read(self, producer: Producer, record: NodeInterval, shift_ns: int) -> _Read:
         """Check and translate all columns. Raises ValueError for impossible ones. Changes no number."""
-        series = self._read_series(producer, record.series)
-        counters = self._read_counters(producer, record.counters)
+        series = self._read_series(producer, record.series, shift_ns)
+        counters = self._read_counters(producer, record.counters, shift_ns)
         gauges = self._read_gauges(producer, record.gauges, shift_ns)
         extents = self._read_extents(producer, record.extents, shift_ns)
         return _Read(*series, counters, gauges, extents)
 
-    def _read_series(self, producer: Producer, sums: SeriesSums) -> tuple[SeriesArrays, NDArray[np.intp]]:
+    def _read_series(
+        self, producer: Producer, sums: SeriesSums, shift_ns: int
+    ) -> tuple[SeriesArrays, NDArray[np.intp]]:
         if sums == _NO_SERIES_SUMS:
             return _NO_SERIES, _NO_SERIES.id
         series = read_series(sums)
         check_series(series)
+        series = self._with_run_times(series, shift_ns)
         indices = _indices(producer, series.id, KIND_CODES["series"])
         if (indices < 0).any():
             series, indices = series.take(indices >= 0), indices[indices >= 0]
         self._layouts.check(producer.key, series, indices)
         return series, indices
 
-    def _read_counters(self, producer: Producer, sums: CounterSums) -> CounterArrays:
+    def _read_counters(self, producer: Producer, sums: CounterSums, shift_ns: int) -> CounterArrays:
         if sums == _NO_COUNTER_SUMS:
             return _NO_COUNTERS
         counters = read_counters(sums)
         check_counters(counters)
+        counters = self._with_run_times(counters, shift_ns)
         counters = _by_index(counters, _indices(producer, counters.id, KIND_CODES["counter"]))
         return counters if _are_distinct(counters.id) else join_counters([counters])
 
@@ -227,6 +232,11 @@ class IncomingIntervals:
         # an instrument beyond the cap, or one that was defined before within another series, has no extent here
         extents = ExtentArrays.of([places, *times, *columns[5:]]).take(places >= 0)
         return extents if _are_distinct(extents.id) else join_extents([extents])
+
+    def _with_run_times(self, sums: _Timed, shift_ns: int) -> _Timed:
+        """Return the columns with times of the run's clock. A beginning of 0 is unknown and stays 0."""
+        first, last = (self._shifted(times, shift_ns) for times in (sums.first_ns, sums.last_ns))
+        return replace(sums, first_ns=np.where(sums.first_ns == 0, 0, first), last_ns=last)
 
     def _shifted(self, times: Integers, shift_ns: int) -> Integers:
         """Return times of a leaf's wall clock on the run's clock, but none in the future."""

@@ -82,6 +82,8 @@ def join_series(parts: Sequence[SeriesArrays]) -> SeriesArrays:
         occupied=occupied,
         slots=slots,
         counts=counts,
+        first_ns=groups.least(sums.first_ns),
+        last_ns=groups.greatest(sums.last_ns),
     )
 
 
@@ -106,6 +108,8 @@ def join_counters(parts: Sequence[CounterArrays]) -> CounterArrays:
         fraction=np.array(fractions),
         fractional=np.logical_or.reduceat(sums.fractional[groups.order], groups.starts),
         imprecise=groups.add(sums.imprecise),
+        first_ns=groups.least(sums.first_ns),
+        last_ns=groups.greatest(sums.last_ns),
     )
 
 

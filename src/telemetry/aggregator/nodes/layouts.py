@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.aggregator.nodes.checks import last_slots_of
+from telemetry.aggregator.nodes.checks import first_slots_of, last_slots_of
 from telemetry.aggregator.nodes.columns import Integers, SeriesArrays
 from telemetry.aggregator.series.table import SeriesTable
+from telemetry.aggregator.series.ticks import unbounded_slots
 from telemetry.hdr.layout import DIGITS, Layout
 from telemetry.wire.events import Define
 from telemetry.wire.units import ticks_per_unit
@@ -59,17 +60,24 @@ class LeafLayouts:
             self._differing.setdefault(leaf, {})[define.id] = LeafLayout(define.digits, ticks)
 
     def check(self, leaf: str, sums: SeriesArrays, index: NDArray[np.intp]) -> None:
-        """Check that all slots exist in the leaf's layout. Raises ValueError."""
-        differing = self._differing.get(leaf)
-        last = last_slots_of(sums)
-        if not differing and (last <= self._series.last_slots(index)).all():  # the usual case
-            return
-        digits = self._series.digits_of(index)
-        for line, number in enumerate(sums.id.tolist()):
-            if differing and number in differing:
-                digits[line] = differing[number].digits
-        if (last >= _SLOTS[digits]).any():
-            raise ValueError("a slot that does not exist")
+        """Check that all slots lie between those of the extremes in the leaf's layout. Raises ValueError.
+
+        Values above the range of the leaf, which may be smaller than that of the root, are in its last slot.
+        """
+        differing = self._differing.get(leaf, {})
+        lowest, highest = (
+            self._series.unbounded_slots(index, sums.min),
+            self._series.unbounded_slots(index, sums.max),
+        )
+        for line, number in enumerate(sums.id.tolist()) if differing else ():
+            if layout := differing.get(number):
+                extremes = np.array([sums.min[line], sums.max[line]])
+                lowest[line], highest[line] = unbounded_slots(
+                    Layout.of(layout.digits), layout.ticks_per_unit, extremes
+                )
+        too_low = (first_slots_of(sums) < lowest) & (sums.above < sums.count)
+        if too_low.any() or (last_slots_of(sums) > highest).any():
+            raise ValueError("a slot outside the range of the values")
 
     def convert(self, leaf: str, node: str, sums: SeriesArrays, index: NDArray[np.intp]) -> SeriesArrays:
         """Return the columns with the slots of the root's layout, and indices in place of ids.
@@ -127,7 +135,3 @@ class LeafLayouts:
             own.error_bound + bound + own.error_bound * bound,
             own.resolution + 1.0 / layout.ticks_per_unit,
         )
-
-
-_SLOTS: Final = np.array([0] + [Layout.of(digits).slots for digits in DIGITS], np.int64)
-"""Number of slots by number of digits."""

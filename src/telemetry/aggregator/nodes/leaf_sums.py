@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
+from telemetry.aggregator.nodes.checks import bounds_of_sums
 from telemetry.aggregator.nodes.columns import (
     CounterArrays,
     ExtentArrays,
@@ -113,8 +114,8 @@ class LeafSums:
         """Return the interval that has just ended. `shift_ns` leads from the run's clock to the wall clock."""
         return OutgoingInterval(
             defines=list(self._new_definitions()),
-            series=self._series_sums(interval.series),
-            counters=self._counter_sums(),
+            series=self._series_sums(interval.series, shift_ns),
+            counters=self._counter_sums(shift_ns),
             gauges=self._gauge_sums(np.frombuffer(interval.gauges.index, "<u4").astype(np.intp), shift_ns),
             extents=self._extent_sums(shift_ns),
             values=self._series.values + self._counters.values + self._gauges.values,
@@ -144,8 +145,8 @@ class LeafSums:
 
     # --- sums ------------------------------------------------------------------------------------
 
-    def _series_sums(self, columns: SeriesColumns) -> SeriesSums:
-        moments = self._series.moments
+    def _series_sums(self, columns: SeriesColumns, shift_ns: int) -> SeriesSums:
+        moments, times = self._series.moments, self._series.times
         imprecise = self._increase("_series_imprecise", moments.imprecise[: len(self._series)])
         below, above = self._series.outside()
         below, above = self._increase("_below", below), self._increase("_above", above)
@@ -153,15 +154,21 @@ class LeafSums:
         total, rest, mean, squares = moments.interval.sums(used)
         moments.interval.start_interval()
         least, most = np.frombuffer(columns.min, "<f8"), np.frombuffer(columns.max, "<f8")
-        # after an overflow, sums are infinite and a mean is not known; rounding may put a mean beyond the extremes
+        # After an overflow, sums are infinite and a mean is not known. Where earlier values were much larger,
+        # rounding may put sums and mean beyond what the extremes allow.
         mean = np.clip(np.where(np.isnan(mean), least, mean), least, most)
+        lowest, highest, widest = bounds_of_sums(np.frombuffer(columns.count, "<i8"), least, most)
+        total = _infinite_if_unknown(total)
+        is_possible = (lowest <= total) & (total <= highest)
+        total, rest = np.clip(total, lowest, highest), np.where(is_possible & np.isfinite(rest), rest, 0.0)
+        squares = np.minimum(_infinite_if_unknown(squares), widest)
         return SeriesSums(
             id=(len(KIND_CODES) * used + KIND_CODES["series"]).astype("<u4").tobytes(),
             count=columns.count,
-            total=_infinite_if_unknown(total).astype("<f8", copy=False).tobytes(),
-            rest=np.where(np.isfinite(rest), rest, 0.0).astype("<f8", copy=False).tobytes(),
+            total=total.astype("<f8", copy=False).tobytes(),
+            rest=rest.astype("<f8", copy=False).tobytes(),
             mean=mean.astype("<f8", copy=False).tobytes(),
-            squares=_infinite_if_unknown(squares).astype("<f8", copy=False).tobytes(),
+            squares=squares.astype("<f8", copy=False).tobytes(),
             min=columns.min,
             max=columns.max,
             integral=moments.integral[used].astype("u1").tobytes(),
@@ -171,9 +178,11 @@ class LeafSums:
             occupied=columns.occupied,
             slots=columns.slots,
             counts=columns.counts,
+            first_ns=_shifted(times.first[used], shift_ns).astype("<i8", copy=False).tobytes(),
+            last_ns=_shifted(times.last[used], shift_ns).astype("<i8", copy=False).tobytes(),
         )
 
-    def _counter_sums(self) -> CounterSums:
+    def _counter_sums(self, shift_ns: int) -> CounterSums:
         totals = self._counters.totals()
         events = self._increase("_counter_events", totals.events)
         imprecise = self._increase("_counter_imprecise", totals.imprecise)
@@ -194,6 +203,8 @@ class LeafSums:
             totals.fraction[used],
             totals.fractional[used],
             imprecise[used],
+            _shifted(totals.first_ns[used], shift_ns),
+            _shifted(totals.last_ns[used], shift_ns),
         )
         self._counters.start_interval()
         return write_counters(columns)
@@ -238,6 +249,7 @@ def _infinite_if_unknown(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _shifted(times: Integers, shift_ns: int) -> Integers:
+    """Return times on another clock. 0 means "unknown" and stays 0."""
     earliest, latest = max(0, -shift_ns), LATEST_NS - max(0, shift_ns)
-    shifted: Integers = np.clip(times, earliest, latest) + shift_ns
+    shifted: Integers = np.where(times == 0, 0, np.clip(times, earliest, latest) + shift_ns)
     return shifted

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from telemetry.aggregator.nodes.columns import (
+    Floats,
     Integers,
     SeriesArrays,
     read_counters,
@@ -23,18 +24,24 @@ from telemetry.aggregator.nodes.columns import (
     write_gauges,
     write_series,
 )
-from telemetry.aggregator.nodes.interval_sums import join_counters, join_extents, join_gauges, join_series
+from telemetry.aggregator.nodes.interval_sums import (
+    exact_sum,
+    join_counters,
+    join_extents,
+    join_gauges,
+    join_series,
+)
 from telemetry.wire.events import Define
 from telemetry.wire.nodes import CounterSums, ExtentSums, GaugeSums, NodeInterval, SeriesSums
 
-_SERIES_BYTES: Final = 93
+_SERIES_BYTES: Final = 109
 _SLOT_BYTES: Final = 8
-_COUNTER_BYTES: Final = 45
+_COUNTER_BYTES: Final = 61
 _GAUGE_BYTES: Final = 52
 _EXTENT_BYTES: Final = 52
 """Size of a line in its columns."""
-_RECORD_BYTES: Final = 300
-"""Size of a record without its columns: numbers, and the heads of 36 byte strings."""
+_RECORD_BYTES: Final = 320
+"""Size of a record without its columns: numbers, and the heads of 40 byte strings."""
 
 
 class OutgoingInterval(Struct, frozen=True):
@@ -150,12 +157,12 @@ def _with_short_lines(series: SeriesArrays, most_slots: int) -> SeriesArrays:
     count = np.add.reduceat(series.counts, np.cumsum(occupied) - occupied, dtype=np.int64)
     before = np.cumsum(count) - count
     before -= before[np.searchsorted(line, line)]
-    is_first = number == 0
+    total, rest = _shares(series, pieces, count)
     return SeriesArrays(
         id=series.id[line],
         count=count,
-        total=np.where(is_first, series.total[line], 0.0),
-        rest=np.where(is_first, series.rest[line], 0.0),
+        total=total,
+        rest=rest,
         mean=series.mean[line],
         squares=series.squares[line] * (count / series.count[line]),
         min=series.min[line],
@@ -167,7 +174,21 @@ def _with_short_lines(series: SeriesArrays, most_slots: int) -> SeriesArrays:
         occupied=occupied,
         slots=series.slots,
         counts=series.counts,
+        first_ns=series.first_ns[line],
+        last_ns=series.last_ns[line],
     )
+
+
+def _shares(series: SeriesArrays, pieces: Integers, count: Integers) -> tuple[Floats, Floats]:
+    """Return the total and the rest of each piece: the mean times its count, and for the first what is left."""
+    share = np.minimum(np.repeat(series.mean, pieces) * count, np.finfo(np.float64).max)
+    share = np.where(np.repeat(series.integral, pieces), np.floor(share), share)
+    rest = np.zeros(share.size)
+    ends = np.cumsum(pieces)
+    for line, (first, end) in enumerate(zip((ends - pieces).tolist(), ends.tolist(), strict=True)):
+        whole = [series.total.item(line), series.rest.item(line)]
+        share[first], rest[first] = exact_sum([*whole, *(-share[first + 1 : end]).tolist()])
+    return share, rest
 
 
 def _dealt(number: Integers, before: Integers, count: Integers) -> Integers:

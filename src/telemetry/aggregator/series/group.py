@@ -26,6 +26,7 @@ from telemetry.wire.units import ticks_per_unit
 
 _RESERVED: Final = 1 << 30
 """Room in the fresh counts that is kept for rows of producers. An aggregator takes far fewer between two rolls."""
+_SLICES: Final = 16  # kept apart: joining ten at once is cheaper than one by one
 _WORD: Final = 4  # bytes of a count in columns
 
 UsualColumns = tuple[Any, ...]
@@ -103,8 +104,14 @@ class IntervalSlots(NamedTuple):
 class SeriesGroup:
     """Series of one layout. Rows are dense from 0 and know their series index."""
 
-    STATE: ClassVar[Mapping[str, Any]] = {"ticks": PART, "counts": PART, "window": PART, "_early": SparseCounts}
-    ADDED: ClassVar[tuple[str, ...]] = ("_early",)
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "ticks": PART,
+        "counts": PART,
+        "window": PART,
+        "_early": SparseCounts,
+        "_sliced": list[SparseCounts],
+    }
+    ADDED: ClassVar[tuple[str, ...]] = ("_early", "_sliced")
     DERIVED: ClassVar[tuple[str, ...]] = ("layout", "_members", "_cells_per_tick", "_held", "_held_state")
 
     def __init__(self, layout: Layout, window_rolls: int) -> None:
@@ -113,7 +120,9 @@ class SeriesGroup:
         self.counts = PagedCounts(layout)
         self.window = WindowCounts(self.counts, window_rolls)
         self._early = NO_COUNTS
-        """Counts of this interval that are settled already, because too many came at once."""
+        """Counts of this slice that are settled already, because too many came at once."""
+        self._sliced: list[SparseCounts] = []
+        """Counts of the earlier slices of this interval."""
         self._members = np.zeros(0, dtype=np.intp)
         self._cells_per_tick = np.zeros(0)
         self._held: Any = None
@@ -121,9 +130,12 @@ class SeriesGroup:
         self._held_state = (0, 0)
 
     def restored(self) -> None:
-        if not self._early.fit(self.counts.used):
-            raise ValueError("these are no counts of this group")
-        self.window.exclude(self._early)  # they will be pushed at the next roll
+        if len(self._sliced) > _SLICES:
+            raise ValueError("too many slices of an interval")
+        for part in (self._early, *self._sliced):
+            if not part.fit(self.counts.used):
+                raise ValueError("these are no counts of this group")
+            self.window.exclude(part)  # they will be pushed at the next roll
 
     @property
     def members(self) -> Indices:
@@ -157,7 +169,7 @@ class SeriesGroup:
         if Columns is None or state is None:
             return False
         if state != self._held_state:
-            self._held = Columns(self.usual_columns(moments), None, None, None)
+            self._held = Columns(self.usual_columns(moments), None, None, None, None, None)
             self._held_state = state
         reach = self._held.record(index, value, moments.reach)
         if reach < 0:
@@ -198,9 +210,24 @@ class SeriesGroup:
 
     def roll(self) -> IntervalSlots:
         """End an interval: move the window, and return the counts since the last roll."""
+        sparse = self.counts.join(*self._sliced, self._early, self.counts.settle())
+        self._early, self._sliced = NO_COUNTS, []
+        self.window.push(sparse)
+        return self._slots_of(sparse)
+
+    def slice(self) -> IntervalSlots:
+        """End a slice of the interval: return the counts since the last slice or roll."""
         sparse = self.counts.join(self._early, self.counts.settle())
         self._early = NO_COUNTS
-        self.window.push(sparse)
+        if sparse.pages.size:
+            self._sliced = (
+                [*self._sliced, sparse]
+                if len(self._sliced) < _SLICES
+                else [self.counts.join(*self._sliced, sparse)]
+            )
+        return self._slots_of(sparse)
+
+    def _slots_of(self, sparse: SparseCounts) -> IntervalSlots:
         page_rows, numbers = self.counts.keys_of(sparse.pages)
         slots = np.repeat((numbers << PAGE_BITS).astype(np.uint32), sparse.occupied)
         slots += sparse.offsets

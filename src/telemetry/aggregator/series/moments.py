@@ -170,7 +170,9 @@ class Moments:
         for field in fields(summary):
             getattr(self, field.name)[: self.size] = getattr(summary, field.name)
         mean = self.mean[touched]
-        shift = np.where(self.integral[touched], np.rint(mean), _few_bits(mean))
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation = np.sqrt(self.squares[touched] / self.count[touched])
+        shift = np.where(self.integral[touched], np.rint(mean), _near(mean, deviation))
         self._shift[touched] = np.where(np.isfinite(shift), shift, 0.0)
         self._sums[touched] = 0.0
         self._high_sums[touched] = 0.0
@@ -295,10 +297,17 @@ class Moments:
         self.integral[old:] = True
 
 
-def _few_bits(value: Floats) -> Floats:
-    """Round each number to 11 significant bits, so that its difference to a nearby number is exact."""
-    mantissa, exponent = np.frexp(value)
-    rounded: Floats = np.ldexp(np.rint(mantissa * 2_048.0), exponent - 11)
+def _near(mean: Floats, deviation: Floats) -> Floats:
+    """Round each number to 11 significant bits, or to as many more as its values need that lie close together.
+
+    Differences to few bits are exact. But a distance from the mean that is much larger than the deviation of the
+    values would take the digits of their squares.
+    """
+    _, exponent = np.frexp(mean)
+    _, of_deviation = np.frexp(deviation)
+    least = exponent - 53
+    step = np.clip(np.where(deviation > 0.0, of_deviation - 1, least), least, exponent - 11)
+    rounded: Floats = np.ldexp(np.rint(np.ldexp(mean, -step)), step)
     return rounded
 
 

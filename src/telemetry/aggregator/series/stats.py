@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.series.group import Definition, SeriesGroup
 from telemetry.aggregator.series.summary import Summary
 from telemetry.aggregator.series.ticks import Indices
@@ -42,12 +43,13 @@ class StatBuilder:
     }
     ADDED: ClassVar[tuple[str, ...]] = ("_loosened",)
     DERIVED: ClassVar[tuple[str, ...]] = (
-        *("keys", "ratios", "_definitions"),
+        *("keys", "ratios", "_times", "_definitions"),
         *("_built", "_percentiles", "_histograms", "_windows", "_outside", "_stats"),
     )
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
+    def __init__(self, keys: tuple[str, ...], times: EventTimes) -> None:
         self.keys = keys
+        self._times = times
         self.ratios: list[Ratio] = [parse_percentile(key) for key in keys]
         self._built = np.zeros(0, np.int64)
         """Count of each series for which percentiles are cached."""
@@ -91,7 +93,7 @@ class StatBuilder:
         for group in groups:
             self._refresh_counts(group, summary, changed)
             if window is not None:
-                self._refresh_window(group, window)
+                self._refresh_window(group, window, summary)
         stale = np.flatnonzero(changed) if window is None else np.arange(size)
         self._rebuild(stale, summary)
         return self._stats.copy()
@@ -114,8 +116,9 @@ class StatBuilder:
             self._histograms[member] = pairs[starts[line] : starts[line + 1]]
             self._outside[member] = (below[line], above[line])
 
-    def _refresh_window(self, group: SeriesGroup, window: Window) -> None:
+    def _refresh_window(self, group: SeriesGroup, window: Window, summary: Summary) -> None:
         seconds = window.seconds
+        own_seconds = self._times.window_seconds(seconds, summary.count)
         index = group.index(group.window)
         counts = index.row_counts()
         rows = np.flatnonzero(counts)
@@ -127,9 +130,11 @@ class StatBuilder:
         for member in group.members.tolist():
             if member < window.min.size:
                 self._windows[member] = empty
-        for member, line, count in zip(members.tolist(), lines, counts[rows].tolist(), strict=True):
-            rate = count / seconds if seconds > 0.0 else 0.0
-            self._windows[member] = WindowStat(seconds=seconds, count=count, rate=rate, percentiles=line)
+        for member, line, count, own in zip(
+            members.tolist(), lines, counts[rows].tolist(), own_seconds[members].tolist(), strict=True
+        ):
+            rate = count / own if own > 0.0 else 0.0
+            self._windows[member] = WindowStat(seconds=own, count=count, rate=rate, percentiles=line)
 
     def _percentile_lines(self, values: Floats, least: Floats, most: Floats) -> list[Percentiles]:
         """Return one dict per series, with percentiles limited to the range of its values."""
@@ -152,15 +157,24 @@ class StatBuilder:
             summary.imprecise[stale].tolist(),
             strict=True,
         )
+        times = self._times.ranges(summary.count)
         for index, count, total, least, most, deviation, imprecise in columns:
             self._stats[index] = (
-                self._stat(index, count, total, least, most, deviation, imprecise)
+                self._stat(index, count, total, least, most, deviation, imprecise, times[index])
                 if count
                 else empty_stat(self._definitions[index], self._windows[index])
             )
 
     def _stat(  # noqa: PLR0917 - one line of the columns above; called for every series of every snapshot
-        self, index: int, count: int, total: Number, least: Number, most: Number, deviation: float, imprecise: int
+        self,
+        index: int,
+        count: int,
+        total: Number,
+        least: Number,
+        most: Number,
+        deviation: float,
+        imprecise: int,
+        times: tuple[int, int],
     ) -> SeriesStat:
         definition = self._definitions[index]
         of_count, statistics = self._exact.get(index, (0, None))
@@ -191,6 +205,8 @@ class StatBuilder:
             histogram=self._histograms[index],
             cell_unit=definition.cell_unit,
             window=self._windows[index],
+            began_ns=times[0],
+            ended_ns=times[1],
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from telemetry import limits
+from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.exact.one_pass import SlotColumns
 from telemetry.aggregator.exact.percentiles import ExactTargets, GroupTargets
 from telemetry.aggregator.nodes.columns import SeriesArrays
@@ -21,7 +22,7 @@ from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, UsualColumns, slots_by_index
 from telemetry.aggregator.series.moments import SQUARABLE, Moments
 from telemetry.aggregator.series.stats import StatBuilder, Window
-from telemetry.aggregator.series.ticks import Indices, TickColumns
+from telemetry.aggregator.series.ticks import Indices, TickColumns, unbounded_slots
 from telemetry.aggregator.state import PART, PARTS, Column
 from telemetry.hdr.layout import Floats, Integers, Layout
 from telemetry.hdr.pages import grown
@@ -33,6 +34,8 @@ from telemetry.wire.snapshot import SeriesStat
 
 _CHEAP_DIGITS: Final = 3
 """Digits up to which the number of series is a sufficient bound: 700 KB for a series that fills its whole range."""
+
+_SLICED: Final = ("_sliced_count", "_sliced_total", "_sliced_rest", "_sliced_min", "_sliced_max")
 
 
 class SlotLayout(NamedTuple):
@@ -59,7 +62,14 @@ class SeriesTable:
         "_rolled_total": Column(np.float64),
         "_rolled_rest": Column(np.float64),
         "_stats": PART,
+        "_sliced_count": Column(np.int64),
+        "_sliced_total": Column(np.float64),
+        "_sliced_rest": Column(np.float64),
+        "_sliced_min": Column(np.float64),
+        "_sliced_max": Column(np.float64),
+        "times": PART,
     }
+    ADDED: ClassVar[tuple[str, ...]] = (*_SLICED, "times")
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("_definitions", "_fine_pages", "_group_of", "_row_of", "_last_slots", "_window_rolls", "_window_moved"),
     )
@@ -72,7 +82,8 @@ class SeriesTable:
         self._row_of = np.zeros(16, dtype=np.intp)
         self._last_slots = np.zeros(16, dtype=np.int64)
         self._moments = Moments(self._counts, leaf=leaf)
-        self._stats = StatBuilder(percentiles)
+        self.times = EventTimes()
+        self._stats = StatBuilder(percentiles, self.times)
         self._window_rolls = window_rolls
         self._rolls: deque[Window] = deque(maxlen=window_rolls)
         self._window_moved = False
@@ -80,6 +91,13 @@ class SeriesTable:
         """Counts at the last roll. The next two columns hold the totals."""
         self._rolled_total = np.zeros(16)
         self._rolled_rest = np.zeros(16)
+        self._sliced_count = np.zeros(16, dtype=np.int64)
+        """Counts at the end of the last slice or roll. The next two columns hold the totals."""
+        self._sliced_total = np.zeros(16)
+        self._sliced_rest = np.zeros(16)
+        self._sliced_min = np.full(16, np.inf)
+        """Smallest value of the earlier slices of the interval. The next column holds the largest."""
+        self._sliced_max = np.full(16, -np.inf)
 
     def restored(self) -> None:
         size = 0
@@ -88,6 +106,7 @@ class SeriesTable:
                 raise ValueError("an invalid roll")
             size = len(least)
         self._window_moved = bool(self._rolls)
+        self.times.forget_before(self._counts())
 
     def __len__(self) -> int:
         return len(self._definitions)
@@ -124,11 +143,15 @@ class SeriesTable:
             self._rolled_count = grown(self._rolled_count, 2 * index)
             self._rolled_total = grown(self._rolled_total, 2 * index)
             self._rolled_rest = grown(self._rolled_rest, 2 * index)
+            for column in _SLICED:
+                setattr(self, column, grown(getattr(self, column), 2 * index))
+            self._sliced_min[index:], self._sliced_max[index:] = np.inf, -np.inf
         number = self._group_number(Layout.of(definition.digits))
         self._group_of[index] = number
         self._row_of[index] = self._groups[number].add(index, definition)
         self._last_slots[index] = definition.last_slot
         self._moments.add_series()
+        self.times.add(unit)
         self._stats.add(definition)
         self._definitions.append(definition)
         return index
@@ -205,6 +228,7 @@ class SeriesTable:
     def add_sums(self, sums: SeriesArrays) -> None:
         """Add values that another aggregator has counted, in slots of this table. `sums.id` are distinct."""
         self._moments.merge(sums.id, sums)
+        self.times.join(sums.id, sums.first_ns, sums.last_ns)
         if len(self._groups) == 1:
             self._groups[0].add_sums(sums.id, sums)
             return
@@ -231,10 +255,14 @@ class SeriesTable:
         """Return the definition of a series, with the digits that it got."""
         return self._definitions[index]
 
-    def digits_of(self, index: Indices) -> Integers:
-        """Return the digits of each series."""
-        digits = np.array([group.layout.digits for group in self._groups], np.int64)
-        return digits.take(self._group_of.take(index)) if index.size else np.zeros(0, np.int64)
+    def unbounded_slots(self, index: Indices, value: Floats) -> Integers:
+        """Return the slot of one value of each series, if the range of the series had no end."""
+        slots, numbers = np.zeros(index.size, np.int64), self._group_of.take(index)
+        for number, group in enumerate(self._groups):
+            own = np.flatnonzero(numbers == number)
+            scale = group.ticks.scale.take(self._row_of.take(index[own]))
+            slots[own] = unbounded_slots(group.layout, scale, value[own])
+        return slots
 
     def ticks_of(self, index: int) -> tuple[TickColumns, int]:
         """Return the ticks of a series, and its row in them."""
@@ -254,34 +282,71 @@ class SeriesTable:
             counts[group.members] = group.counts.row_counts()
         return counts
 
-    def roll(self, seconds: float) -> SeriesColumns:
-        """End an interval of `seconds`: return its contents and move the window."""
+    def roll(self, seconds: float, end_ns: int = 0) -> SeriesColumns:
+        """End an interval of `seconds` at `end_ns`: return its contents and move the window."""
+        self.times.rolled_ns = end_ns
         self._moments.fold()
         parts = [group.roll() for group in self._groups]
-        size, moments = len(self), self._moments
-        self._rolls.append(Window(seconds, moments.interval_min[:size].copy(), moments.interval_max[:size].copy()))
+        size = len(self)
+        least, most = self._extremes()
+        self._rolls.append(Window(seconds, least[:size], most[:size]))
         self._window_moved = True
-        columns = self._interval_columns(parts)
+        columns = self._columns_since(parts, self._rolled, least, most)
+        for column, rolled in zip(self._sliced, self._rolled, strict=True):
+            column[:size] = rolled[:size]
+        self._sliced_min.fill(np.inf)
+        self._sliced_max.fill(-np.inf)
         self._moments.start_interval()
         return columns
 
-    def _interval_columns(self, parts: list[IntervalSlots]) -> SeriesColumns:
+    def slice(self) -> SeriesColumns:
+        """End a slice of the interval, and return its contents. The window stays."""
+        self._moments.fold()
+        parts = [group.slice() for group in self._groups]
+        moments = self._moments
+        columns = self._columns_since(parts, self._sliced, moments.interval_min, moments.interval_max)
+        self._sliced_min, self._sliced_max = self._extremes()
+        self._moments.start_interval()
+        return columns
+
+    @property
+    def _rolled(self) -> tuple[Integers, Floats, Floats]:
+        return self._rolled_count, self._rolled_total, self._rolled_rest
+
+    @property
+    def _sliced(self) -> tuple[Integers, Floats, Floats]:
+        return self._sliced_count, self._sliced_total, self._sliced_rest
+
+    def _extremes(self) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest value of each series in the interval so far."""
+        moments, rows = self._moments, self._sliced_min.size
+        least, most = np.full(rows, np.inf), np.full(rows, -np.inf)
+        size = len(self)
+        least[:size] = np.minimum(self._sliced_min[:size], moments.interval_min[:size])
+        most[:size] = np.maximum(self._sliced_max[:size], moments.interval_max[:size])
+        return least, most
+
+    def _columns_since(
+        self, parts: list[IntervalSlots], since: tuple[Integers, Floats, Floats], least: Floats, most: Floats
+    ) -> SeriesColumns:
+        """Return the values since a moment, and make `since` the present."""
         size, moments = len(self), self._moments
-        counts = moments.count[:size] - self._rolled_count[:size]
+        past_count, past_total, past_rest = since
+        counts = moments.count[:size] - past_count[:size]
         with np.errstate(invalid="ignore"):
-            total = moments.total[:size] - self._rolled_total[:size]
-            total += moments.total_rest[:size] - self._rolled_rest[:size]
-        self._rolled_count[:size] = moments.count[:size]
-        self._rolled_total[:size] = moments.total[:size]
-        self._rolled_rest[:size] = moments.total_rest[:size]
+            total = moments.total[:size] - past_total[:size]
+            total += moments.total_rest[:size] - past_rest[:size]
+        past_count[:size] = moments.count[:size]
+        past_total[:size] = moments.total[:size]
+        past_rest[:size] = moments.total_rest[:size]
         used = np.flatnonzero(counts)
         occupied, slots, slot_counts = slots_by_index(self._groups, parts)
         return SeriesColumns(
             index=used.astype("<u4").tobytes(),
             count=counts[used].astype("<u8").tobytes(),
             total=total[used].astype("<f8").tobytes(),
-            min=moments.interval_min[used].astype("<f8").tobytes(),
-            max=moments.interval_max[used].astype("<f8").tobytes(),
+            min=least[used].astype("<f8").tobytes(),
+            max=most[used].astype("<f8").tobytes(),
             occupied=occupied.astype("<u4").tobytes(),
             slots=slots.astype("<u4", copy=False).tobytes(),
             counts=slot_counts.astype("<u4", copy=False).tobytes(),

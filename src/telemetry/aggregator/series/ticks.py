@@ -24,6 +24,12 @@ def highest_tick(scale: float, high: float | None) -> float:
     return HIGHEST_TICK if high is None else min(max(round(high * scale), 1.0), HIGHEST_TICK)
 
 
+def unbounded_slots(layout: Layout, scale: Floats | float, value: Floats) -> Integers:
+    """Return the slots of finite values >= 0, with this number of ticks in one unit, if the range had no end."""
+    with np.errstate(over="ignore"):
+        return layout.slot_of_whole(np.minimum(np.rint(scale * value), HIGHEST_TICK), small=True)
+
+
 class TickColumns:
     """Tick size and range of each row, and the number of values outside the range."""
 

@@ -49,12 +49,14 @@ class AxisSteps(PublishedSteps):
         "_young": Natural,
         "_shown": Values,
         "_shown_steps": dict[Name, Step],
+        "_not_finite": dict[Name, Step],
+        "_times": PART,
         "_reports": PART,
         "_delayed": PART,
         "_outgoing": PART,
         "_stirred": bool,
     }
-    ADDED: ClassVar[tuple[str, ...]] = ("_reports", "_delayed", "_outgoing", "_stirred")
+    ADDED: ClassVar[tuple[str, ...]] = ("_reports", "_delayed", "_outgoing", "_stirred", "_not_finite", "_times")
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("name", "open_units", "kept_units", "_shared", "_order", "_behind", "_late", "_reduction_of", "reported"),
     )
@@ -76,7 +78,10 @@ class AxisSteps(PublishedSteps):
         complete = complete and all(step.merged is not None for step in self._kept.values())
         complete = complete and all(part.can_be for step in states for part in step.parts.values())
         within = len(self._open) <= limits.STEPS_OPEN and len(self._kept) <= limits.STEPS_KEPT
-        shown = self._shown.keys() == self._shown_steps.keys() and self._shared.showing.take_again(self._shown)
+        shown = (
+            self._not_finite.keys() <= self._shown.keys() == self._shown_steps.keys()
+            and self._shared.showing.take_again(self._shown)
+        )
         if self.reported:
             of_rule = not self.members
         else:
@@ -263,7 +268,7 @@ class AxisSteps(PublishedSteps):
             said.add(values, at_ns)
         if self.declared is not None and self.declared.ranked:
             said.rank = self._shared.rank_of(producer)
-        step.newest_ns = max(step.newest_ns, at_ns)
+        self._note_times(number, step, at_ns, at_ns)
         self._added(number, said.units - before, values)
         return True
 
@@ -281,7 +286,8 @@ class AxisSteps(PublishedSteps):
         else:
             before = reported.units
         reported.add(part, shift_ns)
-        step.newest_ns = max(step.newest_ns, moved_ns(part.wall_ns, shift_ns))
+        first_ns, newest_ns = (moved_ns(each, shift_ns) for each in (part.first_ns or part.wall_ns, part.wall_ns))
+        self._note_times(part.step, step, first_ns, newest_ns)
         self._added(part.step, reported.units - before, part.values)
         return True
 
@@ -291,6 +297,15 @@ class AxisSteps(PublishedSteps):
         if step is None and (self._forgotten is None or number > self._forgotten):
             step = self._begin(number, clock_ns)
         return step
+
+    def _note_times(self, number: int, step: StepState, first_ns: int, newest_ns: int) -> None:
+        """Register when values of a step were reported, on the wall clock."""
+        step.first_ns = min(step.first_ns or first_ns, first_ns)
+        step.newest_ns = max(step.newest_ns, newest_ns)
+        if self._closed and self._times.lowest is None:
+            return  # a checkpoint without times: those of the steps before it stay unknown
+        shift_ns = -self._shared.clock.shift_ns
+        self._times.note(number, moved_ns(first_ns, shift_ns), moved_ns(newest_ns, shift_ns))
 
     def _added(self, number: int, units: int, names: Iterable[str]) -> None:
         """Take the room of values that were added to a step."""

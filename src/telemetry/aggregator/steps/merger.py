@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
+from msgspec.structs import replace
+
 from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import PART, PARTS
+from telemetry.aggregator.steps.attached import AttachedRecords
 from telemetry.aggregator.steps.axis import AxisSteps
 from telemetry.aggregator.steps.merged import finite
 from telemetry.aggregator.steps.published import Shared
@@ -21,8 +25,8 @@ from telemetry.aggregator.steps.reported_part import can_be, size_of
 from telemetry.aggregator.steps.shown_names import ShownNames
 from telemetry.aggregator.steps.step import Closed
 from telemetry.drop_reasons import Reason
-from telemetry.wire.control import StepState
-from telemetry.wire.events import Axis, Name, Natural, Scalars, StepClear, StepEnd
+from telemetry.wire.control import StepCondition, StepState
+from telemetry.wire.events import Axis, Bins, Name, Natural, Note, Scalars, StepClear, StepEnd
 from telemetry.wire.nodes import StepPart
 from telemetry.wire.snapshot import AxisStat
 
@@ -42,7 +46,9 @@ class Steps:
         "_showing": PART,
         "_axes": PARTS,
         "_clock_ns": Natural,
+        "_attached": PART,
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("_attached",)
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("_grace_ns", "_warn", "_budget", "_closing", "_touched", "_claiming", "_shared", "_parts"),
     )
@@ -53,16 +59,22 @@ class Steps:
         warn: Callable[[str], None],
         rank_of: RankOf = lambda _: None,
         *,
+        clock: RunClock | None = None,
         leaf: bool = False,
     ) -> None:
-        """`rank_of` returns the rank of a producer. With `leaf`, closed steps carry parts for the root."""
+        """Start without axes. `rank_of` returns the rank of a producer.
+
+        `clock` is the run's; without one, the wall clock never steps. With `leaf`, closed steps carry parts for the
+        root.
+        """
         self._grace_ns = int(grace_s * 1e9)
         self._warn = warn
         self._budget = Budget(limits.STEP_VALUES)
         self._showing = ShownNames(warn)
         self._axes: dict[str, AxisSteps] = {}
+        self._attached = AttachedRecords()
         self._closing: list[Closed] = []
-        self._shared = Shared(self._budget, self._showing, self._closing, warn, rank_of, leaf)
+        self._shared = Shared(self._budget, self._showing, self._closing, warn, rank_of, clock or RunClock(), leaf)
         self._parts: list[StepPart] = []
         """Parts for the root since the last interval began, besides those of closed steps."""
         self._touched: dict[str, None] = {}
@@ -115,7 +127,14 @@ class Steps:
         self._hear(axis, producer, ended.step + 1, since)
         if axis.report(producer, ended.step, self._clock_ns, since):
             self._claiming.setdefault(producer, set()).add(axis.name)
+        self._attached.close(ended.axis, ended.step)
         return None
+
+    def attach(self, record: Note | Bins, at_ns: int) -> None:
+        """Keep a text or a distribution of a step, on a reported axis. `at_ns` is its time on the wall clock."""
+        axis = self._axes.get(record.axis)
+        if axis is not None and axis.reported:
+            self._attached.add(record, at_ns)
 
     def clear(self, producer: str, cleared: StepClear, seq: int = 0, until_ns: int = _LATEST_NS) -> None:
         """Forget the values of an open step, or of all open steps of an axis.
@@ -126,6 +145,7 @@ class Steps:
         axis = self._axes.get(cleared.axis)
         if axis is not None:
             axis.clear(cleared.step, producer, seq, until_ns)
+            self._attached.clear(cleared.axis, cleared.step, until_ns)
             self._touched[axis.name] = None
 
     def report(self, producer: str, scalars: Scalars, at_ns: int, since: int = 0) -> Reason | None:
@@ -256,7 +276,17 @@ class Steps:
     def state(self, axis: str, step: int) -> StepState:
         """Return the state of a step and its values so far, without what the record stream and backends know."""
         steps = self._axes.get(axis)
-        return steps.state(step) if steps is not None else StepState(state="unknown")
+        answer = steps.state(step) if steps is not None else StepState(state="unknown")
+        attached = self._attached.of(axis, step)
+        if attached is None:
+            return answer
+        alone: StepCondition = "closed" if attached.is_closed else "open"
+        return replace(
+            answer,
+            state=alone if answer.state == "unknown" else answer.state,
+            texts=dict(attached.texts),
+            distributions=dict(attached.distributions),
+        )
 
     def stats(self) -> list[AxisStat]:
         return [axis.stat() for axis in self._axes.values()]

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.run_clock import RunClock
+from telemetry.aggregator.steps.axis_times import AxisTimes
 from telemetry.aggregator.steps.members import AxisMembers
 from telemetry.aggregator.steps.merged import Reductions, Values
 from telemetry.aggregator.steps.merged_parts import Merged
@@ -31,6 +33,7 @@ class Shared(NamedTuple):
     """Published steps, in order."""
     warn: Callable[[str], None]
     rank_of: RankOf
+    clock: RunClock
     leaf: bool
     """True if closed steps carry a part for the root."""
 
@@ -52,6 +55,9 @@ class PublishedSteps(AxisMembers):
         self._newest: int | None = None
         self._shown: Values = {}
         self._shown_steps: dict[str, int] = {}
+        self._not_finite: dict[str, int] = {}
+        """Shown names that were null in a step → the lowest such step."""
+        self._times = AxisTimes()
         self._late: dict[int, dict[str, None]] = {}
         """Names in kept steps that were reported after the step was published."""
         self.open_units = self.kept_units = 0
@@ -88,6 +94,7 @@ class PublishedSteps(AxisMembers):
         step.merged = result.values
         self._closed += 1
         self._timeouts += closing == "timeout"
+        self._show(number, result.values, step.not_finite)
         self._publish(number, step, result, closing)
         units = step.units
         self.open_units -= units
@@ -123,6 +130,7 @@ class PublishedSteps(AxisMembers):
         assert step.merged is not None
         result = step.result(self._reduction_of, names, with_partials=self._shared.leaf)
         before, ranked = step.merged, self._ranked(step)
+        self._show(number, result.values, step.not_finite)
         news = [
             name
             for name, value in result.values.items()
@@ -138,7 +146,6 @@ class PublishedSteps(AxisMembers):
 
     def _publish(self, number: int, step: StepState, result: Merged, closing: Closing) -> None:
         """Publish a step as one record, or as several of at most PARAMS_PER_RECORD names."""
-        self._show(number, result.values)
         names, most = list(result.values), limits.PARAMS_PER_RECORD
         cleared = self._outgoing.close(number)
         for begin in range(0, len(names), most):
@@ -156,7 +163,7 @@ class PublishedSteps(AxisMembers):
             )
             part = None
             if self._shared.leaf:  # the root may close the step only once it has all pieces
-                is_last = begin + most >= len(names)
+                is_last, not_finite = begin + most >= len(names), step.not_finite
                 part = StepPart(
                     self.name,
                     number,
@@ -168,6 +175,8 @@ class PublishedSteps(AxisMembers):
                     self._outgoing.number(),
                     closing,
                     cleared and begin == 0,
+                    first_ns=step.first_ns,
+                    not_finite=[name for name in piece.partials if name in not_finite],
                 )
                 if part.ended and not self.reported:
                     self._outgoing.tell_ended(number + 1)
@@ -209,6 +218,7 @@ class PublishedSteps(AxisMembers):
     def _open_parts(self, number: int, names: list[str], *, cleared: bool) -> Iterator[StepPart]:
         """Yield the changed values of an open step, in parts of at most PARAMS_PER_RECORD names."""
         step, most = self._open.get(number, StepState()), limits.PARAMS_PER_RECORD
+        not_finite = step.not_finite
         for begin in range(0, max(1, len(names)), most):
             piece = names[begin : begin + most]
             yield StepPart(
@@ -221,11 +231,15 @@ class PublishedSteps(AxisMembers):
                 ranks=self._ranks(step, piece),
                 number=self._outgoing.number(),
                 cleared=cleared and begin == 0,
+                first_ns=step.first_ns,
+                not_finite=[name for name in piece if name in not_finite],
             )
 
     # --- state -----------------------------------------------------------------------------------
 
-    def _show(self, number: int, values: Values) -> None:
+    def _show(self, number: int, values: Values, not_finite: set[str]) -> None:
+        """Show the values of a step. `not_finite` are null for some producers, though others may have a number."""
+        null = [name for name, value in values.items() if value is None or name in not_finite]
         if self._newest is None or number >= self._newest:
             self._newest = number
         else:
@@ -236,6 +250,9 @@ class PublishedSteps(AxisMembers):
             values = {name: value for name, value in values.items() if name in self._shown or showing.take(name)}
         self._shown.update(values)
         self._shown_steps.update(dict.fromkeys(values, number))
+        for name in null:
+            if name in self._shown:
+                self._not_finite[name] = min(number, self._not_finite.get(name, number))
 
     def state(self, number: int) -> StepAnswer:
         """Return the state of a step and its values so far, the first STEP_STATE_NAMES."""
@@ -259,4 +276,9 @@ class PublishedSteps(AxisMembers):
             timeouts=self._timeouts,
             corrections=self._corrections,
             values=dict(self._shown),
+            not_finite=dict(self._not_finite),
+            lowest=self._times.lowest,
+            highest=self._times.highest,
+            began_ns=self._times.began_ns(self._closed + len(self._order)),
+            ended_ns=self._times.last_ns,
         )

@@ -29,11 +29,14 @@ class ReportedPart(Struct, array_like=True):
     producers: Natural = 0
     closed: Closing = "ended"
     """Reason why the leaf closed the step; `timeout` if one of its producers was missing."""
+    not_finite: dict[Name, None] = {}
+    """Names that a producer of the leaf reported without a finite number."""
 
     def add(self, part: StepPart, shift_ns: int) -> None:
         """Add a part, and move its times by `shift_ns`. Values from parts with higher numbers stay."""
         if not self.values:
             self.number = part.number
+        not_finite = {*part.not_finite}
         for name, value in part.values.items():
             if name in self.values and self._number_of(name) > part.number:
                 continue
@@ -44,6 +47,10 @@ class ReportedPart(Struct, array_like=True):
                 self.ranks[name] = part.ranks[name]
             else:
                 self.ranks.pop(name, None)
+            if value is None or name in not_finite:
+                self.not_finite[name] = None
+            else:
+                self.not_finite.pop(name, None)
         if part.number >= self.newest:
             self.newest, self.producers = part.number, part.producers
         if part.closed in ("timeout", "run_end"):
@@ -55,6 +62,7 @@ class ReportedPart(Struct, array_like=True):
             del self.values[name]
             self.numbers.pop(name, None)
             self.ranks.pop(name, None)
+            self.not_finite.pop(name, None)
 
     def _number_of(self, name: str) -> int:
         return self.numbers.get(name, self.number)
@@ -62,7 +70,9 @@ class ReportedPart(Struct, array_like=True):
     @property
     def can_be(self) -> bool:
         """True if the numbers can be those of a leaf."""
-        return _numbers_can_be(self.values, self.ranks, self.producers)
+        return self.not_finite.keys() <= self.values.keys() and _numbers_can_be(
+            self.values, self.ranks, self.producers
+        )
 
     @property
     def units(self) -> int:

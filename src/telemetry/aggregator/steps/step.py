@@ -41,6 +41,7 @@ class StepState(Struct, array_like=True):
     revision: Natural = 0
     merged: Values | None = None
     parts: dict[ProducerId, ReportedPart] = {}
+    first_ns: Natural = 0
 
     @property
     def units(self) -> int:
@@ -56,6 +57,15 @@ class StepState(Struct, array_like=True):
     @property
     def has_values(self) -> bool:
         return bool(self.said or self.parts)
+
+    @property
+    def not_finite(self) -> set[Name]:
+        """Names that a producer, here or of a leaf, reported without a finite number, whatever others reported."""
+        names = {name for part in self.parts.values() for name in part.not_finite}
+        for reported in self.said.values():
+            if None in reported.values.values():
+                names.update(name for name, value in reported.values.items() if value is None)
+        return names
 
     def closing(self, closing: Closing) -> Closing:
         """Return the reason why the step closes. If nothing is missing here, a leaf may have missed a producer."""
@@ -86,6 +96,7 @@ class StepState(Struct, array_like=True):
         self.said = {producer: newer}
         self.parts = {}
         self.newest_ns = max(map(newer.time_of, newer.values))
+        self.first_ns = min(map(newer.time_of, newer.values))
         return True
 
     def clear_part(self, leaf: str, number: int) -> bool:

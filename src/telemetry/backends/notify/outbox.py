@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.backends.notify.message import Message
-from telemetry.backends.writer.breaker import Breaker
 from telemetry.formatting import number_of
+from telemetry.supervise.breaker import Breaker
 
 _KEYS = 1_000
 """Keys of the newest notifications, by which repeated ones are recognized."""

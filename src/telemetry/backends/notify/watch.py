@@ -16,6 +16,7 @@ from telemetry.backends.notify.message import Look, Message, external, figures, 
 from telemetry.config.schema import EventName, NotifyConfig
 from telemetry.formatting import number_of, printable
 from telemetry.headline_choice import shown_params
+from telemetry.headlines.concerns import NOT_FINITE, at_step
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
@@ -115,9 +116,9 @@ class Watch:
         if not new:
             return
         self.seen.names = [*known, *new]
-        where = f"{external(step.axis)} {step.step:,}" if step.axis != "step" else f"step {step.step:,}"
+        where = at_step(external(step.axis), step.step)
         what = external(new[0]) if len(new) == 1 else number_of(len(new), "value")
-        title = f"{self._name}: {what} {'is' if len(new) == 1 else 'are'} NaN or infinite at {where}"
+        title = f"{self._name}: {what} {'is' if len(new) == 1 else 'are'} {NOT_FINITE} at {where}"
         names = formatting.listed([external(name) for name in new], _NAMES) if len(new) > 1 else ""
         finite = [
             f"{external(name)} {formatting.scaled(value)}"

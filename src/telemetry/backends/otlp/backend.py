@@ -174,7 +174,8 @@ class OtlpBackend:
             self._tell(f"it rejects {signal}: {error}")
             self._refused |= dict.fromkeys((part.key for part in parts), error.reason)
             return
-        self._has_spans |= signal == "traces" and taken.rejected < len(parts)
+        of_run = sum(map(self._spans.is_of_run, contents)) if signal == "traces" else 0
+        self._has_spans |= taken.rejected < of_run
         if taken.rejected:
             self.left_out[_REJECTED] = self.left_out.get(_REJECTED, 0) + taken.rejected
         if taken.words:

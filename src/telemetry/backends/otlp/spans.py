@@ -1,8 +1,8 @@
 """The conversion of spans to traces. Pure, except for the import of OpenTelemetry's messages.
 
-All spans are one trace, unless each is to be a trace of its own.
-
-Ids are derived from the run's id and the items' keys, so a span that is sent twice stays the same span.
+All spans are one trace, unless each is to be a trace of its own, or another program gave them a trace. Nested spans
+have ids, and keep them. Other ids are derived from the run's id and the items' keys. So a span that is sent twice
+stays the same span.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from telemetry.backends.items import Span
 from telemetry.backends.otlp.points import attributes_of
+from telemetry.wire import spans as words
 
 _ROOT: Final = ""
 _SCOPE: Final = "telemetry.spans"
+_DIGITS: Final = {words.TRACE_ID: 32, words.SPAN_ID: 16, words.PARENT_ID: 16}
+_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]+")
+_KINDS: Final[dict[str | int, int]] = {"server": 2, "client": 3, "producer": 4, "consumer": 5}
+"""Label of a span that the gateway received → kind in OTLP."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")  # fits in 64 bits
 
 
@@ -31,36 +36,73 @@ class Spans:
         self._integers = frozenset(integers)
 
     def of(self, item: Span) -> Any:
+        """Return the span of an item, with its own ids if it has them: as labels, in hexadecimal digits.
+
+        A span of the trace of another program stays in that trace. Others are in the trace of the run.
+        """
+        own = {} if self._roots else _ids(item.labels)
         told = {"telemetry.track": item.track, "telemetry.producer": item.producer}
-        labels: dict[str, str | int] = {key: self._typed(key, label) for key, label in item.labels.items()}
+        labels: dict[str, str | int] = {
+            key: self._typed(key, label) for key, label in item.labels.items() if key not in own
+        }
         labels |= {key: word for key, word in told.items() if word}
-        return self._span(item.key, item.name, item.time_ns, item.end_ns, labels, parent=not self._roots)
+        trace_id = own.get(words.TRACE_ID)
+        kind = self._kind(labels) if trace_id is not None else 0
+        made = self._span(item.key, item.name, item.time_ns, item.end_ns, labels, kind=kind)
+        made.span_id = own.get(words.SPAN_ID, made.span_id)
+        made.trace_id = trace_id or made.trace_id
+        made.parent_span_id = own.get(words.PARENT_ID, b"" if trace_id or self._roots else self._id(_ROOT))
+        return made
+
+    def is_of_run(self, span: Any) -> bool:
+        """Return True if a span is in the trace of the run, so that it has the span of the run above it."""
+        return bool(span.trace_id == self._trace_id)
+
+    def root(self, name: str, started_ns: int, ended_ns: int) -> Any:
+        """Return the span of the run itself, which is above all other spans of its trace."""
+        return self._span(_ROOT, name, started_ns, ended_ns, {})
 
     def _typed(self, key: str, label: str) -> str | int:
         return int(label) if key in self._integers and _INTEGER.fullmatch(label) else label
 
-    def root(self, name: str, started_ns: int, ended_ns: int) -> Any:
-        """Return the span of the run itself, the parent of all other spans."""
-        return self._span(_ROOT, name, started_ns, ended_ns, {}, parent=False)
+    def _kind(self, labels: dict[str, str | int]) -> int:
+        """Take the kind out of the labels of a span that OpenTelemetry recorded."""
+        kind = _KINDS.get(labels.get("kind", ""), 0)
+        if kind:
+            del labels["kind"]
+        return kind
 
     def _span(
-        self, key: str, name: str, start_ns: int, end_ns: int, labels: Mapping[str, str | int], *, parent: bool
+        self, key: str, name: str, start_ns: int, end_ns: int, labels: dict[str, str | int], *, kind: int = 0
     ) -> Any:
         from opentelemetry.proto.trace.v1 import trace_pb2
 
-        return trace_pb2.Span(
+        made = trace_pb2.Span(
             trace_id=_digest(f"trace {self._run_id} {key}", 16) if self._roots else self._trace_id,
             span_id=self._id(key),
-            parent_span_id=self._id(_ROOT) if parent else b"",
             name=name,
-            kind=trace_pb2.Span.SPAN_KIND_INTERNAL,
+            kind=cast(Any, kind or trace_pb2.Span.SPAN_KIND_INTERNAL),
             start_time_unix_nano=max(0, start_ns),
             end_time_unix_nano=max(0, end_ns),
-            attributes=attributes_of(labels),
         )
+        if labels.get("status") == "error":
+            made.status.code = trace_pb2.Status.STATUS_CODE_ERROR
+            made.status.message = str(labels.get("status_message", ""))
+        made.attributes.extend(attributes_of(labels))
+        return made
 
     def _id(self, key: str) -> bytes:
         return _digest(f"span {self._run_id} {key}", 8)
+
+
+def _ids(labels: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the ids among the labels. An id of another form stays a label."""
+    found = {}
+    for key, digits in _DIGITS.items():
+        text = labels.get(key, "")
+        if len(text) == digits and _HEXADECIMAL.fullmatch(text) and text.strip("0"):
+            found[key] = bytes.fromhex(text)
+    return found
 
 
 def _digest(text: str, length: int) -> bytes:

@@ -32,6 +32,8 @@ _UNTOLD_S: Final = 1.0  # wait for the last scrape without a message
 class PrometheusOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65_535)] = 9599
     """Port to listen on. 0: any free port; a restarted writer uses the same one."""
+    auto_port: bool = False
+    """True to listen on any free port if `port` is in use."""
     host: str = "127.0.0.1"
     """Address of the interface to listen on. Clients that can reach it can read all numbers."""
     names: str = ""
@@ -99,13 +101,17 @@ class PrometheusBackend:
         self._names = Names(msgspec.convert(state.get("names", []), list[Claim]), self._options.namespace)
         options = self._options
         names = options.names.replace("+", " ").split()
+        may_change = options.auto_port or not options.port
+        wanted = state.get("port", options.port) if may_change else options.port
         try:
-            self._server = Server(options.host, options.port or state.get("port", _ANY), self._page, names)
+            self._server = Server(options.host, wanted, self._page, names)
         except NotConfigured:
-            if options.port:
+            if not may_change:
                 raise
             self._server = Server(options.host, _ANY, self._page, names)
         self._port = self._server.port
+        if options.auto_port and self._port != options.port:
+            self.say(f"port {options.port} is in use, so the metrics are at {self._server.address}")
         try:
             self._target_file = announce(options.targets, options.host, self._port, run)
         except OSError as error:
@@ -143,7 +149,7 @@ class PrometheusBackend:
             return
         if linger_s > _UNTOLD_S:
             self.say(f"waits up to {linger_s:g} s for the final values to be scraped")
-        if not self._scraped.wait(max(0.0, linger_s - _UNTOLD_S)):
+        if not self._scraped.wait(max(0.0, linger_s - _UNTOLD_S)) and linger_s:
             self.say(f"the final values were not scraped within {linger_s:g} s")
 
     def where(self) -> str:

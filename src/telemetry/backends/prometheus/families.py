@@ -49,7 +49,7 @@ def families(
 
 
 def _counters(stats: Iterable[CounterStat], names: Names) -> Iterator[Family]:
-    for name, unit, group in _by_name(stats):
+    for name, unit, group in _by_name(stats, names):
         family = Family(names.family("counter", name, unit), "counter", _words(name, group[0].unit))
         family.unit = _last_word(family.name, unit)
         family.samples += [(labels(stat.labels), _scaled(stat.value, unit)) for stat in group]
@@ -57,7 +57,7 @@ def _counters(stats: Iterable[CounterStat], names: Names) -> Iterator[Family]:
 
 
 def _gauges(stats: Iterable[GaugeStat], names: Names) -> Iterator[Family]:
-    for name, unit, group in _by_name(stats):
+    for name, unit, group in _by_name(stats, names):
         family = Family(names.family("gauge", name, unit), "gauge", _words(name, group[0].unit))
         family.unit = _last_word(family.name, unit)
         family.samples += [
@@ -81,7 +81,7 @@ def _step_gauges(snapshot: MetricsSnapshot, names: Names) -> Iterator[Family]:
 
 
 def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[Family]:
-    for name, unit, group in _by_name(stats):
+    for name, unit, group in _by_name(stats, names):
         base, words = names.family("series", name, unit), _words(name, group[0].unit)
         family = Family(base, "histogram", words, _last_word(base, unit))
         percentiles = Family(f"{base}_percentile", "gauge", f"{words}: percentiles of the whole run")
@@ -100,13 +100,13 @@ def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[F
         yield from (gauge for gauge in (percentiles, least, most) if gauge.samples)
 
 
-def _by_name(stats: Iterable[_Stat]) -> Iterator[tuple[str, Unit, list[_Stat]]]:
+def _by_name(stats: Iterable[_Stat], names: Names) -> Iterator[tuple[str, Unit, list[_Stat]]]:
     """Group stats by name. All stats of a name share a unit."""
     found: dict[str, list[_Stat]] = {}
     for stat in stats:
         found.setdefault(stat.name, []).append(stat)
     for name, group in found.items():
-        yield name, unit_of(group[0].unit), group
+        yield name, names.unit_of(name, group[0].unit), group
 
 
 def _distribution(stat: SeriesStat, own: Labels, unit: Unit, every: int) -> Distribution:

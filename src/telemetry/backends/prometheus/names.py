@@ -3,7 +3,8 @@
 Names end with their unit, as Prometheus recommends: `latency` in ms becomes `latency_seconds`, with values in
 seconds. Invalid characters become `_`. Two instruments never share a name. A second instrument that would get a
 used name, and a name with letters beyond ASCII, are escaped by the rules of Prometheus for UTF-8 names (`U__`,
-escaping `values`). A namespace, if there is one, stands before each name: `NAMESPACE_latency_seconds`.
+escaping `values`). A suffix that means another kind of metric gets a word behind it: the gauge `process.count`
+becomes `process_count_value`. A namespace, if there is one, stands before each name: `NAMESPACE_latency_seconds`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ _SUFFIXES: Final[dict[Kind, tuple[str, ...]]] = {
     "series": ("", "_bucket", "_sum", "_count", "_created", "_percentile", "_min", "_max"),
 }
 """Kind → suffixes of the names that an instrument uses."""
+_OF_OTHER_KINDS: Final[dict[Kind, tuple[str, ...]]] = {
+    "counter": (),  # their names end with `_total`
+    "gauge": ("_total", "_bucket", "_sum", "_count"),
+    "series": ("_total",),
+}
+"""Kind → suffixes that Prometheus keeps for metrics of another kind."""
 _NAMESPACE: Final = re.compile(r"(?!telemetry(_|$)|U__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _LABEL: Final = re.compile(r"(?!__|U__)[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_LABELS: Final = frozenset({"le", "percentile", "quantile"})
@@ -69,13 +76,21 @@ class Names:
         known = self._families.get(who)
         if known is not None:
             return known
-        for family in _wanted(kind, f"{self.namespace}_{name}" if self.namespace else name, unit.word):
+        for family in _wanted(kind, name, unit.word, self.namespace):
             rivals = self._rivals(kind, family)
             if not rivals:
                 self._take(who, family)
                 return family
             self._contested.update(dict.fromkeys([who, *rivals]))
         raise AssertionError("there is always one more name")
+
+    def unit_of(self, name: str, unit: str) -> Unit:
+        """Return the base unit of an instrument.
+
+        In a namespace, a name that ends with its unit stays as it is, with values in this unit: `step_latency_ms`.
+        """
+        is_named = self.namespace and unit and name.endswith((f"_{unit}", f".{unit}"))
+        return unit_of("" if is_named else unit)
 
     def claims(self) -> list[Claim]:
         """Return the data that lets the next process choose the same names."""
@@ -152,12 +167,18 @@ _KNOWN: Final[dict[str, tuple[str, Fraction]]] = {
 }
 
 
-def _wanted(kind: Kind, name: str, unit: str) -> Iterator[str]:
+def _wanted(kind: Kind, name: str, unit: str, namespace: str) -> Iterator[str]:
     """Yield candidate names, the most readable first."""
+    if namespace:
+        name = f"{namespace}_{name}"
     if name.isascii():
         nice = _NOT_IN_NAMES.sub("_", name)
         nice = f"_{nice}" if nice[:1].isdigit() else nice
         nice = _with_unit((nice.removesuffix("_total") or nice) if kind == "counter" else nice, unit)
+        if not namespace and nice.endswith(
+            _OF_OTHER_KINDS[kind]
+        ):  # dashboards that need a namespace know the names
+            nice += "_value"
         if not nice.startswith((OWN, _WRITTEN_OUT)):
             yield nice
     exact = _WRITTEN_OUT + _values(name) + (f"_{unit}" if unit else "")

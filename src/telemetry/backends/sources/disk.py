@@ -127,11 +127,11 @@ def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
     Raises RunDirectoryError if neither a snapshot nor a manifest exists.
     """
     manifest = _manifest(directory) if told is not None else directory.read_manifest()
-    host = manifest.host if manifest is not None else ""
+    host, name = (manifest.host, manifest.started_as or manifest.name) if manifest is not None else ("", "")
     if told is not None:
         return RunFacts(
             run_id=told.run_id,
-            name=told.name,
+            name=name or told.name,
             started_ns=told.started_ns,
             directory=directory.path,
             host=host,
@@ -140,7 +140,7 @@ def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
     assert manifest is not None
     return RunFacts(
         run_id=manifest.run_id,
-        name=manifest.name,
+        name=name,
         started_ns=manifest.started_ns,
         directory=directory.path,
         host=host,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
+from telemetry.rates import Paces
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.snapshot import GaugeStat, MetricsSnapshot, SeriesStat
 
@@ -17,21 +18,22 @@ _Cells = list[tuple[float, float, int]]
 
 
 def final_reading(result: MetricsSnapshot) -> Reading:
-    """Return the reading of a whole run, with the percentiles of its result. Rates are over its whole duration."""
-    seconds = max(result.elapsed_s, 0.0)
-
-    def rate(number: float) -> float:
-        return finite(number / seconds) if seconds > 0.0 else 0.0
+    """Return the reading of a whole run, with the percentiles of its result, and the rates of its report."""
+    seconds, paces = max(result.elapsed_s, 0.0), Paces(result)
 
     return Reading(
         key="final",
         time_ns=result.time_ns,
         elapsed_s=seconds,
         seconds=seconds,
-        series=[_whole(stat, rate(stat.count)) for stat in result.series],
+        series=[_whole(stat, finite(paces.of(stat).per_s or 0.0)) for stat in result.series],
         counters=[
             CounterReading(
-                name=stat.name, labels=stat.labels, unit=stat.unit, value=finite(stat.value), rate=rate(stat.value)
+                name=stat.name,
+                labels=stat.labels,
+                unit=stat.unit,
+                value=finite(stat.value),
+                rate=finite(paces.of(stat).per_s or 0.0),
             )
             for stat in result.counters
         ],

@@ -25,8 +25,9 @@ from telemetry.backends.items import (
     Text,
     without_gaps,
 )
-from telemetry.backends.naming import FINAL, flat, labelled
+from telemetry.backends.naming import FINAL, flat
 from telemetry.wire.events import Scalar
+from telemetry.wording import labelled
 
 Setting = str | float | bool
 

@@ -13,6 +13,7 @@ from typing import Final
 from telemetry import limits
 from telemetry.backends.backend import NotConfigured
 from telemetry.errors import RunDirectoryError
+from telemetry.files import open_file
 from telemetry.store.append_file import describe
 from telemetry.store.backends import WriterFolder
 
@@ -44,7 +45,7 @@ def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> Claim:
     without locks, it always succeeds.
     """
     try:
-        fd = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = open_file(folder.lock, os.O_RDWR | os.O_CREAT, depth=3)
     except OSError as error:
         raise RunDirectoryError(f"can't lock the writer's folder: {describe(error)}") from error
     if not _take(fd, patience_s):

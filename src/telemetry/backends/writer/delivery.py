@@ -164,8 +164,6 @@ class Delivery:
         item = read.item
         if not isinstance(item, self._backend.takes):
             kind = type(item).__name__.lower()
-            if kind not in self._tally.no_place and kind not in self._no_place:
-                self._say(f"it does not support items of the kind `{kind}`; they are counted")
             self._no_place = self._no_place | {kind: self._no_place.get(kind, 0) + 1}
             return
         if isinstance(item, Live):

@@ -34,6 +34,7 @@ from telemetry.backends.writer.reader import RunReader
 from telemetry.backends.writer.status import Client, StatusReporter
 from telemetry.backends.writer.tally import Tally
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
+from telemetry.files import open_file
 from telemetry.plugins.choice import Choice
 from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
@@ -240,9 +241,8 @@ def _code(tally: Tally) -> int:
 
 def _to_log(folder: WriterFolder) -> int:
     """Redirect stdout and stderr to the log. Returns its file descriptor. Raises RunDirectoryError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        fd = os.open(folder.log, flags, 0o600)
+        fd = open_file(folder.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, depth=3)
     except OSError as error:
         raise RunDirectoryError(f"can't open the writer's log: {describe(error)}") from error
     sys.stdout.flush()

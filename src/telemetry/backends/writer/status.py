@@ -13,6 +13,7 @@ from telemetry import limits
 from telemetry.backends.writer.tally import Tally
 from telemetry.errors import TelemetryError
 from telemetry.store.backends import WriterFolder
+from telemetry.supervise.parent import parent_pid
 from telemetry.wire.control import TellBackend
 from telemetry.wire.snapshot import BackendStat
 
@@ -55,7 +56,7 @@ class StatusReporter:
         self._on_orphaned = on_orphaned
         self._every_s = every_s
         self._log_fd = log_fd
-        self._parent = os.getppid()
+        self._parent = parent_pid()
         self._silent_until_s = 0.0
         self._client: Client | None = None
         self._ending = threading.Event()

@@ -12,11 +12,11 @@ from typing import Final, Literal
 from telemetry import limits
 from telemetry.backends.backend import Unavailable
 from telemetry.backends.sources.source import Position
-from telemetry.backends.writer.breaker import Breaker
 from telemetry.errors import TelemetryError
 from telemetry.formatting import printable
 from telemetry.redaction import mask_secrets
 from telemetry.store.backends import Counts
+from telemetry.supervise.breaker import Breaker
 from telemetry.wire.snapshot import BackendStat, BackendState
 
 _OTHER: Final = "other"

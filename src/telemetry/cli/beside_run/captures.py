@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from telemetry import distribution
 from telemetry.compat.stand_ins import STAND_INS, check_stand_ins
-from telemetry.formatting import listed, printable
+from telemetry.files import opener
+from telemetry.formatting import printable
 from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER
 from telemetry.integrations.capture.captures import check_captures, plugin_variable
-from telemetry.integrations.capture.signs import SIGNS, read_signs
+from telemetry.integrations.capture.signs import SIGNS, not_imported, read_signs
 from telemetry.wire.snapshot import ProducerStat
 
 _NO_SIGN_S: Final = 10.0
@@ -56,7 +58,13 @@ class Captures:
         if self._names:
             variables[BOOT.VARIABLE] = ",".join(self._names)
             variables |= {BOOT.PLUGINS_VARIABLE: self._plugins} if self._plugins else {}
-            variables[BOOT.SIGNS_VARIABLE] = str((Path(directory) / SIGNS).absolute())
+            path = Path(directory) / SIGNS
+            variables[BOOT.SIGNS_VARIABLE] = str(path.absolute())
+            with (
+                suppress(OSError),
+                open(path, "a", opener=opener(depth=1)) as file,
+            ):  # else the report knows of no captures
+                file.write(f"{os.getpid()} wanted {','.join(self._names)}\n")
         return variables
 
     def look(self) -> None:
@@ -66,8 +74,12 @@ class Captures:
             if not read_signs(self._directory).booted:
                 self._say_nothing_came()
 
-    def conclude(self, producers: Sequence[ProducerStat], feeds: Sequence[int] = ()) -> None:
-        """Report what was not captured. Called when the command has ended, with the process ids of the feeds.
+    def conclude(
+        self, producers: Sequence[ProducerStat], feeds: Sequence[int] = (), *, in_report: bool = False
+    ) -> None:
+        """Say what was not captured. Called when the command has ended, with the process ids of the feeds.
+
+        `in_report`: a report follows that names the libraries which were not imported.
 
         Signs of another host or of a container may be missing. So if no sign tells why nothing was captured,
         producers that can be such processes count as captured.
@@ -102,8 +114,8 @@ class Captures:
             self._say(f"a capture failed: {printable(why)}")
         told = {*signs.hooked, *signs.absent, *signs.hidden}
         never = [name for name in self._names if name not in told]
-        if never and not signs.failed and not unseen:
-            self._say(f"nothing to capture: the command did not import {listed(never, len(never))}")
+        if never and not signs.failed and not unseen and not in_report:
+            self._say(f"nothing to capture: {not_imported(never)}")
 
     def _say_nothing_came(self) -> None:
         self._warned = True

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from telemetry import limits
 from telemetry.integrations.feed_loop import Ending, FeedLoop
-from telemetry.integrations.feeds import Feed, FeedKind, FeedOptions
+from telemetry.integrations.feeds import Feed
 from telemetry.request_model import issued_kind
 from telemetry.transport.foreign_subscription import ForeignSubscription
 from telemetry.wire.feeds import SESSION
 from telemetry.wire.snapshot import CounterStat
-
-if TYPE_CHECKING:
-    from telemetry.client import Run
 
 _LOOK_S: Final = 0.1
 
@@ -76,11 +73,10 @@ class Sessions:
 
     def __init__(
         self,
-        kind: FeedKind,
-        run: Run,
+        topics: Sequence[bytes],
+        begin: Callable[[str], Feed],
         numbering: Numbering,
         *,
-        texts: bool,
         patient: bool,
         say: Callable[[str], object],
         note: Callable[[str], object],
@@ -88,14 +84,13 @@ class Sessions:
     ) -> None:
         """Prepare the sessions.
 
-        `patient` is True if a new sender may appear at the address of one that is gone. `note` gets messages for
-        readers of the result too. `told` gets the ending of each session and its number of messages. Both are
-        called from any thread.
+        `begin` returns the feed of a new session, by its number. `patient` is True if a new sender may appear
+        at the address of one that is gone. `note` gets messages for readers of the result too. `told` gets the
+        ending of each session and its number of messages. Functions are called from any thread.
         """
-        self._kind = kind
-        self._run = run
+        self._topics = topics
+        self._begin = begin
         self._numbering = numbering
-        self._texts = texts
         self._patient = patient
         self._say = say
         self._note = note
@@ -127,11 +122,11 @@ class Sessions:
 
     def _listen(self, address: str) -> None:
         """Take one session after another until the sender is gone."""
-        with ForeignSubscription(address, self._kind.topics) as messages:
+        with ForeignSubscription(address, self._topics) as messages:
             self._say(f"listening to {address}")
             note = self._note
             while True:
-                session = Session(self._begin)
+                session = Session(lambda: self._begin(self._numbering()))
                 feed_loop = FeedLoop(
                     session, messages, run_over=self._run_over.is_set, stopped=self._stopped.is_set, say=note
                 )
@@ -145,9 +140,6 @@ class Sessions:
                 if gave_up or ending in ("stopped", "run_over"):
                     return
                 note = _pass  # silence after a session is normal, so later notes are dropped
-
-    def _begin(self) -> Feed:
-        return self._kind(self._run, FeedOptions(say=self._say, texts=self._texts, session=self._numbering()))
 
 
 def _pass(_words: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from telemetry.config.schema import Config
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.files import make_folder
 from telemetry.formatting import number_of, printable
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
@@ -190,7 +191,7 @@ class FlightRecorder:
         assert self._seconds is not None
         recording = record_flight(RunDirectory.open(self._directory), self._seconds, order.until_ns, order.reason)
         folder = self._directory / FOLDER
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder)
         path = _free_path(folder, f"{datetime.now(UTC).strftime(_TIME_FORMAT)}-{order.word}")
         write_atomic(path, recording.trace, durable=False, mode=OWNER_ONLY)
         left_out = recording.left_out

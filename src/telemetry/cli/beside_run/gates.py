@@ -23,7 +23,7 @@ from telemetry.gates.run_evidence import RunEvidence, evidence_of
 from telemetry.gates.tree import Gate
 from telemetry.gates.watch import Watch
 from telemetry.history import RecordedRun, TimeRangeChoice, open_run
-from telemetry.store.calibrations import Calibration, find_calibration, read_calibration
+from telemetry.store.calibrations import Calibration, Command, find_calibration, read_calibration
 from telemetry.store.gate_results import write_ending_gate, write_gates, write_gates_so_far
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.gates import GateResult, worst
@@ -54,7 +54,7 @@ def demands(
     config: Config,
     root: Path,
     *,
-    name: str = "",
+    command: Command | None = None,
     baseline: str | None = None,
     confident: bool = False,
     calibration: str | None = None,
@@ -62,8 +62,8 @@ def demands(
 ) -> GateConditions:
     """Parse gates, and load the baseline and the calibration they need. Blocks on files.
 
-    `name` is the run's name; the calibration of this name is used unless one is given. Raises UsageError for an
-    invalid gate and RunNotFoundError for a given calibration that is missing. Without a readable baseline, the
+    The calibration of the run's `command` is used unless one is given by name. Raises UsageError for an invalid
+    gate and RunNotFoundError for a given calibration that is missing. Without a readable baseline, the
     gates that need it are inconclusive.
     """
     gates = parse_all(texts)
@@ -71,7 +71,7 @@ def demands(
     wanted = config.gates.baseline if baseline is None else baseline
     if wanted and any(gate.uses_baseline for gate in gates):
         evidence, why = _baseline(wanted, root, config, choice)
-    known = _calibration(root, name, calibration) if evidence is not None or calibration is not None else None
+    known = _calibration(root, command, calibration) if evidence is not None or calibration is not None else None
     rules = Rules(
         confident=confident or config.gates.confident, baseline=evidence, no_baseline=why, noise=floors(known)
     )
@@ -82,11 +82,13 @@ def _baseline(spec: str, root: Path, config: Config, choice: TimeRangeChoice | N
     try:
         return evidence_of(open_run(spec, root, config.run.fallback_dirs), choice), ""
     except TelemetryError as error:
-        return None, f"can't read the baseline: {error.message}"
+        return None, f"can't read the baseline: {error}"
 
 
-def _calibration(root: Path, name: str, given: str | None) -> Calibration | None:
-    return read_calibration(root, given) if given is not None else find_calibration(root, name) if name else None
+def _calibration(root: Path, command: Command | None, given: str | None) -> Calibration | None:
+    if given is not None:
+        return read_calibration(root, given)
+    return find_calibration(root, command) if command is not None else None
 
 
 class RunGates:

@@ -11,10 +11,13 @@ from typing import Final, Self
 
 from telemetry import limits
 from telemetry.cli.commands import gateway
+from telemetry.errors import UsageError
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command
 
 _LAST_WORDS_S: Final = 10.0  # for open requests, and the producer's goodbye
+_GRPC_S: Final = 10.0  # for the start of the gateway
+_GRPC_LOOK_S: Final = 0.05
 _NO_RUN: Final = 1
 _USAGE: Final = 2
 _LOOK_S: Final = 60.0
@@ -35,26 +38,35 @@ class RunGateway:
     no gateway will follow, it closes the socket, so that they don't wait forever.
     """
 
-    def __init__(self, listen: str | None, say: Callable[[str], object]) -> None:
-        """Listen. Raises UsageError for an invalid address, one that is in use, and one that needs a token."""
+    def __init__(self, listen: str | None, grpc: str | None, say: Callable[[str], object]) -> None:
+        """Listen. Raises UsageError for an invalid address, one that is in use, and one that needs a token.
+
+        `grpc` is the address for OTLP over gRPC. It is kept until the end, for a restarted gateway.
+        """
+        if grpc is not None and listen is None:
+            raise UsageError("--gateway-grpc requires a gateway", hint="add --gateway 8000")
         self._say = say
         self._listen = listen
         self._child: Child | None = None
         self._listener: socket.socket | None = None
+        self._grpc: gateway.GrpcAddress | None = None
         self.url = ""
         if listen is not None:
             server = gateway.import_server()
             host, port = gateway.parse_listen(listen)
             gateway.token_of(host)
             self._listener = server.listen(host, port)
-            self.url = server.url_of(host, self._listener)
+            self.url = server.url_of(host, self._listener.getsockname()[1])
+            if grpc is not None:
+                self._grpc = gateway.GrpcAddress(grpc)
 
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables that tell the command where the gateway is."""
-        from telemetry.gateway.options import URL_VARIABLE
+        from telemetry.gateway.options import GRPC_URL_VARIABLE, URL_VARIABLE
 
-        return {URL_VARIABLE: self.url} if self.url else {}
+        found = {URL_VARIABLE: self.url} if self.url else {}
+        return found if self._grpc is None else {**found, GRPC_URL_VARIABLE: self._grpc.url}
 
     @property
     def pids(self) -> list[int]:
@@ -66,17 +78,24 @@ class RunGateway:
         return self._child is not None and self._child.code != 0
 
     def begin(self, endpoint: str) -> None:
-        """Start the gateway of the run that listens at `endpoint`. Raises OSError."""
+        """Start the gateway of the run that listens at `endpoint`, and wait until it takes gRPC. Raises OSError."""
         if self._listener is None:
             return
         fd = self._listener.fileno()
         host, _, _ = (self._listen or "").rpartition(":")
         listen = f"{host}:{self._listener.getsockname()[1]}" if host else str(self._listener.getsockname()[1])
         command = [*telemetry_command(), "gateway", endpoint, "--listen", listen, "--listen-fd", str(fd)]
+        if self._grpc is not None:
+            command += ["--grpc", self._grpc.place]
         self._child = Child("gateway", command, _POLICY, self._say, environment=environment({}), pass_fds=(fd,))
         threading.Thread(
             target=_close_after, args=(self._child, self._listener), name="telemetry-listener", daemon=True
         ).start()
+        # over HTTP clients wait for the socket of this process; a client of gRPC would be refused
+        deadline_s = time.monotonic() + _GRPC_S
+        while self._grpc is not None and not self._grpc.answers():
+            if self._child.wait(min(time.monotonic() + _GRPC_LOOK_S, deadline_s)) or time.monotonic() > deadline_s:
+                return
 
     def end(self) -> None:
         """Answer open requests, then end the gateway. Blocks for at most about ten seconds. May be called twice."""
@@ -87,6 +106,8 @@ class RunGateway:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        if self._grpc is not None:
+            self._grpc.close()
 
     def __enter__(self) -> Self:
         return self

@@ -32,7 +32,6 @@ _MOST_RATE: Final = 10_000_000
 _VALUES: Final = [1.0 + number % 997 for number in range(1_000)]  # three decades: as many buckets as latencies
 _ROUND_EVENTS: Final = 20_000
 _ROUND_PAUSE_S: Final = 0.02
-_ROUNDS_A_SECOND: Final = 20
 _BURST_S: Final = 0.001
 _FLOOD_CHECK_EVENTS: Final = 10_000
 _SETTLE_S: Final = 60.0
@@ -56,6 +55,7 @@ class Bench(Struct, kw_only=True, frozen=True):
     longest_empty_call_ns: int
     """The longest call of an empty function at the same rate: the noise of the machine itself."""
     recorded: int
+    """Events at that rate, and how many of them were lost."""
     lost: int
     aggregator_cpu_percent: float
     aggregator_rss_bytes: int
@@ -97,17 +97,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure(seconds: float, rate: int) -> Bench:
-    """Measure all figures with two runs in a temporary directory, each with its own aggregator.
+    """Measure all figures with three runs in a temporary directory, each with its own aggregator.
 
     Blocks for about four times `seconds`. Raises TelemetryError if an aggregator can't be started.
     """
-    rounds = max(1, int(seconds * _ROUNDS_A_SECOND))
     console.say(f"measuring an empty loop, {seconds:g} s …")
     empty = paced(lambda value: None, rate, seconds)
-    console.say(f"measuring record() calls, then {rate:,} events/s …")
+    console.say(f"measuring record() calls, {seconds:g} s …")
+    with own_run("drop") as one:
+        record_ns, record_cpu_ns = cost_of(one.series("bench", unit="ms").record, seconds)
+    console.say(f"measuring {rate:,} events/s, {seconds:g} s …")
     with own_run("drop") as one:
         record = one.series("bench", unit="ms").record
-        record_ns, record_cpu_ns = cost_of(record, rounds)
         before = one.live_report().snapshot
         pace = paced(record, rate, seconds)
         after = one.live_report().snapshot
@@ -116,7 +117,6 @@ def measure(seconds: float, rate: int) -> Bench:
     with own_run("block") as one:
         flooded, flood_per_s = flood(one, seconds)
         flood_account = one.finish().snapshot.accounting
-    recorded = rounds * _ROUND_EVENTS + pace.calls
     return Bench(
         machine=machine(),
         seconds=seconds,
@@ -126,8 +126,8 @@ def measure(seconds: float, rate: int) -> Bench:
         rate_reached=pace.calls / pace.seconds,
         longest_call_ns=pace.longest_call_ns,
         longest_empty_call_ns=empty.longest_call_ns,
-        recorded=recorded,
-        lost=recorded - account.applied,
+        recorded=pace.calls,
+        lost=pace.calls - account.applied,
         aggregator_cpu_percent=cpu_percent(before, after),
         aggregator_rss_bytes=after.cost.rss_bytes,
         flood_events_per_s=flood_per_s,
@@ -145,7 +145,7 @@ def own_run(policy: Literal["drop", "block"]) -> Iterator[Run]:
     around = os.environ.pop(ENDPOINT_VARIABLE, None)
     try:
         with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as folder:
-            one = start("bench", dir=folder, policy=policy)
+            one = start("bench", dir=folder, policy=policy, quiet=True)
             try:
                 yield one
             finally:
@@ -155,21 +155,21 @@ def own_run(policy: Literal["drop", "block"]) -> Iterator[Run]:
             os.environ[ENDPOINT_VARIABLE] = around
 
 
-def cost_of(record: Record, rounds: int) -> tuple[float, float]:
+def cost_of(record: Record, seconds: float) -> tuple[float, float]:
     """Return (median ns of the caller, ns of the whole process's CPU) for one event.
 
-    Pauses between rounds let the flusher catch up.
+    Calls `record` in rounds for this long. Pauses between rounds let the flusher catch up.
     """
-    walls = []
-    cpu = time.process_time_ns()
-    for _ in range(rounds):
+    walls: list[float] = []
+    cpu, end = time.process_time_ns(), time.perf_counter() + seconds
+    while not walls or time.perf_counter() < end:
         begin = time.perf_counter_ns()
         for _ in range(_ROUND_EVENTS // len(_VALUES)):
             for value in _VALUES:
                 record(value)
         walls.append((time.perf_counter_ns() - begin) / _ROUND_EVENTS)
         time.sleep(_ROUND_PAUSE_S)
-    return statistics.median(walls), (time.process_time_ns() - cpu) / (rounds * _ROUND_EVENTS)
+    return statistics.median(walls), (time.process_time_ns() - cpu) / (len(walls) * _ROUND_EVENTS)
 
 
 def paced(record: Record, rate: int, seconds: float) -> Pace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -20,8 +21,8 @@ from telemetry.cli import console, find_run
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.run import name_of
 from telemetry.cli.exit_codes import Exit
-from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.redaction import mask_secrets
+from telemetry.cli.outputs import say_wrote
+from telemetry.errors import UsageError
 
 if TYPE_CHECKING:
     from telemetry.store.calibrations import Calibration
@@ -34,7 +35,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=10, metavar="N", help="how often to run CMD (default: 10)")
     parser.add_argument(
-        "--name", default=None, help="name of the runs and of the calibration (default: the command's name)"
+        "--name", default=None, help="name of the runs and of the calibration (default: as in `telemetry run`)"
     )
     find_run.add_dir_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the calibration as JSON")
@@ -42,30 +43,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from telemetry.history import load_report
+
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command to run", hint="telemetry calibrate --name NAME -- CMD …")
     if not 2 <= args.runs <= _MOST_RUNS:
         raise UsageError(f"--runs {args.runs} is out of range", hint=f"give a number from 2 to {_MOST_RUNS:,}")
-    name = args.name or name_of(command[0])
-    serve.check_name(name)
+    serve.check_name(args.name or name_of(command))
     root = find_run.root_directory(args.dir)
     reports: list[Report] = []
     for number in range(1, args.runs + 1):
         begun_s = time.monotonic()
-        known = _runs_of(name, root)
-        if code := _run_once(name, root, command):
+        run_id = secrets.token_hex(4)
+        if code := _run_once(args.name, run_id, root, command):
             console.say(f"run {number} of {args.runs} exited with code {code}; no calibration was written")
             return code
-        report = _new_report(name, root, known)
+        report = load_report(run_id, root, find_run.fallback_dirs())
         reports.append(report)
         console.say(f"run {number} of {args.runs}: {_took(report, time.monotonic() - begun_s)}")
-    calibration = _calibration(name, command, reports)
+    calibration = _calibration(reports)
     _say(calibration, root, as_json=args.json)
     return Exit.OK
 
 
-def _run_once(name: str, root: Path, command: Sequence[str]) -> int:
+def _run_once(name: str | None, run_id: str, root: Path, command: Sequence[str]) -> int:
     """Run `telemetry run` once and return its exit code.
 
     The output of CMD goes to stderr: stdout is for the result.
@@ -76,7 +78,9 @@ def _run_once(name: str, root: Path, command: Sequence[str]) -> int:
     from telemetry.supervise.spawn import telemetry_command
 
     sys.stderr.flush()
-    words = [*telemetry_command(), "run", "--quiet", "--name", name, "--dir", str(root), "--", *command]
+    words = [*telemetry_command(), "run", "--quiet", "--run-id", run_id, "--dir", str(root)]
+    words += ["--name", name] if name else []
+    words += ["--", *command]
     with subprocess.Popen(words, stdout=sys.stderr.fileno()) as child, _passed_on(child):
         while True:
             try:
@@ -103,42 +107,22 @@ def _shell_code(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def _runs_of(name: str, root: Path) -> set[Path]:
-    from telemetry.store.run_directory import list_runs, slug
-
-    return {run.path for run in list_runs(root) if run.slug == slug(name)}
-
-
-def _new_report(name: str, root: Path, known: set[Path]) -> Report:
-    """Return the result of the one run that is not in `known`.
-
-    Raises RunDirectoryError if there are more or fewer.
-    """
-    from telemetry.history import load_report
-
-    new = _runs_of(name, root) - known
-    if len(new) != 1:
-        raise RunDirectoryError(
-            f"found {len(new)} new runs named {name} in {root}, expected one",
-            hint="choose another --name while other runs use this one",
-        )
-    return load_report(new.pop(), root, find_run.fallback_dirs())
-
-
 def _took(report: Report, seconds: float) -> str:
     command = report.snapshot.command
     wall_s = command.wall_s if command else seconds
     return f"{formatting.duration_s(wall_s)}, {report.completeness}"
 
 
-def _calibration(name: str, command: Sequence[str], reports: Sequence[Report]) -> Calibration:
+def _calibration(reports: Sequence[Report]) -> Calibration:
     from telemetry.compare import noise_of
     from telemetry.store.calibrations import Calibration
-    from telemetry.wire.codec import carriable
+    from telemetry.store.run_directory import RunDirectory
 
+    newest = reports[-1].snapshot
     return Calibration(
-        name=name,
-        argv=mask_secrets([carriable(word) for word in command]),
+        name=newest.name,
+        argv=newest.command.argv if newest.command is not None else [],
+        cwd=RunDirectory.open(Path(newest.directory)).read_manifest().cwd,
         host=socket.gethostname(),
         created_ns=time.time_ns(),
         runs=len(reports),
@@ -156,4 +140,4 @@ def _say(calibration: Calibration, root: Path, *, as_json: bool) -> None:
         console.write_json(calibration)
     else:
         console.write(calibration_text(calibration, console.width(sys.stdout), console.color(sys.stdout)))
-    console.say(f"calibration written to {path}")
+    say_wrote(path)

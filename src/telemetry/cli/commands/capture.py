@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry.cli import console
 from telemetry.cli.exit_codes import Exit
+from telemetry.cli.outputs import say_wrote
 from telemetry.formatting import printable
 
 SUMMARIES: Final = {
@@ -51,7 +52,7 @@ def _list() -> None:
 def _enable() -> None:
     from telemetry.integrations.capture.pth_file import enable
 
-    console.say(f"wrote {enable()}; it has no effect outside `telemetry run --capture`")
+    say_wrote(enable(), "it has no effect outside `telemetry run --capture`")
 
 
 def _disable() -> None:

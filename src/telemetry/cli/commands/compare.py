@@ -17,7 +17,7 @@ from telemetry.errors import UsageError
 
 if TYPE_CHECKING:
     from telemetry.compare import Comparison
-    from telemetry.store.calibrations import Calibration
+    from telemetry.store.calibrations import Calibration, Command
     from telemetry.wire.report import Report
 
 FORMATS: Final = ("text", "json", "md", "html")
@@ -62,11 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibration",
         metavar="NAME",
-        help="calibration with the run-to-run noise, from `telemetry calibrate` (default: the one named "
-        "like the runs)",
+        help="calibration with the run-to-run noise, from `telemetry calibrate` (default: the one of the command "
+        "of the runs)",
     )
     parser.add_argument(
         "--allow-incomplete", action="store_true", help="also use runs that are lossy, interrupted or failed"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        dest="whole",
+        help="show each figure that can't be told, with its reason; --metric does this, too",
     )
     parser.add_argument(
         "--fail-on", choices=("worse",), help="exit 99 if any figure is worse, 3 if some are undecided"
@@ -74,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from telemetry.compare import Directions, Options, compare
+    from telemetry.compare import SIDES, Directions, Options, compare
     from telemetry.store.calibrations import read_calibration
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
@@ -90,14 +96,17 @@ def run(args: argparse.Namespace) -> int:
     root = find_run.root_directory(args.dir)
     html = any(output.form == "html" for output in wanted)
     before, after = _sides(args, root, html=html)
+    commands = [_commands(side) for side in (before, after)]
     if args.calibration:
         calibration: Calibration | None = read_calibration(root, args.calibration)
     else:
-        calibration = _own_calibration(root, [*before, *after])
-    comparison = compare(before, after, options, calibration)
+        calibration = _own_calibration(root, [command for side in commands for command in side])
+    of = [side for side, known in zip(SIDES, commands, strict=True) if calibration and calibration.command in known]
+    comparison = compare(before, after, options, calibration, of)
     make_folders(wanted)
+    whole = args.whole or bool(args.metric)  # whoever names a figure wants to see it
     for output in wanted:
-        _write(comparison, output)
+        _write(comparison, output, whole=whole)
     return _code(comparison) if args.fail_on else Exit.OK
 
 
@@ -153,23 +162,31 @@ def _specs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     )
 
 
-def _own_calibration(root: Path, reports: Sequence[Report]) -> Calibration | None:
-    """Return the calibration with the same name as a run; the first run that has one wins."""
+def _commands(side: Sequence[Report]) -> list[Command]:
+    """Return the different commands of the runs of a side."""
+    from telemetry.store.calibrations import command_of
+    from telemetry.store.run_directory import RunDirectory
+
+    facts = [(report.snapshot.directory, report.snapshot.command) for report in side]
+    found = [command_of(RunDirectory(Path(path)), command.argv) for path, command in facts if command is not None]
+    return list(dict.fromkeys(command for command in found if command is not None))
+
+
+def _own_calibration(root: Path, commands: Sequence[Command]) -> Calibration | None:
+    """Return the calibration of a command of the runs; the first one that has one wins."""
     from telemetry.store.calibrations import find_calibration
 
-    for name in dict.fromkeys(report.snapshot.name for report in reports):
-        if (found := find_calibration(root, name)) is not None:
-            return found
-    return None
+    return next((found for command in commands if (found := find_calibration(root, command)) is not None), None)
 
 
-def _write(comparison: Comparison, output: Output) -> None:
+def _write(comparison: Comparison, output: Output, *, whole: bool) -> None:
     from telemetry.report.comparison_forms import render_comparison
 
     width, color = console.PIPED_WIDTH, False
     if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
-    write(render_comparison(comparison, output.form, width=width, color=color), output.path)
+    text = render_comparison(comparison, output.form, width=width, color=color, whole=whole)
+    write(text, output.path)
 
 
 def _report(path: Path, *, whole: bool) -> Report:

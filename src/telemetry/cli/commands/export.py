@@ -144,6 +144,7 @@ def _export(args: argparse.Namespace) -> int:
     given = {choice.name: str(choice) for choice in choices}
     if args.resume:
         tasks = _unfinished(directory, given)
+        parse_all([task.to for task in tasks])
         if not tasks:
             console.say(_nothing_to_deliver(directory, given))
             return Exit.OK
@@ -238,21 +239,11 @@ def _unfinished(directory: Path, given: dict[str, str]) -> list[Task]:
 def _nothing_to_deliver(directory: Path, given: Collection[str]) -> str:
     if not given:
         return f"nothing to deliver: all writers in {directory} are done"
-    others = sorted(_not_done(directory) - set(given))
+    from telemetry.store.backends import unfinished_writers
+
+    others = sorted(unfinished_writers(directory) - set(given))
     done = f"nothing to deliver: {', '.join(given)} is done already"
     return f"{done}; not done and not selected: {', '.join(others)}" if others else done
-
-
-def _not_done(directory: Path) -> set[str]:
-    """Return the names of unfinished writers, including writers whose checkpoint can't be read."""
-    from telemetry.store.backends import writer_folders
-
-    found = {folder.path.name: folder for folder in writer_folders(directory)}
-    for name, folder in list(found.items()):
-        with suppress(RunDirectoryError):
-            if folder.read_checkpoint().done:
-                del found[name]
-    return set(found)
 
 
 def _say_what_is_done(directory: Path, names: Iterable[str]) -> None:

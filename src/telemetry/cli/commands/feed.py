@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ from telemetry.formatting import number_of, printable
 if TYPE_CHECKING:
     from telemetry.client import Run
     from telemetry.integrations.feed_loop import Ending
-    from telemetry.integrations.feeds import FeedKind, FeedSpec
+    from telemetry.integrations.feeds import Feed, FeedKind, FeedSpec
 
 _VARIABLE: Final = "TELEMETRY_ENDPOINT"
 _SILENT_S: Final = 2.0  # snapshots arrive several times a second
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from telemetry.client import start
+    from telemetry.client.process import PROCESS
     from telemetry.integrations.feeds import load_feed, parse_feed
 
     stop = _Stop()
@@ -58,9 +59,11 @@ def run(args: argparse.Namespace) -> int:
     os.environ[_VARIABLE] = endpoint
     with ExitStack() as last:
         watch = last.enter_context(_Watch(endpoint))
+        PROCESS.ends_with_run = True  # a feed has no events of its own: it is at work only within a session
         one = start(f"{spec.name} feed", policy="block")  # blocking is fine: the sender's messages wait meanwhile
         last.callback(one.finish)
         fed = _Fed(spec, kind, one, texts=not args.no_texts, beside=args.beside, endpoint=endpoint)
+        PROCESS.is_at_work = fed.is_at_work
         return _feed(fed, watch, stop)
 
 
@@ -69,7 +72,7 @@ def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
     wrong = "the feed failed"
     try:
         ending = _take_all(fed, watch, stop) if fed.beside else _take_one(fed, watch, stop)
-        wrong = "" if fed.taken else "no messages received"
+        wrong = "" if fed.taken or ending == "run_over" else "no messages received"  # a stopped run takes no marks
     except TelemetryError as error:
         wrong = str(error)
         raise
@@ -89,16 +92,36 @@ class _Fed:
         self, spec: FeedSpec, kind: FeedKind, run: Run, *, texts: bool, beside: int = 0, endpoint: str = ""
     ) -> None:
         self.spec = spec
-        self.kind = kind
         self.run = run
-        self.texts = texts
         self.beside = beside
         self.endpoint = endpoint
+        self._kind = kind
+        self._texts = texts
         self.taken = 0
         """Messages taken so far."""
         self.went = 0
         """Senders that disappeared without an end message."""
+        self._feeds: list[Feed] = []
+        """Feeds of the sessions that have begun."""
         self._lock = threading.Lock()
+
+    @property
+    def topics(self) -> Sequence[bytes]:
+        return self._kind.topics
+
+    def begin(self, number: str = "") -> Feed:
+        """Return the feed of a session that begins."""
+        from telemetry.integrations.feeds import FeedOptions
+
+        feed = self._kind(self.run, FeedOptions(say=self.say, texts=self._texts, session=number))
+        with self._lock:
+            self._feeds = [feed, *(one for one in self._feeds if not one.over)]
+        return feed
+
+    def is_at_work(self) -> bool:
+        """Return whether a session has begun and not ended, so that its sender may still send."""
+        with self._lock:
+            return not all(feed.over for feed in self._feeds)
 
     def say(self, words: str) -> None:
         console.say(f"{self.spec.name}: {words}")
@@ -128,7 +151,7 @@ class _Fed:
         name, address = self.spec.name, self.spec.address
         if address and not is_pattern(address):
             return []
-        patterns = [address] if address else list(self.kind.addresses)
+        patterns = [address] if address else list(self._kind.addresses)
         if not patterns:
             raise EndpointError(f"{name} has no default address", hint=f"write {name}:ADDRESS")
         return patterns
@@ -136,8 +159,8 @@ class _Fed:
 
 def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
     """Take the messages of one sender until it ends."""
+    from telemetry.cli.beside_run.feed_sessions import Session
     from telemetry.integrations.feed_loop import FeedLoop
-    from telemetry.integrations.feeds import FeedOptions
     from telemetry.integrations.sender_addresses import await_listening
     from telemetry.transport.foreign_subscription import ForeignSubscription
 
@@ -146,14 +169,14 @@ def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
         address = await_listening(patterns, lambda: bool(stop) or watch.over(), fed.note)
         if not address:
             return "stopped" if stop else "run_over"
-    with ForeignSubscription(address, fed.kind.topics) as messages:
+    with ForeignSubscription(address, fed.topics) as messages:
         fed.say(f"listening to {address}")
-        feed = fed.kind(fed.run, FeedOptions(say=fed.say, texts=fed.texts))
-        feed_loop = FeedLoop(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
+        session = Session(fed.begin)
+        feed_loop = FeedLoop(session, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
         try:
             ending = feed_loop.run()
         finally:
-            feed.close()
+            session.close()
         if feed_loop.taken:
             fed.tell(ending, feed_loop.taken)
         return ending
@@ -175,10 +198,9 @@ def _take_all(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
         given = iter([[fed.spec.address]])
         find = functools.partial(next, given, [])
     sessions = Sessions(
-        fed.kind,
-        fed.run,
+        fed.topics,
+        fed.begin,
         Numbering(sessions_in(snapshot.counters)),
-        texts=fed.texts,
         patient=not patterns,
         say=fed.say,
         note=fed.note,

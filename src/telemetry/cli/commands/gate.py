@@ -12,6 +12,8 @@ from telemetry.errors import UsageError
 
 if TYPE_CHECKING:
     from telemetry.gates.evidence import Evidence
+    from telemetry.history import RecordedRun
+    from telemetry.store.calibrations import Command
     from telemetry.wire.gates import GateResult
     from telemetry.wire.report import Report
 
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--calibration",
         default=None,
         metavar="NAME",
-        help="calibration with the run-to-run noise, for `baseline` (default: the one named like the run)",
+        help="calibration with the run-to-run noise, for `baseline` (default: the one of the command of the run)",
     )
     parser.add_argument(
         "--confident",
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         texts,
         config,
         target.root,
-        name=recorded.result.snapshot.name,
+        command=_command(recorded),
         baseline=args.baseline,
         confident=args.confident,
         calibration=args.calibration,
@@ -95,6 +97,14 @@ def run(args: argparse.Namespace) -> int:
     for output in wanted:
         _write(replace(recorded.result, gates=results), output, _span(evidence))
     return exit_code(results)
+
+
+def _command(recorded: RecordedRun) -> Command | None:
+    """Return the command of the run, for its calibration; None without one."""
+    from telemetry.store.calibrations import command_of
+
+    directory, facts = recorded.directory, recorded.result.snapshot.command
+    return None if directory is None or facts is None else command_of(directory, facts.argv)
 
 
 def _refuse_nothing(args: argparse.Namespace, texts: list[str]) -> None:
@@ -131,14 +141,15 @@ def _rendered(report: Report, form: str, span: str, *, color: bool) -> str:
         from telemetry.report.junit import render_junit
 
         return render_junit(report)
-    from telemetry.report.gate_report import render_gates, render_gates_markdown
-
-    headline = report.headline() + span
-    if form == "md":
-        return render_gates_markdown(report.gates, headline)
     if form == "json":
         return _json(report, report.gates)
-    return render_gates(report.gates, headline, color=color)
+    from telemetry.report.brief import alarms
+    from telemetry.report.gate_report import render_gates, render_gates_markdown
+
+    headline, failed = report.headline() + span, list(alarms(report))
+    if form == "md":
+        return render_gates_markdown(report.gates, headline, alarms=failed)
+    return render_gates(report.gates, headline, alarms=failed, color=color)
 
 
 def _json(report: Report, results: list[GateResult]) -> str:
@@ -148,13 +159,15 @@ def _json(report: Report, results: list[GateResult]) -> str:
     from telemetry.wire.gates import worst
     from telemetry.wire.version import SCHEMA
 
-    snapshot = report.snapshot
+    snapshot, command = report.snapshot, report.snapshot.command
     document = {
         "schema_version": SCHEMA,
         "run_id": snapshot.run_id,
         "name": snapshot.name,
         "directory": snapshot.directory,
         "completeness": snapshot.completeness,
+        "exit_code": command.exit_code if command else None,
+        "signal": command.signal if command else None,
         "outcome": worst(results),
         "gates": results,
     }

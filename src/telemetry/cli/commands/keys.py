@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from telemetry.transport.keys import KeyFolder
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, help="what to do (see below)", parser_class=_Parser
-    )
+def add_arguments(parser: CommandParser) -> None:
+    actions = parser.add_actions("show", _Parser)
     new = actions.add_parser("new", help="create this user's key pair and print the public key", allow_abbrev=False)
     new.add_argument(
         "--force",

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
 from telemetry.cli.exit_codes import Exit
-from telemetry.cli.listed_runs import DEAD, RESTARTING, Listed, listed, newest_first, newest_snapshot
+from telemetry.cli.listed_runs import (
+    DEAD,
+    RESTARTING,
+    Listed,
+    listed,
+    listed_as,
+    newest_first,
+    newest_snapshot,
+)
 from telemetry.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         nargs="*",
         metavar="RUN",
-        help="show only these runs: names (`train-*` is a pattern), ids or directories",
+        help="show only these runs: names (`train-*` is a pattern), ids, directories or `latest`",
     )
     find_run.add_dir_argument(parser)
     parser.add_argument("--live", action="store_true", help="show only live runs")
@@ -53,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.reports and args.html is None:
         raise UsageError("--reports works only with --html", hint="add --html FILE")
     root = find_run.root_directory(args.dir)
-    found = _named(listed(root, only_live=args.live, everywhere=args.dir is None), args.runs)
+    found = _named(listed(root, only_live=args.live, everywhere=args.dir is None), args, root)
     if args.html is not None:
         _write_page(found, args, root)
     elif args.json:
@@ -66,31 +75,59 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _named(found: list[Listed], wanted: Sequence[str]) -> list[Listed]:
-    """Return the runs with these names, ids or directories; all without any. Raises RunNotFoundError."""
-    if not wanted:
+def _named(found: list[Listed], args: argparse.Namespace, root: Path) -> list[Listed]:
+    """Return the runs that the arguments name; all without any. Raises RunNotFoundError."""
+    if not args.runs:
         return found
     chosen: list[Listed] = []
-    for spec in wanted:
-        own = [item for item in found if _is_named(item, spec)]
-        if not own:
-            raise RunNotFoundError(f"no run {spec}", hint="`telemetry ls` shows the runs")
-        chosen += [item for item in own if item not in chosen]
+    for spec in args.runs:
+        matching = [] if spec == find_run.LATEST else [item for item in found if _is_named(item, spec)]
+        if not matching:
+            matching = [_listed_as(found, spec, root, only_live=args.live)]
+        chosen += [item for item in matching if item not in chosen]
     return newest_first(chosen)
 
 
 def _is_named(item: Listed, spec: str) -> bool:
     where = Path(item.dir)
-    return spec in (item.run_id, where.name) or fnmatchcase(item.name, spec) or Path(spec).absolute() == where
+    is_directory = os.path.realpath(spec) == os.path.realpath(where)
+    return spec in (item.run_id, where.name) or fnmatchcase(item.name, spec) or is_directory
+
+
+def _listed_as(found: list[Listed], spec: str, root: Path, *, only_live: bool) -> Listed:
+    """Return the run that other commands take for `spec`. Raises RunNotFoundError."""
+    try:
+        item = listed_as(found, spec, root)
+        if not only_live or item.endpoint:
+            return item
+    except RunNotFoundError:
+        if os.path.exists(spec):  # a folder or a file; the error says what a run is
+            raise
+    from telemetry.formatting import did_you_mean
+
+    words = [find_run.LATEST, *(word for item in found for word in (item.name, item.run_id))]
+    hint = did_you_mean(spec, [word for word in words if word != spec], most=3) or "`telemetry ls` shows the runs"
+    raise RunNotFoundError(f"no {'live ' if only_live else ''}run {spec}", hint=hint)
 
 
 def _write_page(found: list[Listed], args: argparse.Namespace, root: Path) -> None:
     from telemetry.cli.run_list_page import check_path, write_run_list
 
     check_path(args.html)
-    runs = [(_row(item), Path(item.dir) if item.completeness is not None else None) for item in found]
+    runs = [_page_row(item, named=bool(args.runs)) for item in found]
     title = " ".join(args.runs) if args.runs else f"Runs in {root}"
     write_run_list(runs, args.html, title=title, with_reports=args.reports)
+
+
+def _page_row(item: Listed, *, named: bool) -> tuple[ListedRun, Path | None]:
+    """Return the row of a run, and its directory if it has a result.
+
+    A run of another folder that was not `named` adds no columns of parameters to the page.
+    """
+    row = _row(item)
+    if item.elsewhere and not named:
+        return replace(row, details=replace(row.details, params={})), None
+    return row, Path(item.dir) if item.completeness is not None else None
 
 
 def _row(item: Listed) -> ListedRun:
@@ -102,7 +139,7 @@ def _row(item: Listed) -> ListedRun:
     return ListedRun(
         name=item.name,
         run_id=item.run_id,
-        result=_result(item),
+        result=_result(item, f"in {Path(item.dir).parent}"),
         health=_health(item),
         exit=exit_word if item.failed else "",
         started_ns=item.started_ns,
@@ -140,10 +177,11 @@ def _print_table(found: list[Listed]) -> None:
         Column("run", right=False),
         Column("result", right=False),
         Column("exit", 1),
+        Column("figures", 1, right=False),
         Column("took", 1),
-        Column("events", 1),
         *([Column("nodes", 2)] if with_nodes else []),
         Column("started (UTC)", 2, right=False),
+        Column("events", 3),
         Column("pid", 3),
         Column("directory", 4, right=False),
     ]
@@ -153,10 +191,11 @@ def _print_table(found: list[Listed]) -> None:
             item.run_id,
             _result(item),
             _exit(item),
+            item.summary or NOTHING,
             duration_s(item.duration_s),
-            scaled(item.events),
             *([str(item.nodes or NOTHING)] if with_nodes else []),
             _started(item.started_ns),
+            scaled(item.events),
             str(item.pid or NOTHING),
             printable(_from_here(item.dir)),
         ]
@@ -168,21 +207,26 @@ def _print_table(found: list[Listed]) -> None:
         lines = [_painted(line, head, item) for line, item in zip(lines, found, strict=True)]
     console.write("\n".join([head, *lines]) + "\n")
     shown = fit(table, width).columns
-    # A run is found by its id, so its directory and process are no loss.
-    if hidden := [head.title for head in heads[:-2] if head not in shown]:
-        console.say(f"hidden columns: {' and '.join(hidden)}; use a wider terminal or --json")
+    # A run is found by its id, and its figures tell more than its events: these columns are no loss.
+    if hidden := [head.title for head in heads[:-3] if head not in shown]:
+        console.say(f"hidden columns: {', '.join(hidden)}; use a wider terminal or --json")
 
 
-def _result(item: Listed) -> str:
-    """Return the outcome of a run in a word; the state of one that has no result."""
+def _result(item: Listed, where: str = "elsewhere") -> str:
+    """Return the outcome of a run in a word, or the state of one that has no result, and what is wrong with it.
+
+    A live or dead run of another folder says `where` it is.
+    """
     if item.completeness is None:
-        return item.state if item.state in (DEAD, RESTARTING) else item.state.lower()
-    word = "failed" if item.failed else item.completeness
+        word = item.state if item.state in (DEAD, RESTARTING) else item.state.lower()
+    else:
+        word = "failed" if item.failed else item.completeness
     if item.failure:
         from telemetry.report.table import cut
 
         word = f"failed: {cut(item.failure, _FAILURE_COLUMNS)}"
-    return f"{word}, {_GATES[item.gates]}" if item.gates in _GATES else word
+    gates = _GATES.get(item.gates, "") if item.gates else ""
+    return ", ".join(part for part in (word, gates, item.concern, where if item.elsewhere else "") if part)
 
 
 def _exit(item: Listed) -> str:
@@ -220,6 +264,6 @@ def _color(item: Listed) -> str:
 def _health(item: Listed) -> Health:
     if item.failed or item.state == DEAD or item.completeness == "interrupted" or item.gates == "fail":
         return "bad"
-    if item.completeness in ("lossy", "incomplete") or item.gates == "inconclusive":
+    if item.completeness in ("lossy", "incomplete") or item.gates == "inconclusive" or item.concern:
         return "warn"
     return "calm" if item.completeness is None else "good"

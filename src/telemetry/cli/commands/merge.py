@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from telemetry.cli import console, find_run
 from telemetry.cli.commands.recover import Progress
 from telemetry.cli.exit_codes import Exit
+from telemetry.cli.outputs import say_wrote
 from telemetry.errors import UsageError
 from telemetry.wire.report import Report
 
@@ -81,11 +82,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _confirmed(why: str) -> bool:
     """Ask the user whether to merge unrelated runs. Raises UsageError without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not console.can_ask():
         raise UsageError(f"the runs seem unrelated: {why}", hint="give --force to merge them nevertheless")
     console.say(f"the runs seem unrelated: {why}")
-    console.talk("Merge them nevertheless? [y/N] ")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return console.ask("Merge them nevertheless?")
 
 
 def _refine(progress: Progress) -> Refine:
@@ -117,6 +117,7 @@ def _say(merged: Merged, *, as_json: bool) -> None:
     console.say(report.headline())
     for warning in merged.snapshot.warnings:
         console.say(warning)
+    say_wrote(merged.directory.path)
     if as_json:
         from telemetry.report import render
 

@@ -17,10 +17,8 @@ _TIMEOUT_S: Final = 20.0
 _LABELS: Final = {"ready": "ready", "missing": "not installed", "broken": "BROKEN", "hidden": "hidden"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, help="what to do (see below)", parser_class=CommandParser
-    )
+def add_arguments(parser: CommandParser) -> None:
+    actions = parser.add_actions("list")
     listing = actions.add_parser(
         "list", help="show what is installed, and whether it can be loaded", allow_abbrev=False
     )
@@ -30,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="import each plug-in and the libraries that it needs, each in a process of its own",
         allow_abbrev=False,
     )
-    check.add_argument("names", nargs="*", metavar="NAME", help="plug-in to check (default: all)")
+    check.add_argument("plugins", nargs="*", metavar="NAME", help="plug-in to check (default: all)")
     for each in (listing, check):
         each.add_argument("--json", action="store_true", help="print a JSON list of objects")
         each.add_argument(
@@ -55,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         _show(inventory(args.timeout), as_json=args.json, full=args.full)
         return Exit.OK
-    checked = inventory(args.timeout, args.names, thorough=True)
+    checked = inventory(args.timeout, args.plugins, thorough=True)
     _show(checked, as_json=args.json, full=False)
-    unusable = [one for one in checked if one.state in ("broken", "missing") and (args.names or not one.built_in)]
+    unusable = [one for one in checked if one.state in ("broken", "missing") and (args.plugins or not one.built_in)]
     if unusable:
         console.say(f"{number_of(len(unusable), 'plug-in')} can't be used")
     return Exit.ERROR if unusable else Exit.OK

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     root = Path(config.run.dir).absolute()
     original = resolve(args.target, root)
     options = DaemonOptions(
-        name=f"replay of {original.slug or original.run_id}"[: limits.NAME_CHARS],
+        name=f"replay of {original.name or original.run_id}"[: limits.NAME_CHARS],
         run_id=secrets.token_hex(4),
         epoch=secrets.token_hex(4),
         root=root,

@@ -15,9 +15,9 @@ from telemetry import wording
 from telemetry.cli import console, find_run, time_range_options
 from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.other_tools import goodput_of, judged_again, write_as_tool
-from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write, write_all
+from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, say_wrote, write, write_all
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
+from telemetry.formatting import did_you_mean
 from telemetry.memory import uncollected
 from telemetry.wire.report import Report
 
@@ -42,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="kind of requests for --as and --format endpoints, if the run has several: its name, or "
         "name{label=value,…}",
+    )
+    parser.add_argument(
+        "--no-legacy-window",
+        dest="legacy_window",
+        action="store_false",
+        help="with --format endpoints: compute qps and tps over the whole duration, not as LoadGen does",
     )
     parser.add_argument(
         "--as",
@@ -87,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--pictures works only with the format json", hint="add --format json")
     if args.beside and args.tool is None:
         raise UsageError("--beside works only with --as", hint="add --as vllm, sglang, sglang-native or aiperf")
+    if not args.legacy_window and all(output.form != "endpoints" for output in wanted):
+        raise UsageError("--no-legacy-window works only with the format endpoints", hint="add --format endpoints")
     if args.tool is None and args.requests is not None and all(output.form != "endpoints" for output in wanted):
         raise UsageError(
             "--requests works only with --as and the format endpoints",
@@ -114,7 +122,7 @@ def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
         elif output.form == "hgrm":
             _write_hgrm(list(_distributions(target, report, args.series)), output)
         elif output.form == "endpoints":
-            _write_summary(report, args.requests or "", output)
+            _write_summary(report, target, args, output)
         else:
             drawn = report if args.pictures or output.form == "html" else replace(report, pictures=None)
             _write(drawn, output, steps=args.every is not None, full=args.full)
@@ -131,10 +139,17 @@ def _write(report: Report, output: Output, *, steps: bool, full: bool) -> None:
     write(render(report, form, width=width, color=color, steps=steps, full=full), output.path)
 
 
-def _write_summary(report: Report, kind: str, output: Output) -> None:
+def _write_summary(report: Report, target: find_run.Target, args: argparse.Namespace, output: Output) -> None:
     from telemetry.report.endpoints import render_summary
 
-    write(render_summary(report, kind), output.path)
+    summary = render_summary(
+        report,
+        args.requests or "",
+        legacy_window=args.legacy_window,
+        directory=time_range_options.directory_of(target, report),
+        say=console.say,
+    )
+    write(summary, output.path)
 
 
 def _schema() -> int:
@@ -154,9 +169,10 @@ def _write_hlog(target: find_run.Target, output: Path | None, report: Report) ->
     part = report.time_range
     if part is None or not part.found:
         export_hlog(directory, output)
-        return
-    start_ns, end_ns = (report.snapshot.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
-    export_hlog(directory, output, start_ns=start_ns, end_ns=end_ns)
+    else:
+        start_ns, end_ns = (report.snapshot.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
+        export_hlog(directory, output, start_ns=start_ns, end_ns=end_ns)
+    say_wrote(output)
 
 
 def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
@@ -210,8 +226,6 @@ def _recorded(target: find_run.Target) -> RecordedRun:
 
 def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
     """Return the series with this name, with or without labels. None means all series."""
-    from difflib import get_close_matches
-
     stats = report.snapshot.series
     if wanted is None:
         return stats
@@ -219,8 +233,7 @@ def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
     found = [stats[place] for place, names in named.items() if wanted in names]
     if not found:
         known = sorted({name for names in named.values() for name in names})
-        close = get_close_matches(wanted, known, n=1)
-        hint = f"did you mean {printable(close[0])!r}?" if close else "`telemetry report` shows the series"
+        hint = did_you_mean(wanted, known) or "`telemetry report` shows the series"
         raise UsageError(f"the run has no series {wanted!r}", hint=hint)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,13 +17,17 @@ from telemetry.cli import console, run_options
 from telemetry.cli.beside_run import goodput, redaction
 from telemetry.cli.beside_run.ray import RayRoot
 from telemetry.cli.commands import serve
+from telemetry.cli.commands.clean import apply_retention
 from telemetry.cli.exit_codes import Exit, strictly
-from telemetry.cli.wrapped.command import Job
+from telemetry.cli.wrapped.command import Job, shown_argv
 from telemetry.cli.wrapped.stage import Stage, open_stage
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.programs import command_key, program_name
+from telemetry.report.brief import has_data
 from telemetry.report.live_line import LiveLine
 from telemetry.sweeps.params import parse_assignments, variable
 from telemetry.transport.subscription import Subscription
+from telemetry.wire.codec import carriable
 from telemetry.wire.control import Request, Stop, Watch
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
@@ -41,7 +45,12 @@ _LEAVES_S: Final = 3.0  # for a leaf whose root has its result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default=None, help="name of the run (default: the command's name)")
+    parser.add_argument(
+        "--name",
+        default=None,
+        help="name of the run (default: the one that the program gives to `telemetry.start`, else the name of its "
+        "script)",
+    )
     serve.add_run_flags(parser)
     serve.add_param_argument(parser)
     parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
@@ -83,9 +92,9 @@ def run(args: argparse.Namespace) -> int:
     limits_of_requests = goodput.checked(args.goodput)  # first: without `--`, the command is among the limits
     command = _checked_command(args)
     name = _checked_name(args, command)
-    flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
+    flags = serve.flags_of(args)
     config = serve.with_checked_node(args, load(flags).config)
-    run_gates, redactor = _run_gates(args, config, name), redaction.redactor_of(config)
+    run_gates, redactor = _run_gates(args, config, command), redaction.redactor_of(config)
     with (
         goodput.in_environment(limits_of_requests),
         redaction.in_environment(config.redact),
@@ -101,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
             flags | ray_root.flags,
             owner_pid=os.getpid(),
             timeout_s=config.emit.start_timeout_s,
+            takes_name=not args.name,
             run_id=args.run_id or "",
             params=args.params,
             backends=writers.expected,
@@ -135,15 +145,24 @@ def run(args: argparse.Namespace) -> int:
             report = _result(snapshots, keeper, config)
             keeper.release()
             if captures is not None and job.started:
-                captures.conclude(report.snapshot.producers, companions.pids)
+                captures.conclude(
+                    report.snapshot.producers,
+                    companions.pids,
+                    in_report=not (args.quiet or args.no_report or has_data(report.snapshot)),
+                )
             report = _judged(report, run_gates, job.facts())
-        told = report.snapshot.backends
-        serve.end_writers(writers, config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
+        serve.end_writers(
+            writers,
+            config.backends.finish_timeout_s,
+            report.snapshot.backends,
+            _said_waiting(stage, quiet=args.quiet),
+        )
         stage.await_leave(patient=not (job.told_to_end or hurried))
     report = _with_bill(with_backends(report, writers.stats), job.facts())
     flight.conclude(report, job.ended_ns, ended_by_gate=run_gates is not None and run_gates.ended_by is not None)
     _say_result(report, quiet=args.quiet or args.no_report or not job.started)
     _await_leaf(keeper, None if hurried else config, quiet=args.quiet)
+    apply_retention(config)
     failed = companions.failed or writers.failed or (captures is not None and captures.failed)
     return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
 
@@ -246,7 +265,7 @@ def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, s
     return strictly(report.completeness, backend_failed=failed) if strict else Exit.OK
 
 
-def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates | None:
+def _run_gates(args: argparse.Namespace, config: Config, command: Sequence[str]) -> RunGates | None:
     """Return the gates of the run, or None without gates. A gate is masked as the names and labels it is about.
 
     Raises UsageError for an invalid gate, and for flags that need a gate.
@@ -258,11 +277,12 @@ def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates 
             raise UsageError(f"{flag} requires a gate", hint="add --gate 'EXPR'")
         return None
     from telemetry.cli.beside_run.gates import RunGates, demands
+    from telemetry.supervise.spawn import working_directory
 
     root, redactor = Path(config.run.dir).absolute(), redaction.redactor_of(config)
-    asked = demands(
-        [redaction.masked_gate(text, redactor) for text in texts], config, root, name=name, baseline=args.baseline
-    )
+    expressions = [redaction.masked_gate(text, redactor) for text in texts]
+    key = command_key(shown_argv(command, redactor), carriable(working_directory() or ""))
+    asked = demands(expressions, config, root, command=key, baseline=args.baseline)
     return RunGates(asked, abort=args.abort_on_fail, quiet=args.quiet)
 
 
@@ -273,7 +293,9 @@ def _companions(args: argparse.Namespace, config: Config, stage: Stage) -> Compa
     from telemetry.cli.beside_run.gateway import RunGateway
 
     feeds = Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
-    return Companions(feeds, RunGateway(args.gateway, stage.say), serve.collectors(args, config, stage.say))
+    return Companions(
+        feeds, RunGateway(args.gateway, args.gateway_grpc, stage.say), serve.collectors(args, config, stage.say)
+    )
 
 
 def _captures(args: argparse.Namespace, stage: Stage) -> Captures | None:
@@ -318,14 +340,14 @@ def _checked_command(args: argparse.Namespace) -> list[str]:
 
 def _checked_name(args: argparse.Namespace, command: list[str]) -> str:
     """Return the name of the run. Raises UsageError."""
-    name: str = args.name or name_of(command[0])
+    name: str = args.name or name_of(command)
     serve.check_name(name)
     return name
 
 
-def name_of(program: str) -> str:
-    """Make a valid run name from the name of a program."""
-    name = "".join(char if char.isprintable() else "?" for char in Path(program).name)
+def name_of(command: Sequence[str]) -> str:
+    """Make a valid run name from the program of a command, which may stand behind launchers."""
+    name = "".join(char if char.isprintable() else "?" for char in program_name(command))
     return name[: limits.NAME_CHARS].strip() or "run"
 
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.beside_run import redaction
+from telemetry.cli.commands.clean import apply_retention
 from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.errors import UsageError
 from telemetry.formatting import number_of, printable
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from telemetry.cli.beside_run.collectors import RunCollectors
     from telemetry.config.schema import Config
     from telemetry.supervise.writers import Writers
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 FLAGS = {
     "dir": "run.dir",
@@ -72,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue a run whose aggregator died, in the same directory and at the same address",
     )
     parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--takes-name", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--owner-pid", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--backend", dest="backends", action="append", default=[], help=argparse.SUPPRESS)
@@ -240,6 +244,20 @@ def check_every(every_s: float | None) -> None:
         raise UsageError(f"--every {every_s:g} is out of range: give one second to one day")
 
 
+def flags_of(args: argparse.Namespace) -> dict[str, object]:
+    """Return configuration keys with the values of the command line, and with the percentiles that feeds need.
+
+    Raises UsageError for an unknown feed, ConfigError for invalid settings.
+    """
+    flags: dict[str, object] = {key: getattr(args, flag, None) for flag, key in FLAGS.items()}
+    if args.feeds:
+        from telemetry.config.load import load
+        from telemetry.integrations.feeds import with_percentiles
+
+        flags["run.percentiles"] = ",".join(with_percentiles(args.feeds, load(flags).config.run.percentiles))
+    return flags
+
+
 def run(args: argparse.Namespace) -> int:
     # numpy starts a thread per core for linear algebra by default; the aggregator does no linear algebra
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -252,13 +270,14 @@ def run(args: argparse.Namespace) -> int:
 
     name = args.name or socket.gethostname()
     check_name(name)
-    loaded = load({key: getattr(args, flag, None) for flag, key in FLAGS.items()})
+    loaded = load(flags_of(args))
     if args.resume is None:
         with_checked_node(args, loaded.config)
     root = Path(loaded.config.run.dir).absolute()
     redactor = redaction.redactor_of(loaded.config)
     options = DaemonOptions(
         name=redactor.name(name),
+        takes_name=args.takes_name,
         run_id=args.run_id or secrets.token_hex(4),
         epoch=secrets.token_hex(4),
         root=root,
@@ -294,6 +313,7 @@ def run(args: argparse.Namespace) -> int:
         console.say("nothing to resume: the run has already ended")
     if alone:
         say_outcome(snapshot)
+        apply_retention(loaded.config)
     if not written:
         return Exit.ERROR
     completeness = Report(snapshot=snapshot, source="pubsub").completeness
@@ -349,9 +369,7 @@ def _left(stat: BackendStat) -> str:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Make signals that end a process raise KeyboardInterrupt in the block, whatever their handlers were before."""
-    from telemetry.daemon.signal_pipe import ENDING
-
-    heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
     try:
         yield

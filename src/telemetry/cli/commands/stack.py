@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ from telemetry.errors import TelemetryError, UsageError
 if TYPE_CHECKING:
     from telemetry.stack.control import PartView
     from telemetry.stack.plan import Plan
-    from telemetry.stack.state import StackState
+    from telemetry.store.stack_state import StackState
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _READY: Final = "ready"
@@ -30,10 +29,8 @@ _READY: Final = "ready"
 _HOW: Final = {"native": "", "compose": "in a container"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, help="what to do (see below)", parser_class=CommandParser
-    )
+def add_arguments(parser: CommandParser) -> None:
+    actions = parser.add_actions("status")
     up = actions.add_parser(
         "up",
         help="start what is installed of Prometheus, Tempo and Grafana, and stay until Ctrl-C",
@@ -84,9 +81,9 @@ def _up(args: argparse.Namespace) -> int:
     from telemetry.stack.control import has_left
     from telemetry.stack.plan import make_plan
     from telemetry.stack.settings import load_settings, stack_directory
-    from telemetry.stack.state import claimed, read_state
     from telemetry.store.append_file import describe
     from telemetry.store.scrape_targets import remove_dead
+    from telemetry.store.stack_state import claimed, read_state
 
     directory, settings = stack_directory(args.dir), load_settings(args.config)
     if args.detach:
@@ -124,13 +121,8 @@ def _keep(plan: Plan, ending: threading.Event, tell: _Teller, *, attach_logs: bo
     from telemetry.stack.keeper import Keeper
 
     def line(name: str, text: str) -> None:
-        nonlocal attach_logs
         if attach_logs:
-            try:
-                console.write(f"{name:<10} | {console.visible(text)}\n")
-            except OSError:  # the reader of stdout has gone, and the logs are in files as well
-                attach_logs = False
-                console.discard(sys.stdout)
+            console.show(f"{name:<10} | {console.visible(text)}\n")
 
     keeper = Keeper(plan.layout, plan.parts, plan.compose, say=tell.say, line=line, ending=ending)
     with keeper.running():
@@ -207,7 +199,7 @@ def _detach(args: argparse.Namespace, directory: Path) -> int:
     import subprocess
 
     from telemetry.stack.keeper import LOGS
-    from telemetry.stack.state import read_state
+    from telemetry.store.stack_state import read_state
     from telemetry.supervise.spawn import telemetry_command
 
     words = ["stack", "up", "--dir", str(directory), "--log-level", args.log_level]
@@ -262,10 +254,10 @@ def _show_ready(state: StackState) -> None:
 
     for part in state.parts:
         where = " ".join(word for word in (part.address, _HOW.get(part.how, "")) if word)
-        console.write(f"{part.title:<10}  {where or f'skipped: {printable(part.why)}'}\n")
+        console.show(f"{part.title:<10}  {where or f'skipped: {printable(part.why)}'}\n")
     if state.otlp:
-        console.write(f"{'spans':<10}  --to otlp:endpoint={state.otlp},metrics=false\n")
-    console.write(f"{'targets':<10}  {_from_home(state.targets)}\n")
+        console.show(f"{'spans':<10}  --to otlp:endpoint={state.otlp},metrics=false\n")
+    console.show(f"{'targets':<10}  {_from_home(state.targets)}\n")
 
 
 # --- the other actions ---------------------------------------------------------------------------
@@ -286,15 +278,17 @@ def _down(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     from telemetry.stack.control import look
     from telemetry.stack.settings import stack_directory
-    from telemetry.stack.state import read_state
     from telemetry.store.scrape_targets import remove_dead, target_files
+    from telemetry.store.stack_state import read_state
 
-    state = read_state(stack_directory(args.dir))
+    directory = stack_directory(args.dir)
+    state = read_state(directory)
     if state is None:
         if args.json:
             console.write_json({"up": False, "parts": []})
         else:
             console.say("no stack is up; `telemetry stack up --detach` starts one")
+            _say_what_up_would_start(directory)
         return Exit.ERROR
     parts = look(state)
     targets = Path(state.targets)
@@ -315,6 +309,20 @@ def _status(args: argparse.Namespace) -> int:
         _print_status(state, parts, number)
     is_well = state.keeper_lives and all(part.state in (_READY, "skipped") for part in parts)
     return Exit.OK if is_well else Exit.ERROR
+
+
+def _say_what_up_would_start(directory: Path) -> None:
+    from telemetry.stack.plan import make_plan
+    from telemetry.stack.settings import load_settings
+
+    try:
+        parts = make_plan(directory, load_settings(None)).parts
+    except TelemetryError as error:
+        console.say(f"it would fail now: {error}")
+        return
+    for part in parts:
+        where = " ".join(filter(None, (f"at {part.address}", _HOW.get(part.how or "", ""))))
+        console.say(f"it would {f'start {part.title} {where}' if part.how else f'skip {part.title}: {part.why}'}")
 
 
 def _print_status(state: StackState, parts: list[PartView], targets: int) -> None:

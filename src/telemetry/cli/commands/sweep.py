@@ -105,7 +105,7 @@ class _Series:
         self._command = command
         self._names = names
         self._root = find_run.root_directory(args.dir)
-        self._name: str = args.name or name_of(command[0])
+        self._name: str = args.name or name_of(command)
         self._runner = Runner()
         passed = argparse.ArgumentParser(add_help=False)
         _add_passed_on(passed)

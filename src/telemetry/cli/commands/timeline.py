@@ -1,4 +1,4 @@
-"""`telemetry timeline`: the spans of a run as a trace file, with traces of profilers on the same clock."""
+"""`telemetry timeline`: spans and requests of a run as a trace file, with traces of profilers on the same clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from telemetry.cli import console, find_run
 from telemetry.cli.exit_codes import Exit
-from telemetry.errors import UsageError
+from telemetry.errors import RunDirectoryError, UsageError
 
 _FILE: Final = "timeline.json"
 
@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from telemetry.backends.timeline.profiler import profiler_events
-    from telemetry.backends.timeline.whole import recorded_trace
-    from telemetry.cli.outputs import make_folder
+    from telemetry.backends.timeline.whole import has_slices, recorded_trace
+    from telemetry.cli.outputs import make_folder, say_wrote
     from telemetry.store.atomic import write_atomic
     from telemetry.store.run_directory import RunDirectory
 
@@ -44,12 +44,19 @@ def run(args: argparse.Namespace) -> int:
         for number, path in enumerate(args.merge)
         for event in profiler_events(Path(path), snapshot.started_ns, number)
     ]
-    trace = recorded_trace(RunDirectory.open(Path(snapshot.directory)), snapshot, others)
+    directory = RunDirectory.open(Path(snapshot.directory))
+    if not others and not has_slices(directory):
+        elsewhere = "spans of a node stay in the run directory of its leaf, unless upstream.spans is on; "
+        raise RunDirectoryError(
+            "the run has no spans and no request log, so no timeline was written",
+            hint=f"{elsewhere if snapshot.nodes else ''}a program records them with run.span(…)",
+        )
+    trace = recorded_trace(directory, snapshot, others)
     if args.output == "-":
         console.write(trace.decode() + "\n")
         return Exit.OK
     path = Path(args.output)
     make_folder(path.parent)
     write_atomic(path, trace)
-    console.say(f"wrote {path}: open it at https://ui.perfetto.dev or chrome://tracing")
+    say_wrote(path, "open it at https://ui.perfetto.dev or chrome://tracing")
     return Exit.OK

@@ -33,7 +33,7 @@ _BASELINES: Final = 50
 Reading more result heads causes a noticeable delay, and users do not scroll further.
 """
 _LOOK_S: Final = 0.25
-"""Interval in seconds between checks that the parent and the terminal still exist.
+"""Interval in seconds between checks that the parent still exists.
 
 Two programs on one terminal disturb each other.
 """
@@ -76,8 +76,9 @@ def run(args: argparse.Namespace) -> int:
     if args.plain:
         return plain_viewer.follow(target)
     if not has_screen(served=args.served):
-        console.say("no terminal to draw on: printing one line per second, as with --plain")
-        return plain_viewer.follow(target)
+        if args.baseline:
+            raise UsageError("--baseline works only in the cockpit, which needs a terminal")
+        return plain_viewer.follow(target, "no terminal to draw on: printing one line per second, as with --plain")
     return _cockpit(args, target)
 
 
@@ -274,27 +275,35 @@ def _placed(error: ConfigError, origins: Mapping[str, str]) -> ConfigError:
 async def _until_left(cockpit: Cockpit, parent: int) -> int:
     """Run the cockpit and return its exit code. `parent` is the required parent process; 0 accepts any."""
     import asyncio
+    from threading import Thread
 
-    watch = asyncio.create_task(_leave_in_time(cockpit, parent))
+    Thread(target=_end_with_terminal, name="terminal-watch", daemon=True).start()
+    watch = asyncio.create_task(_leave_with_parent(cockpit, parent)) if parent else None
     await cockpit.run_async()
-    watch.cancel()
+    if watch is not None:
+        watch.cancel()
     return cockpit.return_code or Exit.OK
 
 
-async def _leave_in_time(cockpit: Cockpit, parent: int) -> None:
-    """Close the cockpit when the parent has died: this process must restore the terminal itself then.
+def _end_with_terminal() -> None:
+    """End the process at once when the terminal is gone, or when the browser closed its end of stdin.
 
-    Ends the process at once when the terminal is gone, or when the browser closed its end of stdin. Otherwise
-    Textual would read from it forever at full CPU, and there is no terminal left to restore.
+    Otherwise Textual would read from it forever at full CPU, and there is no terminal left to restore.
+    Blocks until then, in a thread of its own: the event loop may wait forever for room in the queue of output.
     """
-    import asyncio
     import select
 
     stdin = select.poll()
-    stdin.register(0, 0)
-    while not (parent and cockpit.is_running and os.getppid() != parent):
-        if any(event & select.POLLHUP for _, event in stdin.poll(0)):
-            os._exit(128 + signal.SIGHUP)
+    stdin.register(0, 0)  # a hang-up is reported always
+    stdin.poll()
+    os._exit(128 + signal.SIGHUP)
+
+
+async def _leave_with_parent(cockpit: Cockpit, parent: int) -> None:
+    """Close the cockpit when the parent has died: this process must restore the terminal itself then."""
+    import asyncio
+
+    while not (cockpit.is_running and os.getppid() != parent):
         await asyncio.sleep(_LOOK_S)
     _let_modes_be_set()
     cockpit.exit(return_code=128 + signal.SIGHUP)
@@ -330,7 +339,7 @@ def _directory(target: find_run.Target) -> RunDirectory | None:
 def _title(target: find_run.Target, directory: RunDirectory | None) -> str:
     if target.live is not None:
         return target.live.name
-    return (directory.slug or directory.path.name) if directory is not None else target.spec
+    return (directory.name or directory.path.name) if directory is not None else target.spec
 
 
 def _stop_words(job_pid: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from telemetry.distribution import install_hint
 from telemetry.errors import TelemetryError
 from telemetry.formatting import printable
 from telemetry.plugins.choice import Option, options_of
-from telemetry.plugins.points import Plugin, words_of
+from telemetry.plugins.points import Plugin, is_installed, words_of
 
 _SUMMARY_CHARS: Final = 200
 
@@ -68,17 +67,6 @@ def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
             problem = f"{module} is broken: {words_of(error)}"
             return _with_problem(described, problem, f"install {module} again: {install_hint(extra)}")
     return described
-
-
-def is_installed(module: str) -> bool:
-    """Return whether a module is installed.
-
-    Imports its parent packages, which are empty, but not the module itself.
-    """
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 # --- helpers -----------------------------------------------------------------------------------------

@@ -41,6 +41,11 @@ Raises OSError.
 """
 
 
+def shown_argv(command: Sequence[str], redactor: Redactor) -> list[str]:
+    """Return a command line as results have it: without secrets."""
+    return redactor.arguments(without_secrets([carriable(argument) for argument in command]))
+
+
 class Job:
     """A child process in the process group of this process, so that Ctrl-C in a terminal reaches it first.
 
@@ -149,7 +154,7 @@ class Job:
         user_s, system_s, rss_bytes, rss_bound_bytes = self._usage
         signalled = self.started and os.WIFSIGNALED(self._status)
         return CommandFacts(
-            argv=self._redactor.arguments(without_secrets([carriable(argument) for argument in self.command])),
+            argv=shown_argv(self.command, self._redactor),
             pid=self.pid,
             exit_code=None if signalled else self.exit_code,
             signal=_signal_name(os.WTERMSIG(self._status)) if signalled else None,
@@ -161,9 +166,13 @@ class Job:
         )
 
     def _launched(self, environment: Mapping[str, str], launch: Launch | None) -> int:
+        command = self.command
+        if environment.get("LISTEN_PID") == str(os.getpid()):
+            command = ["/bin/sh", "-c", 'export LISTEN_PID=$$; exec "$@"', "sh", *command]
         if launch is not None:
-            return launch(self.command, environment)
-        self._process = subprocess.Popen(self.command, env=environment)
+            return launch(command, environment)
+        # what this process inherited is for the command; what it has opened itself is closed by `exec`
+        self._process = subprocess.Popen(command, env=environment, close_fds=False)
         return self._process.pid
 
     def _reap(self) -> bool:

@@ -100,15 +100,16 @@ PyObject *ring_note_batch(Ring *ring, PyObject *arguments)
     Control *control = ring->control;
     if (control->shared != NULL) {
         BatchEnd *end = (BatchEnd *)(ring->region + batches_offset()) + seq % BATCHES;
-        atomic_store_explicit(&end->seq_plus_1, 0, memory_order_relaxed);
+        atomic_store_explicit(&end->checksum, 0, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
+        end->seq_plus_1 = seq + 1;
         end->first = first;
         end->rows = control->taken;
         end->records = atomic_load(&control->shared->records_taken);
         end->record_bytes = atomic_load(&control->shared->record_bytes_taken);
         end->monotonic_ns = now;
         end->wall_ns = wall;
-        atomic_store_explicit(&end->seq_plus_1, seq + 1, memory_order_release);
+        atomic_store_explicit(&end->checksum, checksum_of(end), memory_order_release);
     }
     Py_RETURN_NONE;
 }
@@ -120,7 +121,7 @@ PyObject *ring_acknowledged(Ring *ring, PyObject *argument)
         return NULL;
     if (ring->control->shared != NULL && batches > 0) {
         const BatchEnd *end = (const BatchEnd *)(ring->region + batches_offset()) + (batches - 1) % BATCHES;
-        if (atomic_load(&end->seq_plus_1) == batches && end->rows > ring->acknowledged)
+        if (end->seq_plus_1 == batches && end->rows > ring->acknowledged)
             ring->acknowledged = end->rows;
     }
     Py_RETURN_NONE;

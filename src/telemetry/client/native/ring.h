@@ -31,8 +31,8 @@ typedef struct {
 
 /* Where a batch ends: rows and records below these positions are in it or in an earlier one. */
 typedef struct {
-    _Atomic uint64_t seq_plus_1; /* stored last; 0 in an entry that was never used */
-    uint64_t first, rows, records, record_bytes, monotonic_ns, wall_ns, reserved;
+    uint64_t seq_plus_1, first, rows, records, record_bytes, monotonic_ns, wall_ns;
+    _Atomic uint64_t checksum; /* stored last; 0 while the entry is being written */
 } BatchEnd;
 
 typedef struct {
@@ -72,6 +72,17 @@ typedef struct {
     uint64_t taken;
     uint64_t live; /* events go into the ring, if there is room */
 } Control;
+
+/* FNV-1a over words instead of bytes: no other value of one word has the same checksum. */
+static inline uint64_t checksum_of(const BatchEnd *end)
+{
+    const uint64_t words[] = {end->seq_plus_1,   end->first,        end->rows,   end->records,
+                              end->record_bytes, end->monotonic_ns, end->wall_ns};
+    uint64_t sum = 0xcbf29ce484222325ull;
+    for (size_t word = 0; word < sizeof words / sizeof *words; word++)
+        sum = (sum ^ words[word]) * 0x100000001b3ull;
+    return sum;
+}
 
 static inline uint64_t batches_offset(void) { return HEADER_BYTES; }
 static inline uint64_t records_offset(void) { return HEADER_BYTES + BATCHES * sizeof(BatchEnd); }

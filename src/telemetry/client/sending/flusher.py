@@ -133,6 +133,8 @@ class Flusher:
         self._give_up = False
         self._is_ended_by_run = False
         """True if the run ended before `finish` was called."""
+        self._name = ""
+        """Name that the program has chosen since the hello. The session takes it at its next turn."""
         self._packings: list[_Packing] = []
         """Waits of other threads, the oldest first. Unlike a deque, a list can be copied while a thread appends."""
         self._errors = 0
@@ -155,6 +157,11 @@ class Flusher:
     def over(self) -> bool:
         """True if the flusher accepts no more events."""
         return self._finish_by is not None or self._finished.is_set()
+
+    def rename(self, name: str) -> None:
+        """Introduce this producer by a name that the program has chosen."""
+        self._name = name
+        self.wake()
 
     @property
     def hello(self) -> Hello:
@@ -323,6 +330,9 @@ class Flusher:
             now = time.monotonic()
             if now >= listen_at:
                 listen_at = now + self._nap_s
+                if self._name:
+                    name, self._name = self._name, ""
+                    talk.rename(name)
                 talk.step()
                 self._guarded(self._parts.on_turn)
             self.outbox.settle()

@@ -211,6 +211,12 @@ class ProducerSession:
         hello = Hello(id=_ASK) if self._is_asking else replace(self._hello, id=_HELLO)
         self.link.send_control(replace(hello, mono_ns=now_ns))
 
+    def rename(self, name: str) -> None:
+        """Name this producer, and a run without a name, by another hello. It is sent now, or with the first one."""
+        self._hello = replace(self._hello, name=name, names_run=True)
+        if self.welcome is not None:
+            self.greet()
+
     def flush(self) -> bool:
         """Send one batch. Return True if a full batch is waiting and may follow at once.
 

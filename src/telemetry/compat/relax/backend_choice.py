@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from telemetry.config.load import env_name
 from telemetry.config.notify_urls import KEY, joined, split
+from telemetry.plugins.choice import Choice
 
 _FREQUENCY: Final = re.compile(r"[?&]freq=\d*(?:&|$)")
 _PROJECT: Final = "relax"
@@ -97,10 +98,4 @@ def _kept_mark(found: re.Match[str]) -> str:
 
 
 def _text(kind: str, **options: Any) -> str:
-    escaped = (
-        f"{key}={str(value).replace(chr(92), chr(92) * 2).replace(',', chr(92) + ',')}"
-        for key, value in options.items()
-        if value
-    )
-    joined = ",".join(escaped)
-    return f"{kind}:{joined}" if joined else kind
+    return str(Choice(kind, kind, {key: str(value) for key, value in options.items() if value}))

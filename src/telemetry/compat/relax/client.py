@@ -4,25 +4,27 @@
     client.log_metric(step, "train/loss", loss)
     client.report_step(step)
 
-Without a URL, values go into the run of this process. With a URL, they go to a metrics service over HTTP.
+Without a URL, values go into the run of this process, else to the metrics service at the default address if one
+answers. With a URL, they go to that service over HTTP. The logger `telemetry.compat.relax` tells where, at DEBUG.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client.catalog import check_text
 from telemetry.client.locked import Locked
-from telemetry.compat.relax.native import STEP, NativeTransport
+from telemetry.compat.relax.default_transport import DefaultTransport
+from telemetry.compat.relax.http_transport import HttpTransport
+from telemetry.compat.relax.native import STEP
 from telemetry.compat.relax.step_buffer import Entry, Place, StepBuffer
 from telemetry.compat.relax.told import refuse
 from telemetry.compat.relax.values import plain_tags, plain_values, shown, step_of
 
-if TYPE_CHECKING:
-    from telemetry.compat.relax.http_transport import HttpTransport
-
+_LOG: Final = logging.getLogger("telemetry.compat.relax")
 REPORT_TIMEOUT_S: Final = 1.0
 _OPEN_STEPS: Final = 1_024
 
@@ -34,8 +36,10 @@ class MetricsClient:
     """
 
     def __init__(self, service_url: str | None = None, *, report_timeout_s: float = REPORT_TIMEOUT_S) -> None:
-        self._transport = _transport(service_url, report_timeout_s)
-        self.service_url = self._transport.url
+        self._transport = (
+            HttpTransport(service_url, report_timeout_s) if service_url else DefaultTransport(report_timeout_s)
+        )
+        self._asked_url = (service_url or "").rstrip("/")
         self._buffer = StepBuffer()
         self._sent = _SentCounts()
         self._names: set[str] = set()
@@ -118,8 +122,15 @@ class MetricsClient:
         return self._buffer.count(None if place is None else place[1])
 
     def health_check(self) -> dict[str, Any]:
-        """Return the state of the service or run and its backends. Wait at most `report_timeout_s`, or a second."""
-        return self._transport.health()
+        """Return the state of the service or run and its backends. Wait at most five seconds, for a run one."""
+        health = self._transport.health()
+        _LOG.debug("health: %s", health)
+        return health
+
+    @property
+    def service_url(self) -> str:
+        """The address of the service that gets the values. Empty: they go into the run of this process."""
+        return self._transport.url
 
     @property
     def open_steps(self) -> int:
@@ -153,6 +164,7 @@ class MetricsClient:
             self._buffer.add(place, entries)
             return True
         taken = self._transport.put(place, entries)
+        _LOG.debug("step %d: %d values are %s at once", place[1], len(entries), "taken" if taken else "refused")
         if taken:
             self._sent.add(place, len(entries))
         return taken
@@ -163,15 +175,9 @@ class MetricsClient:
             return {"status": "error", "message": f"{shown(step)} is not a step: use an integer of 64 bits"}
         entries = self._buffer.take(place)
         number = len({(name, *sorted(tags.items())) if tags else name for name, _, tags in entries})
-        return self._transport.report(place, entries, number + self._sent.take(place), waits=waits)
-
-
-def _transport(service_url: str | None, report_timeout_s: float) -> NativeTransport | HttpTransport:
-    if not service_url:
-        return NativeTransport()
-    from telemetry.compat.relax.http_transport import HttpTransport
-
-    return HttpTransport(service_url, report_timeout_s)
+        answer = self._transport.report(place, entries, number + self._sent.take(place), waits=waits)
+        _LOG.debug("report of step %d on the axis %s: %s", place[1], axis, answer)
+        return answer
 
 
 class _SentCounts(Locked):
@@ -231,6 +237,6 @@ def get_metrics_client(service_url: str | None = None) -> MetricsClient:
     A slash at the end of the URL makes no difference.
     """
     wanted = (service_url or "").rstrip("/")
-    if not _CLIENT or _CLIENT[0].service_url != wanted:
+    if not _CLIENT or _CLIENT[0]._asked_url != wanted:
         _CLIENT[:] = [MetricsClient(service_url)]
     return _CLIENT[0]

@@ -17,6 +17,8 @@ from telemetry.compat.relax.values import Events, ToDistribution, listed
 
 _ByTags = dict[tuple[tuple[str, str], ...], dict[str, Any]]
 """Values by tags and name."""
+HEALTH_S: Final = 5.0
+"""Time that a service has to say how it is."""
 _BATCH: Final = 5_000  # values of one request, so that a body stays far below the limit of a service
 
 
@@ -64,8 +66,8 @@ class HttpTransport:
         return self._sender.put([Waiting("clear_metrics", _encoded(place), 0)])
 
     def health(self) -> dict[str, Any]:
-        """Ask the service for its health, over a connection of its own. Wait at most `report_timeout_s`."""
-        link = HttpLink(self._url, self._report_timeout_s)
+        """Ask the service for its health, over a connection of its own. Wait at most HEALTH_S."""
+        link = HttpLink(self._url, HEALTH_S)
         try:
             answer = link.request("GET", "health")
         except LinkError as error:
@@ -87,8 +89,12 @@ def _requests(place: Place, entries: Sequence[Entry]) -> list[Waiting]:
         if isinstance(value, Events):
             held = batch.get(name)
             batch[name] = [*(held if isinstance(held, list) else ()), *value.events]
+        elif isinstance(value, float | str):
+            batch[name] = value
+        elif isinstance(value.values, list):
+            batch[name] = value.values
         else:
-            batch[name] = value if isinstance(value, float | str) else value.values
+            refuse(name, "it was counted into bins, because the service was not there yet")
     try:
         return _in_bodies(place, by_tags)
     except Exception:  # noqa: BLE001 – a value may hold anything, which must not reach the program

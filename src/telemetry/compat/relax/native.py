@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from telemetry.client import module_level as telemetry
+from telemetry.client.bins import count
 from telemetry.client.locked import Locked
 from telemetry.client.process import PROCESS
 from telemetry.compat.relax.step_buffer import Entry, Place
@@ -18,7 +19,7 @@ from telemetry.wire.control import GetStatus, Status
 STEP: Final = "step"
 """Axis of Relax's steps."""
 WANDB: Final = "wandb"
-_NO_RUN: Final = "no run: start one with `telemetry run -- CMD`"
+NO_RUN: Final = "no run: start one with `telemetry run -- CMD`"
 _OVER: Final = "the run of this process has ended"
 _ASK_S: Final = 1.0
 
@@ -27,7 +28,7 @@ def missing_run() -> str:
     """Return why this process can't record, or an empty string. Attach it if the environment names a run."""
     if PROCESS.state == "idle":
         PROCESS.attach_by_itself()
-    return {"idle": _NO_RUN, "finished": _OVER}.get(PROCESS.state, "")
+    return {"idle": NO_RUN, "finished": _OVER}.get(PROCESS.state, "")
 
 
 class _ReportedAxes(Locked):
@@ -126,7 +127,8 @@ def record_values(place: Place, entries: Sequence[Entry]) -> None:
         if isinstance(other, str):
             telemetry.text(name, other, step=step, axis=axis)
         else:
-            edges, counts = other.values[0], other.values[1]
+            # a list was held for a service, before this process had a run
+            edges, counts, *_ = other.values if isinstance(other.values, tuple) else count(other.values)
             telemetry.histogram(name, (edges, counts), step=step, axis=axis)
     if events:
         record_timeline(step, events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from telemetry.compat.relax.http_link import Answer, HttpLink, LinkError, Servic
 from telemetry.compat.relax.told import say_once
 from telemetry.formatting import number_of
 
+_LOG: Final = logging.getLogger("telemetry.compat.relax")
 REQUESTS: Final = 10_000
 """Number of requests that may wait."""
 BYTES: Final = 64 << 20
@@ -162,7 +164,9 @@ class Sender(Locked):
         """Send a request, and remove it from the queue if that was final. Return the seconds to wait."""
         try:
             answer = link.request("POST", request.path, request.body)
+            _LOG.debug("POST %s/%s: HTTP %d", self.url.text, request.path, answer.status)
         except LinkError as error:
+            _LOG.debug("POST %s/%s: %s", self.url.text, request.path, error)
             say_once(
                 f"silent {self.url.text}",
                 f"{self.url.text} can't be reached: {error}. Values wait, and are sent when it is back",

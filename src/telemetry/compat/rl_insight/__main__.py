@@ -1,6 +1,6 @@
-"""The command of RL-Insight: `python -m telemetry.compat.rl_insight server start` and `server stop`.
+"""The command `rl-insight`: its `server start`, `stop` and `status` are `telemetry stack up`, `down` and `status`.
 
-They are `telemetry stack up` and `telemetry stack down`.
+It is also `python -m telemetry.compat.rl_insight`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
+from telemetry.compat.rl_insight.prometheus_file import read_yaml
+from telemetry.distribution import NAME
 from telemetry.errors import ConfigError, TelemetryError
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.scrape_targets import state_directory
 from telemetry.supervise.spawn import telemetry_command
 
+_COMMAND: Final = "rl-insight"
+_ACTIONS: Final = {"stop": "down", "status": "status"}
 _LEVELS: Final = {"critical": "error", "warn": "warning"}
 """Level of RL-Insight → ours, where they differ."""
 _KEYS: Final = {
@@ -36,11 +40,20 @@ _KEYS: Final = {
 """Key of RL-Insight's configuration → that of the stack."""
 
 
+def command() -> int:
+    """Run `rl-insight`: that of RL-Insight itself if it is installed beside this package, else `main`."""
+    for point in entry_points(group="console_scripts", name=_COMMAND):
+        if point.dist is not None and point.dist.name != NAME:
+            result: int = point.load()()
+            return result
+    return main()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replace this process by `telemetry stack`. Returns the exit code of a usage error."""
     args = _parser().parse_args(arguments)
-    if args.action == "stop":
-        words = ["down"]
+    if args.action in _ACTIONS:
+        words = [_ACTIONS[args.action], *(["--json"] if getattr(args, "json", False) else [])]
     else:
         level = str(args.level_here or args.level or "info").lower()
         words = ["up", "--log-level", _LEVELS.get(level, level)]
@@ -51,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except TelemetryError as error:
             sys.stderr.write(f"telemetry: {error}\n")
             return error.exit_code
-    command = [*telemetry_command(), "stack", *words]
-    os.execv(command[0], command)  # so that signals and the exit code are those of the stack
+    line = [*telemetry_command(), "stack", *words]
+    os.execv(line[0], line)  # so that signals and the exit code are those of the stack
     raise AssertionError("execv does not return")
 
 
@@ -63,7 +76,7 @@ def settings_file(path: Path) -> Path:
     state = state_directory()
     if state is None:
         raise ConfigError("this user has no home for the settings of the stack", hint="give a TOML file")
-    tables, ignored = translated(_read_yaml(path))
+    tables, ignored = translated(read_yaml(path))
     lines = [line for name, table in tables.items() for line in (f"[{name}]", *table)]
     made = state / "rl_insight.toml"
     try:
@@ -92,23 +105,6 @@ def translated(document: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[
     return tables, ignored
 
 
-def _read_yaml(path: Path) -> Mapping[str, Any]:
-    try:
-        yaml: Any = import_module("yaml")
-    except ImportError as error:
-        raise ConfigError(
-            f"{path} needs a reader of YAML",
-            hint="`pip install pyyaml`, or give a TOML file; docs/STACK.md lists its keys",
-        ) from error
-    try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"can't read {path}: {describe(error)}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from error
-    return document if isinstance(document, Mapping) else {}
-
-
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -119,10 +115,12 @@ def _toml(value: object) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rl-insight", description="Start and end Prometheus, Tempo and Grafana.")
+    parser = argparse.ArgumentParser(
+        prog=_COMMAND, description="Start, end and show Prometheus, Tempo and Grafana."
+    )
     parser.add_argument("--log-level", dest="level", default=None, help="lowest level that the servers log")
     commands = parser.add_subparsers(dest="command", required=True)
-    server = commands.add_parser("server", help="start or end the servers")
+    server = commands.add_parser("server", help="start, end or show the servers")
     actions = server.add_subparsers(dest="action", required=True)
     start = actions.add_parser("start", help="start them: `telemetry stack up`")
     start.add_argument("--config", type=Path, default=None, help="settings: TOML, or the YAML of RL-Insight")
@@ -131,6 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     stay.add_argument("--detach", action="store_true", help="return once they are ready")
     stay.add_argument("--attach-logs", action="store_true", help="print what they log")
     actions.add_parser("stop", help="end them: `telemetry stack down`")
+    status = actions.add_parser("status", help="show what runs: `telemetry stack status`")
+    status.add_argument("--json", action="store_true", help="print an object")
     return parser
 
 

@@ -32,7 +32,7 @@ _OPEN: Final[dict[tuple[str, str], _State]] = {}
 
 
 @contextmanager
-def trace_state(state_name: str, *, state_lane_id: str | int | None = None, **labels: Any) -> Iterator[None]:
+def trace_state(state_name: str, state_lane_id: str | int | None = None, **labels: Any) -> Iterator[None]:
     """Record a span of the block on a lane, by default that of this process.
 
     Blocks of one name that overlap on a lane become one span. Blocks of different names keep a span each.
@@ -68,22 +68,25 @@ def trace_span(*, name: str, start_time_ns: int, end_time_ns: int, attributes: M
 
 def trace_op(
     name: str | None = None,
-    *,
-    extra_labels: Callable[[Any], Mapping[str, Any]] | None = None,
+    extra_labels: Callable[[Any], Mapping[str, Any]] | Mapping[str, Any] | None = None,
     **static_labels: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that records a span of each call, also of one that raises or is cancelled.
 
-    `extra_labels` gets the first positional argument. Its labels replace static ones of the same name. If it
-    raises, there is a warning, and the span has the static labels.
+    `extra_labels` are labels, or a function of the first positional argument that returns labels. They replace
+    static ones of the same name. If the function raises, there is a warning, and the span has the static labels.
     """
+
+    if isinstance(extra_labels, Mapping):
+        static_labels, extra_labels = {**static_labels, **extra_labels}, None
+    labels_of_call = extra_labels
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         span_name = name or function.__qualname__
 
         @contextmanager
         def span(args: tuple[Any, ...]) -> Iterator[None]:
-            labels = _labels_of(args, extra_labels, static_labels) if MONITOR.is_on else None
+            labels = _labels_of(args, labels_of_call, static_labels) if MONITOR.is_on else None
             start_ns = time.time_ns()
             try:
                 yield

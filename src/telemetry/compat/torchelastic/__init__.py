@@ -1,15 +1,6 @@
-"""The metrics interface of torchelastic, `torch.distributed.elastic.metrics`.
-
-Change only the import:
-
-    import telemetry.compat.torchelastic as metrics
-
-    metrics.put_metric("examples", 512, "train")
-
-Handlers work as documented there. Besides, each metric is a series of the run, with the group as its label.
-"""
+"""The package `torchelastic`: its `metrics`, whose names are here as well."""
 
 from __future__ import annotations
 
-from telemetry.compat.torchelastic.api import *  # noqa: F403
-from telemetry.compat.torchelastic.api import __all__ as __all__
+from telemetry.compat.torchelastic.metrics import *  # noqa: F403
+from telemetry.compat.torchelastic.metrics import __all__ as __all__

@@ -25,6 +25,9 @@ _ALIASES: Final = {
     "tracking_git": "track_git",
     "tracking_environment": "track_env",
     "automagic_enabled": "enable_automagic",
+    "retry_max_retries": "max_retries",
+    "retry_backoff_factor": "backoff_factor",
+    "retry_max_backoff": "max_backoff",
     "artifacts_enabled": "enable_artifacts",
     "artifacts_automagic": "automagic_artifacts",
     "artifacts_watch_filesystem": "watch_filesystem",
@@ -68,9 +71,12 @@ class TraceletSettings:
     track_args: bool = True
     track_stdout: bool = True
     track_checkpoints: bool = True
-    metrics_interval: float = 10.0
+    metrics_interval: float = 30.0
     max_queue_size: int = 10_000
     num_workers: int = 4
+    max_retries: int = 3
+    backoff_factor: float = 2.0
+    max_backoff: float = 60.0
 
     enable_automagic: bool = False
     automagic_frameworks: set[str] | None = None
@@ -165,6 +171,10 @@ def _count(name: str, value: Any) -> int:
     return max(1, int(_number(name, value)))
 
 
+def _retries(name: str, value: Any) -> int:
+    return 0 if str(value).strip() == "0" else _count(name, value)
+
+
 def _text(name: str, value: Any) -> str | None:
     return None if value is None else str(value)
 
@@ -195,6 +205,7 @@ _CONVERTERS: Final[Mapping[Any, Callable[[str, Any], Any]]] = {
     set[str] | None: _set,
 }
 _OPTIONS: Final = {name: _CONVERTERS[kind] for name, kind in get_type_hints(TraceletSettings).items()}
+_OPTIONS["max_retries"] = _retries
 
 
 def _known(values: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Backfill:
 
     def take(self, step: Step, fold: Fold) -> None:
         run = fold.numbers.run
+        if step.slices and self.history is not None:
+            self.history.append_slices(step.slices)
         if step.interval is not None:
             self._append_interval(step.interval, step.roll, fold)
         if step.streamed:

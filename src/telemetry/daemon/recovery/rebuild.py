@@ -21,7 +21,7 @@ from telemetry.daemon.numbers import LATEST_NS, Numbers
 from telemetry.errors import RunDirectoryError
 from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalFrame, JournalReader
 from telemetry.wire.codec import Malformed, decode_note
-from telemetry.wire.history import Interval
+from telemetry.wire.history import Interval, Slice
 from telemetry.wire.journal import Closed, Ending, Note, Rolled
 from telemetry.wire.request_log import LoggedRecords
 
@@ -48,6 +48,8 @@ class Step:
     interval: Interval | None = None
     """Interval of the history that ended; its number is `roll`."""
     roll: int = 0
+    slices: tuple[Slice, ...] = ()
+    """Slices of the history that ended."""
     streamed: tuple[StreamedRecord, ...] = ()
     """Records of the stream. The first one has the number `first_record`."""
     first_record: int = 0
@@ -173,7 +175,16 @@ class Fold:
         """Return a step with the stream records and the frames of the request log that it produced."""
         streamed, logged = tuple(self.numbers.take_streamed()), tuple(self.numbers.take_logged())
         run = self.numbers.run
-        return Step(note, interval, roll, streamed, run.records - len(streamed), logged, run.requests - len(logged))
+        return Step(
+            note=note,
+            interval=interval,
+            roll=roll,
+            slices=tuple(self.numbers.take_slices()),
+            streamed=streamed,
+            first_record=run.records - len(streamed),
+            logged=logged,
+            first_logged=run.requests - len(logged),
+        )
 
     def _restore(self, entry: Entry) -> None:
         """Restore a checkpoint after lost data. Without loss, the numbers already match the checkpoint."""

@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.clock import SYSTEM_CLOCK, Clock, boot_id
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import LATEST_NS
@@ -147,6 +147,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
         # after a machine restart, pids belong to other processes
         watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],
         warnings=list(dict.fromkeys([*numbers.run.warnings, *warnings])),
+        boot_id=boot_id(),
         restarts=numbers.run.restarts + 1,
         died=min(max(0, claimed.died), LATEST_NS),  # within the range of a checkpoint, whatever a manifest holds
     )
@@ -244,9 +245,12 @@ class _ShiftedClock:
 
 
 def restarted(clock: Clock, fold: Fold) -> bool:
-    """Check by the clocks whether this or another machine was started since the end of the journal."""
+    """Check whether this or another machine was started since the end of the journal, without ids by the clocks."""
     if clock.monotonic_ns() <= fold.now_ns:
         return True
+    before, now = fold.numbers.run.boot_id, boot_id()
+    if before and now:
+        return before != now
     return clock.wall_ns() - time.clock_gettime_ns(_BOOT_CLOCK) > fold.numbers.wall_ns(fold.now_ns)
 
 

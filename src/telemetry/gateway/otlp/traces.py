@@ -8,6 +8,7 @@ from telemetry import limits
 from telemetry.client.recording import Recording
 from telemetry.gateway.otlp.attributes import SERVICE, UnixClock, service_of, text_of, texts_of
 from telemetry.gateway.otlp.messages import Accepted, Refused, Tally, answer, read
+from telemetry.wire import spans as words
 
 _PRODUCER: Final = 4
 _CONSUMER: Final = 5
@@ -45,7 +46,7 @@ def _take(span: Any, service: str, recording: Recording, clock: UnixClock) -> No
         raise Refused(f"it ends {start_ns - end_ns:,} ns before it starts")
     labels = _labels(span)
     recording.span_at(span.name, start_ns, end_ns, service, labels=labels)
-    ids: dict[str, str] = {key: labels[key] for key in ("trace_id", "span_id") if key in labels}
+    ids: dict[str, str] = {key: labels[key] for key in (words.TRACE_ID, words.SPAN_ID) if key in labels}
     origin = {SERVICE: service} if service else {}
     for event in span.events:
         if event.name == _EXCEPTION:
@@ -65,16 +66,20 @@ def _checked_ns(what: str, unix_ns: int, clock: UnixClock) -> int:
 
 def _labels(span: Any) -> dict[str, str]:
     """Return the labels of a span: kind, status and ids, then attributes while there is room."""
-    ids = {"trace_id": span.trace_id.hex(), "span_id": span.span_id.hex(), "parent_id": span.parent_span_id.hex()}
+    ids = {
+        words.TRACE_ID: span.trace_id.hex(),
+        words.SPAN_ID: span.span_id.hex(),
+        words.PARENT_ID: span.parent_span_id.hex(),
+    }
     labels = {"kind": _KINDS.get(span.kind, "")}
     if span.status.code == _ERROR:
         labels |= {"status": "error", "status_message": span.status.message}
     labels |= ids
     # names that the timeline draws as an arrow: from a message's producer to its consumers
     if span.kind == _PRODUCER:
-        labels["flow_out"] = ids["span_id"]
+        labels["flow_out"] = ids[words.SPAN_ID]
     elif span.kind == _CONSUMER:
-        labels["flow_in"] = ids["parent_id"]
+        labels["flow_in"] = ids[words.PARENT_ID]
     labels = {key: value for key, value in labels.items() if value}
     for key, text in texts_of(span.attributes):
         if len(labels) >= limits.LABEL_COUNT:
@@ -86,5 +91,5 @@ def _labels(span: Any) -> dict[str, str]:
 def _words(event: Any) -> str:
     """Return type and message of an exception."""
     told = {pair.key: text_of(pair.value) for pair in event.attributes}
-    words = [told.get("exception.type", ""), told.get("exception.message", "")]
-    return ": ".join(word for word in words if word) or _EXCEPTION
+    parts = [told.get("exception.type", ""), told.get("exception.message", "")]
+    return ": ".join(part for part in parts if part) or _EXCEPTION

@@ -10,7 +10,7 @@ from msgspec import Struct
 from telemetry import limits
 from telemetry.gateway.endpoint import Answer, Problem
 from telemetry.gateway.run_link import RunLink
-from telemetry.wire.control import Catchup, CaughtUp, GetStep, StepState
+from telemetry.wire.control import Catchup, CaughtUp, GetStep, StepDistribution, StepState
 from telemetry.wire.events import ClosedStep
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
@@ -47,7 +47,7 @@ async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> 
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + waits.deliver_s
-    message = f"Reported {len(before.values)} metrics for step {of.step}"
+    message = f"Reported {len(metrics_of(before))} metrics for step {of.step}"
     if not await run.confirmed(waits.confirm_s):
         return _answer("pending", f"{message}; the run has not confirmed it yet", {})
     results: dict[str, str] = {}
@@ -80,6 +80,11 @@ async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> 
     if any(result != _DELIVERED for result in results.values()):
         return _answer("pending", f"{message}; it stays until it is delivered", results)
     return _answer("success", message, results)
+
+
+def metrics_of(state: StepState) -> dict[str, float | str | StepDistribution | None]:
+    """Return the values of a step of all kinds."""
+    return {**state.values, **state.texts, **state.distributions}
 
 
 def _answer(status: Literal["success", "pending", "error"], message: str, results: dict[str, str]) -> Answer:

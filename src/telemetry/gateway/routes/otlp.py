@@ -1,15 +1,18 @@
-"""`POST /v1/traces` and `/v1/metrics`: OTLP over HTTP."""
+"""`POST /v1/traces` and `/v1/metrics`: OTLP over HTTP, and the recording of its bodies, which gRPC shares."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from telemetry.errors import UsageError
 from telemetry.gateway.bodies import media_type
 from telemetry.gateway.endpoint import JSON, Answer, Call, Endpoint, Failure, Handler, Problem
-from telemetry.gateway.otlp.messages import BadBody
+from telemetry.gateway.otlp.messages import Accepted, BadBody, Signal
 from telemetry.gateway.otlp.metrics import take_metrics
 from telemetry.gateway.otlp.traces import take_traces
+
+if TYPE_CHECKING:
+    from telemetry.gateway.gateway import Gateway
 
 _PROTOBUF: Final = "application/x-protobuf"
 
@@ -22,20 +25,32 @@ async def post_metrics(call: Call) -> Answer:
     return await _take(call, "metrics")
 
 
-async def _take(call: Call, what: str) -> Answer:
-    run, kind = call.gateway.run, media_type(call.headers)
+async def _take(call: Call, signal: Signal) -> Answer:
+    kind = media_type(call.headers)
+    body, is_confirmed = await take(call.gateway, signal, call.raw, kind)
+    return Answer(200 if is_confirmed else 202, body, kind)
+
+
+async def take(gateway: Gateway, signal: Signal, raw: bytes, kind: str) -> tuple[bytes, bool]:
+    """Record a body. Return the body of the answer, and True if the run has confirmed it. Raise Problem.
+
+    Not confirmed means that this process keeps the events and sends them as soon as possible.
+    """
+    run = gateway.run
+
+    def recorded() -> tuple[bytes, Accepted]:
+        run.check_room()
+        if signal == "traces":
+            return take_traces(raw, kind, run.recording)
+        return take_metrics(raw, kind, run.recording, gateway.metric_state)
+
     try:
-        if what == "traces":
-            body, _ = await call.record(take_traces, call.raw, kind, run.recording)
-        else:
-            body, _ = await call.record(take_metrics, call.raw, kind, run.recording, call.gateway.metric_state)
+        body, _ = await gateway.work(len(raw), recorded)
     except BadBody as error:
         raise Problem(400, str(error)) from None
     except UsageError as error:  # a package is missing
         raise Problem(501, str(error)) from None
-    if not await run.confirmed(call.gateway.options.confirm_within_s):
-        return Answer(202, body, kind)
-    return Answer(200, body, kind)
+    return body, await run.confirmed(gateway.options.confirm_within_s)
 
 
 def _endpoint(path: str, handler: Handler, summary: str) -> Endpoint:

@@ -15,7 +15,7 @@ from telemetry.compat.relax.values import Distribution, Events, Plain, Refuse, c
 from telemetry.errors import InstrumentError
 from telemetry.formatting import number_of
 from telemetry.gateway.endpoint import Answer, Call, Endpoint, Failure, FieldProblem, Handler, Method, Problem
-from telemetry.gateway.routes.delivery import StepReport, Waits, report
+from telemetry.gateway.routes.delivery import StepReport, Waits, metrics_of, report
 from telemetry.gateway.routes.relax_bodies import (
     ClearMetrics,
     Done,
@@ -31,7 +31,7 @@ from telemetry.gateway.routes.relax_bodies import (
     with_nan,
 )
 from telemetry.gateway.run_link import RunLink
-from telemetry.wire.control import GetStep, StepState
+from telemetry.wire.control import GetStatus, GetStep, Status, StepState
 
 _REFUSED: Final = "not recorded: "
 _UNCONFIRMED: Final = "the run has not confirmed it yet"
@@ -193,17 +193,21 @@ async def query_metrics(call: Call) -> Answer:
             }
             raise Problem(404, words[state.state])
         closed = state.state == "closed"
-        message = (
-            f"{len(state.values)} metrics of step {query.step}, {'reported' if closed else 'not reported yet'}"
-        )
-        return Answer(200, Metrics(message=message, metrics=state.values, step=query.step, reported=closed))
-    snapshot = run.snapshots.newest
-    stat = next((one for one in snapshot.axes if one.name == query.axis), None) if snapshot is not None else None
-    values = {} if stat is None else stat.values
-    message = f"the newest value of {len(values)} metrics"
-    return Answer(
-        200, Metrics(message=message, metrics=values, step=None if stat is None else stat.newest, reported=True)
-    )
+        metrics = metrics_of(state)
+        message = f"{len(metrics)} metrics of step {query.step}, {'reported' if closed else 'not reported yet'}"
+        return Answer(200, Metrics(message=message, metrics=metrics, step=query.step, reported=closed))
+    status = await run.ask(
+        GetStatus(), slow=True
+    )  # a new snapshot: the newest published one may lack the last step
+    if not isinstance(status, Status):
+        raise Problem(503, "the aggregator answered with an unknown message")
+    stat = next((one for one in status.snapshot.axes if one.name == query.axis), None)
+    newest = None if stat is None else stat.newest
+    metrics = {} if stat is None else dict(stat.values)
+    if newest is not None:
+        metrics = {**metrics_of(await _step_state(run, query.axis, newest)), **metrics}
+    message = f"the newest value of {len(metrics)} metrics"
+    return Answer(200, Metrics(message=message, metrics=metrics, step=newest, reported=True))
 
 
 async def clear_metrics(call: Call) -> Answer:
@@ -214,7 +218,7 @@ async def clear_metrics(call: Call) -> Answer:
         state = await _step_state(run, body.axis, body.step)
         if state.state in ("closed", "forgotten"):
             raise Problem(409, f"step {body.step} was reported already, so it can't be cleared")
-        what = f"{len(state.values)} metrics of step {body.step}"
+        what = f"{len(metrics_of(state))} metrics of step {body.step}"
     run.recording.clear_step(body.step, axis=body.axis)
     if not await run.confirmed(call.gateway.options.confirm_within_s):
         return Answer(

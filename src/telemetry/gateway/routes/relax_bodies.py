@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from telemetry import limits
 from telemetry.client.wall_time import monotonic_of
 from telemetry.compat.relax.native import STEP
+from telemetry.wire.control import StepDistribution
 from telemetry.wire.events import Name, Step
 
 _Value = float | bool | str | list[Any] | dict[str, Any] | None
@@ -103,7 +104,8 @@ class Metrics(Struct, kw_only=True, frozen=True):
 
     status: Literal["success"] = "success"
     message: str
-    metrics: dict[str, float | None]
+    metrics: dict[str, float | str | StepDistribution | None]
+    """A number, a text, a distribution, or null for a number that is not finite."""
     step: int | None
     reported: bool
     """False if the step can still be reported or cleared."""

@@ -24,6 +24,10 @@ SLOTS: Final = 1 << 22  # of all intervals together: 48 MiB
 
 _SECOND_NS: Final = 1_000_000_000
 _SHORT_NS: Final = _SECOND_NS // 2
+_SHORT_SLICE_NS: Final = _SECOND_NS // 20
+_STEPS_NS: Final = (_SECOND_NS // 10, _SECOND_NS // 5, _SECOND_NS // 2)
+_IN_A_ROW: Final = 3
+"""Short intervals in a row that are slices of the first minute. A restart leaves two at most."""
 _FAR_NS: Final = 1 << 62  # in the year 2116; sums of two moments before it fit into 64 bits
 _PART: Final = np.dtype(
     [
@@ -155,8 +159,8 @@ class Timeline:
 
         Raises UsageError for a percentile outside (0, 100].
 
-        Neighbours are merged by the same whole seconds for every start. Intervals of less than half a second are
-        merged into the one before them.
+        Neighbours are merged by the same steps for every start: tenths of a second where the history has them, or
+        whole seconds. Intervals of less than half of that are merged into the one before them.
         """
         parts = self._overlapping(start_ns, end_ns)
         if not parts.rows.size:
@@ -181,8 +185,12 @@ class Timeline:
         return self._parts.between(int(found[0]), int(found[-1]) + 1) if found.size else self._parts.between(0, 0)
 
     def _begins(self, rows: NDArray[Any], most: int) -> Integers:
-        """Return the start indices of at most `most` points, each of at least half a second."""
-        lasting = _lasting(rows["covered_ns"])
+        """Return the start indices of at most `most` points, each of at least half of its step."""
+        lasting, fine = _lasting(rows["covered_ns"]), _slices(rows["covered_ns"])
+        for step_ns in _STEPS_NS if fine.size > lasting.size else ():
+            found: Integers = fine[_changes(self._middles(rows[fine]) // step_ns)]
+            if found.size <= most:
+                return found
         if lasting.size <= most:
             return lasting
         seconds = self._seconds(rows[lasting])
@@ -193,14 +201,19 @@ class Timeline:
         return begins
 
     def _seconds(self, rows: NDArray[Any]) -> Integers:
-        """Return the seconds from the earliest start to the middle of each interval.
+        """Return the seconds from the earliest start to the middle of each interval."""
+        seconds: Integers = self._middles(rows) // _SECOND_NS
+        return seconds
 
-        The middle stays in the same second even if an interval begins a little early or late.
+    def _middles(self, rows: NDArray[Any]) -> Integers:
+        """Return the time from the earliest start to the middle of each interval.
+
+        The middle stays in the same step even if an interval begins a little early or late.
         """
         origin_ns = self._parts.rows["start_ns"][: self._size].min()
         middles = (rows["start_ns"] - origin_ns) // 2 + (rows["end_ns"] - origin_ns) // 2
-        seconds: Integers = np.maximum(middles // _SECOND_NS, 0)
-        return seconds
+        limited: Integers = np.maximum(middles, 0)
+        return limited
 
     def _make_room(self, slots: int) -> None:
         """Make room for one more interval with this many slots."""
@@ -231,6 +244,20 @@ class Timeline:
         rows, slots, counts = parts.merged(np.append(begins, np.arange(old, self._size)))
         self._parts = _Parts(rows, slots.astype(np.uint32), counts)
         self._size, self._slots = rows.size, slots.size
+
+
+def _slices(covered_ns: Integers) -> Integers:
+    """Return start indices of seconds and of slices. Intervals that are too short are joined with those before."""
+    short = covered_ns < _SHORT_NS
+    slices = short.copy()
+    for shift in range(1, _IN_A_ROW):
+        slices[shift:] &= short[:-shift]
+        slices[:shift] = False
+    for _ in range(1, _IN_A_ROW):
+        slices[:-1] |= slices[1:] & short[:-1]
+    begins = ~short | (slices & (covered_ns >= _SHORT_SLICE_NS))
+    begins[0] = True
+    return np.flatnonzero(begins)
 
 
 def _lasting(covered_ns: Integers) -> Integers:

@@ -9,7 +9,8 @@ import numpy as np
 
 from telemetry import limits
 from telemetry.hdr.layout import Integers
-from telemetry.history.instrument_ids import SeriesId
+from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows
 from telemetry.history.intervals.histograms import added_up
 from telemetry.history.pictures.cumulative import Cumulative
@@ -23,6 +24,8 @@ from telemetry.history.pictures.instruments import (
 )
 from telemetry.history.pictures.spreads import coarse_distribution, distribution, heat_map
 from telemetry.history.range_totals import RangeTotals
+from telemetry.rates import Paces, Stat
+from telemetry.request_model import number_of_events
 from telemetry.wire import requests as words
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.pictures import (
@@ -57,6 +60,9 @@ class PictureCollector:
         self._counters, self._gauges = drawn_counters(snapshot), drawn_gauges(snapshot)
         self._heat_maps = drawn_heat_maps(snapshot)
         self._distributions = over_time
+        self._paces, self._started_ns = Paces(snapshot), snapshot.started_ns
+        stats: list[Stat] = [*snapshot.series, *snapshot.counters]
+        self._stats = {series_id(stat): stat for stat in stats if number_of_events(stat)}
         self._edges_s: list[float] = []
         self._windows: list[_Window | None] = []
         """None: a gap."""
@@ -68,11 +74,6 @@ class PictureCollector:
     @property
     def has_requests(self) -> bool:
         return bool(self._kinds)
-
-    @property
-    def start_s(self) -> float:
-        """Start of the first window; 0 without windows."""
-        return self._edges_s[0] if self._edges_s else 0.0
 
     def add(self, window: RangeTotals) -> None:
         """Add a window, in order of time."""
@@ -136,19 +137,20 @@ class PictureCollector:
             completed_per_s=self._rates(counters.get(words.COMPLETED, [])),
             failed_per_s=self._rates(lost),
             in_flight=self._in_flight(issued, ended, before),
-            output_tokens_per_s=self._per_s(tokens) if kind.output_tokens else [],
+            output_tokens_per_s=self._per_s(tokens, kind.output_tokens) if kind.output_tokens else [],
             good_per_s=self._rates(good) if good is not None else [],
         )
 
     def _rates(self, counters: Sequence[SeriesId]) -> Figures:
         """Return the increase of several counters together, per second."""
-        return self._per_s([0.0 if window is None else _sum(window.counters, counters) for window in self._windows])
+        increases = [0.0 if window is None else _sum(window.counters, counters) for window in self._windows]
+        return self._per_s(increases, counters)
 
-    def _per_s(self, increases: Sequence[float]) -> Figures:
-        return [
-            None if window is None or window.seconds <= 0.0 else increase / window.seconds
-            for window, increase in zip(self._windows, increases, strict=True)
-        ]
+    def _per_s(self, increases: Sequence[float], of: Sequence[SeriesId]) -> Figures:
+        stats = [self._stats[one] for one in of if one in self._stats]
+        seconds = [0.0 if window is None else window.seconds for window in self._windows]
+        steps = Steps(self._edges_s[:-1], self._edges_s[1:], seconds)
+        return steps.rates(increases, Activity.of(self._paces, stats, self._started_ns))
 
     def _in_flight(
         self, issued: Sequence[SeriesId], ended: Sequence[SeriesId], before: Mapping[SeriesId, float]

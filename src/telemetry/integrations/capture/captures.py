@@ -74,7 +74,7 @@ class Capture:
                 patch.install()
                 count += 1
             if count and module.__name__ in CAPTURES.get(self._name, ()):
-                BOOT.leave_sign("hooked " + self._name)
+                BOOT.leave_hooked(self._name)
                 self._name = ""  # one sign is enough
 
     def _renew_lock(self) -> None:

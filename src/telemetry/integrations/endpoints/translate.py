@@ -13,15 +13,18 @@ from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
 from telemetry.integrations.feeds import FeedOptions
 from telemetry.wire.feeds import (
+    ENDED,
+    ENDPOINTS_PERCENTILES,
     ERRORS,
     INTERRUPTED,
+    LATE,
     NO_TEXT,
     NO_TOKENIZER,
     REFUSED,
     SESSION,
+    SESSIONS,
     TOOL_CALLS,
     UNCOUNTED,
-    UNFINISHED,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class EndpointsFeed:
 
     topics: Sequence[bytes] = (b"",)
     addresses: Sequence[str] = ("ipc:///dev/shm/zmq_*/ev_pub_*", "ipc:///tmp/zmq_*/ev_pub_*")
+    percentiles: Sequence[str] = ENDPOINTS_PERCENTILES
 
     def __init__(self, run: Run, options: FeedOptions, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.over = False
@@ -121,14 +125,15 @@ class EndpointsFeed:
         if self._tracks:
             self._track("ended", "")
         if not self.over and self._begun:
-            self._run.counter(UNFINISHED).add(1)
             self._say("the benchmark sent no end message: its last messages may be missing")
 
     # --- session ---------------------------------------------------------------------------------
 
     def _begin(self, event: Event) -> None:
         self._begun = True
+        self._run.counter(SESSIONS).add(1)
         if event.event_type != decode.STARTED:
+            self._run.counter(LATE).add(1)
             self._say("the benchmark started before the feed: its earlier messages are missing")
 
     def _compare_clocks(self, message: bytes) -> None:
@@ -158,6 +163,7 @@ class EndpointsFeed:
 
     def _ended(self, event: Event) -> None:
         self.over = True
+        self._run.counter(ENDED).add(1)
         self._run.mark(f"{self._which} ended", at_ns=self._at(event))
 
     def _interrupted(self, event: Event) -> None:

@@ -8,6 +8,7 @@ Trainer has no logger. The Trainer itself is not changed, so checkpoints stay wh
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -21,9 +22,10 @@ from telemetry.client.redaction import REDACTION
 from telemetry.client.steps import DEFAULT_AXIS
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
-from telemetry.integrations.loop_axes import LoopAxes, record_own, record_params
+from telemetry.integrations.loop_axes import LoopAxes, record_own, record_params, record_total
 
 _OBSERVERS: Final = Observers("lightning")
+_FIT: Final = "fit"
 _METHODS: Final = ("fit", "validate", "test")
 _DATALOADER: Final = "/dataloader_idx_"
 _REASON_CHARS: Final = 200
@@ -40,6 +42,8 @@ class _Loop:
         explicit = (each.axes for each in trainer.loggers if _is_ours(each))
         self.axes: LoopAxes = next(explicit, None) or LoopAxes()
         self.has_params = False
+        self.expected: tuple[str, int] | None = None
+        """Axis and number of steps that were recorded as the total."""
         self._loggers: Any = None
         self._logger_count = -1
         self._is_silent = False
@@ -116,9 +120,25 @@ def _record_metrics(result: Any, connector: Any, metrics: Mapping[str, Any], ste
         if "epoch" not in values:
             values["epoch"] = float(trainer.current_epoch)
         step = trainer.fit_loop.epoch_loop._batches_that_stepped
-        telemetry.log(values, step=step, axis=loop.axes.axis(DEFAULT_AXIS, step))
+        axis = loop.axes.axis(DEFAULT_AXIS, step)
+        _record_total(trainer, loop, axis)
+        telemetry.log(values, step=step, axis=axis)
     else:
         record_own(values, int(own), loop.axes)
+
+
+def _record_total(trainer: Any, loop: _Loop, axis: str) -> None:
+    """Record how many steps the fit will take, once its data is loaded. A callback may change the number."""
+    if trainer.state.fn != _FIT or not trainer.is_global_zero:
+        return
+    limits = [trainer.max_steps] if trainer.max_steps > 0 else []
+    batches, epochs = trainer.num_training_batches, trainer.max_epochs
+    if epochs is not None and epochs > 0 and math.isfinite(batches):
+        limits.append(math.ceil(batches / trainer.accumulate_grad_batches) * epochs)
+    expected = (axis, min(limits, default=0))
+    if expected != loop.expected:
+        loop.expected = expected
+        record_total(expected[1], axis)
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:

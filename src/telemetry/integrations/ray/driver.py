@@ -6,6 +6,7 @@ import atexit
 import os
 import secrets
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ from telemetry.integrations.ray.root import RootBody
 from telemetry.store.processes import start_of
 from telemetry.supervise.outcome import second_best
 from telemetry.supervise.run_files import RunFiles
+from telemetry.supervise.writers import Writers, check_kinds, kind_of, said_when_long, with_backends
 from telemetry.transport.client import hello
 from telemetry.transport.endpoints import runtime_directory
 from telemetry.wire.codec import snapshot_from_json
@@ -36,6 +38,7 @@ _START_TIMEOUT_S: Final = 60.0  # Ray starts two actors, one after the other
 _CALL_S: Final = 30.0  # more than a call's own timeout, for an actor that is being restarted
 _LATE_S: Final = 10.0  # at the end, for the leaf of a node that has just joined
 _CLOSE_S: Final = 60.0
+_FOR_BACKENDS: Final = {"upstream.spans": "true"}  # backends get what the root has
 _LEAVES: Final = "leaves"  # a folder of its own, so that `latest` beside the root's directory is the root
 
 
@@ -46,9 +49,10 @@ class JobRunsError(UsageError):
 class RayRun(Recording):
     """The run of a job, made by `run`. It has the recording calls of `telemetry.start`. Any thread may use it."""
 
-    def __init__(self, job: str, root: Any, facts: dict[str, Any], producer: Run) -> None:
+    def __init__(self, job: str, name: str, root: Any, facts: dict[str, Any], producer: Run) -> None:
         super().__init__(PROCESS)
         self.job = job
+        self._name = name
         self.run_id = str(facts["run_id"])
         self.endpoint = str(facts["endpoint"])
         """Control address of the root, for processes with the keys of the run."""
@@ -57,6 +61,7 @@ class RayRun(Recording):
         self._root = root
         self._starts_root = bool(facts["pid"])
         self._producer = producer
+        self._writers = Writers((), notice.warn)
         self._report: Report | None = None
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -109,7 +114,8 @@ class RayRun(Recording):
             if self._report is None:
                 config = load().config
                 usual_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
-                self._report = self._finished(usual_s if timeout is None else timeout)
+                report = self._finished(usual_s if timeout is None else timeout)
+                self._report = self._delivered(report, config.backends.finish_timeout_s)
                 self._close()
                 atexit.unregister(self._at_exit)
             return self._report
@@ -136,7 +142,7 @@ class RayRun(Recording):
 
     def _finished(self, timeout_s: float) -> Report:
         ray = names.ray_module()
-        files = RunFiles(self.directory, self.run_id, self.job)
+        files = RunFiles(self.directory, self.run_id, self._name)
         of_producer = self._producer.finish(timeout_s)
         if self._producer.owner:  # `telemetry.start` of this process has started the root
             return of_producer
@@ -145,13 +151,27 @@ class RayRun(Recording):
             return end_root(self.endpoint, files, timeout_s)
         os.environ.pop(ENDPOINT_VARIABLE, None)
         if not ray.is_initialized():
-            os.environ[KEYS_VARIABLE] = str(runtime_directory() / names.folder_name(self.run_id) / "keys")
+            os.environ[KEYS_VARIABLE] = self._keys
             return end_root(self.endpoint, files, timeout_s)
         try:
             answer = ray.get(self._root.finish.remote("finished", timeout_s), timeout=2 * timeout_s + _CALL_S)
         except ray.exceptions.RayError as error:
             return second_best(files, None, f"the root's actor did not answer: {_first_line(error)}")
         return _decoded(answer)
+
+    def _begin_writers(self, to: Sequence[str], environment: Mapping[str, str]) -> None:
+        own = {**environment, KEYS_VARIABLE: self._keys}
+        self._writers = Writers(to, notice.warn, variables=dict.fromkeys(map(kind_of, to), own))
+        self._writers.begin(self.endpoint, self.directory)
+
+    def _delivered(self, report: Report, timeout_s: float) -> Report:
+        """End the backends of a finished run and add their outcome to the report."""
+        self._writers.end(timeout_s, report.snapshot.backends, said_when_long(notice.warn, timeout_s))
+        return with_backends(report, self._writers.stats)
+
+    @property
+    def _keys(self) -> str:
+        return str(runtime_directory() / names.folder_name(self.run_id) / "keys")
 
     def _await_nodes(self) -> None:
         """Wait until the root has heard the leaves of all nodes, for a moment."""
@@ -210,11 +230,20 @@ def run(
 def begin(
     job: str,
     *,
+    name: str = "",
     dir: str | os.PathLike[str] | None = None,
     leaf_dir: str | os.PathLike[str] | None = None,
     start_timeout_s: float = _START_TIMEOUT_S,
+    to: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> RayRun:
-    """Start the run of a job in a process that is connected to Ray. Arguments and errors are those of `run`."""
+    """Start the run of a job in a process that is connected to Ray. Arguments and errors are those of `run`.
+
+    `name` is the name of the run, if it is not that of the job.
+    A root that is started here delivers to the backends `to`. Their writers run beside this process, with the
+    variables of `environment`.
+    """
+    check_kinds(to)
     ray = names.ray_module()
     address = str(ray.util.get_node_ip_address())
     upstream = os.environ.get(ENDPOINT_VARIABLE, "")
@@ -224,19 +253,23 @@ def begin(
         folder = Path(hello(upstream).directory).parent
     plan = RootPlan(
         job=job,
+        name=name or job,
         run_id=secrets.token_hex(4),
         node_id=str(ray.get_runtime_context().get_node_id()),
         address=address,
         directory=str(folder),
         leaf_directory=str(folder / _LEAVES if leaf_dir is None else Path(leaf_dir).absolute()),
         driver=(os.getpid(), start_of(os.getpid())),
-        settings=names.settings_of(os.environ),
+        settings={**(_FOR_BACKENDS if to else {}), **names.settings_of(os.environ)},
         upstream=upstream,
         keys=load().config.security.keys_dir,
     )
     root = _root_actor(ray, plan)
     try:
-        return RayRun(job, root, *_begun(ray, root, plan, start_timeout_s))
+        run = RayRun(job, plan.name, root, *_begun(ray, root, plan, start_timeout_s))
+        if run._starts_root:
+            run._begin_writers(to, environment or {})
+        return run
     except BaseException:
         if not upstream:
             os.environ.pop(ENDPOINT_VARIABLE, None)
@@ -298,7 +331,7 @@ def _begun(ray: Any, root: Any, plan: RootPlan, timeout_s: float) -> tuple[dict[
     else:
         os.environ[ENDPOINT_VARIABLE] = names.leaf_address(plan.job, plan.node_id)
     try:
-        producer = start(PROCESS.own_name(), start_timeout_s=timeout_s)
+        producer = start(start_timeout_s=timeout_s)
         late = ray.get(root.await_nodes.remote(timeout_s))
     except TelemetryError as error:
         found = [ray.get(root.facts.remote(timeout_s)).get("trouble")]

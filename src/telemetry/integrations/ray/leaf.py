@@ -27,6 +27,8 @@ class LeafPlan:
     """Facts that a leaf needs from its root."""
 
     job: str
+    name: str
+    """Name of the root's run."""
     run_id: str
     """Id of the root's run."""
     node_id: str
@@ -111,7 +113,7 @@ class LeafBody:
             "upstream.address": plan.upstream,
             "upstream.node": plan.node,
         }
-        name = f"{plan.job} on {plan.node}"
+        name = f"{plan.name} on {plan.node}"
         # the leaf ends with the node, whatever becomes of this actor
         return Service(folder, name, flags, owner_pid=raylet_pid(), say=self._say)
 

@@ -69,6 +69,7 @@ class Placement:
         plan = self._plan
         leaf = LeafPlan(
             job=plan.job,
+            name=plan.name,
             run_id=plan.run_id,
             node_id=node_id,
             node=node,

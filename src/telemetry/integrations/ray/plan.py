@@ -13,6 +13,8 @@ class RootPlan:
     """Facts that the root's actor needs from the driver."""
 
     job: str
+    name: str
+    """Name of the run."""
     run_id: str
     node_id: str
     """Node of the driver, where the actor runs, too."""

@@ -164,7 +164,7 @@ class RootBody:
         pid, started = plan.driver
         self._service = Service(
             self._folder,
-            plan.job,
+            plan.name,
             flags,
             # a driver in another container can't be watched
             owner_pid=pid if process_lives(pid, started) else raylet_pid(),

@@ -18,6 +18,7 @@ from telemetry.client import notice
 from telemetry.client.process import PROCESS
 from telemetry.client.records import clean
 from telemetry.errors import InstrumentError
+from telemetry.integrations.points import unit_of
 from telemetry.wire.events import Span
 
 COUNTER: Final = "counter"
@@ -179,18 +180,21 @@ EVENTS: Final = Events()
 
 
 def _recorder(kind: str, name: str, labels: Mapping[str, str]) -> Recorder:
-    """Return the recorder of an instrument. A name that is taken by another kind gets the kind behind it."""
-    name = clean(name, limits.NAME_CHARS) or "_"
+    """Return the recorder of an instrument, whose unit is that at the end of its name.
+
+    A name that is taken by another kind gets the kind behind it.
+    """
+    name, unit = clean(name, limits.NAME_CHARS) or "_", unit_of(name.removesuffix(f".{BELOW_ZERO}"))
     try:
-        return _KINDS[kind](name, labels)
+        return _KINDS[kind](name, unit, labels)
     except InstrumentError:
-        return _KINDS[kind](clean(f"{name}.{kind}", limits.NAME_CHARS), labels)
+        return _KINDS[kind](clean(f"{name}.{kind}", limits.NAME_CHARS), unit, labels)
 
 
-_KINDS: Final[Mapping[Any, Callable[[str, Mapping[str, str]], Recorder]]] = {
-    COUNTER: lambda name, labels: telemetry.counter(name, labels=labels).add,
-    GAUGE: lambda name, labels: telemetry.gauge(name, labels=labels).set,
-    HISTOGRAM: lambda name, labels: telemetry.series(name, labels=labels).record,
+_KINDS: Final[Mapping[Any, Callable[[str, str, Mapping[str, str]], Recorder]]] = {
+    COUNTER: lambda name, unit, labels: telemetry.counter(name, unit, labels=labels).add,
+    GAUGE: lambda name, unit, labels: telemetry.gauge(name, unit, labels=labels).set,
+    HISTOGRAM: lambda name, unit, labels: telemetry.series(name, unit, labels=labels).record,
 }
 
 

@@ -43,6 +43,12 @@ def record_targets(
     _write(name, {address: {**shared, **one} for address, one in found.items()})
 
 
+def groups_of(job: str) -> list[TargetGroup]:
+    """Return all addresses that this process has given for a job, in Prometheus's form."""
+    with _LOCK:
+        return [_group(job, address, labels) for address, labels in _BY_JOB.get(job, {}).items()]
+
+
 def forget_targets() -> None:
     """Remove the addresses of this process from the folder. Those of the process that it was forked from stay."""
     with _LOCK:
@@ -55,11 +61,11 @@ def forget_targets() -> None:
 
 def _write(job: str, found: Mapping[str, dict[str, str]]) -> None:
     folder = default_folder()
-    if folder is None:
-        return
     with _LOCK:
         known = _BY_JOB.setdefault(job, {})
         known.update(found)
+        if folder is None:
+            return
         groups = [_group(job, address, labels) for address, labels in known.items()]
         try:
             _FILES.add(add_targets(folder, f"rl_insight-{job}", groups))

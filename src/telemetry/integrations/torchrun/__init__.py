@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final
 
+from telemetry.client.process import PROCESS
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
 from telemetry.integrations.torchrun.agent import Agent
@@ -28,6 +29,12 @@ _observers: Final = Observers(_LIBRARY)
 def install() -> None:
     """Capture from now on. A second call has no effect."""
     _capture.install()
+    PROCESS.is_told = _is_of_workers
+
+
+def _is_of_workers(error: BaseException) -> bool:
+    """Check for the exception of an agent whose workers have failed. It only repeats what their marks say."""
+    return type(error).__name__ == "ChildFailedError"
 
 
 def uninstall() -> None:

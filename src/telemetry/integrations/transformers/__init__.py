@@ -18,7 +18,7 @@ from telemetry.client import module_level as telemetry
 from telemetry.client.steps import DEFAULT_AXIS
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
-from telemetry.integrations.loop_axes import LoopAxes, record_params
+from telemetry.integrations.loop_axes import LoopAxes, record_params, record_total
 from telemetry.integrations.transformers.completions import table_of
 
 _OBSERVERS: Final = Observers("transformers")
@@ -113,6 +113,7 @@ def _record_beginning(axes: LoopAxes, args: Any, state: Any, model: Any) -> None
     if not state.is_world_process_zero:
         return
     axis = axes.current()
+    record_total(state.max_steps, axis)
     telemetry.mark("training began", library="transformers", axis=axis, max_steps=state.max_steps)
     settings = args.to_dict()
     if axes.number == 1:

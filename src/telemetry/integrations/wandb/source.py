@@ -12,10 +12,13 @@ from telemetry.client import module_level as client
 from telemetry.client import notice
 from telemetry.client.process import PROCESS
 from telemetry.client.step_axes import SHARED
+from telemetry.integrations.loop_axes import record_total
 from telemetry.integrations.wandb.rules import Part, Rows
 from telemetry.integrations.wandb.values import are_numbers, flat, put, put_file, put_settings
 
 _NAME: Final = "wandb"
+_TOTALS: Final = ("max_steps", "total_steps")
+"""Names in a config for the number of steps of a training."""
 _turns: Final[Counter[str]] = Counter()
 """Number of W&B runs so far, by producer of this process."""
 
@@ -40,6 +43,8 @@ class Source:
         put_settings({f"wandb{suffix}": {name: value for name, value in facts.items() if value}})
         if config:
             put_settings(config)
+        self._total: object = next((config[name] for name in _TOTALS if config.get(name)), None)
+        """Number of steps that the program will take, until it is recorded with the first axis."""
         self._summary_group = f"summary{suffix}"
         self._rows = Rows(step, suffix=suffix, keeps_summary=keeps_summary, say=notice.warn)
         self.define: Callable[..., None] = self._rows.define
@@ -61,10 +66,18 @@ class Source:
         if step is None and commit is None and are_numbers(data):
             at = rows.whole_row(data)
             if at is not None:
-                client.log(data, step=at, axis=SHARED.place(_NAME, rows.axis, at))
+                axis = SHARED.place(_NAME, rows.axis, at)
+                self._record_total(axis)
+                client.log(data, step=at, axis=axis)
                 return
         for part in rows.log(flat(data), step, commit):
+            self._record_total(part.axis)
             _put(part)
+
+    def _record_total(self, axis: str) -> None:
+        if self._total is not None:
+            record_total(self._total, axis)
+            self._total = None
 
     def set_summary(self, values: Mapping[str, Any]) -> None:
         """Record values of the summary that the program set itself."""

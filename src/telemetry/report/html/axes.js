@@ -85,8 +85,9 @@ Object.assign(telemetry, (() => {
 
   /** An empty plot: {plot, inside, across: value → x, up: value → y, second: value → y, at: x → value, left, right, top,
      bottom}. What is drawn `inside` is cut at the edges of a plot that shows a part of x. `other` is a second value
-     axis, on the right: {axis, color, titles: [left, right]}. */
-  function ground(width, height, x, y, name, { left = 68, right = 14, top = 12, bottom = 30, cut = false, other = null } = {}) {
+     axis, on the right: {axis, color}. `titles: [left, right]` name what axes without a unit count, and `x.word` those
+     of x. */
+  function ground(width, height, x, y, name, { left = 68, right = 14, top = 12, bottom = 30, cut = false, other = null, titles } = {}) {
     left = Math.max(left, 12 + CHAR * most([0, ...y.ticks.map((at) => y.text(at).length)]));
     const end = width - right, base = height - bottom;
     const across = (value) => left + x.place(value) * (end - left);
@@ -108,10 +109,10 @@ Object.assign(telemetry, (() => {
       plot.append(svg("text", { class: "tick", x: middle, y: base + 18, "text-anchor": "middle" }, text));
     }
     plot.append(svg("line", { class: "axis", x1: left, x2: end, y1: base, y2: base }));
-    if (other?.titles) {
-      plot.append(svg("text", { class: "tick", x: left - 8, y: top - 10, "text-anchor": "end" }, other.titles[0]));
-      plot.append(svg("text", { class: `tick ${other.color}`, x: end + 8, y: top - 10 }, other.titles[1]));
-    }
+    const [ofLeft, ofRight] = titles ?? [];
+    if (ofLeft) plot.append(svg("text", { class: "tick word", x: 2, y: top - 8 }, ofLeft));
+    if (ofRight) plot.append(svg("text", { class: `tick ${other.color}`, x: end + 8, y: top - 8 }, ofRight));
+    if (x.word) plot.append(svg("text", { class: "tick word", x: 2, y: base + 18 }, x.word));
     for (const at of other?.axis.ticks ?? [])
       plot.append(svg("text", { class: `tick ${other.color}`, x: end + 8, y: on(other.axis)(at) + 4 }, other.axis.text(at)));
     let inside = plot;
@@ -167,6 +168,35 @@ Object.assign(telemetry, (() => {
     };
     return cross;
   }
+
+  const addressed = new Map(); // names in the address of the page → crosshairs
+  let isOpening = false;
+
+  /** Keeps the range of a crosshair in the address of the page, `#time=3,8`, so that a link and the back button show it. */
+  function address(cross, name) {
+    addressed.set(name, cross);
+    cross.heard.add(() => {
+      const parts = [...addressed].filter(([, { range }]) => range).map(([key, { range: [from, to] }]) =>
+        `${encodeURIComponent(key)}=${[from, to].map((at) => Number(at.toPrecision(6))).join(",")}`);
+      const hash = parts.length ? `#${parts.join("&")}` : "#";
+      if (!isOpening && (parts.length || location.hash.includes("=")) && hash !== location.hash) history.pushState(null, "", hash);
+    });
+  }
+
+  /** Shows the ranges in the address. A link to a section leaves them as they are. */
+  function openAddress() {
+    const text = location.hash.slice(1), given = new URLSearchParams(text);
+    if (text && !text.includes("=")) return;
+    isOpening = true;
+    for (const [name, cross] of addressed) {
+      const ends = (given.get(name) ?? "").split(",").map(Number), whole = cross.whole;
+      const [from, to] = whole ? [Math.max(ends[0], whole[0]), Math.min(ends[1], whole[1])] : [];
+      if (given.has(name) && from < to) cross.zoom([from, to]);
+      else if (cross.range) cross.zoom(null);
+    }
+    isOpening = false;
+  }
+  addEventListener("hashchange", openAddress);
 
   /** True for a step or point between two values of x. */
   const within = (range, start, end = start) => !range || (end >= range[0] && start <= range[1]);
@@ -288,5 +318,5 @@ Object.assign(telemetry, (() => {
   }
 
   return { short, label, seconds, known, least, most, read, linear, logarithmic, valueAxis, wantsLog, timeAxis,
-           ground, path, stretches, responsive, crosshair, within, visible, follow, rangeBar, hair };
+           ground, path, stretches, responsive, crosshair, address, openAddress, within, visible, follow, rangeBar, hair };
 })());

@@ -4,8 +4,8 @@
      telemetry.overTime(host, {title?, unit, start: [s], end: [s], lines: [{name, values: [v | null], whole?, tone?,
                                start?, end?, right?, unit?, hue?, drawn?: "area" | "bars"}], marks?: [[s, text]], names?,
                                domain?: [s, s], whole?, axes?: [left, right]}, crosshair?)
-     telemetry.curves(host, {unit, lines: [{name, points: [[fraction, value], …], count?, bounds?: [[fraction, low, high]]}]})
-     telemetry.distribution(host, {unit, edges: [v], counts: [n], marks?: [[text, v]]})
+     telemetry.curves(host, {title?, unit, lines: [{name, points: [[fraction, value], …], count?, bounds?: [[fraction, low, high]]}]})
+     telemetry.distribution(host, {title?, unit, edges: [v], counts: [n], marks?: [[text, v]]})
      telemetry.bars(host, {unit, cell_unit, cells: [[cell, count]]})
 
    Each appends to `host`. Lines of several runs may have times of their own. A `right` line belongs to the axis on the
@@ -13,7 +13,7 @@
    moment is read. Figures of class `curves` and `over-time` with a block of JSON are drawn when the page is there. */
 Object.assign(telemetry, (() => {
   const { element, svg, count, numberOf, durationNs, quantity, short, label, seconds, known, most, linear,
-          logarithmic, valueAxis, wantsLog, timeAxis, ground, path, stretches, responsive, crosshair, within, visible, follow, rangeBar, hair } = telemetry;
+          logarithmic, valueAxis, wantsLog, timeAxis, ground, path, stretches, responsive, crosshair, within, visible, follow, rangeBar, hair, saves } = telemetry;
   const COLORS = 8;
   const NARROWEST = 12; // cells of a distribution, so that few bars are not walls
   const NINES = [0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999, 0.99999999];
@@ -28,13 +28,14 @@ Object.assign(telemetry, (() => {
   };
   const color = (line) => (line.tone ? `${line.tone}-key` : `c${(line.hue ?? line.index) % COLORS}`) + (line.right ? " dashed" : "");
   const nothing = (host, text) => host.append(element("p", { class: "nothing" }, text));
+  const named = (line, unit) => (unit ? `${line.name} (${unit})` : line.name);
   const numbered = (lines) => lines.map((line, index) => ({ ...line, index }));
 
   /** Legend whose entries turn lines off, and the switch of the value axis. */
-  function controls(lines, state, again) {
+  function controls(lines, state, again, saved) {
     const legend = element("div", { class: "legend" });
     if (lines.length > 1) for (const line of lines) legend.append(toggle(line, state, again, line.name));
-    legend.append(logSwitch(state, again));
+    legend.append(logSwitch(state, again), saved);
     return legend;
   }
 
@@ -121,42 +122,42 @@ Object.assign(telemetry, (() => {
     };
     const again = responsive(host, draw);
     host.append(readout);
-    readout.before(controls(lines, state, again));
+    readout.before(controls(lines, state, again, saves(host, data.title, () => {
+      const shown = lines.filter((line) => !state.hidden.has(line.index));
+      const places = [...new Set(shown.flatMap((line) => line.points.map(([fraction]) => fraction)))].sort((a, b) => a - b);
+      const value = (line, fraction) => line.points.find(([at]) => at === fraction)?.[1];
+      const bounds = (line, fraction) => line.bounds?.length ? (line.bounds.find(([at]) => at === fraction)?.slice(1) ?? ["", ""]) : [];
+      return [["fraction", ...shown.flatMap((line) => [named(line, data.unit), ...(line.bounds?.length ? [`${line.name} low`, `${line.name} high`] : [])])],
+        ...places.map((at) => [at, ...shown.flatMap((line) => [value(line, at), ...bounds(line, at)])])];
+    })));
   }
 
-  /** Marks as vertical lines over a time axis, with their names where there is room for them. */
-  function drawMarks(area, marks, names) {
-    let free = area.left;
-    for (const [at, text] of marks) {
-      const x = area.across(at);
-      if (x < area.left - 1 || x > area.right + 1) continue;
+  /** Marks as vertical lines. With `names`, each name stands beside its line or above another name, where there is room;
+     outer ones come first, and long ones are cut only if they fit nowhere. Names may end `beyond` the plot. */
+  function drawMarks(area, marks, names, beyond = 0) {
+    const taken = [], shown = marks.map(([at, text]) => [area.across(at), text]).filter(([x]) => x >= area.left - 1 && x <= area.right + 1);
+    for (const [x, text] of shown)
       area.plot.append(svg("line", { class: "mark", x1: x, x2: x, y1: area.top, y2: area.bottom }, svg("title", {}, text)));
-      const room = Math.floor((area.right - x) / CHAR);
-      if (!names || x < free || room < 4) continue;
-      const named = [...text], cut = named.length > Math.min(room, 22) ? `${named.slice(0, Math.min(room, 22) - 1).join("")}…` : text;
-      area.plot.append(svg("text", { class: "mark-name", x: x + 4, y: area.top - 3 }, cut));
-      free = x + 10 + [...cut].length * CHAR;
-    }
-  }
-
-  /** Short names of marks, each beside its line or above another name; the outer ones come first. */
-  function nameMarks(area, marks) {
-    const taken = [], order = [...marks.slice(0, 1), ...marks.slice(1).reverse()];
-    for (const [text, at] of order) {
-      const x = area.across(at), wide = text.length * CHAR;
-      const places = [3, 14].flatMap((above) => [[x + 4, above], [x - 4 - wide, above]]);
-      const place = places.find(([left, above]) => left >= area.left - 8 && left + wide <= area.right + 28
-        && taken.every(([from, to, row]) => row !== above || left > to + 4 || left + wide < from - 4));
+    for (const [x, text] of names ? [...shown.slice(0, 1), ...shown.slice(1).reverse()] : []) {
+      const letters = [...text], texts = letters.length > 22 ? [text, `${letters.slice(0, 21).join("")}…`] : [text];
+      const places = texts.flatMap((one) => {
+        const wide = [...one].length * CHAR;
+        return [3, 14].flatMap((above) => [[x + 4, x + 4 + wide, above, one, "start"], [x - 4 - wide, x - 4, above, one, "end"]]);
+      });
+      const place = places.find(([left, right, above]) => left >= area.left - 8 && right <= area.right + beyond
+        && taken.every(([from, to, row]) => row !== above || left > to + 4 || right < from - 4));
       if (!place) continue;
-      taken.push([place[0], place[0] + wide, place[1]]);
-      area.plot.append(svg("text", { class: "mark-name", x: place[0].toFixed(1), y: area.top - place[1] }, text));
+      taken.push(place);
+      const [left, right, above, one, anchor] = place;
+      area.plot.append(svg("text", { class: "mark-name", x: (anchor === "end" ? right : left).toFixed(1), y: area.top - above, "text-anchor": anchor }, one));
     }
   }
 
   /** The head of a chart over time: its title, the moment that is read, and controls. */
-  function head(host, data, ...more) {
+  function head(host, data, rows, ...more) {
     const moment = element("span", { class: "moment" }, data.whole ?? "");
-    host.append(element("div", { class: "chart-head" }, data.title ? element("h3", {}, data.title, telemetry.help(data.help)) : null, moment, ...more));
+    host.append(element("div", { class: "chart-head" }, data.title ? element("h3", {}, data.title, telemetry.help(data.help)) : null, moment,
+      element("span", { class: "chart-tools" }, ...more, saves(host, data.title, rows))));
     return moment;
   }
 
@@ -177,7 +178,18 @@ Object.assign(telemetry, (() => {
     const legend = element("div", { class: "legend" });
     let again = () => {};
     if (shared) cross.draws.add(() => again());
-    const moment = head(host, data, logSwitch(state, () => again(), rights.length ? "Logarithmic axis on the right" : undefined));
+    /** Rows of the steps that are shown, with a column for each line; lines may have steps of their own. */
+    function rows() {
+      const shown = lines.filter((line) => !state.hidden.has(line.index)), found = new Map();
+      shown.forEach((line, column) => line.values.forEach((value, at) => {
+        const [start, end] = [line.start[at], line.end[at]], key = `${start} ${end}`;
+        if (!within(cross.range, start, end)) return;
+        if (!found.has(key)) found.set(key, [start, end, ...shown.map(() => "")]);
+        found.get(key)[2 + column] = value;
+      }));
+      return [["start_s", "end_s", ...shown.map((line) => named(line, ofUnit(line)))], ...[...found.values()].sort((a, b) => a[0] - b[0] || a[1] - b[1])];
+    }
+    const moment = head(host, data, rows, logSwitch(state, () => again(), rights.length ? "Logarithmic axis on the right" : undefined));
     const read = lines.map((line) => element("b", {}, line.whole === undefined ? "" : quantity(line.whole, ofUnit(line))));
     for (const line of lines) {
       const text = [`${line.name} `, read[line.index]];
@@ -226,9 +238,9 @@ Object.assign(telemetry, (() => {
     again = responsive(host, (width) => {
       const shown = lines.filter((line) => !state.hidden.has(line.index)), unit = rights[0]?.unit;
       const [lefts, others] = [shown.filter((line) => !line.right), shown.filter((line) => line.right)];
-      const names = data.names && data.marks?.length, margins = { left: 60, top: names || rights.length ? 24 : 10, bottom: 26, cut: Boolean(cross.range) };
+      const names = data.names && data.marks?.length, margins = { left: 60, top: names || data.axes ? 24 : 10, bottom: 26, cut: Boolean(cross.range), titles: data.axes };
       if (rights.length) Object.assign(margins, { right: 64, other: {
-        axis: axisOf(others, rights, unit, state.log), color: rights.length === 1 ? color(rights[0]) : "", titles: data.axes,
+        axis: axisOf(others, rights, unit, state.log), color: rights.length === 1 ? color(rights[0]) : "",
       } });
       const y = axisOf(lefts, lines.filter((line) => !line.right), data.unit, state.log && !rights.length);
       area = ground(width, rights.length ? TALL : 200, timeAxis(...(cross.range ?? range), width < 480 ? 4 : width < 700 ? 7 : 12), y, data.title ?? "Over time", margins);
@@ -260,7 +272,7 @@ Object.assign(telemetry, (() => {
     responsive(host, (width) => {
       const x = (log ? logarithmic : linear)(edges[0], last, data.unit, width < 480 ? 4 : 8);
       const y = { ...linear(0, most(heights) * 1.05, ""), text: (number) => (number < 1e6 ? count(number) : short(telemetry.scaled(number))) };
-      const area = ground(width, 280, x, y, "Distribution", data.marks ? { top: 28, right: 30 } : {});
+      const area = ground(width, 280, x, y, "Distribution", { top: 28, right: data.marks ? 30 : 14, titles: ["values"] });
       counts.forEach((number, at) => {
         if (!number) return;
         const left = area.across(edges[at]), top = Math.min(area.up(heights[at]), area.bottom - 1);
@@ -268,8 +280,7 @@ Object.assign(telemetry, (() => {
         const wide = Math.max(area.across(edges[at + 1]) - left - gap, 0.5);
         area.plot.append(svg("rect", { class: "bar c0", x: left, y: top, width: wide, height: area.bottom - top }));
       });
-      drawMarks(area, (data.marks ?? []).map(([text, at]) => [at, text]), false);
-      nameMarks(area, data.marks ?? []);
+      drawMarks(area, (data.marks ?? []).map(([text, at]) => [at, text]), true, 28);
       const move = hair(area);
       cross.charts.clear();
       cross.charts.add((at) => {
@@ -282,7 +293,8 @@ Object.assign(telemetry, (() => {
       follow(area, middles, cross, "Distribution");
       return area.plot;
     });
-    host.append(readout);
+    host.append(element("div", { class: "legend" }, saves(host, data.title, () =>
+      [[named({ name: "from" }, data.unit), named({ name: "to" }, data.unit), "values"], ...counts.map((number, at) => [data.edges[at], data.edges[at + 1], number])])), readout);
   }
 
   /** Lower edge of a display cell in ticks, as `telemetry.wire.cells.edge`. */
@@ -306,5 +318,5 @@ Object.assign(telemetry, (() => {
       draw(host, JSON.parse(figure.querySelector("script").textContent), time);
     }
   if (time.draws.size) rangeBar(time, ([from, to]) => `${seconds(from)} – ${seconds(to)}`);
-  return { curves, overTime, distribution, bars, color, head, drawMarks, nothing };
+  return { curves, overTime, distribution, bars, color, head, named, drawMarks, nothing };
 })());

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from typing import Any, Final
 
 from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.formatting import number_of, printable
 from telemetry.report import accounting, brief, content
 from telemetry.report import series as measured
 from telemetry.report.backends import backends
+from telemetry.report.distributions import distributions
 from telemetry.report.gates import gate_lines
 from telemetry.report.glossary import explanation
 from telemetry.report.html.backends import backends_body, backends_link
@@ -22,50 +24,45 @@ from telemetry.report.html.machine import machine_data
 from telemetry.report.html.main_series import Group, main_groups
 from telemetry.report.html.over_time import TimeCharts, identity
 from telemetry.report.html.page import asset, page
-from telemetry.report.html.requests import requests_section
+from telemetry.report.html.requests import requests_section, slots_section
 from telemetry.report.html.sections import block, table, without_bounds
+from telemetry.report.html.sections import content as below_title
 from telemetry.report.html.series import series_data
 from telemetry.report.html.spans import spans_body
 from telemetry.report.html.steps import steps_section
 from telemetry.report.html.stragglers import stragglers_section
 from telemetry.report.html.tiles import tiles
+from telemetry.report.machine import machine_words
 from telemetry.report.masked import masked
 from telemetry.report.nodes import nodes, not_well
 from telemetry.report.over_time import busiest
 from telemetry.report.requests import late
 from telemetry.report.sources import sources_sections
 from telemetry.report.spans import spans
-from telemetry.report.table import Section
+from telemetry.report.table import DOT, Section
 from telemetry.wire.report import Report
 
-SCRIPTS: Final = ("heat_map.js", "grid.js", "shape.js", "series_table.js", "report.js")
+SCRIPTS: Final = ("heat_map.js", "slots.js", "grid.js", "shape.js", "series_table.js", "report.js")
 """Scripts of the report, after those of every page."""
 _WITHOUT_SCRIPT: Final = 200
 """Rows of the table of series for browsers without scripts."""
-_DRAWN: Final = ("over-time", "distribution")
+_DRAWN: Final = ("over-time", "slots", "more-over-time", "distribution")
 """Sections that scripts fill. Those without a table for browsers without scripts are hidden there."""
 _OF_REQUESTS: Final = (
-    *("over-time", "distribution", "requests", "machine", "counters", "gauges", "steps", "spans", "stragglers"),
+    *("over-time", "requests", "slots", "more-over-time", "distribution", "series", "histograms"),
+    *("counters", "gauges", "steps", "spans", "stragglers", "machine"),
 )
 _ORDER: Final = {
     "training": (
-        *("steps", "stragglers", "over-time", "spans", "distribution", "machine", "gauges", "counters", "requests"),
+        *("steps", "stragglers", "over-time", "series", "spans", "more-over-time", "distribution", "histograms"),
+        *("gauges", "counters", "requests", "slots", "machine"),
     ),
     "llm": _OF_REQUESTS,
     "load": _OF_REQUESTS,
-    "metrics": (
-        "over-time",
-        "distribution",
-        "machine",
-        "counters",
-        "gauges",
-        "steps",
-        "spans",
-        "stragglers",
-        "requests",
-    ),
+    "metrics": _OF_REQUESTS,
 }
-"""Sections with pictures, by flavour of the run. Sections of tables follow in a fixed order."""
+"""Sections by flavour of the run: the main chart, the table of percentiles, then the other pictures. Sections of
+tables follow in a fixed order."""
 
 Part = tuple[str, Section, str]
 """Name, section and HTML of a part of the page."""
@@ -88,9 +85,18 @@ def _run(report: Report) -> str:
 
 
 def _ordered(report: Report, flavour: str) -> Iterator[Part]:
-    """Yield the parts that have content: pictures in the order of the flavour, then tables."""
+    """Yield the parts that have content, in the order of the flavour, then tables.
+
+    A run that is too short for charts over time has its distribution in their place. Without requests, the table of
+    series has their place.
+    """
     pictures = {part[0]: part for part in _pictures(report)}
-    yield from (pictures[name] for name in _ORDER[flavour] if name in pictures)
+    order = list(_ORDER[flavour])
+    for missing, instead in (("over-time", "distribution"), ("requests", "series")):
+        if missing not in pictures and order.index(missing) < order.index(instead):
+            order.remove(instead)
+            order[order.index(missing)] = instead
+    yield from (pictures[name] for name in order if name in pictures)
     yield from _tables(report)
 
 
@@ -101,15 +107,18 @@ def _pictures(report: Report) -> Iterator[Part]:
     slow, heat_map = stragglers_section(report)
     counters = measured.counters(report.snapshot, measured.part_s(report))
     gauges, machine = measured.gauges(report.snapshot), measured.machine(report.snapshot)
-    over_time, over_time_html = _over_time(report, groups)
+    series = measured.series(report, requests=True)
     bodies = {
-        "over-time": (over_time, over_time_html),
+        **_over_time(report, groups),
+        "series": (series, _series(report, series)),
         "distribution": _distribution(report, groups),
         "requests": (requests, requests_html),
+        "slots": slots_section(report),
         "steps": (steps, steps_html),
         "stragglers": (slow, heat_map),
         "spans": (spans(report), spans_body(report)),
-        "machine": (machine, _grid("machine", machine_data(report), machine, folded=True)),
+        "histograms": _histograms(report),
+        "machine": (machine, _machine(report, machine)),
         "counters": (counters, _grid("counters", counters_data(report), counters)),
         "gauges": (gauges, _grid("gauges", gauges_data(report), gauges)),
     }
@@ -119,14 +128,24 @@ def _pictures(report: Report) -> Iterator[Part]:
             yield name, section, block(section, name, body, scripted=scripted)
 
 
-def _over_time(report: Report, groups: list[Group]) -> tuple[Section, str]:
+def _histograms(report: Report) -> tuple[Section, str]:
+    section = distributions(report)
+    return section, table(section.table) if section.table is not None else ""
+
+
+def _over_time(report: Report, groups: list[Group]) -> dict[str, tuple[Section, str]]:
+    """Return the main chart over time, with the data of all, and the place of the others."""
     data = TimeCharts(report).data(groups)
     if data is None:
-        return Section("Over time"), ""
+        return {}
     steps = busiest(report)
     without = f"<noscript>{block(steps)}</noscript>" if steps else ""
     html = f'<div id="time-charts" class="charts"></div>{embedded(data, "pictures-data")}{without}'
-    return Section("Over time", ["…"]), html
+    found = {"over-time": (Section("Over time", ["…"]), html)}
+    if len(data["charts"]) > 1:
+        more = '<div id="more-charts" class="charts"></div>'
+        found["more-over-time"] = Section("More over time", ["…"]), more
+    return found
 
 
 def _distribution(report: Report, groups: list[Group]) -> tuple[Section, str]:
@@ -154,30 +173,37 @@ def _distribution(report: Report, groups: list[Group]) -> tuple[Section, str]:
     return Section("Distribution", ["…"]), html
 
 
-def _grid(name: str, data: dict[str, Any] | None, section: Section, *, folded: bool = False) -> str:
-    """Return a grid of small charts above the table; empty without charts, for the table alone.
-
-    Scripts fold a `folded` table.
-    """
+def _grid(name: str, data: dict[str, Any] | None, section: Section) -> str:
+    """Return a grid of small charts above the table; empty without charts, for the table alone."""
     if data is None or section.table is None:
         return ""
-    values = table(section.table)
-    below = f"<details open><summary>Table of values</summary>{values}</details>" if folded else values
-    return f'<div id="{name}-grid"></div>{embedded(data, f"{name}-data")}{below}'
+    return f'<div id="{name}-grid"></div>{embedded(data, f"{name}-data")}{table(section.table)}'
+
+
+def _machine(report: Report, section: Section) -> str:
+    """Return charts and table of the machine behind one line; empty without figures."""
+    if section.table is None:
+        return ""
+    inner = _grid("machine", machine_data(report), section) or table(section.table)
+    return _folded(machine_words(report) or "Charts and table of values", inner)
+
+
+def _folded(line: str, inner: str) -> str:
+    """Return a part behind one line, which scripts fold."""
+    return f"<details open><summary>{escape(printable(line))}</summary>{inner}</details>"
 
 
 def _tables(report: Report) -> Iterator[Part]:
     snapshot = report.snapshot
-    series, command = measured.series(report, requests=True), content.command(snapshot.command)
+    command, surroundings = content.command(snapshot.command), content.surroundings(snapshot)
     bodies = {
+        "environment": _surroundings(report, surroundings),
         "command": command_body(command),
         "gates": gates_body(report.gates),
         "backends": backends_body(report),
-        "series": _series(report, series),
     }
     sources = [(f"sources-{at}", section) for at, section in enumerate(sources_sections(report))]
     for name, section in (
-        ("series", series),
         ("gates", gate_lines(report.gates)),
         ("progress", content.progress(snapshot)),
         ("marks", content.marks(snapshot)),
@@ -188,7 +214,7 @@ def _tables(report: Report) -> Iterator[Part]:
         ("backends", backends(report)),
         *sources,
         ("parameters", content.params(snapshot)),
-        ("environment", content.surroundings(snapshot)),
+        ("environment", replace(surroundings, notes=[])),
         ("masked", masked(snapshot)),
         ("command", command),
         ("cost", content.cost(snapshot)),
@@ -196,6 +222,15 @@ def _tables(report: Report) -> Iterator[Part]:
     ):
         if section:
             yield name, section, block(section, name, bodies.get(name, ""))
+
+
+def _surroundings(report: Report, section: Section) -> str:
+    """Return the table of code and software behind one line; empty without values."""
+    if section.table is None or not section.table.rows:
+        return ""
+    code = brief.code(brief.params(report.snapshot.params))
+    values = number_of(len(section.table.rows), "value")
+    return _folded(DOT.join(filter(None, (code, values))), below_title(section))
 
 
 def _links(report: Report, parts: list[Part]) -> str:

@@ -3,7 +3,7 @@
 
      telemetry.grid(host, {items: [{name, group?, unit, x: [x], lines: [{name, values, low?, high?, x?, place?, whole?}],
                                     facts: [[text, value]]}],
-                           axis: "step" | "time", domain?, marks?, smoothing?, held?, band?, what, size?: "small" | "wide", state?}, crosshair?)
+                           axis: "step" | "time", axis_name?, domain?, marks?, smoothing?, held?, band?, what, size?: "small" | "wide", state?}, crosshair?)
 
    `held`: a value lasts until the next one. `band`: what a band goes over, such as "rank". `size` changes how
    many charts a row has. Lines of several runs may have an `x` of their own, and a `place` that keeps their colour. `state` keeps
@@ -13,7 +13,7 @@
    point of those from `from` on; or of the steps in `ranges: [[first, last]]`. */
 Object.assign(telemetry, (() => {
   const { element, svg, count, quantity, seconds, known, linear, timeAxis, valueAxis, ground, path, stretches,
-          responsive, crosshair, visible, least, most, follow, rangeBar, hair, drawMarks, wantsLog, color } = telemetry;
+          responsive, crosshair, address, visible, least, most, follow, rangeBar, hair, drawMarks, wantsLog, color, named, within, saves } = telemetry;
   const SHOWN = 24; // of each group, before "show all"
   const FILTER_FROM = 12;
   const HEIGHTS = { small: 105, "": 130, wide: 220 }, LARGE = 320;
@@ -51,7 +51,7 @@ Object.assign(telemetry, (() => {
 
   function stepAxis(low, high, ticks, whole) {
     const axis = linear(low, high, "", ticks);
-    return { ...axis, ends: whole ? [low, high] : undefined, ticks: axis.ticks.filter(Number.isInteger), text: (at) => (at < 1e5 ? count(at) : telemetry.short(telemetry.scaled(at))) };
+    return { ...axis, ends: whole ? [low, high] : undefined, ticks: axis.ticks.filter(Number.isInteger), text: (at) => (at < 1e5 ? count(at) : telemetry.short(telemetry.scaled(at))), word: "step" };
   }
 
   /** One chart of the grid. */
@@ -67,7 +67,21 @@ Object.assign(telemetry, (() => {
     const enlarge = element("button", { type: "button", class: "enlarge", "aria-expanded": "false", title: item.name },
       element("span", { class: "name" }, item.name));
     const words = element("p", {}, keys.length ? element("span", { class: "alone" }, facts, now) : facts, keys.length ? "" : now, ...keys);
-    const box = element("div", { class: "cell" }, enlarge, words);
+    const box = element("div", { class: "cell" }, words);
+    /** Rows of the range that is shown. Lines with a band have its edges beside them. */
+    function rows() {
+      const found = new Map(), columns = lines.flatMap((line) => {
+        const name = named({ name: line.name || item.name }, item.unit);
+        return [[name, line.x, line.values], ...(line.low.length ? [[`${name} lowest`, line.x, line.low], [`${name} highest`, line.x, line.high]] : [])];
+      });
+      columns.forEach(([, xs, values], column) => xs.forEach((x, place) => {
+        if (!within(cross.range, x)) return;
+        if (!found.has(x)) found.set(x, [x, ...columns.map(() => "")]);
+        found.get(x)[1 + column] = values[place];
+      }));
+      return [[data.axis === "step" ? "step" : "time_s", ...columns.map(([name]) => name)], ...[...found.values()].sort((a, b) => a[0] - b[0])];
+    }
+    box.prepend(element("div", { class: "cell-head" }, enlarge, saves(box, item.name, rows)));
     let large = false, area, move = () => {};
     const at = (x, places = item.x) => {
       let best = 0;
@@ -156,6 +170,7 @@ Object.assign(telemetry, (() => {
     if (!state.chosen) state.weight = data.smoothing && data.items.some((item) => item.lines.some(isRough)) ? USUAL : 0;
     cross.draws.add(() => cells.forEach((one) => one.again()));
     if (!shared) rangeBar(cross, ([from, to]) => `Steps ${count(Math.ceil(from))} – ${count(Math.floor(to))}`);
+    if (!shared && data.axis_name) address(cross, `steps.${data.axis_name}`);
     const tools = element("div", { class: "tools" }), status = element("span", { class: "soft", role: "status" });
     const groups = new Map();
     for (const item of data.items) groups.set(item.group ?? "", [...(groups.get(item.group ?? "") ?? []), item]);

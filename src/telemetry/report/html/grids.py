@@ -11,10 +11,12 @@ from telemetry import formatting, wording
 from telemetry.directions import better_of_name
 from telemetry.formatting import printable
 from telemetry.history.curve_points import first_step, has_means, lowest_step
+from telemetry.rates import Paces
 from telemetry.redaction import COUNTER
 from telemetry.report.html.main_series import LINES
 from telemetry.report.html.numbers import Column, column
 from telemetry.report.html.over_time import LEAST_STEPS, marks
+from telemetry.report.series import part_s
 from telemetry.wire import spans as words
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.pictures import CounterOverTime, GaugeOverTime, StepCurve
@@ -34,15 +36,19 @@ def counters_data(report: Report) -> dict[str, Any] | None:
     own = [one for one in counters if not one.name.startswith(words.SELF) and one.name != COUNTER]
     moved = [one for one in own if any(one.rates)]
     values = {_key(stat): stat for stat in report.snapshot.counters}
-    edges = report.pictures.edges_s if report.pictures else []
-    items = []
+    paces, items = Paces(report.snapshot, part_s(report)), []
     for same in _together(moved):
         facts = []
         if len(same) == 1:
             one = same[0]
-            stat, (mean, seconds) = values.get(_key(one)), _mean(one.rates, edges)
-            facts = [("", _amount(stat.value, one.unit))] if stat is not None else []
-            facts.append((f"mean over {formatting.duration_s(seconds)}", formatting.rate(mean, one.unit)))
+            stat = values.get(_key(one))
+            if stat is not None:
+                pace = paces.of(stat)
+                over = f" over {formatting.duration_s(pace.seconds)}" if pace.seconds else ""
+                facts = [
+                    ("", _amount(stat.value, one.unit)),
+                    (f"mean{over}", formatting.rate(pace.per_s, one.unit)),
+                ]
         items.append(_item(same, [one.rates for one in same], facts, " per second"))
     return over_time(report, items, "counters")
 
@@ -162,15 +168,6 @@ def _key(
     of: CounterOverTime | GaugeOverTime | CounterStat,
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
     return of.name, tuple(sorted(of.labels.items()))
-
-
-def _mean(rates: Column, edges: Sequence[float]) -> tuple[float | None, float]:
-    """Return the whole increase divided by the seconds with data, and these seconds."""
-    known = [
-        (rate, end - start) for rate, (start, end) in zip(rates, pairwise(edges), strict=False) if rate is not None
-    ]
-    seconds = sum(long for _, long in known)
-    return (sum(rate * long for rate, long in known) / seconds if seconds else None), seconds
 
 
 def _amount(value: float, unit: str) -> str:

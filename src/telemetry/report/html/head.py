@@ -34,11 +34,15 @@ _GATES_SHOWN: Final = 5
 def head(report: Report) -> str:
     """Return the name of the run, then banners, the worst first, then facts."""
     verdict, gates = _verdict(report), _gates(report.gates)
-    banners = [*_alarms(report), *([verdict, *gates] if worst(report.gates) == "pass" else [*gates, verdict])]
-    part = content.time_range_words(report.time_range) if report.time_range is not None else ""
-    apart = {part, content.gates_words(report)}
+    banners = [
+        *_alarms(report),
+        *_went(report),
+        *([verdict, *gates] if worst(report.gates) == "pass" else [*gates, verdict]),
+    ]
+    part = list(content.time_range_facts(report))
+    apart = {*part, content.gates_words(report)}
     facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in content.facts(report) if fact not in apart)
-    banner = f'<p class="banner calm">{escape(part)}</p>' if part else ""
+    banner = f'<p class="banner calm">{escape("; ".join(part))}</p>' if part else ""
     name = escape(printable(report.snapshot.name))
     return f"<h1><bdi>{name}</bdi></h1>{''.join(banners)}{banner}{_command(report)}{facts}"
 
@@ -57,12 +61,27 @@ def _alarms(report: Report) -> list[str]:
     ]
 
 
+def _went(report: Report) -> list[str]:
+    """Return the banner about how the run went, apart from whether its data are complete."""
+    concerns, well = [printable(line) for line in brief.concerns(report)], brief.went_well(report)
+    if not concerns and not well:
+        return []
+    if well:
+        first, _, signs = well.partition(": ")
+        kind, mark, text = "good", "✓", f"<strong>{escape(first.capitalize())}</strong> · {escape(signs)}"
+    else:
+        first, *others = concerns
+        kind, mark = "warn", "!"
+        text = f"<strong>{escape(first)}</strong>{''.join(f'<br>{escape(line)}' for line in others)}"
+    return [f'<p class="banner {kind}" id="went"><span aria-hidden="true">{mark}</span> {text}</p>']
+
+
 def _verdict(report: Report) -> str:
     kind, mark = _VERDICTS.get(report.verdict, _GOING_ON)
     text = report.headline().removeprefix(f"{report.outcome}: {report.snapshot.name}, ")
     return (
         f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
-        f"<strong>{escape(report.outcome)}</strong> · {escape(printable(text))}</p>"
+        f"<strong>data {escape(report.outcome)}</strong> · {escape(printable(text))}</p>"
     )
 
 

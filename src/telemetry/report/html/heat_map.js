@@ -3,7 +3,7 @@
 
      telemetry.heatMap(host, {title, unit, edges: [v], start: [s], end: [s], columns: [[first row, n, n, …]], marks?, domain}, crosshair) */
 Object.assign(telemetry, (() => {
-  const { svg, element, quantity, seconds, numberOf, linear, logarithmic, timeAxis, ground, responsive, within, follow, hair, head, drawMarks } = telemetry;
+  const { svg, element, quantity, seconds, numberOf, linear, logarithmic, timeAxis, ground, responsive, within, follow, hair, head, named, drawMarks } = telemetry;
   const FAINTEST = 0.07;
 
   function heatMap(host, data, cross) {
@@ -15,7 +15,9 @@ Object.assign(telemetry, (() => {
     const log = data.edges[0] >= 0 && last / Math.max(data.edges[0], smallest) > 8;
     const edges = log ? data.edges.map((at) => Math.max(at, smallest / 2)) : data.edges;
     const middle = data.start.map((start, at) => (start + data.end[at]) / 2);
-    const moment = head(host, data);
+    const moment = head(host, data, () => [["start_s", "end_s", named({ name: "from" }, data.unit), named({ name: "to" }, data.unit), "values"],
+      ...columns.flatMap(({ first, counts }, at) => (within(cross.range, data.start[at], data.end[at])
+        ? counts.map((number, row) => [data.start[at], data.end[at], data.edges[first + row], data.edges[first + row + 1], number]) : []))]);
     const legend = element("div", { class: "legend" });
     let move = () => {}, area;
     cross.charts.add((at) => {

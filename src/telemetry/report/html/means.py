@@ -19,7 +19,9 @@ def with_means(
 
     The time goes from the first to the last step in which any line is not 0. `tile` is the figure with the mean of
     the first line, whose time is used then. Of a rate, the mean is the total divided by the seconds with data.
+    Lines that have a mean keep it: without a tile, no time is named then.
     """
+    has_own = any("whole" in line for line in lines)
     if all("whole" in line for line in lines):
         return list(lines), MEAN
     active = [at for line in lines for at, value in enumerate(line["values"]) if value]
@@ -33,7 +35,9 @@ def with_means(
         span = sum(long for _, long in known)
         longest = max(longest, span)
         total = sum(value * long for value, long in known)
-        found.append({**line, "whole": rounded(total / (shown or span) if span else 0.0)})
+        found.append({"whole": rounded(total / (shown or span) if span else 0.0), **line})
     if shown and tile is not None and found:
         found[0]["whole"] = readable(tile.value)
+    if has_own and not shown:
+        return found, MEAN
     return found, f"{MEAN} over {formatting.duration_s(shown or longest)}"

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from telemetry import wording
+from telemetry import formatting, wording
 from telemetry.formatting import printable
 from telemetry.headlines import Figure
+from telemetry.rates import Pace, Paces
 from telemetry.report.content import headlines
 from telemetry.report.glossary import explanation
 from telemetry.report.html import overview
@@ -16,7 +17,7 @@ from telemetry.report.html.main_series import LINES, Group
 from telemetry.report.html.means import MEAN, with_means
 from telemetry.report.html.numbers import Column, column, readable, rounded
 from telemetry.request_model import request_counts
-from telemetry.wire.pictures import Distribution, HeatMap, Pictures, RequestsOverTime
+from telemetry.wire.pictures import CounterOverTime, Distribution, HeatMap, Pictures, RequestsOverTime
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import SeriesStat
 
@@ -27,12 +28,15 @@ _MARKS: Final = 200
 _OF_WINDOW: Final = "tracking "
 """Start of the marks of tracking windows, left out where space is short."""
 _HEAT_MAPS: Final = 2
+_PER_S: Final = "per s"
 _SPEED_STEPS: Final = 60
 """Largest number of steps of the chart of steps per second."""
 _HUES: Final = (1, 3, 6)
 """Colours of percentiles beside rates, apart from the tones of good and bad."""
 
-_TILES: Final = {"Completed requests per second": "requests/s", "Output tokens per second": "output tokens/s"}
+_IN_FLIGHT: Final = "Requests in flight"
+_PER_TILE: Final = "requests/s"
+_TILES: Final = {"Completed requests per second": _PER_TILE, "Output tokens per second": "output tokens/s"}
 """Titles of charts whose means are figures of tiles."""
 
 Chart = dict[str, Any]
@@ -76,15 +80,19 @@ class TimeCharts:
         }
 
     def _domain(self) -> tuple[float, float]:
-        """Return the ends of the time axis: the whole run, or its time range."""
+        """Return the ends of the time axis: the whole run with all that is drawn, or its time range."""
         shown = self._report.time_range
         ends = [point.end_s for one in self._report.over_time for point in one.points[-1:]]
-        end = max([*ends, *(self._report.pictures or Pictures()).edges_s[-1:]], default=0.0)
+        drawn = [last for _, end in self._times for last in end[-1:]]  # steps are logged after the last window
+        end = max([*ends, *(self._report.pictures or Pictures()).edges_s[-1:], *drawn], default=0.0)
         if shown is not None and shown.found:
             return shown.start_s, max(min(end, shown.end_s), shown.start_s)
         return 0.0, end or self._report.snapshot.elapsed_s
 
-    def _add(self, title: str, unit: str, times: Times, lines: Sequence[Chart], whole: str = MEAN) -> None:
+    def _add(
+        self, title: str, unit: str, times: Times, lines: Sequence[Chart], whole: str = MEAN, *, counted: str = ""
+    ) -> None:
+        """Add a chart. `counted` names what an axis without a unit counts."""
         drawn = [line for line in lines if any(value is not None for value in line["values"])]
         if drawn and len(times[0]) >= LEAST_STEPS:
             if whole == MEAN:
@@ -94,7 +102,8 @@ class TimeCharts:
             chart = {"title": title, "unit": printable(unit), "lines": drawn_lines, "whole": whole}
             chart |= {"help": text} if (text := explanation(terms)) else {}
             scale = {"log": False} if whole.startswith(MEAN) else {}
-            self._charts.append({**chart, **scale, "times": self._times_of(times)})
+            axes = {"axes": [counted]} if counted else {}
+            self._charts.append({**chart, **scale, **axes, "times": self._times_of(times)})
 
     def _times_of(self, times: Times) -> int:
         start, end = times
@@ -107,16 +116,24 @@ class TimeCharts:
         """Add the chart of rates, failures and p99. Return False if the run has nothing for it."""
         what = "requests" if any(head.flavour == "load" for head in self._heads) else "values"
         found = (
-            overview.of_requests(self._report, pictures, groups, self._over)
+            overview.of_requests(self._report, pictures, groups, self._over, self._seconds())
             if pictures.requests
             else overview.of_series(self._report, pictures, groups, self._over, what)
         )
         if found is None or len(found.times[0]) < LEAST_STEPS:
             return False
-        rates = [_line(rate.name, rate.values, rate.tone) for rate in found.rates]
-        lines, mean = with_means(rates, found.times, self._figure(found.rates[0].name))
+        rates = [
+            _line(rate.name, rate.values, rate.tone) | (_whole(rate.whole) if rate.whole else {})
+            for rate in found.rates
+        ]
+        tile = self._figure(found.rates[0].name)
+        lines, mean = with_means(rates, found.times, tile)
         for line, rate in zip(lines, found.rates, strict=True):
             line.update(values=column(rate.values), **({"drawn": rate.drawn} if rate.drawn else {}))
+            if rate.whole and rate.whole.seconds and tile is not None and tile.seconds:
+                other = formatting.duration_s(rate.whole.seconds)
+                if other != formatting.duration_s(tile.seconds):
+                    mean += f", {rate.name} over {other}"
         rights = [
             {
                 "name": slow.name,
@@ -141,13 +158,18 @@ class TimeCharts:
                 "lines": [*plain, *rights, *toned],
                 "whole": whole,
                 "wide": True,
-                "axes": ["per s", f"p{found.slow[0].key}"] if found.slow else None,
+                "axes": [_PER_S, *([f"p{found.slow[0].key}"] if found.slow else [])],
                 "help": explanation(terms),
                 "times": self._times_of(found.times),
                 **({} if rights else {"log": False}),
             }
         )
         return True
+
+    def _seconds(self) -> float | None:
+        """Return the time of the rates of all requests; None if it is unknown."""
+        tile = self._figure(_PER_TILE)
+        return tile.seconds if tile is not None else None
 
     def _figure(self, title: str, subject: str | None = None) -> Figure | None:
         """Return the figure of a tile, so that a chart says the same; the first one without a subject."""
@@ -165,20 +187,32 @@ class TimeCharts:
         """Add rates of the values of the main series, and of counters of trouble, unless the overview has them."""
         for group in groups[:1]:
             found = [(name, self._over.get(identity(stat))) for name, stat in group.lines]
-            series = [(name, one.points) for name, one in found if one is not None]
+            series = [(name, one) for name, one in found if one is not None]
             if not series or (has_overview and len(series) == 1):
                 continue
-            lines = [_line(name, [point.rate for point in points]) for name, points in series]
-            times = _ends(series[0][1])
+            lines = [
+                {**_line(name, [point.rate for point in one.points]), **self._whole_rate(one)}
+                for name, one in series
+            ]
+            times = _ends(series[0][1].points)
             title = "Values per second" if len(series) > 1 else f"{group.title}: values per second"
-            self._add(title, "", times, [line for line in lines if len(line["values"]) == len(times[0])])
+            same = [line for line in lines if len(line["values"]) == len(times[0])]
+            self._add(title, "", times, same, counted=_PER_S)
         trouble = overview.troubles(pictures)
-        lines = [_line(wording.instrument(one.name, one.labels), one.rates) for one in trouble[:LINES]]
+        lines = [
+            {**_line(wording.instrument(one.name, one.labels), one.rates), **self._whole_rate(one)}
+            for one in trouble[:LINES]
+        ]
         if len(lines) == 1:
             lines[0]["tone"] = "bad"
         edges = pictures.edges_s
         if not (has_overview and len(lines) == 1):
-            self._add("Failures per second", "", (edges[:-1], edges[1:]), lines)
+            self._add("Failures per second", "", (edges[:-1], edges[1:]), lines, counted=_PER_S)
+
+    def _whole_rate(self, one: CounterOverTime | SeriesOverTime) -> Chart:
+        """Return the rate of the whole run for the legend of a line, as tables have it."""
+        pace = overview.pace_of(self._report, [one])
+        return {} if pace is None else _whole(pace)
 
     def _speed(self) -> None:
         """Add the speed of the axis with the most steps."""
@@ -197,10 +231,10 @@ class TimeCharts:
             line = {
                 "name": printable(longest.axis),
                 "values": values,
-                "whole": readable(longest.steps_per_s),
+                "whole": readable(Paces(self._report.snapshot).steps_per_s(longest.axis)),
             }
             start, end = ([longest.times_s[pair[side]] for pair in pairs] for side in (0, 1))
-            self._add("Steps per second", "", (start, end), [line])
+            self._add("Steps per second", "", (start, end), [line], counted=_PER_S)
 
     def _percentiles(self, group: Group) -> None:
         """Add percentiles of a group: of its busiest series, or of the busiest window in each step."""
@@ -252,23 +286,25 @@ class TimeCharts:
             for kind in request_counts(self._report.snapshot)
             if kind.has_tokens
         }
-        read: tuple[tuple[str, _Read], ...] = (
-            ("Requests in flight", lambda one: one.in_flight),
+        read: tuple[tuple[str, str, _Read], ...] = (
+            (_IN_FLIGHT, "requests", lambda one: one.in_flight),
             (
                 "Output tokens per second",
+                _PER_S,
                 lambda one: (
                     one.output_tokens_per_s if (one.kind, tuple(sorted(one.labels.items()))) in kinds else []
                 ),
             ),
         )
-        each: tuple[str, _Read] = "Completed requests per second", lambda one: one.completed_per_s
-        for title, values_of in (each, *read) if len(requests) > 1 else read:
+        each: tuple[str, str, _Read] = "Completed requests per second", _PER_S, lambda one: one.completed_per_s
+        for title, counted, values_of in (each, *read) if len(requests) > 1 else read:
             lines = [
                 _line(wording.instrument(one.kind, one.labels), values_of(one))
                 for one in requests[:LINES]
                 if any(values_of(one))
             ]
-            self._add(title, "", (edges[:-1], edges[1:]), lines, self._span(lines, _TILES.get(title, "")))
+            words = self._in_flight(lines) if title == _IN_FLIGHT else self._span(lines, _TILES.get(title, ""))
+            self._add(title, "", (edges[:-1], edges[1:]), lines, words, counted=counted)
 
     def _span(self, lines: Sequence[Chart], title: str) -> str:
         """Give lines of one kind each the figure of its tile. Return words for the means of the chart."""
@@ -278,6 +314,18 @@ class TimeCharts:
         for line, figure in zip(lines, figures, strict=True):
             line["whole"] = readable(figure.value if figure else None)
         return f"{MEAN} from the first issue to the last completion"
+
+    def _in_flight(self, lines: Sequence[Chart]) -> str:
+        """Give lines of one kind each the mean of the table. Return words for the means of the chart."""
+        means = {
+            wording.instrument(one.kind, one.labels): one.concurrency_mean
+            for one in self._report.requests
+            if one.concurrency_mean is not None
+        }
+        known = [line for line in lines if line["name"] in means]
+        for line in known:
+            line["whole"] = readable(means[line["name"]])
+        return f"{MEAN} from the first issue to the last end" if lines and len(known) == len(lines) else MEAN
 
     def _heat_map(self, title: str, one: HeatMap, edges: list[float]) -> None:
         columns = [_trimmed(column) for column in one.counts]
@@ -328,6 +376,10 @@ def _line(name: str, values: Column, tone: str = "") -> Chart:
     """Return a line whose mean is still to be added."""
     line: Chart = {"name": name, "values": values}
     return line | {"tone": tone} if tone else line
+
+
+def _whole(pace: Pace) -> Chart:
+    return {"whole": readable(pace.per_s)} if pace.per_s is not None else {}
 
 
 def _ends(points: Sequence[SeriesPoint]) -> Times:

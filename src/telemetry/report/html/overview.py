@@ -7,13 +7,16 @@ from typing import Final, NamedTuple
 
 from telemetry import wording
 from telemetry.directions import TROUBLE, words_of
+from telemetry.rates import Pace, Paces
 from telemetry.report.html.main_series import Group, latencies
 from telemetry.report.html.numbers import Column
+from telemetry.report.series import part_s
+from telemetry.request_model import request_counts
 from telemetry.wire import requests as words
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.pictures import CounterOverTime, Pictures
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
-from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.snapshot import CounterStat, SeriesStat
 from telemetry.wire.units import TIME_NS
 
 _KEY: Final = "99"
@@ -33,6 +36,8 @@ class Rate(NamedTuple):
     values: Column
     drawn: str = ""
     tone: str = ""
+    whole: Pace | None = None
+    """Rate of the whole run with its time, if they are known."""
 
 
 class Slowness(NamedTuple):
@@ -59,17 +64,28 @@ class Overview(NamedTuple):
 
 
 def of_requests(
-    report: Report, pictures: Pictures, groups: Sequence[Group], over: dict[Identity, SeriesOverTime]
+    report: Report,
+    pictures: Pictures,
+    groups: Sequence[Group],
+    over: dict[Identity, SeriesOverTime],
+    seconds: float | None,
 ) -> Overview | None:
-    """Return completed requests per second, failures, and p99: those of all kinds, with p99 of the busiest ones."""
+    """Return completed requests per second, failures, and p99: those of all kinds, with p99 of the busiest ones.
+
+    `seconds` is the time of the rates of requests; None if it is unknown.
+    """
     kinds = pictures.requests
+    counts = request_counts(report.snapshot)
     rates = [Rate("requests/s", added([one.completed_per_s for one in kinds]), "area")]
     good = added([one.good_per_s for one in kinds]) if all(one.good_per_s for one in kinds) else []
     if any(good):
-        rates.append(Rate("within limits/s", good, tone="good"))
+        known = [one.good for one in counts if one.good is not None]
+        number = sum(known) if known else None
+        rates.append(Rate("within limits/s", good, tone="good", whole=_pace(number, seconds)))
     failed = added([one.failed_per_s for one in kinds])
     if any(failed):
-        rates.append(Rate("failed/s", failed, "bars", "bad"))
+        number = sum(one.failures + one.expired for one in counts)
+        rates.append(Rate("failed/s", failed, "bars", "bad", _pace(number, seconds)))
     if len(kinds) > 1:
         named = latencies(report, _SLOW)
     else:
@@ -100,9 +116,10 @@ def of_series(
     times = [point.start_s for point in parts[0].points], [point.end_s for point in parts[0].points]
     rates = [Rate(f"{what}/s", added([[point.rate for point in one.points] for one in parts]), "area")]
     edges = pictures.edges_s
-    failed = added([one.rates for one in troubles(pictures)])
+    trouble = troubles(pictures)
+    failed = added([one.rates for one in trouble])
     if any(failed) and (edges[:-1], edges[1:]) == times:
-        rates.append(Rate("failures/s", failed, "bars", "bad"))
+        rates.append(Rate("failures/s", failed, "bars", "bad", pace_of(report, trouble)))
     slow = []
     for name, stat in group.lines[:_SLOW]:
         points = over[identity_of(stat)].points
@@ -116,6 +133,19 @@ def troubles(pictures: Pictures) -> list[CounterOverTime]:
     """Return counters of errors and the like that counted something."""
     own = (one for one in pictures.counters if not is_of_machine(one.name) and not one.name.startswith(_OURS))
     return [one for one in own if TROUBLE & set(words_of(one.name)) and any(one.rates)]
+
+
+def pace_of(report: Report, drawn: Sequence[CounterOverTime | SeriesOverTime]) -> Pace | None:
+    """Return the rate of some counters or series together, as tables have it."""
+    named = {identity_of(one) for one in drawn}
+    counters = [stat for stat in report.snapshot.counters if identity_of(stat) in named]
+    series = [stat for stat in report.snapshot.series if identity_of(stat) in named]
+    stats = counters if isinstance(drawn[0], CounterOverTime) else series
+    return Paces(report.snapshot, part_s(report)).of(*stats) if stats else None
+
+
+def _pace(number: float | None, seconds: float | None) -> Pace | None:
+    return Pace(number, seconds) if number is not None and seconds else None
 
 
 def added(columns: Sequence[Column]) -> list[float | None]:
@@ -135,7 +165,7 @@ def busiest_points(parts: Sequence[SeriesOverTime]) -> list[SeriesPoint]:
     return [best[step] for step in sorted(best)]
 
 
-def identity_of(stat: SeriesStat) -> Identity:
+def identity_of(stat: SeriesStat | CounterStat | SeriesOverTime | CounterOverTime) -> Identity:
     """Return name and labels as a key."""
     return stat.name, tuple(sorted(stat.labels.items()))
 

@@ -1,6 +1,6 @@
 "use strict";
-/* Behaviour of every page: explanations behind a `?`, long tables whose first rows are shown, parts that scripts fill,
-   and details, which are open in print. */
+/* Behaviour of every page: explanations behind a `?`, long tables whose first rows are shown, p99 beside the names on a
+   narrow screen, parts that scripts fill, and details, which are open in print. */
 Object.assign(telemetry, (() => {
   const { element } = telemetry;
   const EDGE = 12; // pixels between an explanation and the edge of the window
@@ -36,6 +36,24 @@ Object.assign(telemetry, (() => {
     show(false);
   }
 
+  const narrow = matchMedia("(max-width: 640px)");
+  /** Puts the column of p99 behind the names on a narrow screen, and back on a wide one. Rows may be new. */
+  function arrange(table) {
+    const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
+    table.dataset.p99 ??= heads.findIndex((head) => head.textContent === "p99");
+    const home = Number(table.dataset.p99);
+    if (home < 2) return;
+    for (const row of table.rows) {
+      if (row.cells.length <= home || row.hasAttribute("data-narrow") === narrow.matches) continue;
+      if (narrow.matches) row.cells[1].before(row.cells[home]);
+      else row.cells[home].after(row.cells[1]);
+      row.toggleAttribute("data-narrow");
+    }
+  }
+  const arrangeAll = () => [...document.querySelectorAll("table")].forEach(arrange);
+  arrangeAll();
+  narrow.addEventListener("change", arrangeAll);
+
   for (const part of document.querySelectorAll("[data-scripted]")) part.hidden = false;
 
   const details = [...document.querySelectorAll("details")];
@@ -47,5 +65,5 @@ Object.assign(telemetry, (() => {
     closed.forEach((one) => { one.open = true; });
   });
   addEventListener("afterprint", close);
-  return { help };
+  return { help, arrange };
 })());

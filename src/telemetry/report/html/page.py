@@ -12,7 +12,7 @@ from typing import Final
 
 from telemetry.formatting import printable
 
-SCRIPTS: Final = ("formatting.js", "page.js", "axes.js", "charts.js")
+SCRIPTS: Final = ("formatting.js", "page.js", "axes.js", "save.js", "charts.js")
 """Scripts of every page."""
 _HERE: Final = Path(__file__).parent
 _COMMENT: Final = re.compile(r"^[ \t]*(?:/\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)

@@ -1,7 +1,7 @@
 "use strict";
 /* The pictures that are there without a click: over time, steps, the main distributions, counters and gauges. */
 (async () => {
-  const { element, read, seconds, crosshair, rangeBar, overTime, heatMap, grid } = telemetry;
+  const { element, read, seconds, crosshair, address, openAddress, rangeBar, overTime, heatMap, grid } = telemetry;
   const place = (name) => document.getElementById(name);
   const series = await read("series-data"), shapes = series && telemetry.shapes(series);
 
@@ -11,17 +11,18 @@
     return differences.map((difference) => (sum += difference));
   };
 
-  function timeCharts(host, data, cross) {
-    const wide = (chart) => chart.columns || chart.wide;
-    const odd = data.charts.filter((chart) => !wide(chart)).length % 2;
-    const alone = odd ? data.charts.find((chart) => !wide(chart)) : null;
+  /** The first chart, then the others in a part of their own. */
+  function timeCharts(host, more, data, cross) {
+    const [first, ...others] = data.charts, wide = (chart) => chart === first || chart.columns;
+    const odd = others.filter((chart) => !wide(chart)).length % 2;
+    const alone = odd ? others.find((chart) => !wide(chart)) : null;
     data.charts.forEach((chart, at) => {
       const [start, end] = data.times[chart.times];
       const lines = chart.lines?.map((line) => {
         const [own, until] = data.times[line.times ?? chart.times];
         return { ...line, start: own, end: until };
       });
-      const box = host.appendChild(element("div", { class: wide(chart) || chart === alone ? "chart wide" : "chart" }));
+      const box = (at ? more : host).appendChild(element("div", { class: wide(chart) || chart === alone ? "chart wide" : "chart" }));
       const common = { ...chart, lines, start, end, marks: data.marks, domain: data.domain, names: at < 1 };
       (chart.columns ? heatMap : overTime)(box, common, cross);
     });
@@ -54,16 +55,19 @@
     part(`${named}, distribution`, (side) => shapes.drawDistribution(side, first));
     const shaded = drawn.length === 1 && first.bounds.some((bound) => bound && !bound[4]) ? `, shaded: ${series.confidence} bounds` : "";
     part(`, percentiles${shaded}`, (side) =>
-      shapes.drawPercentiles(side, drawn.map(([name, one]) => shapes.percentileLine(one, name)), first.unit));
+      shapes.drawPercentiles(side, drawn.map(([name, one]) => shapes.percentileLine(one, name)), first.unit, title));
   }
 
   const time = crosshair(), run = place("run")?.dataset.run;
   const second = (at, round) => `${(round(at * 10) / 10).toFixed(1)}s`;
   rangeBar(time, ([from, to]) => `${seconds(from)} – ${seconds(to)} of the run`,
     `Figures are of the whole run${run ? "; those of this time range:" : "."}`, ([from, to]) => (run ? `telemetry report ${run} --from ${second(from, Math.floor)} --to ${second(to, Math.ceil)}` : ""));
+  address(time, "time");
   if (place("series-table")) telemetry.seriesTable(place("series-table"), series, shapes, time);
   const pictures = await read("pictures-data");
-  if (pictures) timeCharts(place("time-charts"), pictures, time);
+  if (pictures) timeCharts(place("time-charts"), place("more-charts"), pictures, time);
+  const slots = await read("slots-data");
+  if (slots) telemetry.slots(place("slots-chart"), slots, time);
   for (const host of document.querySelectorAll(".step-grid")) {
     const data = await read(host.dataset.of), xs = data.xs.map(summed);
     grid(host, { ...data, axis: "step", smoothing: true, what: "curves", items: data.items.map((item) => ({ ...item, x: xs[item.x] })) });
@@ -74,5 +78,6 @@
     const data = await read(`${name}-data`);
     if (data) grid(place(`${name}-grid`), { ...data, axis: "time", items: data.items.map((item) => ({ ...item, x: data.x })) }, time);
   }
+  openAddress();
   document.documentElement.dataset.drawn = "true"; // for those who wait for it before they print
 })();

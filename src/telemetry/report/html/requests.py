@@ -9,16 +9,21 @@ from html import escape
 from typing import Final
 
 from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.formatting import number_of, printable
+from telemetry.report.html.data import embedded
 from telemetry.report.html.help import question
+from telemetry.report.html.numbers import DIGITS_READ, column
 from telemetry.report.html.sections import content, without_bounds
 from telemetry.report.request_phases import phases
 from telemetry.report.request_summary import MEAN_REQUEST, sections_of
 from telemetry.report.requests import is_part, outcomes
 from telemetry.report.table import DOT, Section, Table
-from telemetry.request_model import Number, RequestCounts
+from telemetry.request_model import Number, RequestCounts, request_counts
 from telemetry.wire.report import Report
 
+_BY_SLOT: Final = "Requests by slot"
+_TONES: Final = {"queue": "c7", "first token": "c0", "first byte": "c0", "receiving": "c2"}
+"""Colours of the phases of a request, those of `slots.js` too."""
 _WIDTH: Final = 1_000.0
 _LEAST: Final = 4.0
 """Least width of a share above zero."""
@@ -30,6 +35,43 @@ def requests_section(report: Report) -> tuple[Section, str]:
     found = sections_of(report, full=True)
     blocks = [html for section, of in found if section for html in _block(report, section, of)]
     return Section("Requests", ["…"] if blocks else []), "".join(blocks)
+
+
+def slots_section(report: Report) -> tuple[Section, str]:
+    """Return the requests one by one, as bars in slots that a script draws; empty without a request log."""
+    slots = report.pictures.slots if report.pictures is not None else None
+    if slots is None or not slots.slots:
+        return Section(_BY_SLOT), ""
+    shown = len(slots.slots)
+    words = ""
+    if shown < slots.total:
+        ends = " to ".join(formatting.duration_s(at) for at in (min(slots.begin_s), max(slots.begin_s)))
+        share = f"{formatting.count(shown)} of {number_of(slots.total, 'request')}"
+        words = f"{share}: those of {ends}, around the most requests in flight"
+    has_tokens = any(kind.has_tokens for kind in request_counts(report.snapshot))
+    data = {
+        "title": "Each request is a bar",
+        "axis": [min(slots.begin_s), max(slots.end_s)] if words else [min(0.0, *slots.begin_s), max(slots.end_s)],
+        "phases": [
+            ("queue", "waiting to be issued"),
+            ("first", f"to the first {'token' if has_tokens else 'byte'}"),
+            ("rest", "decoding" if has_tokens else "receiving"),
+            ("whole", "to the answer"),
+            ("failed", "failed"),
+        ],
+        "slots": slots.slots,
+        "begin": column(slots.begin_s, DIGITS_READ),
+        "issued": column(slots.issued_s, DIGITS_READ),
+        "first": column(slots.first_s, DIGITS_READ),
+        "end": column(slots.end_s, DIGITS_READ),
+        "reasons": list(map(printable, slots.reasons)),
+    }
+    waits = any(issued > begin for begin, issued in zip(slots.begin_s, slots.issued_s, strict=True))
+    notes = [words, "requests that wait to be issued have slots, too, and are not in flight yet" if waits else ""]
+    note = "".join(f'<p class="soft">{escape(text)}</p>' for text in notes if text)
+    return Section(
+        _BY_SLOT, ["…"]
+    ), f'<div id="slots-chart" class="chart"></div>{note}{embedded(data, "slots-data")}'
 
 
 def _block(report: Report, section: Section, of: RequestCounts | None) -> Iterator[str]:
@@ -56,12 +98,16 @@ def _mean_request(of: RequestCounts, section: Section) -> tuple[str, Section]:
     if section.table is None or found is None:
         return "", section
     name, total, parts = found
-    times = [phase.mean_ns for phase in phases(of)]
-    keys = "".join(
-        f'<span class="key c{at}">{escape(part)} ({time / sum(times) * 100:.0f}\u00a0%)</span> '
-        for at, (part, time) in enumerate(zip(parts.split(DOT), times, strict=True))
+    found_phases = phases(of)
+    times, tones = (
+        [phase.mean_ns for phase in found_phases],
+        [_TONES.get(phase.name, "c0") for phase in found_phases],
     )
-    bar = _bar([(f"c{at}", time) for at, time in enumerate(times)], f"{name} {total}: {parts}")
+    keys = "".join(
+        f'<span class="key {tone}">{escape(part)} ({time / sum(times) * 100:.0f}\u00a0%)</span> '
+        for tone, part, time in zip(tones, parts.split(DOT), times, strict=True)
+    )
+    bar = _bar(list(zip(tones, times, strict=True)), f"{name} {total}: {parts}")
     html = f'<p class="outcomes"><span>{escape(f"{name} {total}")}{question(name)} →</span> {keys}</p>{bar}'
     return html, replace(section, table=Table(section.table.columns, [row for row in rows if row is not found]))
 

@@ -9,6 +9,8 @@
   const place = document.getElementById("run-table"), charts = document.getElementById("run-charts");
   const chosen = new Map(); // run → colour
   const sorting = { key: "start", down: true };
+  const narrow = matchMedia("(max-width: 640px)"); // figures come right after the result then, and the curve last
+  const withCurve = (curve, cells) => (narrow.matches ? [...cells, curve] : [curve, ...cells]);
   let words = [], made = CHUNK;
 
   const text = (run) => [run.name, run.id, run.result, ...Object.entries(run.settings).map(([name, [value]]) => `${name}=${value}`)].join(" ").toLowerCase();
@@ -40,9 +42,10 @@
   /** {title, key, cell: run → [text, number, style]} of all columns that these runs need. */
   function columns(some) {
     const figures = common(some, (run) => run.figures, FIGURES), params = differing(some, PARAMS);
+    const ofParams = params.map((name) => ({ title: name, key: `param ${name}`, cell: (run) => run.settings[name] ?? ["", null], param: true }));
+    const ofFigures = figures.map((name) => ({ title: name, key: `figure ${name}`, cell: (run) => run.figures[name] ?? ["", null] }));
     return [
-      ...params.map((name) => ({ title: name, key: `param ${name}`, cell: (run) => run.settings[name] ?? ["", null], param: true })),
-      ...figures.map((name) => ({ title: name, key: `figure ${name}`, cell: (run) => run.figures[name] ?? ["", null] })),
+      ...(narrow.matches ? [...ofFigures, ...ofParams] : [...ofParams, ...ofFigures]),
       { title: "took", key: "took", cell: (run) => run.took },
       { title: "started, UTC", key: "start", cell: (run) => [run.started.slice(5, 16), run.start, "", run.started] },
     ];
@@ -65,8 +68,8 @@
     const curve = run.curves[run.main];
     if (!curve || known(curve.values).length < 2) return "";
     const drawn = known(curve.values), low = least(drawn), high = most(drawn);
-    const spot = ([at, value]) => [(at / (curve.values.length - 1)) * 86 + 2, 20 - ((value - low) / (high - low || 1)) * 16];
-    return svg("svg", { viewBox: "0 0 90 24", width: 90, height: 24, role: "img", "aria-label": curve.title }, svg("title", {}, curve.title),
+    const spot = ([at, value]) => [(at / (curve.values.length - 1)) * 60 + 2, 20 - ((value - low) / (high - low || 1)) * 16];
+    return svg("svg", { viewBox: "0 0 64 24", width: 64, height: 24, role: "img", "aria-label": curve.title }, svg("title", {}, curve.title),
       svg("path", { class: "line c0", d: stretches(curve.values).map((part) => path(part.map(spot))).join("") }));
   }
 
@@ -84,7 +87,7 @@
       element("td", { class: "tick-box" }, element("label", { class: color === undefined ? "" : `key c${color}` }, box)),
       element("th", { scope: "row" }, name, element("small", {}, run.id)),
       element("td", { class: "left" }, element("span", { class: `badge ${run.health}` }, run.result)),
-      element("td", { class: "spark" }, spark(run)), ...cells);
+      ...withCurve(element("td", { class: "spark" }, spark(run)), cells));
   }
 
   function head({ title, key, left }) {
@@ -114,10 +117,9 @@
 
   function renew() {
     const some = shown(), all = columns(some), list = ordered(some, all), at = box.scrollTop;
-    const lead = [element("th", { class: "tick-box" }), head({ title: "name", key: "name", left: true }), head({ title: "result", key: "result", left: true }),
-      element("th", { scope: "col", class: "left" }, "curve")];
+    const lead = [element("th", { class: "tick-box" }), head({ title: "name", key: "name", left: true }), head({ title: "result", key: "result", left: true })];
     box.replaceChildren(element("table", {},
-      element("thead", {}, element("tr", {}, ...lead, ...all.map(head))),
+      element("thead", {}, element("tr", {}, ...lead, ...withCurve(element("th", { scope: "col", class: "left" }, "curve"), all.map(head)))),
       element("tbody", {}, ...list.slice(0, made).map((run) => row(run, all)))));
     box.scrollTop = at;
     more.hidden = list.length <= made;
@@ -191,5 +193,6 @@
   renew();
   draw();
   addEventListener("beforeprint", () => { made = Infinity; renew(); });
+  narrow.addEventListener("change", renew);
   document.documentElement.dataset.drawn = "true"; // for those who wait for it before they print
 })();

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Final
 
 from telemetry.report.html.help import question
 from telemetry.report.series import BOUNDS_KEEP
 from telemetry.report.sparkline import Bars, svg
 from telemetry.report.table import Section, Table
+
+_ENDS_OF_WORDS: Final = re.compile(r"(?<=[_{,=/])(?=.)")
 
 
 def block(
@@ -63,7 +67,11 @@ def table(
     if not of.rows:
         return ""
     left = [not column.right and index > 0 for index, column in enumerate(of.columns)]
-    kinds = [' class="left"' if is_left else "" for is_left in left]
+    classes = [
+        " ".join(["left"] * is_left + ["spare"] * column.spare)
+        for is_left, column in zip(left, of.columns, strict=True)
+    ]
+    kinds = [f' class="{names}"' if names else "" for names in classes]
     if alone:
         sides = ["left" if is_left or not index else "right" for index, is_left in enumerate(left)]
         kinds = [f' style="text-align: {side}; white-space: nowrap; padding: 2px 8px"' for side in sides]
@@ -73,7 +81,7 @@ def table(
     lines = []
     for at, row in enumerate(of.rows[:most]):
         cells = [svg(cell) if alone and isinstance(cell, Bars) else escape(cell) for cell in row]
-        cells[0] += question(row[0]) if explained else ""
+        cells[0] = breakable(cells[0]) + (question(row[0]) if explained else "")
         for index, looks in (badges or {}).items():
             cells[index] = f'<span class="badge {escape(looks[at])}">{cells[index]}</span>'
         lines.append(
@@ -88,6 +96,11 @@ def without_bounds(of: Table) -> Table:
     """Return the table without columns of confidence bounds."""
     kept = [index for index, column in enumerate(of.columns) if column.keep <= BOUNDS_KEEP]
     return Table([of.columns[index] for index in kept], [[row[index] for index in kept] for row in of.rows])
+
+
+def breakable(name: str) -> str:
+    """Return the HTML of a name that may be broken between its words and labels, which stay whole."""
+    return _ENDS_OF_WORDS.sub("<wbr>", name)
 
 
 def _lines(lines: list[str], kind: str = "") -> str:

@@ -1,13 +1,13 @@
 "use strict";
 /* The table of series: rows are made when they are looked at, details when they are asked for. */
 telemetry.seriesTable = (place, data, shapes, time) => {
-  const { element, svg, count, numberOf, quantity, known, least, most, stretches, path } = telemetry;
-  const CHUNK = 100;
+  const { element, svg, count, numberOf, quantity, known, least, most, stretches, path, arrange } = telemetry;
+  const FIRST = 12, CHUNK = 100; // rows at first, so that the charts below are near, and rows of each further part
 
   /** Where percentiles begin among the columns: after name, count and mean. */
   const first = { percentiles: 3 };
   const sorting = { column: -1, down: true };
-  let words = [], shown = [], made = 0, body, heads, counter, sentinel;
+  let words = [], shown = [], made = 0, opened = false, table, body, heads, counter, sentinel;
 
   const matches = (one) => words.every((word) => one.name.toLowerCase().includes(word));
 
@@ -35,8 +35,9 @@ telemetry.seriesTable = (place, data, shapes, time) => {
 
   /** The next rows; all of them with `everything`. */
   function more(everything = false) {
-    const end = everything ? shown.length : Math.min(made + CHUNK, shown.length);
+    const next = made + (opened ? CHUNK : FIRST), end = everything || next + 1 >= shown.length ? shown.length : next;
     body.append(...shown.slice(made, end).map(row));
+    arrange(table);
     made = end;
     sentinel.hidden = made >= shown.length;
     sentinel.textContent = `${count(shown.length - made)} more series`;
@@ -96,7 +97,7 @@ telemetry.seriesTable = (place, data, shapes, time) => {
     inside.append(element("div", { class: "detail" }));
     if (one.facts.length) inside.firstChild.append(element("p", { class: "wide soft" }, one.facts.join(" · ")));
     const line = shapes.percentileLine(one), shaded = line?.bounds.length ? `, shaded: ${data.confidence} bounds` : "";
-    box(`Percentiles${shaded}`, (host) => shapes.drawPercentiles(host, [line], one.unit));
+    box(`Percentiles${shaded}`, (host) => shapes.drawPercentiles(host, [line], one.unit, one.name));
     box("Distribution", (host) => shapes.drawDistribution(host, one));
     if (!one.over) return;
     const [start, end] = data.times[one.over.times];
@@ -123,12 +124,13 @@ telemetry.seriesTable = (place, data, shapes, time) => {
   });
   const over = data.times.length ? element("th", { scope: "col" }, "over time") : null;
   body = element("tbody");
-  sentinel = element("button", { type: "button", class: "more", on: { click: () => more() } });
+  sentinel = element("button", { type: "button", class: "more", on: { click: () => { opened = true; more(); } } });
+  table = element("table", { class: "series" }, element("thead", {}, element("tr", {}, ...heads, over)), body);
   place.append(
     element("div", { class: "tools" }, filter, element("span", {}, counter, telemetry.help(data.help))),
-    element("div", { class: "scroll" }, element("table", { class: "series" }, element("thead", {}, element("tr", {}, ...heads, over)), body)),
+    element("div", { class: "scroll" }, table),
     sentinel);
   renew();
-  new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && !sentinel.hidden && more()).observe(sentinel);
+  new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && opened && !sentinel.hidden && more()).observe(sentinel);
   addEventListener("beforeprint", () => more(true));
 };

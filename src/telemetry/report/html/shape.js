@@ -20,14 +20,14 @@ telemetry.shapes = (data) => {
   }
 
   function drawDistribution(host, one) {
-    if (!one.fine) return telemetry.bars(host, { unit: one.unit, cell_unit: one.cell_unit, cells: one.histogram });
+    if (!one.fine) return telemetry.bars(host, { title: `${one.name} distribution`, unit: one.unit, cell_unit: one.cell_unit, cells: one.histogram });
     const marks = data.keys.flatMap((key, index) =>
       NAMED.includes(key) && one.values[FIRST + index] !== null ? [[`p${key}`, one.values[FIRST + index]]] : []);
-    return telemetry.distribution(host, { unit: one.unit, ...one.fine, marks });
+    return telemetry.distribution(host, { title: `${one.name} distribution`, unit: one.unit, ...one.fine, marks });
   }
 
-  function drawPercentiles(host, lines, unit) {
-    telemetry.curves(host, { unit, lines: lines.filter((line) => line !== null) });
+  function drawPercentiles(host, lines, unit, name) {
+    telemetry.curves(host, { title: `${name} percentiles`, unit, lines: lines.filter((line) => line !== null) });
   }
   return { percentileLine, drawDistribution, drawPercentiles };
 };

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from telemetry import formatting
+from telemetry.directions import is_count
 from telemetry.formatting import printable
 from telemetry.report.html.data import embedded
 from telemetry.report.html.grids import steps_data
@@ -19,7 +20,7 @@ def steps_section(report: Report) -> tuple[Section, str]:
     """Return all steps as one section of the page, and its HTML; empty for a run without steps."""
     curves: dict[str, list[StepCurve]] = {}
     for curve in report.curves:
-        if curve.steps:
+        if curve.steps and not is_count(curve.name):
             curves.setdefault(curve.axis, []).append(curve)
     grids = [_grid(at, axis, of, named=len(curves) > 1) for at, (axis, of) in enumerate(curves.items())]
     sections = [section for section in steps(report) if section] if report.snapshot.axes else []

@@ -4,7 +4,7 @@
      {x: {title, unit, ticks?: [[place, text]], numeric?}, y: {title, unit}, what, diagonal?: text, unlabelled?,
       lines: [{name, points: [{label, name, x: [v, low, high], y: [v, low, high], hollow?, verdict?, knee?}]}]} */
 (() => {
-  const { element, svg, quantity, known, most, least, valueAxis, wantsLog, ground, path, responsive, color, nothing } = telemetry;
+  const { element, svg, quantity, known, most, least, valueAxis, wantsLog, ground, path, responsive, color, nothing, named, saves } = telemetry;
   const CHAR = 6.6, LOG_FROM = 8, ROOM = 0.06;
 
   /** An axis whose ticks are the values that were tried. */
@@ -114,7 +114,9 @@
         return button;
       })));
     else if (data.diagonal) host.append(element("p", { class: "soft" }, `Dotted line: ${data.diagonal}.`));
-    host.append(readout);
+    const columns = (axis) => [named({ name: data[axis].title }, data[axis].unit), `${data[axis].title} low`, `${data[axis].title} high`];
+    host.append(element("div", { class: "legend" }, saves(host, undefined, () => [["line", "point", ...columns("x"), ...columns("y")],
+      ...spots.filter((spot) => !hidden.has(spot.line.index)).map((spot) => [spot.line.name, spot.name, ...spot.x, ...spot.y])])), readout);
   }
 
   for (const figure of document.querySelectorAll("figure.scatter")) {

@@ -77,6 +77,13 @@ def differences(tool: Tool, selection: Selection) -> list[Difference]:
     return found
 
 
+def shown(value: float | None) -> str:
+    """Return a figure as text, with three digits behind the point."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}"
+
+
 def _value(theirs: Mapping[str, Any], field: str) -> float | None:
     """Return a figure of the tool; shares in percent, as ours are."""
     found: Any = theirs

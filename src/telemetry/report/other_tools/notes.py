@@ -8,9 +8,12 @@ from typing import Final
 from telemetry import slo
 from telemetry.formatting import number_of
 from telemetry.report.other_tools import aiperf, sglang, vllm
+from telemetry.report.other_tools.differences import differences, shown
 from telemetry.report.other_tools.selection import Selection
 from telemetry.report.other_tools.tool import Tool
+from telemetry.report.table import DOT
 
+_FAR: Final = 4 / 3
 _LIMITS: Final = {
     "vllm": vllm.LIMITS,
     "sglang": sglang.LIMITS,
@@ -25,8 +28,11 @@ _UNKNOWN: Final = {
 }
 
 
-def notes(tool: Tool, selection: Selection) -> Iterator[str]:
-    """Yield what is not known, and what had to be assumed, one sentence each."""
+def notes(tool: Tool, selection: Selection, *, beside: bool = False) -> Iterator[str]:
+    """Yield what is not known, and what had to be assumed, one sentence each.
+
+    Unless the figures stand `beside` ours, explain counts and rates that are far from ours.
+    """
     yield f"not known: {_UNKNOWN[tool.name]}"
     yield "tokens are those that the program reported; the tool counts some of them with its own tokenizer"
     if tool.name in ("vllm", "aiperf"):
@@ -38,6 +44,17 @@ def notes(tool: Tool, selection: Selection) -> Iterator[str]:
     yield from _about_limits(tool, selection)
     yield from _about_outcomes(tool, selection)
     yield from _about_output(tool, selection)
+    if not beside:
+        yield from _far_from_ours(tool, selection)
+
+
+def _far_from_ours(tool: Tool, selection: Selection) -> Iterator[str]:
+    """Yield counts and rates that another definition changes by more than a third, with the reasons."""
+    for one in differences(tool, selection):
+        if one.group or not one.ours or not one.theirs or not one.reasons:
+            continue
+        if not 1 / _FAR <= one.theirs / one.ours <= _FAR:
+            yield f"{one.name} is {shown(one.theirs)}, ours {shown(one.ours)}: {DOT.join(one.reasons)}"
 
 
 def _about_limits(tool: Tool, selection: Selection) -> Iterator[str]:

@@ -10,7 +10,7 @@ import msgspec
 from telemetry import slo
 from telemetry.formatting import number_of, printable
 from telemetry.report.other_tools import aiperf, sglang, vllm
-from telemetry.report.other_tools.differences import Difference, differences
+from telemetry.report.other_tools.differences import Difference, differences, shown
 from telemetry.report.other_tools.notes import notes
 from telemetry.report.other_tools.selection import Selection
 from telemetry.report.other_tools.tool import Tool
@@ -38,7 +38,12 @@ def render_beside(tool: Tool, selection: Selection, width: int = 100) -> str:
     rows = list(_rows(differences(tool, selection)))
     columns = [Column(""), Column("ours"), Column(tool.name), Column("why", right=False, wraps=True)]
     table = layout(Table(columns, rows), width)
-    return "\n".join([*_head(tool, selection, width), "", *table, "", *_notes_text(tool, selection, width)]) + "\n"
+    return (
+        "\n".join(
+            [*_head(tool, selection, width), "", *table, "", *_notes_text(tool, selection, width, beside=True)]
+        )
+        + "\n"
+    )
 
 
 def render_json(tool: Tool, selection: Selection, *, beside: bool = False) -> str:
@@ -49,7 +54,7 @@ def render_json(tool: Tool, selection: Selection, *, beside: bool = False) -> st
         "requests": selection.name,
         "duration": _duration(tool),
         "coverage": selection.coverage,
-        "notes": list(notes(tool, selection)),
+        "notes": list(notes(tool, selection, beside=beside)),
     }
     document: dict[str, Any]
     if beside:
@@ -102,15 +107,9 @@ def _head(tool: Tool, selection: Selection, width: int) -> Iterator[str]:
     yield from wrapped(f"run {printable(selection.run)}: {number} of {selection.name}{limits}", width, "", _INDENT)
 
 
-def _notes_text(tool: Tool, selection: Selection, width: int) -> Iterator[str]:
-    for note in notes(tool, selection):
+def _notes_text(tool: Tool, selection: Selection, width: int, *, beside: bool = False) -> Iterator[str]:
+    for note in notes(tool, selection, beside=beside):
         yield from wrapped(note, width, "· ", _INDENT)
-
-
-def _shown(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}"
 
 
 def _rows(found: Sequence[Difference]) -> Iterator[list[str]]:
@@ -120,11 +119,11 @@ def _rows(found: Sequence[Difference]) -> Iterator[list[str]]:
     """
     said: dict[str, Sequence[str]] = {}
     for one in found:
-        if one.is_same or _shown(one.ours) == _shown(one.theirs):
-            yield [one.name, _shown(one.ours), _shown(one.theirs), _SAME]
+        if one.is_same or shown(one.ours) == shown(one.theirs):
+            yield [one.name, shown(one.ours), shown(one.theirs), _SAME]
             continue
         known = said.setdefault(one.group, one.reasons) if one.group else ()
         news = [reason for reason in one.reasons if reason not in known or known is one.reasons]
         if known and known is not one.reasons:
             news.insert(0, "as above")
-        yield [one.name, _shown(one.ours), _shown(one.theirs), DOT.join(news) or _ROUNDING]
+        yield [one.name, shown(one.ours), shown(one.theirs), DOT.join(news) or _ROUNDING]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from telemetry.directions import better_of_name
+from telemetry.directions import better_of_name, is_count
 from telemetry.errors import RunDirectoryError
 from telemetry.formatting import NOTHING, printable, quantity, scaled
 from telemetry.headline_choice import shown_params
@@ -14,11 +14,12 @@ from telemetry.headlines import Figure, Headline, headline
 from telemetry.headlines.training import telling
 from telemetry.history import RecordedRun
 from telemetry.history.curve_points import has_means
+from telemetry.history.fair_rates import Activity, Steps
 from telemetry.history.instrument_ids import series_id
-from telemetry.history.over_time import step_for
 from telemetry.history.range_totals import RangeTotals
 from telemetry.history.step_curves import read
 from telemetry.limits import MIB
+from telemetry.rates import Paces
 from telemetry.report.content import headlines
 from telemetry.report.html.main_series import LINES, Group, latencies, main_groups
 from telemetry.report.html.numbers import Column
@@ -153,7 +154,7 @@ def _by_step(curves: Sequence[StepCurve], heads: Sequence[Headline]) -> Iterator
     """Yield the most telling values, then others, of each axis."""
     axes = dict.fromkeys(curve.axis for curve in curves)
     for axis in axes:
-        own = {curve.name: curve for curve in curves if curve.axis == axis and len(curve.steps) > 1}
+        own = {curve.name: curve for curve in curves if _is_drawn(curve, axis)}
         first = telling(own)
         for name in [*first, *(name for name in own if name not in first)]:
             curve = own[name]
@@ -162,6 +163,10 @@ def _by_step(curves: Sequence[StepCurve], heads: Sequence[Headline]) -> Iterator
             whole = f"{scaled(curve.last)}, best {scaled(best)}" if best is not None else scaled(curve.last)
             steps = [float(step) for step in curve.steps]
             yield RunCurve(title, "", True, steps, curve.values, has_means(curve), whole)
+
+
+def _is_drawn(curve: StepCurve, axis: str) -> bool:
+    return curve.axis == axis and len(curve.steps) > 1 and not is_count(curve.name)
 
 
 def _over_time(run: RecordedRun) -> Iterator[RunCurve]:
@@ -173,8 +178,8 @@ def _over_time(run: RecordedRun) -> Iterator[RunCurve]:
     rated = kinds or groups[-1:]
     ids = {series_id(stat): None for group in (*groups, *rated) for _, stat in group.lines}
     try:
-        seconds = run.end_s
-        windows = list(run.windows(step_for(seconds), percentiles=[_KEY], series=list(ids)))
+        step_s = run.step_for(run.end_s)
+        windows = list(run.drawn_windows(step_s, [_KEY], list(ids)))
     except RunDirectoryError:
         return
     x = [(window.start_s + window.end_s) / 2 for window in windows]
@@ -183,9 +188,7 @@ def _over_time(run: RecordedRun) -> Iterator[RunCurve]:
     heads = headlines(run.result)
     title = "requests/s" if heads and heads[0].flavour in ("llm", "load") else f"{groups[-1].title} values/s"
     overall = next((one.text for head in heads for one in head.figures if one.title == "requests/s"), "")
-    yield RunCurve(
-        title, "", False, x, [sum(_rate(window, group) for group in rated) for window in windows], whole=overall
-    )
+    yield RunCurve(title, "", False, x, _rates(run.result.snapshot, windows, rated), whole=overall)
     for group in reversed(groups):
         values = [_percentile(window, group) for window in windows]
         whole = quantity(group.main.percentiles.get(_KEY), group.main.unit)
@@ -196,10 +199,14 @@ def _over_time(run: RecordedRun) -> Iterator[RunCurve]:
         )
 
 
-def _rate(window: RangeTotals, group: Group) -> float:
-    """Return the values per second of all label sets or tracking windows of a group."""
-    found = (window.series.get(series_id(stat)) for _, stat in group.lines)
-    return sum(figures.rate for figures in found if figures is not None)
+def _rates(snapshot: MetricsSnapshot, windows: Sequence[RangeTotals], groups: Sequence[Group]) -> Column:
+    """Return the values per second of all label sets or tracking windows of some groups."""
+    stats = [stat for group in groups for _, stat in group.lines]
+    steps = Steps(*zip(*((one.start_s, one.end_s, one.seconds) for one in windows), strict=True))
+    counts = [
+        sum(one.series[id].count for stat in stats if (id := series_id(stat)) in one.series) for one in windows
+    ]
+    return steps.rates(counts, Activity.of(Paces(snapshot), stats, snapshot.started_ns))
 
 
 def _percentile(window: RangeTotals, group: Group) -> float | None:

@@ -108,7 +108,9 @@ _COMMAND: Final = Row(
             title="Processes, threads, files",
             question="Does the job leak processes, threads or open files?",
             targets=_lines(
-                ("process_count", "processes"), ("process_threads", "threads"), ("process_open_files", "open files")
+                ("process_count", "processes"),
+                ("process_threads", "threads"),
+                ("process_open_files", "open files"),
             ),
             width=8,
         ),

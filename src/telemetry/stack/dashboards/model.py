@@ -28,8 +28,12 @@ def newest(metric: str, matchers: str = "RUN") -> str:
 
 
 def own(name: str, *matchers: str, run: str = "RUN") -> str:
-    """Return the selector of a gauge, with or without a namespace before its name."""
-    return "{" + ",".join((f'__name__=~"(.+_)?{name}"', run, *matchers)) + "}"
+    """Return the selector of a gauge, with or without a namespace before its name.
+
+    Without one, a name with the suffix of another kind of metric ends with `_value`.
+    """
+    value = "(_value)?" if name.endswith(("_total", "_bucket", "_sum", "_count")) else ""
+    return "{" + ",".join((f'__name__=~"(.+_)?{name}{value}"', run, *matchers)) + "}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ are older than all data of finer levels:
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections import deque
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from telemetry.errors import RunDirectoryError
+from telemetry.files import cut_file, open_reader
 from telemetry.store.append_file import AppendFile, Buffer
 from telemetry.store.atomic import replacing
 from telemetry.store.framing import Frame, SegmentReader, frame, segment_header
@@ -118,7 +118,7 @@ class Level:
             written += self._begin(first_roll, interval.start_ns)
         assert self._file is not None
         self.end = first_roll + self.seconds
-        return written + self._file.append(_frame(interval, first_roll))
+        return written + self._file.append(framed(interval, first_roll))
 
     def take_over(self, before: int | None = None) -> int:
         """Continue the files in the directory. Return the size of torn tails, which are cut.
@@ -133,7 +133,7 @@ class Level:
             kept_bytes, torn = self._scan(path, found[-1].step, before)
             torn_bytes += torn
             if kept_bytes:
-                os.truncate(path, kept_bytes)
+                cut_file(path, kept_bytes)
                 break
             path.unlink()
             found.pop()
@@ -141,7 +141,7 @@ class Level:
             size = segment.path.stat().st_size
             self._segments.append(_Kept(segment.first, segment.start_ns, segment.path, segment.step, size))
         if found and found[-1].step == self.seconds:
-            self._file = AppendFile(found[-1].path)
+            self._file = AppendFile(found[-1].path, depth=2)
             self._segments[-1].size = 0
         return torn_bytes
 
@@ -150,7 +150,7 @@ class Level:
         for at, kept in enumerate(self._segments):
             if at + 1 < len(self._segments) and self._segments[at + 1].first <= from_roll:
                 continue
-            with kept.path.open("rb", buffering=0) as file:
+            with open_reader(kept.path) as file:
                 for item in SegmentReader(file, kept.path, MAGIC).frames():
                     if item.kind in KINDS and item.stamp >= from_roll:
                         yield item.stamp, decoded(item, kept.path)
@@ -226,7 +226,7 @@ class Level:
         Set `end` to the end of that interval.
         """
         kept_bytes = 0
-        with path.open("rb", buffering=0) as file:
+        with open_reader(path) as file:
             reader = SegmentReader(file, path, MAGIC)
             for item in reader.frames():
                 if item.kind in KINDS and (before is None or item.stamp + step <= before):
@@ -237,7 +237,7 @@ class Level:
         self.close()
         aligned = first_roll // _ALIGN * _ALIGN
         path = self._directory / _name(self.seconds, aligned, start_ns)
-        self._file = AppendFile(path)
+        self._file = AppendFile(path, depth=2)
         self._segments.append(_Kept(aligned, start_ns, path, self.seconds))
         self._forget(first_roll)
         return self._file.append([segment_header(MAGIC)])
@@ -263,13 +263,13 @@ def _thinned(paths: Sequence[Path], step: int) -> tuple[list[list[Buffer]], int]
     group: list[Interval] = []
     first = end = 0
     for path in paths:
-        with path.open("rb", buffering=0) as file:
+        with open_reader(path) as file:
             reader = SegmentReader(file, path, MAGIC)
             for item in reader.frames():
                 if item.kind not in KINDS:
                     continue
                 if group and item.stamp // step != first // step:
-                    frames.append(_frame(merge(group, end - first), first))
+                    frames.append(framed(merge(group, end - first), first))
                     group = []
                 if not group:
                     first = item.stamp
@@ -278,11 +278,12 @@ def _thinned(paths: Sequence[Path], step: int) -> tuple[list[list[Buffer]], int]
             if reader.torn_bytes:
                 raise RunDirectoryError(f"{path} is damaged")
     if group:
-        frames.append(_frame(merge(group, end - first), first))
+        frames.append(framed(merge(group, end - first), first))
     return frames, end
 
 
-def _frame(interval: Interval, first_roll: int) -> list[Buffer]:
+def framed(interval: Interval, first_roll: int) -> list[Buffer]:
+    """Return the frame of an interval, stamped with its first roll."""
     packed = pack(interval, first_roll, PACKED) if unpacked_bytes(interval) >= _WORTH_IT_BYTES else None
     if packed is None:
         return frame([encode_interval(interval)], first_roll, INTERVAL)
@@ -321,7 +322,7 @@ def damaged_bytes(directory: Path) -> dict[Path, int]:
     """
     damaged = {}
     for segment in segments(directory):
-        with segment.path.open("rb", buffering=0) as file:
+        with open_reader(segment.path) as file:
             reader = SegmentReader(file, segment.path, MAGIC)
             for _ in reader.frames():
                 pass

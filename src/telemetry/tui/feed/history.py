@@ -28,7 +28,7 @@ def everything(past: IntervalSource, until_ns: int, second_bytes: float) -> Iter
         for interval in chain([first], tens):
             yield interval
             start_ns = interval.end_ns
-    yield from past.intervals(start_ns)
+    yield from past.fine(start_ns)
 
 
 def size(interval: Interval) -> int:

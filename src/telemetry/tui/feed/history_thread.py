@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from math import isfinite
 from typing import Final
 
@@ -13,6 +14,8 @@ from telemetry.errors import EndpointError, KeysError, TelemetryError
 from telemetry.history.interval_source import IntervalSource
 from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
+from telemetry.history.over_time import step_for
+from telemetry.history.reader import SLICE_S
 from telemetry.tui.feed.history import everything, size
 from telemetry.tui.feed.news import Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
 from telemetry.tui.feed.reader_thread import ReaderThread
@@ -62,8 +65,12 @@ class HistoryThread(ReaderThread):
         """Counters and gauges."""
         self._gauges: dict[int, SeriesId | None] = {}
         """Gauges by index; None for those that have no trend."""
+        self._held: dict[SeriesId, float] = {}
+        """Newest values of the gauges that have a trend."""
         self._cursor_ns = 0
         """End of the last interval in the trends; 0 before the first."""
+        self._is_refined = False
+        """True once the trends of a run that has ended were reported in finer steps, if it was short."""
         self._second_bytes = 0.0
         self._noted = False
         self._followed: SeriesId | None = None
@@ -129,6 +136,9 @@ class HistoryThread(ReaderThread):
                 self._begin(self._opened(), snapshot)
             else:
                 self._tell_new(self._opened().intervals(self._cursor_ns))
+            if self._cursor_ns and snapshot.state in TERMINAL and not self._is_refined:
+                self._is_refined = True
+                self._refine(self._opened(), snapshot)
         except TelemetryError as error:
             self._retry_s = began_s + _RETRY_S
             self._do_without(error, snapshot)
@@ -146,35 +156,56 @@ class HistoryThread(ReaderThread):
             self._second_bytes = sum(map(size, last)) / len(last)
         self._tell_new(last)
 
+    def _refine(self, past: IntervalSource, snapshot: MetricsSnapshot) -> None:
+        """Report the trends of a run of less than a minute again, in as many steps as there are points."""
+        origin_ns = snapshot.started_ns
+        step_s = step_for((self._cursor_ns - origin_ns) / 1e9, SLICE_S)
+        if not origin_ns or step_s >= 1.0:
+            return
+        self._held = {}
+        trends = _TrendSteps(step_s)
+        for _, found in groupby(
+            past.fine(0), lambda one: (one.start_ns + one.end_ns - 2 * origin_ns) / 2e9 // step_s
+        ):
+            trends.add(self._trend_values(list(found)))
+        self._tell(trends.news())
+
     def _tell_new(self, intervals: Iterable[Interval]) -> None:
-        points: dict[SeriesId, list[float]] = {}
-        grown = False
+        trends = _TrendSteps()
+        cursor_ns, grown = self._cursor_ns, False
         for interval in intervals:
             if self._closing:
                 return
-            self._add_trend(interval, points)
+            trends.add(self._trend_values([interval]))
             self._cursor_ns = max(self._cursor_ns, interval.end_ns)
-            if self._timeline is not None and interval.start_ns >= self._timeline.end_ns:
-                self._timeline.add(interval)
-                grown = True
-        if points:
-            self._tell(Trends({series: tuple(values[-TREND_POINTS:]) for series, values in points.items()}))
+        timeline = self._timeline
+        if timeline is not None and self._cursor_ns > cursor_ns:
+            for interval in self._opened().fine(timeline.end_ns):
+                if interval.start_ns >= timeline.end_ns:
+                    timeline.add(interval)
+                    grown = True
+        if trends.steps:
+            self._tell(trends.news())
         if grown and self._timeline is not None and self._followed is not None:
             self._tell_followed(self._followed, self._timeline)
         elif self._followed is not None and self._timeline is None:
             self._load(self._followed)
 
-    def _add_trend(self, interval: Interval, points: dict[SeriesId, list[float]]) -> None:
-        for index, figures in self._time_range([interval], (_TREND_KEY,)).figures().items():
-            if figures.count:
-                points.setdefault(self._ids[index], []).append(figures.percentiles[_TREND_KEY])
-        gauges = columns(interval.gauges)
+    def _trend_values(self, intervals: Sequence[Interval]) -> dict[SeriesId, float]:
+        """Return the trend values of neighbouring intervals. A gauge keeps its value until it is set again."""
+        found = {
+            self._ids[index]: figures.percentiles[_TREND_KEY]
+            for index, figures in self._time_range(intervals, (_TREND_KEY,)).figures().items()
+            if figures.count
+        }
+        gauges = {index: value for one in intervals for index, value in columns(one.gauges).items()}
         if not gauges.keys() <= self._gauges.keys():
             self._learn()
         for index, value in gauges.items():
             gauge = self._gauges.setdefault(index, None)
             if gauge is not None and isfinite(value):
-                points.setdefault(gauge, []).append(value)
+                self._held[gauge] = value
+        return found | self._held
 
     def _time_range(self, intervals: Sequence[Interval], percentiles: Sequence[str]) -> RangeSums:
         """Return the sum of intervals. Reads the keys again if the intervals contain unknown series."""
@@ -273,6 +304,25 @@ class HistoryThread(ReaderThread):
             self._tell(TimelineOf(series, history.copy()))
         else:
             self._tell(ValuesOf(series, history.values()))
+
+
+class _TrendSteps:
+    """A collector of the points of trends, step by step, oldest first. A series begins with its first value."""
+
+    def __init__(self, step_s: float = 1.0) -> None:
+        self.steps = 0
+        self._step_s = step_s
+        self._points: dict[SeriesId, list[float | None]] = {}
+
+    def add(self, values: Mapping[SeriesId, float]) -> None:
+        """Add a step with these values. All other series have a gap."""
+        self.steps += 1
+        for series in self._points.keys() | values.keys():
+            self._points.setdefault(series, []).append(values.get(series))
+
+    def news(self) -> Trends:
+        points = {series: tuple(values[-TREND_POINTS:]) for series, values in self._points.items()}
+        return Trends(points, self._step_s, self.steps)
 
 
 def _last(intervals: Iterable[Interval]) -> deque[Interval]:

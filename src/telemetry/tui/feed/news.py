@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.tui.model.scene import RangeFigures, SeriesId, ValuesOverTime
+from telemetry.tui.model.scene import RangeFigures, SeriesId, Trend, ValuesOverTime
 from telemetry.wire.control import MemberFacts
 from telemetry.wire.gates import GateResult
 from telemetry.wire.pictures import StepCurve
@@ -33,9 +33,15 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Trends:
-    """p99 of the next second, for series with values; on attach, of several seconds, oldest first."""
+    """p99 of the next second, for series with values; on attach, of several seconds, oldest first.
 
-    points: Mapping[SeriesId, tuple[float, ...]] = field(default_factory=dict)
+    Values of the last of `steps` are last; None stands for a step without values. Of a short run that has ended, it
+    comes again for the whole run, in steps of `step_s` instead of seconds.
+    """
+
+    points: Mapping[SeriesId, Trend] = field(default_factory=dict)
+    step_s: float = 1.0
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True)

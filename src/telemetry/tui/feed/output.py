@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
+from telemetry.files import open_reader
 from telemetry.limits import KIB
 from telemetry.store.output_log import OLDER, OUTPUT
 from telemetry.tui.feed.news import Output, Tell
@@ -77,9 +78,9 @@ class OutputTail:
             if here.st_ino == facts.st_ino:
                 return
         else:
-            with suppress(FileNotFoundError), self._path.with_name(OLDER).open("rb", buffering=0) as older:
+            with suppress(FileNotFoundError), open_reader(self._path.with_name(OLDER), depth=1) as older:
                 self._take(older)
-        following = self._path.open("rb", buffering=0)
+        following = open_reader(self._path, depth=1)
         if self._file is not None:
             self._file.close()
         self._file = following

@@ -121,8 +121,9 @@ def _series(item: VisibleSeries, heading: str, view: View) -> Json:
         "labels": item.stat.labels,
         "unit": item.stat.unit,
         **_figures(item.figures),
+        "rate": item.rate,
         "run_max": item.stat.max,
-        "p99_each_second": list(item.trend),
+        "p99_trend": list(item.trend),
     }
     if view.group:
         row["group"] = heading
@@ -151,7 +152,7 @@ def _detail(scene: Scene, view: View, series: SeriesId, timeline: Timeline | Non
     return {
         **msgspec.to_builtins(stat),
         "time_range": _figures(figures_shown(scene, view, stat, digest_of(scene, view, timeline))),
-        "baseline": _figures(run_figures(base, scene.baseline.elapsed_s)) if base and scene.baseline else None,
+        "baseline": _figures(run_figures(base, scene.baseline)) if base and scene.baseline else None,
         "over_time": _points(view, timeline) if timeline is not None and len(timeline) else [],
     }
 

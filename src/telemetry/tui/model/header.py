@@ -8,6 +8,7 @@ from typing import Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import number_of, printable
+from telemetry.headlines import not_finite
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted, taken, width_of, wrapped
@@ -68,7 +69,8 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
         words = _trouble(scene, width) or ((Cell("waiting for the first snapshot", "dim"),),)
         return (cut((badge,), width), *words)
     lines = [_first(scene, snapshot, view, width)]
-    if bar := progress(snapshot, width, silent=scene.silence_s > 0, past=scene.moment is not None):
+    silent, past = scene.silence_s > 0, scene.moment is not None
+    if bar := progress(snapshot, width, silent=silent, past=past, steps_per_s=scene.steps_per_s):
         lines.append(bar)
     if trouble := _trouble(scene, width):
         return (*lines, *trouble)
@@ -77,6 +79,7 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
     if scene.gates_final and (of_run := _exit_of_run(snapshot, scene.gates)):
         shown.append(of_run)
     pieces[1:1] = shown
+    pieces[:0] = [Piece(words, "warn") for words in not_finite(snapshot, short=True)]
     if snapshot.state in TERMINAL:
         pieces = [*_failure(snapshot, width), *pieces]
     return (*lines, fitted(pieces, width))
@@ -85,15 +88,17 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
 def badge(snapshot: MetricsSnapshot, gates: Sequence[GateResult] = ()) -> Cell:
     """Return the state as text between spaces. `gates`: their final results.
 
-    A run is not `good` if its command or a gate failed, or if it lost events.
+    A run is not `good` if its command or a gate failed, if a value is not finite, or if it lost events.
     """
     words, tone = _BADGES[snapshot.state]
-    if snapshot.state == "COMPLETE" and wording.failure(snapshot.command):
+    if snapshot.state == "COMPLETE" and wording.failure(snapshot):
         return Cell(" FAILED ", "bad")
     if snapshot.state == "COMPLETE" and gates and worst(list(gates)) == "fail":
         return Cell(" GATE FAILED ", "bad")
     if snapshot.state == "COMPLETE" and snapshot.completeness != "complete":
         tone = _TONES[snapshot.completeness]
+    elif snapshot.state == "COMPLETE" and not_finite(snapshot):
+        tone = "warn"
     return Cell(f" {words} ", tone)
 
 
@@ -107,7 +112,7 @@ def _exit_of_run(snapshot: MetricsSnapshot, gates: Sequence[GateResult]) -> Piec
 
 def _failure(snapshot: MetricsSnapshot, width: int) -> Iterator[Piece]:
     """Yield how the command failed, and the exception that it recorded, shortened to the rest of a line."""
-    how = wording.failure(snapshot.command)
+    how = wording.failure(snapshot)
     if not how:
         return
     first = Piece(how, "bad")
@@ -157,7 +162,9 @@ def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
         return f"{words}, {number_of(snapshot.producer_count, 'producer')}", tone
     by_status = Counter(stat.status for stat in snapshot.own_producers)
     by_status["ended"] += snapshot.direct_producers - len(snapshot.own_producers)
-    return _reporting(by_status, "producer") if by_status.total() else ("no producers yet", "dim")
+    if by_status.total():
+        return _reporting(by_status, "producer")
+    return ("no producers" if snapshot.state in TERMINAL else "no producers yet"), "dim"
 
 
 def _reporting(by_status: Counter[str], what: str) -> tuple[str, Tone]:

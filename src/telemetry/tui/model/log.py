@@ -13,6 +13,7 @@ from telemetry.formatting import number_of, printable
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.overview import marks
 from telemetry.tui.model.scene import Scene
+from telemetry.tui.model.visible_series import is_over
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _LINE_CHARS: Final = 2_000
@@ -42,7 +43,7 @@ def log(scene: Scene) -> tuple[Line, ...]:
         if said:
             lines += [()] if lines else []
             lines += [(Cell(title, "strong"),), *said]
-    return tuple(lines) or ((Cell("no messages yet", "dim"),),)
+    return tuple(lines) or ((Cell("the run has no messages" if is_over(scene) else "no messages yet", "dim"),),)
 
 
 @lru_cache(maxsize=1024)  # twice the number of output lines that are kept

@@ -59,7 +59,8 @@ def _pieces(scene: Scene, view: View, trend: int) -> Iterator[Line]:
     for name, stats in sorted(by_name.items(), key=lambda item: places.get(item[0], len(places))):
         unit = stats[0].unit
         values = [stat.value for stat in stats if stat.value is not None]
-        trends = [scene.trends.get(series_id(stat.name, stat.labels), ()) for stat in stats]
+        found = (scene.trends.get(series_id(stat.name, stat.labels), ()) for stat in stats)
+        trends = [[point for point in points if point is not None] for points in found]
         length = min(map(len, trends))
         means = tuple(sum(points[at] for points in trends) / len(trends) for at in range(-length, 0))
         several = f" {len(stats)} ×" if len(stats) > 1 else ""

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.request_model import issued_kind
+from telemetry.request_model import issued_kind, time_range_of
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import CounterStat
 
@@ -43,4 +43,6 @@ def _one(stats: Sequence[CounterStat], labels: dict[str, str]) -> CounterStat:
     except OverflowError:
         value = math.inf  # too large for a float
     rate = sum(stat.rate for stat in stats)
-    return replace(stats[0], labels=labels, value=value, events=sum(stat.events for stat in stats), rate=rate)
+    events, (began_ns, ended_ns) = sum(stat.events for stat in stats), time_range_of(stats)
+    summed = replace(stats[0], labels=labels, value=value, events=events, rate=rate)
+    return replace(summed, began_ns=began_ns, ended_ns=ended_ns)

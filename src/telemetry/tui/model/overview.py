@@ -13,6 +13,7 @@ from msgspec import structs
 
 from telemetry import formatting, wording
 from telemetry.formatting import printable
+from telemetry.rates import Paces
 from telemetry.redaction import COUNTER
 from telemetry.span_model import without_spans
 from telemetry.tui.model import numbers, rows
@@ -31,11 +32,12 @@ from telemetry.tui.model.visible_series import (
     key_of,
     matches,
     newest_window_first,
+    rated,
     shown,
     time_range_words,
 )
 from telemetry.wire.collectors import is_of_machine
-from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot
+from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot
 
 PIN: Final = "★ "
 _TITLE: Final = "series"
@@ -192,7 +194,8 @@ def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> 
 
 def _nothing(scene: Scene, view: View) -> str:
     if scene.snapshot is None or not scene.snapshot.series:
-        nothing = "no series yet" if scene.live else "the run has no series"
+        is_over = not scene.live or (scene.snapshot is not None and scene.snapshot.state in TERMINAL)
+        nothing = "the run has no series" if is_over else "no series yet"
         return f"{nothing}; tab 5 has the values of steps" if has_steps(scene) else nothing
     return f"no series matches '{printable(view.filter)}'"
 
@@ -219,9 +222,12 @@ def _others(scene: Scene, view: View) -> Grid:
     if scene.snapshot is None:
         return Grid(columns, empty="none yet")
     found = newest_window_first(_outcomes_as_one(scene.snapshot, view), lambda stat: stat, scene.snapshot)
-    sorter = _other_sorter(scene.snapshot, view)
+    paces = Paces(scene.snapshot)
+    counters = [stat for stat in found if isinstance(stat, CounterStat)]
+    rates = {id(stat): _rate_of(stat, paces, view) for stat in rated(counters, scene, view)}
+    sorter = _other_sorter(rates, view)
     ordered = in_order(found, sorter, descending=view.descending)
-    made = (_other_row(stat, _rate_of(stat, scene.snapshot, view), view) for stat in ordered)
+    made = (_other_row(stat, rates.get(id(stat)), view) for stat in ordered)
     return Grid(
         columns,
         tuple(_without_figures(row) if past else row for row in made),
@@ -263,21 +269,19 @@ def _passes(stat: Other, view: View) -> bool:
     return matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter)
 
 
-def _other_sorter(snapshot: MetricsSnapshot, view: View) -> Callable[[Other], float | str | None] | None:
-    """Return the sort function, or None.
+def _other_sorter(rates: Mapping[int, float | None], view: View) -> Callable[[Other], float | str | None] | None:
+    """Return the sort function, or None. `rates`: by the id of a counter.
 
     Values of different counters and gauges can't be compared, so they have none.
     """
     if view.sort == "name":
         return lambda stat: wording.instrument(stat.name, stat.labels).casefold()
-    return (lambda stat: _rate_of(stat, snapshot, view)) if view.sort == "rate" else None
+    return (lambda stat: rates.get(id(stat))) if view.sort == "rate" else None
 
 
-def _rate_of(stat: Other, snapshot: MetricsSnapshot, view: View) -> float | None:
+def _rate_of(stat: CounterStat, paces: Paces, view: View) -> float | None:
     """Return the rate over the same time range as the series."""
-    if not isinstance(stat, CounterStat):
-        return None
-    return stat.rate if view.figures == "window" else numbers.per_s(stat.value, snapshot.elapsed_s)
+    return stat.rate if view.figures == "window" else paces.of(stat).per_s
 
 
 def _without_figures(row: Row) -> Row:

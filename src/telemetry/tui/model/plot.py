@@ -12,11 +12,11 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A line of a plot. `xs` ascend. `xs` and `ys` are finite and equally long."""
+    """A line of a plot. `xs` ascend. `xs` and `ys` are finite and equally long; the line has a gap at a None."""
 
     name: str
     xs: tuple[float, ...]
-    ys: tuple[float, ...]
+    ys: tuple[float | None, ...]
     tone: Tone = "plain"
 
 

@@ -15,7 +15,7 @@ from telemetry.tui.model.header import reporting
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.nodes import SORTERS, node_rows
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.model.visible_series import in_order, matches
+from telemetry.tui.model.visible_series import in_order, is_over, matches
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, ProducerStat, ProducerStatus
 
 SLOW_BELOW: Final = 0.9
@@ -67,14 +67,16 @@ def producers(scene: Scene, view: View) -> Grid:
         tuple(rows),
         sorted_by=view.sort if sorter else "",
         descending=view.descending,
-        empty=_empty(snapshot, view),
+        empty=_empty(scene, snapshot, view),
     )
 
 
-def _empty(snapshot: MetricsSnapshot, view: View) -> str:
+def _empty(scene: Scene, snapshot: MetricsSnapshot, view: View) -> str:
     if snapshot.nodes:
         return f"no node and no producer matches '{printable(view.filter)}'"
-    return f"no producer matches '{printable(view.filter)}'" if snapshot.producers else "no producers yet"
+    if snapshot.producers:
+        return f"no producer matches '{printable(view.filter)}'"
+    return "the run has no producers" if is_over(scene) else "no producers yet"
 
 
 def total(scene: Scene, view: View, width: int) -> Line:

@@ -77,7 +77,7 @@ def figures(item: VisibleSeries, shown: tuple[Column, ...], view: View, seconds:
         if key == "count":
             cells.append(Cell(numbers.counted(known.count, units), "plain" if known.count else "dim"))
         elif key == "rate":
-            cells.append(Cell(numbers.rate(known.rate, "", units), "plain" if known.rate else "dim"))
+            cells.append(Cell(numbers.rate(item.rate, "", units), "plain" if item.rate else "dim"))
         elif key == "max":
             cells.append(Cell(numbers.value(item.max, stat.unit, units)))
         elif key == "trend":

@@ -14,6 +14,8 @@ from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
+Trend = tuple[float | None, ...]
+"""A value of each step, newest last; None for a step without values."""
 """A name and its sorted labels."""
 
 
@@ -69,12 +71,14 @@ class Scene:
     live: bool = True
     silence_s: float = 0.0
     trouble: str = ""
-    trends: Mapping[SeriesId, tuple[float, ...]] = field(default_factory=dict)
-    """p99 of each second, newest last, at most TREND_POINTS."""
+    trends: Mapping[SeriesId, Trend] = field(default_factory=dict)
+    """p99 of each step of `trend_step_s`, newest last, at most TREND_POINTS."""
+    trend_step_s: float = 1.0
+    """Seconds, or a part of a second for a short run that has ended."""
     tokens_per_s: Mapping[SeriesId, float] = field(default_factory=dict)
     """Input and output tokens per second by series since watching began, over at most the window."""
     steps_per_s: Mapping[str, float] = field(default_factory=dict)
-    """Closed steps per second by axis since watching began, over at most the window."""
+    """Steps per second by axis since watching began, over at most the window."""
     peaks: Mapping[SeriesId, float] = field(default_factory=dict)
     """Most requests in flight since watching began, by kind and labels."""
     curves: tuple[StepCurve, ...] | None = None

@@ -9,16 +9,26 @@ from typing import Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import printable
+from telemetry.history.fair_rates import Activity
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.timeline import Point, Timeline
+from telemetry.rates import Paces
 from telemetry.tui.model import numbers, series_plots
 from telemetry.tui.model import series_facts as facts
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import Piece, fitted, taken, wrapped
 from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
-from telemetry.tui.model.visible_series import WHOLE_RUN, beyond, figures_of, is_read, run_figures, time_range_words
+from telemetry.tui.model.visible_series import (
+    WHOLE_RUN,
+    beyond,
+    figures_of,
+    is_over,
+    is_read,
+    run_figures,
+    time_range_words,
+)
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, SeriesStat
 
 _SLACK_S: Final = 0.5
@@ -123,13 +133,13 @@ def figures_shown(scene: Scene, view: View, stat: SeriesStat, digest: Digest | N
 def _facts(subject: _Subject, width: int) -> tuple[Line, ...]:
     stat, snapshot, base = subject.stat, subject.snapshot, subject.base
     whole = subject.scene.moment is None and subject.view.figures == "run"
-    time_ranges = [facts.FactColumn("run", run_figures(stat, snapshot.elapsed_s), stat.stddev, chosen=whole)]
+    time_ranges = [facts.FactColumn("run", run_figures(stat, snapshot), stat.stddev, chosen=whole)]
     if not whole:
         figures = figures_shown(subject.scene, subject.view, stat, subject.digest)
         time_ranges.insert(0, facts.FactColumn(subject.words.removesuffix(" UTC"), figures, chosen=True))
     before = None
     if base is not None and subject.scene.baseline is not None:
-        before = facts.FactColumn("baseline", run_figures(base, subject.scene.baseline.elapsed_s), base.stddev)
+        before = facts.FactColumn("baseline", run_figures(base, subject.scene.baseline), base.stddev)
     lines = [*_title(subject, width), *facts.table(time_ranges, before, stat.unit, subject.view.units, width)]
     for words in facts.warnings(stat, time_ranges[0].figures, subject.words):
         lines += wrapped(f"! {words}", "warn", width)
@@ -201,6 +211,8 @@ def _courses(subject: _Subject, timeline: Timeline | None, width: int) -> tuple[
     cursor_ns = scene.moment.end_ns if scene.moment else None
     times = series_plots.Times(start_ns, end_ns, subject.snapshot.started_ns or timeline.start_ns, cursor_ns, width)
     points = points_of(timeline, start_ns, end_ns, max(1, width))
-    return series_plots.over_time_plot(points, times, stat.unit, units), series_plots.rate_plot(
-        points, times, units
+    activity = Activity.of(Paces(subject.snapshot), [stat], times.origin_ns, is_over=is_over(scene))
+    return (
+        series_plots.over_time_plot(points, times, stat.unit, units),
+        series_plots.rate_plot(points, times, units, activity),
     )

@@ -6,9 +6,12 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median_low
 from typing import Final, NamedTuple
 
 from telemetry import formatting
+from telemetry.history.fair_rates import Activity, Steps
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.timeline import Point, Timeline
 from telemetry.tui.model import numbers
@@ -28,8 +31,12 @@ _NAMED: Final[tuple[Tick, ...]] = ((0.0, "0 %"), (math.log10(2), "50 %"), (1.0, 
 _OVER_TIME: Final[tuple[tuple[str, Tone], ...]] = (("max", "bad"), ("p99", "warn"), ("p50", "good"))
 """Traces in drawing order. If p99 equals the maximum, because there are few values, p99 is drawn over it."""
 OVER_TIME_PERCENTILES: Final = ("50", "99")
+_ANY_TIME: Final = Activity()
 NO_HISTORY: Final = "no history of this series yet"
 READING: Final = "no history yet"
+_EMPTY: Final = "no values in this time range"
+_SILENCE: Final = 3.0
+"""Distance of two points, as a multiple of the median, beyond which no line joins them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +121,8 @@ def histogram_plot(title: str, cells: Cells, unit: str, units: Units, width: int
     xs = tuple((bar + 0.5) * per_bar for bar in bars)
     trace = Trace("values", xs, tuple(float(count) for count in bars.values()), "accent")
     values = value_axis((edge(max(low, 1)) * cells.unit, edge(high) * cells.unit), unit, units)
-    marks = [(_cell_place(_value_at(values, mark) / cells.unit, low, high), words) for mark, words in values.ticks]
-    inside = [(place, words) for place, words in marks if low <= place <= high]
+    marks = [(_value_at(values, mark) / cells.unit, words) for mark, words in values.ticks]
+    inside = [(_cell_place(at, low, high), words) for at, words in marks if edge(low) <= at <= edge(high)]
     ticks = spaced(inside, low, high, width)
     return replace(_plot(title, (trace,), axis, x_ticks=ticks, x_range=(float(low), float(high))), kind="bars")
 
@@ -164,7 +171,7 @@ class Times(NamedTuple):
 def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Units) -> Plot:
     """Return the plot of p50, p99 and max.
 
-    A time without values is bridged by the line; the rate plot shows zero there.
+    A silence is a gap in the lines; the rate plot shows zero there.
     """
     title = f"over {_span_words(times)}, UTC"
     lines: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in _OVER_TIME}
@@ -174,24 +181,22 @@ def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Unit
             if value is not None:
                 line.append((times.place(point), value))
     if not any(lines.values()):
-        return Plot(title=title, empty="no values in this time range")
+        return Plot(title=title, empty=_EMPTY)
     axis = value_axis((value for line in lines.values() for _, value in line), unit, units)
-    traces = tuple(
-        Trace(name, tuple(place for place, _ in line), tuple(axis.at(value) for _, value in line), tone)
-        for name, tone in _OVER_TIME
-        if (line := lines[name])
-    )
+    traces = tuple(_broken(name, lines[name], axis, tone) for name, tone in _OVER_TIME if lines[name])
     return _over_time(title, traces, axis, times)
 
 
-def rate_plot(points: Sequence[Point], times: Times, units: Units) -> Plot:
-    """Return the plot of values per second, from zero: it shows a stall."""
-    if not points:
-        return Plot(title="rate", empty="no values in this time range")
-    rates = tuple(point.figures.rate for point in points)
-    axis = rate_axis(rates, "", units)
-    trace = Trace("rate", tuple(times.place(point) for point in points), rates, "accent")
-    return _over_time("rate", (trace,), axis, times)
+def rate_plot(points: Sequence[Point], times: Times, units: Units, activity: Activity = _ANY_TIME) -> Plot:
+    """Return the plot of values per second, from zero: it shows a stall. `activity` is that of the series."""
+    edges = [times.at(point.start_ns) for point in points], [times.at(point.end_ns) for point in points]
+    steps = Steps(*edges, [point.figures.seconds for point in points])
+    rates = steps.rates([point.figures.count for point in points], activity)
+    drawn = [(times.place(point), rate) for point, rate in zip(points, rates, strict=True) if rate is not None]
+    if not drawn:
+        return Plot(title="rate", empty=_EMPTY)
+    places, known = zip(*drawn, strict=True)
+    return _over_time("rate", (Trace("rate", places, known, "accent"),), rate_axis(known, "", units), times)
 
 
 def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
@@ -200,21 +205,35 @@ def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
     In the past it only shows where the chosen moment lies within these seconds.
     """
     over = is_over(scene)
+    step_s = scene.trend_step_s
     title = f"p99 of {'its' if over else 'the'} last minute"
     trend = scene.trends.get(series, ())
     if not trend:
         return Plot(title=title, empty=NO_HISTORY if is_read(scene) else READING)
+    known = [(at * step_s, value) for at, value in enumerate(trend, 1 - len(trend)) if value is not None]
+    if not known:
+        return Plot(title=title, empty=_EMPTY)
     cursor = None
     if scene.moment is not None and scene.snapshot is not None:
         cursor = (scene.moment.end_ns - scene.snapshot.time_ns) / 1e9
-        if cursor < 1 - len(trend):
+        if cursor < (1 - len(trend)) * step_s:
             return Plot(title=title, empty="this is an older time; open the series to see it")
-    axis = value_axis(trend, unit, units)
-    places = tuple(float(place) for place in range(1 - len(trend), 1))
-    traces = (Trace("p99", places, tuple(map(axis.at, trend)), "warn"),)
-    start = min(places[0], -1.0)
-    ticks = ((start, f"{start:.0f} s"), (0.0, _end_words(scene) if over else "now"))
-    return replace(_plot(title, traces, axis, x_ticks=ticks, x_range=(start, 0.0)), cursor=cursor)
+    axis = value_axis((value for _, value in known), unit, units)
+    start = min((1 - len(trend)) * step_s, -1.0)
+    ticks = ((start, f"{start:.2g} s"), (0.0, _end_words(scene) if over else "now"))
+    trace = _broken("p99", known, axis, "warn")
+    return replace(_plot(title, (trace,), axis, x_ticks=ticks, x_range=(start, 0.0)), cursor=cursor)
+
+
+def _broken(name: str, points: Sequence[tuple[float, float]], axis: Axis, tone: Tone) -> Trace:
+    """Return a line with a gap before each point that comes much later than usual after the one before it."""
+    distances = [after - before for (before, _), (after, _) in pairwise(points)]
+    longest = _SILENCE * median_low(distances) if distances else 0.0
+    line: list[tuple[float, float | None]] = []
+    for (place, value), distance in zip(points, (0.0, *distances), strict=True):
+        line += [(place, None)] * (distance > longest)
+        line.append((place, axis.at(value)))
+    return Trace(name, tuple(place for place, _ in line), tuple(value for _, value in line), tone)
 
 
 def _end_words(scene: Scene) -> str:
@@ -259,11 +278,9 @@ def _value_at(axis: Axis, place: float) -> float:
 
 
 def _cell_place(ticks: float, low: int, high: int) -> float:
-    """Return the place of a value between the edges of cells, in cells."""
+    """Return the place of a value from the edge of `low` to that of `high`, in cells."""
     upper = bisect_left(range(low, high + 1), ticks, key=edge) + low
-    if upper <= low:
+    if upper == low:
         return float(low)
-    if upper > high:
-        return float(high) + 1
     below, above = edge(upper - 1), edge(upper)
     return upper - 1 + (ticks - below) / (above - below)

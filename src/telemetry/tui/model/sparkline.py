@@ -27,19 +27,19 @@ Move = Literal["steady", "risen", "jumped"]
 
 
 @_remembered
-def sparkline(points: tuple[float, ...], width: int, full: float | None = None) -> str:
-    """Return a line of `width` columns with the newest point at the right edge.
+def sparkline(points: tuple[float | None, ...], width: int, full: float | None = None) -> str:
+    """Return a line of `width` columns with the newest point at the right edge. None is a gap.
 
     Heights are proportional, from zero to `full`, or else to the greatest value or _ROOM times the median,
     whichever is more. Values that stay within a tenth give a level line at half the height; doubled values fill it.
     """
     shown = points[-width:]
-    top = full or (max(*shown, _ROOM * median(shown)) if shown else 0)
+    known = [point for point in shown if point is not None]
+    top = full or (max(*known, _ROOM * median(known)) if known else 0)
     last = len(_BARS) - 1
-    bars = "".join(
-        _BARS[max(0, min(last, int(point / top * len(_BARS))))] if top > 0 else _BARS[0] for point in shown
-    )
-    return bars.rjust(width)
+    heights = (None if point is None else point / top if top > 0 else 0.0 for point in shown)
+    bars = (" " if height is None else _BARS[max(0, min(last, int(height * len(_BARS))))] for height in heights)
+    return "".join(bars).rjust(width)
 
 
 @_remembered
@@ -64,23 +64,25 @@ def course(points: tuple[float | None, ...], width: int) -> str:
 
 
 @_remembered
-def movement(points: tuple[float, ...]) -> float | None:
-    """Return the last point as a multiple of the median; None if there are too few points or the median is zero."""
-    if len(points) < _ENOUGH:
+def movement(points: tuple[float | None, ...]) -> float | None:
+    """Return the last value as a multiple of the median; None if there are too few values or the median is zero."""
+    known = [point for point in points if point is not None]
+    if len(known) < _ENOUGH:
         return None
-    middle = median(points)
-    return points[-1] / middle if middle > 0 else None
+    middle = median(known)
+    return known[-1] / middle if middle > 0 else None
 
 
 @_remembered
-def move(points: tuple[float, ...]) -> Move:
+def move(points: tuple[float | None, ...]) -> Move:
     """Return `risen` from 1.25 times the median of the trend on, `jumped` from twice, else `steady`.
 
     A change ends once a value is 10 % below its limit.
     """
-    middle = median(points) if len(points) >= _ENOUGH else 0.0
+    known = [point for point in points if point is not None]
+    middle = median(known) if len(known) >= _ENOUGH else 0.0
     moved: Move = "steady"
-    for point in points if middle > 0 else ():
+    for point in known if middle > 0 else ():
         ratio = point / middle
         jumped = ratio >= JUMPED * (_BACK if moved == "jumped" else 1.0)
         risen = ratio >= RISEN * (_BACK if moved != "steady" else 1.0)

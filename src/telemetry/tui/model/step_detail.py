@@ -8,6 +8,7 @@ from typing import Final
 from telemetry import formatting
 from telemetry.formatting import number_of, printable
 from telemetry.history.curve_points import first_step, has_means
+from telemetry.rates import Paces
 from telemetry.tui.model import curve_detail as curves
 from telemetry.tui.model import numbers
 from telemetry.tui.model.axes import axis_of, linear_axis, spaced, tick_words
@@ -58,7 +59,8 @@ def step_detail(scene: Scene, view: View, key: CurveId, cursor: Cursor, width: i
         other = min(others, key=lambda point: abs(point.place - at.place))
         mean = "mean " if behind is not None and has_means(behind) else ""
         reading.append(Piece(f"{earlier} {mean}{value_text(other.value, view.units)}", "good", 2))
-    facts = (_facts(curve, view.units, width), fitted(reading, width))
+    speed = Paces(scene.snapshot).steps_per_s(curve.axis) if scene.snapshot else None
+    facts = (_facts(curve, speed, view.units, width), fitted(reading, width))
     places = tuple(point.place for point in inside)
     return CurveDetail(facts, replace(plot, x_ticks=x_ticks, cursor=at.place), places)
 
@@ -76,14 +78,14 @@ def _points(curve: StepCurve) -> list[Point]:
     return [Point(float(step), value, low, high) for step, value, low, high in rows]
 
 
-def _facts(curve: StepCurve, units: Units, width: int) -> Line:
+def _facts(curve: StepCurve, speed: float | None, units: Units, width: int) -> Line:
     pieces = [
         Piece(printable(curve.name), "strong"),
         Piece(f"{value_text(curve.first, units)} → {value_text(curve.last, units)}"),
         Piece(best_text(curve, units, step=True), "good", 1),
         Piece(f"{value_text(curve.min, units)} to {value_text(curve.max, units)}", keep=2),
         Piece(number_of(curve.count, "step"), keep=3),
-        Piece(f"{numbers.value(curve.steps_per_s, '', units)} steps/s" if curve.steps_per_s else "", keep=4),
+        Piece(f"{numbers.value(speed, '', units)} steps/s" if speed else "", keep=4),
         Piece(number_of(curve.producers, "producer") if curve.producers > 1 else "", keep=5),
     ]
     return fitted(pieces, width)

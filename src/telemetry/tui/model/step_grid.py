@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import structs
 
 from telemetry import formatting
-from telemetry.directions import better_of_name
+from telemetry.directions import better_of_name, is_count
 from telemetry.formatting import columns, number_of, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.braille import ACROSS, Layer, dots
@@ -65,11 +65,14 @@ class StepGrid:
 
 
 def step_grid(scene: Scene, view: View, width: int = 80) -> StepGrid:
-    """Return the curves that pass the filter, axis by axis. `width` is that of the headings."""
+    """Return the curves that pass the filter, axis by axis. `width` is that of the headings.
+
+    Values such as `epoch`, which only count, are no curves unless the filter asks for them.
+    """
     behind = {_key(curve): curve for curve in scene.baseline_curves} if view.compare else {}
     by_axis: dict[str, list[Card]] = {}
     for curve in scene.curves or ():
-        if not view.filter or matches(curve.name, view.filter):
+        if matches(curve.name, view.filter) if view.filter else not is_count(curve.name):
             card = Card(_key(curve), curve, behind.get(_key(curve)))
             by_axis.setdefault(curve.axis, []).append(card)
     known = short_names(scene)

@@ -9,6 +9,7 @@ from typing import Final
 
 from telemetry import formatting
 from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.rates import Paces
 from telemetry.tui.model import numbers
 from telemetry.tui.model.backends import backends
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
@@ -87,15 +88,10 @@ def chosen(scene: Scene, axis: str | None) -> AxisStat | None:
 
 
 def steps_per_s(stat: AxisStat, scene: Scene, view: View) -> float | None:
-    """Return the steps per second over the last watched seconds, or from the first step to the last."""
+    """Return the steps per second over the last watched seconds, or over the whole run."""
     if view.figures == "window":
         return scene.steps_per_s.get(stat.name)
-    curves = (curve.steps_per_s for curve in scene.curves or () if curve.axis == stat.name)
-    speed = next((speed for speed in curves if speed is not None), None)
-    if speed is not None:
-        return speed
-    elapsed_s = scene.snapshot.elapsed_s if scene.snapshot else 0.0
-    return stat.closed / elapsed_s if elapsed_s > 0 else None
+    return Paces(scene.snapshot).steps_per_s(stat.name) if scene.snapshot else None
 
 
 def values_shown(stat: AxisStat, view: View) -> Iterator[tuple[str, float | None]]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry.formatting import columns, duration_s, without_middle
+from telemetry.formatting import columns, duration_s
 from telemetry.headlines import Figure, Headline, headline, makes_room
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import elided
+from telemetry.tui.model.names import fitted_names
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.visible_series import is_over
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -19,14 +20,14 @@ _MOST_GAP: Final = 8
 _SUBJECT_SHARE: Final = 5
 """The subject is not shortened to less than one in this many columns."""
 _TONES: Final[dict[str, Tone]] = {"plain": "strong", "good": "good", "warn": "warn", "bad": "bad"}
-_SAME_SPAN: Final = 0.01
+_SAME_SPAN: Final = 0.05
 """Relative difference of two time ranges up to which rates look the same."""
 _TALL_FROM: Final = 36
 """Lines of the screen from which a second headline is shown, and notes."""
 
 
 def tiles(scene: Scene, view: View, width: int, height: int) -> tuple[Line, ...]:
-    """Return the figures in two lines, or in three with their notes. `width` is in columns.
+    """Return the titles of the figures above the figures, in three lines with their notes. `width` is in columns.
 
     `height` is that of the screen: a high one shows two headlines. Empty for a moment in the past, and if nothing
     was recorded yet.
@@ -34,7 +35,7 @@ def tiles(scene: Scene, view: View, width: int, height: int) -> tuple[Line, ...]
     if scene.snapshot is None or scene.moment is not None:
         return ()
     recent = view.figures == "window" and not is_over(scene)
-    found = headline(scene.snapshot, recent=recent, curves=scene.curves or ())
+    found = headline(scene.snapshot, recent=recent, curves=scene.curves or (), speeds=scene.steps_per_s)
     is_tall = height >= _TALL_FROM
     lines: list[Line] = []
     for one in found[: 2 if is_tall else 1]:
@@ -56,7 +57,7 @@ def _drawn(one: Headline, width: int, *, named: bool, notes: bool) -> list[Line]
     is_named = bool(shown) and shown[0].title == one.flavour
     if is_named and (over := _taken(shown) - width) > 0:
         least = max(width // _SUBJECT_SHARE, columns(one.flavour))
-        subject = without_middle(one.subject, max(columns(one.subject) - over, least))
+        (subject,) = fitted_names((one.subject,), max(columns(one.subject) - over, least))
         shown[0] = replace(shown[0], text=subject)
     spare = [figure for figure in shown if makes_room(figure, one.figures)]
     while spare and _taken(shown) > width:
@@ -73,8 +74,8 @@ def _drawn(one: Headline, width: int, *, named: bool, notes: bool) -> list[Line]
     if is_named:
         tones[0] = "accent"
     lines: list[Line] = [
-        tuple(Cell(_padded(figure.text, size), tone) for (figure, size), tone in zip(pairs, tones, strict=True)),
         tuple(Cell(_padded(figure.title, size), "dim") for figure, size in pairs),
+        tuple(Cell(_padded(figure.text, size), tone) for (figure, size), tone in zip(pairs, tones, strict=True)),
     ]
     if notes and any(figure.note for figure in shown):
         lines.append(tuple(Cell(_padded(elided(figure.note, size - _GAP), size), "dim") for figure, size in pairs))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from telemetry import formatting
+from telemetry.history.fair_rates import Activity, Steps
+from telemetry.rates import Paces
 from telemetry.tui.model import curve_detail as curves
 from telemetry.tui.model import numbers
 from telemetry.tui.model.axes import linear_axis, rate_axis, time_ticks
@@ -15,6 +17,7 @@ from telemetry.tui.model.outcomes import summed
 from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.scene import Scene, SeriesId, ValuesOverTime, View, series_id
 from telemetry.tui.model.series_plots import READING
+from telemetry.tui.model.visible_series import is_over
 from telemetry.wire.snapshot import CounterStat, GaugeStat
 
 
@@ -30,10 +33,12 @@ def value_detail(
     ends = [Point((end_ns - origin_ns) / 1e9, None) for _, end_ns, _ in (history.points[0], history.points[-1])]
     shown = curves.visible_range(ends, cursor)
     inside = tuple(one for one in history.points if shown[0] <= (one[1] - origin_ns) / 1e9 <= shown[1])
-    points = _merged(replace(history, points=inside), origin_ns, max(1, width))
+    points = _merged(replace(history, points=inside), origin_ns, max(1, width), _activity(scene, series, origin_ns))
     known = curves.known_values(points)
     if not known:
         return CurveDetail((facts,), Plot(empty="no values in this time range"))
+    while points[-1].value is None:  # such as the time after the last event of a counter
+        points.pop()
     is_counter = history.kind == "counter"
     unit, units = history.unit, view.units
 
@@ -78,30 +83,38 @@ def _facts(series: SeriesId, scene: Scene, view: View, width: int) -> Line:
     unit = stat.unit
     pieces = [Piece(numbers.instrument(stat.name, stat.labels, unit, units), "strong")]
     if isinstance(stat, CounterStat):
-        elapsed_s = scene.snapshot.elapsed_s if scene.snapshot else 0.0
-        mean = numbers.rate(numbers.per_s(stat.value, elapsed_s), unit, units)
-        pieces += [Piece(f"{numbers.value(stat.value, unit, units)} in all"), Piece(f"{mean} over the run", keep=1)]
+        mean = numbers.rate(Paces(scene.snapshot).of(stat).per_s if scene.snapshot else None, unit, units)
+        pieces += [Piece(f"{numbers.value(stat.value, unit, units)} in all"), Piece(f"{mean} on average", keep=1)]
     else:
         least, most = numbers.value(stat.min, unit, units), numbers.value(stat.max, unit, units)
         pieces += [Piece(numbers.value(stat.value, unit, units)), Piece(f"{least} to {most}", keep=1)]
     return fitted(pieces, width)
 
 
-def _merged(history: ValuesOverTime, origin_ns: int, most: int) -> list[Point]:
+def _activity(scene: Scene, series: SeriesId, origin_ns: int) -> Activity:
+    """Return when a counter was counted, as far as it is known."""
+    stat = instrument_of(scene, series)
+    if scene.snapshot is None or not isinstance(stat, CounterStat):
+        return Activity()
+    return Activity.of(Paces(scene.snapshot), [stat], origin_ns, is_over=is_over(scene))
+
+
+def _merged(history: ValuesOverTime, origin_ns: int, most: int, activity: Activity) -> list[Point]:
     """Return at most `most` points, each of neighbouring intervals: a rate, or the mean of a gauge."""
     per = max(1, -(-len(history.points) // most))
+    parts = [history.points[begin : begin + per] for begin in range(0, len(history.points), per)]
+    starts_s = [(part[0][0] - origin_ns) / 1e9 for part in parts]
+    places = [(part[-1][1] - origin_ns) / 1e9 for part in parts]
+    values = [[value for _, _, value in part if value is not None] for part in parts]
+    if history.kind == "counter":
+        seconds = [max(0, sum(end_ns - start_ns for start_ns, end_ns, _ in part)) / 1e9 for part in parts]
+        rates = Steps(starts_s, places, seconds).rates([sum(known) for known in values], activity)
+        return [Point(place, rate) for place, rate in zip(places, rates, strict=True)]
     found: list[Point] = []
     last: list[float] = []
-    for begin in range(0, len(history.points), per):
-        part = history.points[begin : begin + per]
-        place = (part[-1][1] - origin_ns) / 1e9
-        known = [value for _, _, value in part if value is not None]
-        if history.kind == "counter":
-            seconds = sum(end_ns - start_ns for start_ns, end_ns, _ in part) / 1e9
-            found.append(Point(place, sum(known) / seconds if seconds > 0 else None))
-            continue
-        known = known or last  # a gauge keeps its value until it is set again
-        last = known[-1:]
-        mean = sum(known) / len(known) if known else None
-        found.append(Point(place, mean, min(known, default=None), max(known, default=None)))
+    for place, known in zip(places, values, strict=True):
+        lasting = known or last  # a gauge keeps its value until it is set again
+        last = lasting[-1:]
+        mean = sum(lasting) / len(lasting) if lasting else None
+        found.append(Point(place, mean, min(lasting, default=None), max(lasting, default=None)))
     return found

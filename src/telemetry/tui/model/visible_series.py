@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -13,11 +13,12 @@ from telemetry.errors import UsageError
 from telemetry.formatting import printable
 from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history.intervals.figures import Figures
-from telemetry.request_model import request_instruments
+from telemetry.rates import Paces
+from telemetry.request_model import request_instruments, without_requests
 from telemetry.tui.model import numbers
-from telemetry.tui.model.scene import RangeFigures, Scene, SeriesId, View, series_id
+from telemetry.tui.model.scene import RangeFigures, Scene, SeriesId, Trend, View, series_id
 from telemetry.tui.model.sparkline import movement
-from telemetry.wire.requests import WINDOW, window_ages
+from telemetry.wire.requests import INSTRUMENTS, OUTPUT_TOKENS, WINDOW, window_ages
 from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 PINNED: Final = "pinned"
@@ -27,7 +28,10 @@ FEW: Final = 10
 _DELTA: Final = "dp"
 """Prefix of the keys of difference columns; the percentile follows."""
 
+_TOKENS: Final = INSTRUMENTS[OUTPUT_TOKENS][1]
+
 _Item = TypeVar("_Item")
+_Rated = TypeVar("_Rated", SeriesStat, CounterStat)
 Stat = SeriesStat | CounterStat | GaugeStat
 
 
@@ -38,7 +42,9 @@ class VisibleSeries:
     series: SeriesId
     stat: SeriesStat
     figures: Figures
-    trend: tuple[float, ...]
+    rate: float | None
+    """Values per second; None for numbers of tokens, and over the whole run for a series of requests."""
+    trend: Trend
     base: SeriesStat | None
     """The same series of the baseline, if it has the same unit."""
     max: float | None = None
@@ -92,27 +98,44 @@ def is_read(scene: Scene) -> bool:
     return bool(scene.trends) or not is_over(scene)
 
 
-def figures_of(stat: SeriesStat, scene: Scene, view: View) -> Figures:
-    """Return the figures of the chosen time range. The least and greatest values of a window are unknown."""
+def figures_of(stat: SeriesStat, scene: Scene, view: View, paces: Paces | None = None) -> Figures:
+    """Return the figures of the chosen time range. The least and greatest values of a window are unknown.
+
+    `paces`: those of the scene's snapshot, if they are at hand.
+    """
     if scene.moment:
         seconds = (scene.moment.end_ns - scene.moment.start_ns) / 1e9
         return scene.moment.series.get(series_id(stat.name, stat.labels), Figures(seconds=seconds))
     if view.figures == "run" or scene.snapshot is None:
-        return run_figures(stat, scene.snapshot.elapsed_s if scene.snapshot else 0.0)
+        return run_figures(stat, scene.snapshot, paces)
     window = stat.window
     return Figures(seconds=window.seconds, count=window.count, rate=window.rate, percentiles=window.percentiles)
 
 
-def run_figures(stat: SeriesStat, elapsed_s: float) -> Figures:
+def run_figures(stat: SeriesStat, snapshot: MetricsSnapshot | None, paces: Paces | None = None) -> Figures:
+    """Return the figures of the whole run. `snapshot` is the one that the series is of."""
+    if paces is None and snapshot is not None:
+        paces = Paces(snapshot)
     return Figures(
-        seconds=elapsed_s,
+        seconds=snapshot.elapsed_s if snapshot else 0.0,
         count=stat.count,
-        rate=numbers.per_s(stat.count, elapsed_s),
+        rate=(paces.of(stat).per_s or 0.0) if paces else 0.0,
         total=stat.total,
         min=stat.min,
         max=stat.max,
         percentiles=stat.percentiles,
     )
+
+
+def rated(stats: Sequence[_Rated], scene: Scene, view: View) -> Sequence[_Rated]:
+    """Return the series or counters whose rates are shown in a table.
+
+    Each instrument of a request counts over its own time. The rates of the requests have one time, so they are the
+    only ones over the whole run.
+    """
+    if scene.snapshot is None or scene.moment or view.figures == "window":
+        return stats
+    return without_requests(stats, scene.snapshot)
 
 
 def percentile_keys(snapshot: MetricsSnapshot | None) -> tuple[str, ...]:
@@ -216,16 +239,23 @@ def delta_column(percentile: str) -> str:
 def passing(scene: Scene, view: View) -> Iterator[VisibleSeries]:
     """Yield the series that pass the filter, in order of definition."""
     known = {series_id(stat.name, stat.labels): stat for stat in scene.baseline.series} if scene.baseline else {}
+    paces = Paces(scene.snapshot) if scene.snapshot else None
+    with_rate = {
+        id(stat)
+        for stat in (rated(scene.snapshot.series, scene, view) if scene.snapshot else ())
+        if stat.unit != _TOKENS  # read as tokens per second
+    }
     for stat in scene.snapshot.series if scene.snapshot else ():
         if view.filter and not matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter):
             continue
         series = series_id(stat.name, stat.labels)
         base = known.get(series)
-        figures = figures_of(stat, scene, view)
+        figures = figures_of(stat, scene, view, paces)
         yield VisibleSeries(
             series,
             stat,
             figures,
+            figures.rate if id(stat) in with_rate else None,
             trend=() if scene.moment else scene.trends.get(series, ()),
             base=base if base is not None and base.unit == stat.unit else None,
             max=figures.max if scene.moment else stat.max,
@@ -246,7 +276,7 @@ def _sorter(column: str) -> Callable[[VisibleSeries], float | str | None] | None
     fixed: dict[str, Callable[[VisibleSeries], float | str | None]] = {
         "name": lambda item: wording.instrument(item.stat.name, item.stat.labels).casefold(),
         "count": lambda item: item.figures.count,
-        "rate": lambda item: item.figures.rate,
+        "rate": lambda item: item.rate,
         "max": lambda item: _comparable(item.max, item.stat.unit),
         "trend": lambda item: movement(item.trend),
     }

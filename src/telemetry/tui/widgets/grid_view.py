@@ -15,10 +15,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from telemetry.tui.model.grid import Cell, Column, Grid, Row
+from telemetry.tui.model.names import fitted_names
 from telemetry.tui.model.steady import SteadyTones
 from telemetry.tui.theme import Palette, Tones, palette
 from telemetry.tui.widgets.columns import Layout, laid_out
-from telemetry.tui.widgets.names import fitted_names
 from telemetry.tui.widgets.strips import blank_strip, fitted, line_strip
 
 _HEAD = 1

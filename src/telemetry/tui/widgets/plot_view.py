@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, cast
 
 from rich.cells import cell_len, set_cell_size
@@ -42,19 +42,21 @@ class _Axes:
     low: float
     high: float
 
-    def inside(self, trace: Trace) -> Points:
-        """Return the points to draw.
+    def inside(self, trace: Trace) -> list[Points]:
+        """Return the points to draw: the parts of a line between its gaps.
 
         Drops points left and right of the picture; moves points far above or below closer.
 
         plotext walks along every line dot by dot, and would walk forever.
         """
         tall = self.high - self.low
-        return [
-            (x, min(max(y, self.low - tall), self.high + tall))
-            for x, y in zip(trace.xs, trace.ys, strict=True)
-            if self.left <= x <= self.right
-        ]
+        parts: list[Points] = [[]]
+        for x, y in zip(trace.xs, trace.ys, strict=True):
+            if y is None:
+                parts.append([])
+            elif self.left <= x <= self.right:
+                parts[-1].append((x, min(max(y, self.low - tall), self.high + tall)))
+        return parts
 
 
 class PlotView(PlotextPlot):
@@ -102,7 +104,8 @@ class PlotView(PlotextPlot):
         if plot.cursor is not None and axes.left <= plot.cursor <= axes.right:
             figure.vline(plot.cursor, _number(1))
         for at, trace in enumerate(traces):
-            for points in _bars(axes.inside(trace), axes.low) if plot.kind == "bars" else [axes.inside(trace)]:
+            parts = axes.inside(trace)
+            for points in _bars([*chain(*parts)], axes.low) if plot.kind == "bars" else parts:
                 if points:
                     xs, ys = zip(*points, strict=True)
                     marker = _BARS if plot.kind == "bars" else _marker(at, paint)
@@ -119,7 +122,7 @@ class PlotView(PlotextPlot):
 def _axes(plot: Plot, traces: list[Trace]) -> _Axes:
     """Return the axes of the model, else axes around all points; never of length zero."""
     xs = [x for trace in traces for x in trace.xs]
-    ys = [y for trace in traces for y in trace.ys]
+    ys = [y for trace in traces for y in trace.ys if y is not None]
     half = _bar_width(xs) / 2 if plot.kind == "bars" else 0.0
     left, right = plot.x_range or (min(xs) - half, max(xs) + half)
     floor = 0.0 if plot.kind == "bars" else min(ys)

@@ -109,12 +109,13 @@ def series(number: int, values: list[float], slots: list[int], counts: list[int]
         "occupied": len(slots),
     }
     columns = [np.array([value]) for value in line.values()]
-    return SeriesArrays.of([*columns, np.array(slots, np.uint32), np.array(counts, np.uint32)])
+    times = [np.zeros(1, np.int64)] * 2
+    return SeriesArrays.of([*columns, np.array(slots, np.uint32), np.array(counts, np.uint32), *times])
 
 
 def counter(number: int, events: int, whole: int, huge: float = 0.0, fraction: float = 0.0) -> CounterArrays:
     """One line of a counter."""
-    line = (number, events, whole, huge, fraction, bool(fraction), 0)
+    line = (number, events, whole, huge, fraction, bool(fraction), 0, 0, 0)
     return CounterArrays.of([np.array([value]) for value in line])
 
 

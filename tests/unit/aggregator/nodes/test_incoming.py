@@ -144,6 +144,39 @@ def test_times_of_a_leaf_move_to_the_roots_clock() -> None:
     assert (root.snapshot().gauges[0].time_ns, root.snapshot().gauges[0].value) == (WALL_NS, 6)
 
 
+def test_the_time_of_instruments_is_that_of_all_nodes() -> None:
+    """From the first event to the last. A leaf without these times makes the beginning unknown."""
+    leaf, other, root = Leaf(*DEFINITIONS), Leaf(*DEFINITIONS), Root("l", "m")
+    leaf.record((1, 1.0), (0, 2_000_000.0), (1, 1.0))
+    root.add(leaf.take())
+    shown = root.snapshot()
+    assert [(shown.series[0].began_ns, shown.series[0].ended_ns)] == [(WALL_NS - 1_000_000, WALL_NS + 1_000_000)]
+    assert [(shown.counters[0].began_ns, shown.counters[0].ended_ns)] == [
+        (WALL_NS - 2_000_000, WALL_NS + 2_000_000)
+    ]
+    other.record((1, 1.0), (1, 1.0), at_ns=6_000_000)
+    root.add(other.take(), "m")
+    shown = root.snapshot()
+    step_ns = 7_000_000 // 3
+    assert [(shown.counters[0].began_ns, shown.counters[0].ended_ns)] == [(WALL_NS - step_ns, WALL_NS + 7_000_000)]
+    leaf.record((1, 1.0))
+    taken = leaf.take()
+    old = replace(taken, counters=replace(taken.counters, first_ns=b"", last_ns=b""))
+    root.add(old)
+    assert root.snapshot().counters[0].began_ns == 0
+
+
+@pytest.mark.parametrize("times", [(WALL_NS, WALL_NS - 1), (-1, WALL_NS)])
+def test_impossible_times_are_refused(times: tuple[int, int]) -> None:
+    """An end before its beginning, or a time before all times."""
+    root = Root()
+    first, last = (np.array([at_ns]) for at_ns in times)
+    line = write_counters(dataclasses.replace(counter(1, 1, 1), first_ns=first, last_ns=last))
+    root.send(*DEFINITIONS, interval(counters=line))
+    assert root.dropped() == {"malformed_record": 1}
+    assert root.snapshot().counters[0].value == 0
+
+
 def test_an_older_value_of_a_gauge_changes_only_the_extremes() -> None:
     """As rows of several producers do."""
     root = Root("a", "b")
@@ -217,6 +250,11 @@ BAD_SERIES = {
     "more below than there are values": changed(LINE, below=[3]),
     "negative above": changed(LINE, above=[-1]),
     "too many imprecise ones": changed(LINE, imprecise=[5]),
+    "a total that its values can't have": changed(LINE, total=[5_000.0]),
+    "a total below that of its smallest values": changed(LINE, total=[150.0]),
+    "more spread than its extremes": changed(LINE, squares=[20_001.0]),
+    "a slot above its maximum": changed(LINE, slots=[100, 201]),
+    "a slot below its minimum": changed(LINE, slots=[99, 200]),
     "a slot that does not exist": changed(LINE, slots=[100, 1 << 31]),
     "slots that do not ascend": changed(LINE, slots=[200, 100]),
     "a slot without a count": changed(LINE, counts=[2, 0]),

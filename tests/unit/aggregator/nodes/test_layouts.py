@@ -13,6 +13,7 @@ from telemetry.testing.builders import WALL_NS
 from telemetry.wire.events import Define
 from telemetry.wire.nodes import NodeInterval
 from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.units import ticks_per_unit
 
 VALUES = [1.5, 20.0, 333.0, 4_000.0, 4_444.0, 50_000.0]
 
@@ -103,7 +104,8 @@ def test_a_leaf_that_got_fewer_digits_says_so() -> None:
 def test_slots_are_checked_by_the_layout_of_the_leaf() -> None:
     """A slot that 5 digits have, but not 2, is refused from a leaf with 2 digits."""
     number = Layout.of(2).slots + 5
-    line = write_series(series(0, [7.0], [number], [1]))
+    value = float(Layout.of(5).lowest_of(np.array([number]))[0]) / ticks_per_unit("ms")
+    line = write_series(series(0, [value], [number], [1]))
     record = NodeInterval(0, WALL_NS, WALL_NS + SECOND, series=line)
     for digits, values in ((5, 1), (2, 0)):
         root = Root("own", "l")

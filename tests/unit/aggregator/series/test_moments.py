@@ -59,6 +59,18 @@ def test_variance_is_stable_for_large_values_with_little_spread() -> None:
     assert recorder.deviations() == [pytest.approx(float(np.std(values - 1e9)), rel=1e-9)]
 
 
+@pytest.mark.parametrize("spread", [1e-3, 1e-5, 1e-6])
+@pytest.mark.parametrize("base", [1e9, 1e9 + 0.123456])
+def test_variance_of_fractions_is_known_down_to_the_digits_of_a_float(base: float, spread: float) -> None:
+    """Near 1e9 a float has steps of 1.2e-7. Nothing that such values differ by may be added to their spread."""
+    values = base + np.random.default_rng(3).normal(0.0, spread, 50_000)
+    recorder = Recorder(1)
+    for start in range(0, values.size, 1_000):
+        recorder.record(np.zeros(1_000, dtype=np.intp), values[start : start + 1_000])
+        recorder.moments.fold()
+    assert recorder.deviations() == [pytest.approx(float(np.std(values - base)), rel=0.01)]
+
+
 def test_series_that_begin_far_from_their_mean_keep_their_variance() -> None:
     """A first value of 0 does not spoil the spread of what follows."""
     values = np.concatenate(([0.0], 1e9 + np.arange(50_000.0) % 7))

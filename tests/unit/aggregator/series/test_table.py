@@ -267,6 +267,32 @@ def test_rolls_add_up_to_the_whole(mixed: bool) -> None:
     assert sum(stat.count for stat in made.stats()) == 12_000
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_slices_add_up_to_their_roll(mixed: bool) -> None:
+    """Each slice has its own values. The roll and its window have those of all slices, as without slices."""
+    made, plain = SeriesTable(PERCENTILES, 3), SeriesTable(PERCENTILES, 3)
+    digits = [1 + number % 5 if mixed else 3 for number in range(12)]
+    for number, precision in enumerate(digits):
+        for one in (made, plain):
+            one.add(f"s{number}", {}, "ns", digits=precision)
+    generator = np.random.default_rng(7)
+    for roll in range(6):
+        for _ in range(20 if roll == 2 else 3):
+            index = generator.integers(0, 11, 300)
+            value = np.floor(generator.lognormal(10.0, 2.0, 300))
+            for one in (made, plain):
+                one.record(index, value)
+            if roll % 3 == 1:
+                continue
+            for number, (count, total, least, most, slots) in columns_of(made.slice()).items():
+                own = value[index == number]
+                assert (count, total, least, most) == (own.size, own.sum(), own.min(), own.max())
+                assert sum(slots.values()) == count
+        assert columns_of(made.roll(1.0)) == columns_of(plain.roll(1.0))
+        windows = [[stat.window for stat in one.stats()] for one in (made, plain)]
+        assert windows[0] == windows[1]
+
+
 def test_rolls_of_an_empty_table_are_empty() -> None:
     """Nothing defined, nothing rolled."""
     made = table()

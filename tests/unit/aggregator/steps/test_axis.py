@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
-from tests.unit.aggregator.stepping import Bench
+from tests.unit.aggregator.stepping import SECOND, Bench
 
 from telemetry import limits
+from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.steps.step import Closed
 from telemetry.drop_reasons import Reason
 from telemetry.wire.events import ClosedStep, Scalars, Spread
+from telemetry.wire.snapshot import AxisStat
 
 
 def test_a_step_closes_when_all_that_report_on_the_axis_have_ended_it() -> None:
@@ -331,6 +335,90 @@ def test_an_older_step_does_not_hide_newer_values() -> None:
     bench.end("c", 9)
     bench.take()
     assert (bench.stat.newest, bench.stat.values) == (9, {"x": 7.0, "y": 9.0})
+
+
+def test_a_value_that_only_one_producer_has_as_nan_is_kept() -> None:
+    """The mean leaves it out, so the number of the others must not hide it."""
+    bench = Bench()
+    for number in (1, 2, 3):
+        bench.log("a", number, loss=1.0)
+        bench.log("b", number, loss=math.nan if number > 1 else 2.0)
+    bench.steps.leave("a")
+    bench.steps.leave("b")
+    bench.take()
+    assert bench.stat.values == {"loss": 1.0}
+    assert bench.stat.not_finite == {"loss": 2}
+
+
+def test_a_nan_that_comes_late_is_kept() -> None:
+    """It changes no value, so no correction is published."""
+    bench = Bench()
+    bench.log("a", 1, loss=1.0)
+    bench.end("a", 1)
+    bench.take()
+    bench.log("b", 1, loss=math.nan)
+    assert bench.take() == []
+    assert bench.stat.not_finite == {"loss": 1}
+
+
+def test_the_axis_knows_when_it_was_reported_on() -> None:
+    """From its first value, less the mean time between two steps, to its last; a checkpoint has it."""
+    bench = Bench()
+    assert bench.steps.stats() == [AxisStat(name="train")]
+    bench.log("a", 10, 5_000, x=1.0)
+    bench.log("b", 10, 4_000, x=1.0)
+    bench.log("a", 20, 6_000, x=1.0)
+    bench.log("a", 30, 9_000, x=1.0)
+    bench.take()
+    found = bench.stat
+    assert (found.closed, found.open) == (0, 3), "one that is open counts, too"
+    assert (found.lowest, found.highest, found.began_ns, found.ended_ns) == (10, 30, 4_000 - 2_500, 9_000)
+    again = Steps(30.0, bench.warnings.append)
+    load(again, msgspec.msgpack.decode(encode(save(bench.steps))))
+    assert again.stats() == [found]
+
+
+def test_a_step_of_the_wall_clock_moves_no_time_of_an_axis() -> None:
+    """Its times are on the clock of the run, as those of counters."""
+    clock = RunClock()
+    steps = Steps(30.0, lambda _: None, clock=clock)
+    for at, shift_ns in ((10, 0), (20, 3_600 * SECOND)):
+        wall_ns = (1_000 + at) * SECOND + shift_ns
+        clock.read(at * SECOND, wall_ns)
+        steps.report("a", Scalars("train", at, {"x": 1.0}), wall_ns)
+    (stat,) = steps.stats()
+    assert (stat.began_ns, stat.ended_ns) == (1_000 * SECOND, 1_020 * SECOND)
+
+
+def test_steps_before_an_old_checkpoint_have_no_times() -> None:
+    """So neither has the axis: the times of some of its steps would be wrong."""
+    bench = Bench()
+    bench.log("a", 1, x=1.0)
+    bench.end("a", 1)
+    bench.take()
+    state = msgspec.msgpack.decode(encode(save(bench.steps)))
+    del state["_axes"]["train"]["_times"]
+    bench.steps = Steps(30.0, bench.warnings.append)
+    load(bench.steps, state)
+    bench.log("a", 2, 5_000, x=1.0)
+    assert (bench.stat.lowest, bench.stat.began_ns) == (None, 0)
+
+
+def test_the_first_step_of_a_value_that_is_not_finite_is_kept() -> None:
+    """Also if a later step closed first, and if the value recovers; a checkpoint has it."""
+    bench = Bench()
+    bench.log("a", 1, loss=1.0)
+    bench.log("a", 5, loss=math.nan, norm=2.0)
+    bench.log("a", 6, loss=math.inf)
+    bench.log("a", 7, loss=0.5)
+    bench.steps.leave("a")
+    bench.take()
+    assert bench.stat.not_finite == {"loss": 5}
+    assert bench.stat.values["loss"] == 0.5
+    bench.log("b", 4, loss=math.nan)
+    bench.steps.leave("b")
+    bench.take()
+    assert bench.stat.not_finite == {"loss": 4}
 
 
 def test_a_step_of_very_many_names_is_several_records(monkeypatch: pytest.MonkeyPatch) -> None:

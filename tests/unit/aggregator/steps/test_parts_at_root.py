@@ -47,6 +47,51 @@ def test_times_of_a_part_are_moved() -> None:
     assert [(closed.wall_ns, closed.step.values) for closed in root.said] == [(11, {"x": 2.0})]
 
 
+def test_the_times_of_an_axis_are_those_of_all_leaves() -> None:
+    """From the oldest value on any node, also where another rank of the node reports the step long after it."""
+    root = RootBench()
+    late = StepPart("train", 1, {"x": value("A1", 1.0, 900)}, 900, first_ns=420)
+    root.send("A", late, shift_ns=-10)
+    root.send("B", StepPart("train", 3, {"x": value("B1", 2.0, 800)}, 800, first_ns=700))
+    root.send("B", StepPart("train", 4, {"x": value("B1", 2.0, 600)}, 600))
+    assert (root.stat.lowest, root.stat.highest, root.stat.ended_ns) == (1, 4, 890)
+    assert root.stat.began_ns == 410 - (890 - 410) // 2
+
+
+def test_a_value_that_one_rank_of_a_node_has_as_nan_is_named() -> None:
+    """Whether the other ranks of the node or other nodes have numbers; a newer part says it anew."""
+    root = RootBench()
+    root.send("A", StepPart("train", 1, {"x": value("A1", 1.0)}, not_finite=["x"], number=1))
+    root.part("B", 1, x=3.0)
+    root.send("A", StepPart("train", 2, {"y": None}, number=2))
+    root.part("B", 2, y=3.0)
+    root.take()
+    assert root.stat.values == {"x": 2.0, "y": 3.0}
+    assert root.stat.not_finite == {"x": 1, "y": 2}
+    root.send("A", StepPart("train", 3, {"z": value("A1", 1.0)}, not_finite=["z"], number=4, ended=False))
+    again = Steps(30.0, root.warnings.append)
+    load(again, msgspec.msgpack.decode(encode(save(root.steps))))
+    root.steps = again
+    root.send("A", StepPart("train", 3, {"z": value("A1", 2.0)}, number=5))
+    root.send("A", StepPart("train", 3, {"z": None}, number=3))
+    root.part("B", 3, z=3.0)
+    root.take()
+    assert root.stat.not_finite == {"x": 1, "y": 2}
+
+
+def test_a_leaf_of_leaves_names_the_nan_of_a_rank() -> None:
+    """Its part has the names that the parts it got have."""
+    middle = RootBench()
+    middle.steps = Steps(30.0, middle.warnings.append, leaf=True)
+    middle.steps.declare(Axis("train"))
+    middle.seconds(2)
+    middle.send("A", StepPart("train", 1, {"x": value("A1", 1.0, 40)}, 40, first_ns=20, not_finite=["x"]))
+    middle.take()
+    (closed,) = middle.said
+    assert closed.part is not None
+    assert (closed.part.not_finite, closed.part.first_ns) == (["x"], 20)
+
+
 def test_a_step_waits_for_all_leaves() -> None:
     """As for producers, and a leaf that ends is not waited for any more."""
     root = RootBench()
@@ -516,6 +561,6 @@ def test_a_state_that_no_root_has_is_refused() -> None:
             load(Steps(30.0, root.warnings.append), state)
     state = msgspec.msgpack.decode(encode(save(root.steps)))
     (step,) = [*state["_axes"]["train"]["_open"].values()]
-    step[-1]["A"][0]["x"][0] = 0  # a count
+    step[5]["A"][0]["x"][0] = 0  # a count
     with pytest.raises(ValueError, match="steps"):
         load(Steps(30.0, root.warnings.append), state)

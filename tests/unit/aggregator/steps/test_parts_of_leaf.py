@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from tests.unit.aggregator.stepping import Bench
 from tests.unit.aggregator.steps.nodes import LeafBench, value
@@ -25,7 +27,7 @@ def test_a_closed_step_carries_a_part() -> None:
     leaf.end("b", 1)
     leaf.take()
     values = {"x": PartialValue(2, 1e16, 1.0, 1.0, 1e16, "b", "a", 1.0, 20, "b"), "y": None}
-    assert leaf.parts() == [StepPart("train", 1, values, 20, 2, ended=True)]
+    assert leaf.parts() == [StepPart("train", 1, values, 20, 2, ended=True, first_ns=10, not_finite=["y"])]
     assert leaf.said[0].step.values == {"x": 5e15, "y": None}
     plain = Bench()
     plain.log("a", 1, x=1.0)
@@ -265,3 +267,22 @@ def test_a_leaf_streams_its_steps_with_parts() -> None:
         each.pass_time(SECOND)
         assert [(part.axis, part.step) for part in each.take_step_parts()] == [("r", 2)]
     assert leaf.checkpoint() == again.checkpoint()
+
+
+def test_a_part_names_the_values_that_one_producer_has_as_nan() -> None:
+    """Also where the number of another one stands for both, in parts of open steps and in corrections."""
+    leaf = LeafBench()
+    leaf.log("a", 1, x=1.0, y=1.0)
+    leaf.log("b", 1, x=math.nan, y=2.0)
+    leaf.end("a", 1)
+    leaf.end("b", 1)
+    leaf.take()
+    leaf.log("c", 1, y=math.inf)
+    leaf.take()
+    assert [(part.not_finite, [*part.values]) for part in leaf.parts()] == [(["x"], ["x", "y"]), (["y"], ["y"])]
+    assert leaf.stat.not_finite == {"x": 1, "y": 1}
+    open_leaf = LeafBench(closing="reported")
+    open_leaf.log("a", 1, 30, x=1.0, y=1.0)
+    open_leaf.log("b", 1, 20, x=math.nan)
+    (part,) = open_leaf.second()
+    assert (part.not_finite, part.first_ns, part.wall_ns) == (["x"], 20, 30)

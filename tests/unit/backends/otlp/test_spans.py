@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from tests.backends.reading_otlp import plain
 
@@ -49,6 +50,48 @@ def test_each_span_can_be_a_trace_of_its_own() -> None:
     assert found["global_steps"] == 7
     assert found["turn"] == -1
     assert (found["sample"], found["finished"]) == ("3", "yes")
+
+
+def test_nested_spans_keep_their_ids() -> None:
+    """In the trace of the run, where a span without a parent is below the run."""
+    made = Spans("r1")
+    outer = made.of(replace(ITEM, labels={"span_id": "00000000000000aa", "layer": "3"}))
+    inner = made.of(
+        replace(ITEM, key="r8", labels={"span_id": "00000000000000ab", "parent_id": "00000000000000aa"})
+    )
+    by_times = made.of(replace(ITEM, key="r9", labels={"parent_id": "00000000000000aa"}))
+    root = made.root("job", 50, 300)
+    assert outer.span_id == inner.parent_span_id == by_times.parent_span_id == bytes.fromhex("00000000000000aa")
+    assert outer.parent_span_id == root.span_id
+    assert by_times.span_id == made.of(replace(ITEM, key="r9", labels={})).span_id
+    assert {one.trace_id for one in (outer, inner, by_times)} == {root.trace_id}
+    assert all(map(made.is_of_run, (outer, inner, by_times)))
+    assert plain(outer.attributes) == {"layer": "3", "telemetry.track": "gpu 0", "telemetry.producer": "p1"}
+
+
+def test_a_span_of_opentelemetry_leaves_as_it_came() -> None:
+    """With its own trace, parent, kind and status, and not below the run."""
+    ids = {"trace_id": "0123456789abcdef" * 2, "span_id": "00000000000000aa", "parent_id": "00000000000000bb"}
+    labels = {**ids, "kind": "server", "status": "error", "status_message": "no room", "path": "/a"}
+    made = Spans("r1")
+    found = made.of(replace(ITEM, labels=labels))
+    assert (found.trace_id.hex(), found.span_id.hex(), found.parent_span_id.hex()) == tuple(ids.values())
+    assert not made.is_of_run(found)
+    assert (found.kind, found.status.code, found.status.message) == (2, 2, "no room")
+    assert plain(found.attributes)["path"] == "/a"
+    assert "kind" not in plain(found.attributes)
+    del labels["parent_id"]
+    assert made.of(replace(ITEM, labels=labels)).parent_span_id == b""
+
+
+@pytest.mark.parametrize("word", ["", "12", "0" * 16, "g" * 16, "0123456789abcde "])
+def test_a_label_that_is_no_id_stays_a_label(word: str) -> None:
+    """Programs may use these names for something else."""
+    made = Spans("r1")
+    found = made.of(replace(ITEM, labels={"span_id": word, "parent_id": word}))
+    assert found.span_id == made.of(ITEM).span_id
+    assert found.parent_span_id == made.root("job", 0, 1).span_id
+    assert plain(found.attributes)["span_id"] == word
 
 
 def test_a_request_has_one_resource() -> None:

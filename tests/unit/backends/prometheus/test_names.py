@@ -38,6 +38,12 @@ SAMPLES = {
         ("counter", "tokens", "tokens", "tokens"),
         ("gauge", "speed", "MB/s", "speed_bytes_per_second"),
         ("gauge", "2nd", "%", "_2nd_ratio"),
+        ("gauge", "process.count", "", "process_count_value"),
+        ("gauge", "pool_total", "", "pool_total_value"),
+        ("gauge", "pool_total", "B", "pool_total_bytes"),
+        ("series", "rows_total", "", "rows_total_value"),
+        ("series", "rows_count", "", "rows_count"),
+        ("counter", "rows.count", "", "rows_count"),
         ("gauge", "telemetry_x", "", "U__telemetry__x"),
         ("gauge", "λ/x", "ms", "U___3bb__2f_x_seconds"),
     ],
@@ -75,9 +81,9 @@ def test_a_gauge_is_not_taken_for_a_part_of_a_series() -> None:
     """Whoever came first."""
     names = Names()
     assert names.family("series", "latency", unit_of("s")) == "latency_seconds"
-    assert names.family("gauge", "latency_seconds_count", NONE) == "U__latency__seconds__count"
+    assert names.family("gauge", "latency_seconds_min", NONE) == "U__latency__seconds__min"
     names = Names()
-    assert names.family("gauge", "latency_seconds_count", NONE) == "latency_seconds_count"
+    assert names.family("gauge", "latency_seconds_min", NONE) == "latency_seconds_min"
     assert names.family("series", "latency", unit_of("s")) == "U__latency_seconds"
     names = Names()
     assert [names.family("counter", "overflow", NONE), names.family("gauge", "overflow", NONE)] == [

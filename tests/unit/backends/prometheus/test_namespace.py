@@ -41,15 +41,19 @@ def sample_names(page: bytes) -> set[str]:
         ("gauge", "actor_loss", "", "rl_insight_monitor_actor_loss"),
         ("gauge", "actor/loss", "", "rl_insight_monitor_actor_loss"),
         ("gauge", "2nd", "", "rl_insight_monitor_2nd"),
+        ("gauge", "queue/count", "", "rl_insight_monitor_queue_count"),
         ("counter", "steps_total", "", "rl_insight_monitor_steps"),
         ("series", "latency", "ms", "rl_insight_monitor_latency_seconds"),
+        ("series", "latency_ms", "ms", "rl_insight_monitor_latency_ms"),
+        ("gauge", "memory.bytes", "bytes", "rl_insight_monitor_memory_bytes"),
         ("gauge", "telemetry_x", "", "rl_insight_monitor_telemetry_x"),
         ("gauge", "λ", "", "U__rl__insight__monitor___3bb_"),
     ],
 )
 def test_it_stands_before_each_name(kind: Kind, name: str, unit: str, wanted: str) -> None:
     """The rules for characters, units and suffixes stay."""
-    assert Names(namespace=NAMESPACE).family(kind, name, unit_of(unit)) == wanted
+    names = Names(namespace=NAMESPACE)
+    assert names.family(kind, name, names.unit_of(name, unit)) == wanted
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.text("a_/λ1", min_size=1)), max_size=20))
@@ -76,11 +80,14 @@ def test_names_are_those_that_prometheus_client_exports() -> None:
         SNAPSHOT,
         counters=[CounterStat(name="train_step"), CounterStat(name="steps_total")],
         gauges=[GaugeStat(name="actor_loss", value=0.5)],
-        series=[SeriesStat(name="step_latency_ms", count=1, total=5.0, histogram=[(5, 1)], cell_unit=1.0)],
+        series=[
+            SeriesStat(name="step_latency_ms", unit="ms", count=1, total=5.0, histogram=[(5, 1)], cell_unit=1e-6)
+        ],
         axes=[],
     )
     ours = sample_names(plain(made(snapshot).values()))
     assert {name for name in ours if not name.startswith("telemetry_")} == theirs
+    assert b"rl_insight_monitor_step_latency_ms_sum 5.0\n" in plain(made(snapshot).values())
 
 
 def test_step_values_are_gauges_of_their_own_names() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tensorboard.compat.proto.event_pb2 import Event
 
 from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Params, Reading, SeriesReading, Step, Text
@@ -20,12 +19,16 @@ from telemetry.backends.tensorboard.backend import TensorBoardOptions, folder_na
 from telemetry.store.append_file import AppendFile
 from telemetry.wire.events import Spread
 
+pytestmark = pytest.mark.sdk
+
 STARTED_NS = 1_000_000_000_000
 RUN = RunFacts("id-1", "bench", STARTED_NS, None)
 
 
 def events(path: Path) -> list[Any]:
     """All events of a file but its head; TensorBoard's own reader checks the sums elsewhere."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
     data = path.read_bytes()
     found, at = [], 0
     while at < len(data):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tensorboard.compat.proto.event_pb2 import Event
 
 from telemetry.backends.items import Item, Step, Text
 from telemetry.backends.tensorboard.events import Encoder, settings, table
+
+pytestmark = pytest.mark.sdk
 
 STARTED_NS = 1_000_000_000_000
 
@@ -38,6 +40,8 @@ def test_a_table_in_markdown() -> None:
 @given(st.floats(), st.text(st.characters(codec="utf-8"), max_size=20), st.integers(-(1 << 63), (1 << 63) - 1))
 def test_the_same_item_is_the_same_bytes(number: float, name: str, at: int) -> None:
     """In any order, from any encoder: a file that is written again is the same file."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
     items: list[Item] = [
         Step(key="r1", time_ns=STARTED_NS, axis="train", step=at, values={name: number}),
         Text(key="r2", time_ns=STARTED_NS, name=name, text=name),

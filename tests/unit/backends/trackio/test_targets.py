@@ -14,6 +14,8 @@ from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact, Mark
 from telemetry.backends.trackio.targets import Identity, asked_of, iso, passing, said_with
 
+pytestmark = pytest.mark.sdk
+
 IDENTITY = Identity("bench", "bench-1", "id-1")
 
 

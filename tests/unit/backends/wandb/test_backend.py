@@ -15,6 +15,8 @@ from telemetry.backends.wandb import backend as module
 from telemetry.backends.wandb.backend import WandbBackend, WandbOptions
 from telemetry.backends.wandb.log import LogEntry
 
+pytestmark = pytest.mark.sdk
+
 
 class Writing:
     """A session; its rows are in its log at once, or not before it is told."""

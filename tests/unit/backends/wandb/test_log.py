@@ -11,6 +11,8 @@ from tests.unit.backends.wandb.logs import BLOCK, log, row
 
 from telemetry.backends.wandb.log import FINAL, ITEM, LogReader, Seen, logs_of, look, said_since
 
+pytestmark = pytest.mark.sdk
+
 
 @pytest.fixture(scope="module")
 def messages() -> Any:

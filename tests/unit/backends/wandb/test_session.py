@@ -166,6 +166,7 @@ def test_an_orphan_is_ended_and_nobody_else() -> None:
         assert orphan.wait(10) == -9
 
 
+@pytest.mark.sdk
 def test_a_picture_is_one_that_can_be_read(tmp_path: Path) -> None:
     """All else is an artifact."""
     image = tmp_path / "p.png"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.cli.beside_run.captures import Captures
+from telemetry.integrations.capture.signs import not_imported, read_signs
 from telemetry.testing.clock import FakeClock
 from telemetry.wire.snapshot import ProducerStat
 
@@ -88,7 +89,10 @@ def test_with_a_sign_of_this_host_only_other_hosts_may_be_captured_unseen(comman
     assert command.said == []
     command.captures.conclude([producer()])
     assert command.captures.failed
-    assert command.said == ["nothing to capture: the command did not import logging, wandb"]
+    [line] = command.said
+    assert line.startswith(f"nothing to capture: {not_imported(['logging', 'wandb'])}")
+    command.captures.conclude([producer()], in_report=True)
+    assert command.said == [line]
 
 
 @pytest.mark.parametrize(
@@ -107,9 +111,16 @@ def test_a_reason_is_told_and_is_a_failure(command: Command, sign: str, line: st
     assert command.said[0].startswith(line)
 
 
+def test_the_file_of_signs_begins_with_the_captures(command: Command) -> None:
+    """For the report, which says what to check if they got no value. Only the owner can read the file."""
+    signs = read_signs(str(command.log.parent))
+    assert (signs.wanted, signs.booted, signs.hooked) == (["logging", "wandb"], 0, {})
+    assert command.log.stat().st_mode & 0o777 == 0o600
+
+
 def test_one_captured_library_is_enough(command: Command) -> None:
     """The others are named."""
     command.signs("booted python", "hooked logging", "absent logging /bin/python")
     command.captures.conclude([])
     assert not command.captures.failed
-    assert command.said == ["nothing to capture: the command did not import wandb"]
+    assert command.said == [f"nothing to capture: {not_imported(['wandb'])}"]

@@ -12,6 +12,7 @@ from telemetry.cli.beside_run.gates import RunGates, demands, exit_code
 from telemetry.config.schema import Config, GatesConfig
 from telemetry.errors import RunNotFoundError, UsageError
 from telemetry.history import RecordedRun
+from telemetry.programs import command_key
 from telemetry.store.calibrations import Calibration, MetricNoise, write_calibration
 from telemetry.store.gate_results import read_gates, read_gates_so_far
 from telemetry.wire.events import Define
@@ -174,14 +175,15 @@ def test_a_baseline_that_is_not_there_is_said_before_the_command_runs(tmp_path: 
     assert ear.lines == []
 
 
-def test_a_calibration_of_the_run_s_name_is_used(tmp_path: Path) -> None:
+def test_a_calibration_of_the_command_is_used(tmp_path: Path) -> None:
     """Or one that is named, which has to be there."""
     Making(tmp_path, DEFINITIONS).run(ROWS)
-    noise = MetricNoise(of="series", statistic="p50", name="ttft", values=[1.0] * 5, cv=0.1)
-    write_calibration(tmp_path, Calibration(name="job", metrics=[noise]))
+    noise = MetricNoise(of="series", statistic="p50", name="ttft", values=[1.0, 1.1] * 5)
+    write_calibration(tmp_path, Calibration(name="job", argv=["./job"], cwd="/w", metrics=[noise]))
+    own, other = (command_key([word], "/w") for word in ("./job", "./other"))
     words = ["p50(ttft) <= baseline"]
-    assert ("p50", "ttft", ()) in demands(words, Config(), tmp_path, name="job", baseline="latest").rules.noise
-    assert demands(words, Config(), tmp_path, name="other", baseline="latest").rules.noise == {}
+    assert ("p50", "ttft", ()) in demands(words, Config(), tmp_path, command=own, baseline="latest").rules.noise
+    assert demands(words, Config(), tmp_path, command=other, baseline="latest").rules.noise == {}
     with pytest.raises(RunNotFoundError):
         demands(words, Config(), tmp_path, baseline="latest", calibration="nobody")
     with pytest.raises(RunNotFoundError):

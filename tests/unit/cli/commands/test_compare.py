@@ -13,7 +13,7 @@ from telemetry.cli.commands.compare import fraction
 from telemetry.cli.main import main
 from telemetry.store.calibrations import Calibration, MetricNoise, write_calibration
 from telemetry.store.final_snapshot import write_final
-from telemetry.store.run_directory import RunDirectory
+from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SeriesStat
 
 STARTED_NS = 1_772_366_400_000_000_000
@@ -41,6 +41,7 @@ def leave(root: Path) -> Leave:
             directory=str(directory.path),
         )
         write_final(snapshot, [directory.final])
+        directory.write_manifest(Manifest(run_id=run_id, name=name, cwd="/w"))
         return directory
 
     return make
@@ -154,19 +155,22 @@ def test_forms_go_where_they_are_sent(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.usefixtures("both")
-def test_a_calibration_is_found_by_the_name_of_the_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Or is named; one that is not there is said."""
+def test_a_calibration_is_that_of_the_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not one of the name of the runs. One that is chosen may be of another command, and is said to be."""
+    write_calibration(root, Calibration(name="new", argv=["y"], cwd="/w"))
     assert main(["compare", "old", "--vs", "new", "--last", "1"]) == 0
-    assert "noise between" not in capsys.readouterr().out
-    noise = MetricNoise(of="series", statistic="p50", name="latency", values=[1.0] * 9, mean=1.0, cv=0.01)
-    write_calibration(root, Calibration(name="new", metrics=[noise]))
-    write_calibration(root, Calibration(name="other"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "calibration: none was made of these commands" in said
+    assert "measure it with `telemetry calibrate`" in said
+    noise = MetricNoise(of="series", statistic="p50", name="latency", values=[0.99, 1, 1.01] * 3)
+    write_calibration(root, Calibration(name="bench", argv=["x"], cwd="/w", runs=9, metrics=[noise]))
     assert main(["compare", "old", "--vs", "new", "--last", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "calibration new" in said
-    assert "larger than ±3.26 %" in said
-    assert main(["compare", "old", "--vs", "new", "--last", "1", "--calibration", "other"]) == 0
-    assert "calibration other" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "calibration: bench, the noise between 9 runs of the command of both sides: x" in said
+    assert "`telemetry calibrate`" not in said
+    assert "beyond -2.78 % … +2.86 %" in said
+    assert main(["compare", "old", "--vs", "new", "--last", "1", "--calibration", "new"]) == 0
+    assert "calibration: new, the noise between 0 runs of another command: y" in capsys.readouterr().out
     assert main(["compare", "old", "--vs", "new", "--calibration", "nothing"]) == 1
     assert "no calibration 'nothing'" in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ from telemetry.store.records import RecordLog
 from telemetry.store.request_log import FILE_NAME, RequestLogWriter
 from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.testing import ended
-from telemetry.wire.events import ClosedStep, StreamRecord
+from telemetry.wire.events import ClosedStep, Mark, StreamRecord
 from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.snapshot import MetricsSnapshot, RequestLogStat
 from telemetry.wire.version import PROTOCOL
@@ -125,6 +125,7 @@ def with_steps(directory: RunDirectory) -> None:
     RecordLog(directory.records).append(records)
 
 
+@pytest.mark.sdk
 def test_steps_go_to_files(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Each in the form of its suffix; the number of rows is a message."""
     with_steps(make_run("job", "a1"))
@@ -132,15 +133,20 @@ def test_steps_go_to_files(make_run: Any, capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr()
     assert (said.out, said.err.splitlines()) == (
         "",
-        ["telemetry: 2 values of steps in s.csv", "telemetry: 2 values of steps in s.parquet"],
+        ["telemetry: wrote s.csv: 2 values of steps", "telemetry: wrote s.parquet: 2 values of steps"],
     )
     assert Path("s.csv").read_text().splitlines()[1].startswith("train,0,2001-09-09T01:46:40.000000000Z,loss,1.0")
     assert Path("s.parquet").exists()
 
 
 def test_steps_that_cannot_be_exported_are_said(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """No record log, a suffix that means nothing, and a backend beside it."""
+    """No record log, no step in it, a suffix that means nothing, and a backend beside it."""
     make_run("none", "b1")
+    empty = make_run("empty", "c1")
+    empty.records.mkdir(exist_ok=True)
+    RecordLog(empty.records).append([StreamRecord(PROTOCOL, "c1", 0, "p", 10**18, Mark("load begins"))])
+    assert main(["export", "empty", "--steps", "s.csv"]) == 1
+    assert "the run has no steps" in capsys.readouterr().err
     with_steps(make_run("job", "a1"))
     assert main(["export", "none", "--steps", "s.csv"]) == 1
     assert "the run has no record log" in capsys.readouterr().err
@@ -174,8 +180,8 @@ def test_requests_are_written_to_each_file(
     out, err = capsys.readouterr()
     assert out == ""
     assert [line.removeprefix("telemetry: ") for line in err.splitlines()] == [
-        f"3 requests in {files[0]}",
-        f"3 requests in {files[1]}",
+        f"wrote {files[0]}: 3 requests",
+        f"wrote {files[1]}: 3 requests",
         "the request log lacks 2 of 5 requests: their programs could not send them in time",
     ]
     assert [len(file.read_text().splitlines()) for file in files] == [4, 3]

@@ -244,3 +244,22 @@ def test_a_wrong_feed_is_said(root: Path, signals: None, capsys: pytest.CaptureF
     """Before anybody is asked."""
     assert main(["feed", "endpoint"]) == 2
     assert "did you mean endpoints?" in capsys.readouterr().err
+
+
+def test_a_feed_is_at_work_from_the_beginning_of_a_session_to_its_end() -> None:
+    """Between them its sender may still send, so a run that ends there lacks something."""
+
+    class Kind:
+        def __init__(self, *_: object) -> None:
+            self.over = False
+
+    kind: Any = Kind
+    run: Any = Marked()
+    fed = feed._Fed(FeedSpec("mine"), kind, run, texts=True)
+    assert not fed.is_at_work()
+    sessions: list[Any] = [fed.begin("1"), fed.begin("2")]
+    assert fed.is_at_work()
+    sessions[0].over = True
+    assert fed.is_at_work()
+    sessions[1].over = True
+    assert not fed.is_at_work()

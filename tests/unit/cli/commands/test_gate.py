@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -14,6 +15,7 @@ from telemetry.cli.main import main
 from telemetry.store.gate_results import write_gates
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.gates import GateResult
+from telemetry.wire.snapshot import CommandFacts
 
 Make = Callable[..., RunDirectory]
 
@@ -58,6 +60,37 @@ def test_json_names_the_run_and_the_worst(make_run: Make, capsys: pytest.Capture
     assert second["outcome"] == "pass"
 
 
+@pytest.mark.parametrize(
+    ("facts", "ending", "code"),
+    [
+        ({"exit_code": 3}, "command failed: exit code 3", 3),
+        ({"signal": "SIGSEGV"}, "command ended by SIGSEGV (segmentation fault)", None),
+    ],
+)
+def test_a_command_that_failed_is_told(
+    make_run: Make, capsys: pytest.CaptureFixture[str], facts: dict[str, Any], ending: str, code: int | None
+) -> None:
+    """Gates are about figures, so they may pass all the same; each form says it, and a gate may be about it."""
+    make_run("job", "a1", command=CommandFacts(argv=["python", "bench.py"], **facts))
+    words = ["gate", "job", "lost == 0"]
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        f"{ending} · python bench.py",
+        "pass: 1 pass · complete: job, 7 of 7 events applied, 0 lost",
+    ]
+    assert main([*words, "--format", "md"]) == 0
+    assert capsys.readouterr().out.startswith(f"**{ending} · python bench.py**\n\n**pass: 1 pass** · ")
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], found["exit_code"], found["signal"]) == ("pass", code, facts.get("signal"))
+    assert main([*words, "--format", "junit"]) == 0
+    cases = ElementTree.fromstring(capsys.readouterr().out).findall(".//testcase")
+    (failure,) = [case.find("failure") for case in cases if case.get("name") == "the command succeeded"]
+    assert failure is not None
+    assert failure.get("message", "").startswith(ending)
+    assert main([*words, "command.exit_code == 0"]) == 99
+
+
 def test_files_and_forms(make_run: Make, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The suffix says the form; JUnit has a case for each gate."""
     make_run("job", "a1")
@@ -94,6 +127,15 @@ def test_a_baseline_that_is_not_there_is_no_error(make_run: Make, capsys: pytest
     assert main(["gate", "job", "value(requests) <= baseline", "--baseline", "nobody"]) == 3
     assert "can't read the baseline: no run 'nobody'" in capsys.readouterr().out
     assert main(["gate", "job", "lost == 0", "--baseline", "nobody"]) == 0
+
+
+def test_a_baseline_that_is_not_there_names_similar_runs(
+    make_run: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped name is told as it is elsewhere."""
+    make_run("before", "a1")
+    assert main(["gate", "before", "value(requests) <= baseline", "--baseline", "befor"]) == 3
+    assert "(did you mean before?)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_calibration_that_was_asked_for_has_to_be_there(make_run: Make) -> None:

@@ -110,7 +110,6 @@ def test_a_key_may_look_like_an_option(folder: Path, capsys: Said) -> None:
         (["trust", "ann", "secret"], 2, "not a public key"),
         (["revoke", "ann"], 1, "no trusted key has the name ann"),
         (["revoke", "/etc/passwd"], 2, "not a valid name"),
-        ([], 2, "ACTION"),
     ],
 )
 def test_mistakes_are_told(folder: Path, capsys: Said, words: list[str], code: int, said: str) -> None:

@@ -21,7 +21,7 @@ from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import runtime_directory
 from telemetry.transport.keeper_lock import KeeperLock
 from telemetry.wire.gates import GateResult
-from telemetry.wire.snapshot import CommandFacts, MarkStat
+from telemetry.wire.snapshot import AxisStat, CommandFacts, MarkStat, MetricsSnapshot, SeriesStat
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -193,7 +193,7 @@ def test_what_has_no_room_is_said(
     assert main(["ls"]) == 0
     said = capsys.readouterr()
     assert directory.path.name not in said.out
-    assert said.err == "telemetry: hidden columns: exit and started (UTC); use a wider terminal or --json\n"
+    assert said.err == "telemetry: hidden columns: exit, figures, started (UTC); use a wider terminal or --json\n"
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["ls"]) == 0
     said = capsys.readouterr()
@@ -204,6 +204,61 @@ def test_what_has_no_room_is_said(
     said = capsys.readouterr()
     assert said.err == ""
     assert f" runs/{directory.path.name}\n" in said.out
+
+
+def test_the_figures_of_a_run_are_listed(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table has the rate and the p99; JSON has all figures of the headline."""
+    latency = SeriesStat(name="latency", unit="ms", count=830, min=1, max=9, percentiles={"50": 2, "99": 4.5})
+    directory = make_run("job", "aaaa1111", series=[latency])
+    write_final(replace(read_final(directory.final), elapsed_s=83.0), [directory.final])
+    assert main(["ls"]) == 0
+    assert " req/s · p99 4.50 ms" in capsys.readouterr().out
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert item["summary"].endswith(" req/s · p99 4.50 ms")
+    figures = {one["title"]: one for one in item["figures"]}
+    assert figures["requests/s"]["value"] > 0
+    assert figures["latency p99"] == {"title": "latency p99", "text": "4.50 ms", "value": 4.5, "unit": "ms"}
+
+
+def test_the_loss_of_a_training_is_listed(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """Steps say less than the first of their values."""
+    directory = make_run("train", "aaaa1111")
+    axis = AxisStat(name="train", newest=9, closed=10, values={"loss": 0.25})
+    write_final(replace(read_final(directory.final), axes=[axis]), [directory.final])
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert item["summary"] == "loss 0.25"
+
+
+def test_a_loss_that_was_nan_is_marked(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the result, in yellow: in the table, on the page and in JSON. The figure stays."""
+    directory = make_run("train", "aaaa1111")
+    axis = AxisStat(name="train", newest=9, closed=10, values={"loss": 0.25}, not_finite={"loss": 7})
+    write_final(replace(read_final(directory.final), axes=[axis]), [directory.final])
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["ls"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b[33mcomplete, loss NaN or infinite\x1b[0m" in out
+    assert "loss 0.25" in out
+    page = tmp_path / "runs.html"
+    assert main(["ls", "--html", str(page)]) == 0
+    html = page.read_text()
+    assert '"result":"complete, loss NaN or infinite","health":"warn"' in html
+    assert '<p class="banner warn" id="verdict">1 run · 1 complete, loss NaN or infinite</p>' in html
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["summary"], item["concern"]) == ("loss 0.25", "loss NaN or infinite")
+
+
+def test_an_ended_run_is_not_live(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """An aggregator stays for a moment after its result, which is no reason to list the run under --live."""
+    directory = make_run("job", "aaaa1111")
+    announce(runtime_directory(), replace(died(directory), pid=os.getpid()))
+    assert main(["ls", "--live", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
 
 
 def ended(make_run: MakeRun, run_id: str, started_s: int, command: str, completeness: str = "complete") -> None:
@@ -229,7 +284,7 @@ def test_failed_runs_are_shown_as_failed(
     assert main(["ls"]) == 0
     lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
     rows = {cells[1]: [cell.strip() for cell in cells[2:] if cell.strip()] for cells in map(stripped, lines[1:])}
-    assert rows["aaaa1111"][:5] == ["failed", "3", "83.0 s", "1.23 M", "03-01 12:00"]
+    assert rows["aaaa1111"][:5] == ["failed", "3", "–", "83.0 s", "03-01 12:00"]
     assert rows["bbbb2222"][:2] == ["failed", "SIGSEGV"]
     assert rows["cccc3333"][:2] == ["complete", "0"]
     assert rows["dddd4444"][:2] == ["interrupted", "–"]
@@ -325,6 +380,86 @@ def test_runs_are_chosen_by_name_id_or_directory(make_run: MakeRun, capsys: pyte
         assert {item["run_id"] for item in json.loads(capsys.readouterr().out)} == wanted
     assert main(["ls", "nope"]) == 1
     assert "no run nope" in capsys.readouterr().err
+    assert main(["ls", "laod"]) == 1
+    assert "no run laod (did you mean load?)" in capsys.readouterr().err
+
+
+def test_runs_are_chosen_as_by_other_commands(
+    make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`latest`, links, files of a run and its control address. A directory may be anywhere."""
+    older = make_run("load", "aaaa1111")
+    newest = make_run("load", "bbbb2222")
+    beside = root.with_name("beside")
+    beside.mkdir()
+    moved = older.path.rename(beside / older.path.name)
+    for word, wanted in (
+        ("latest", "bbbb2222"),
+        (str(root / "latest"), "bbbb2222"),
+        (str(newest.final), "bbbb2222"),
+        (str(moved), "aaaa1111"),
+    ):
+        assert main(["ls", "--json", word]) == 0
+        assert [item["run_id"] for item in json.loads(capsys.readouterr().out)] == [wanted]
+    assert main(["ls", "latest"]) == 0
+    assert "bbbb2222" in capsys.readouterr().out
+    for word in ("latest", str(moved)):
+        assert main(["ls", "--live", word]) == 1
+        assert f"no live run {word} (`telemetry ls` shows the runs)" in capsys.readouterr().err
+    assert main(["ls", str(beside)]) == 1
+    assert f"it holds 1 run: name one of them, and add --dir {beside}" in capsys.readouterr().err
+
+
+def test_latest_is_a_live_run_where_no_run_was_made(
+    make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As for other commands. A run below the folder goes first."""
+    there = LiveRun(
+        run_id="bbbb2222",
+        name="training",
+        pid=os.getpid(),
+        endpoint="ipc:///there",
+        dir=str(root.with_name("there")),
+        state="LIVE",
+        started_ns=STARTED_NS + 1,
+    )
+    announce(runtime_directory(), there)
+    in_empty = ["--dir", str(root.with_name("empty"))]
+    for words in (["latest"], ["ipc:///there"], ["--live", "latest"], [*in_empty, "--live", "training"]):
+        assert main(["ls", "--json", *words]) == 0
+        assert [item["run_id"] for item in json.loads(capsys.readouterr().out)] == ["bbbb2222"]
+    make_run("job", "aaaa1111")
+    assert main(["ls", "--json", "latest"]) == 0
+    assert [item["run_id"] for item in json.loads(capsys.readouterr().out)] == ["aaaa1111"]
+
+
+def test_a_live_run_of_another_folder_says_so(
+    make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the list when it has ended, so its parameters are no columns of a page unless it was asked for."""
+    make_run("job", "aaaa1111")
+    there = LiveRun(
+        run_id="bbbb2222",
+        name="training",
+        pid=os.getpid(),
+        endpoint="ipc:///there",
+        dir="/other/runs/training",
+        state="LIVE",
+        started_ns=STARTED_NS + 1,
+    )
+    announce(runtime_directory(), there)
+    now = MetricsSnapshot(run_id="bbbb2222", name="training", state="LIVE", params={"lr": 3})
+    monkeypatch.setattr("telemetry.cli.listed_runs.find_run.ask", lambda *_: now)
+    assert main(["ls", "--json"]) == 0
+    assert [item["elsewhere"] for item in json.loads(capsys.readouterr().out)] == [True, False]
+    assert main(["ls"]) == 0
+    assert "live, elsewhere" in capsys.readouterr().out
+    assert main(["ls", "-o", "all.html"]) == 0
+    page = Path("all.html").read_text()
+    assert "1 live, in /other/runs" in page
+    assert '"lr"' not in page
+    assert main(["ls", "training", "-o", "one.html"]) == 0
+    assert '"lr"' in Path("one.html").read_text()
 
 
 def test_a_page_links_to_the_reports_of_runs(
@@ -334,13 +469,17 @@ def test_a_page_links_to_the_reports_of_runs(
     make_run("job #1", "aaaa1111")
     make_run("killed", "bbbb2222", ended=False)
     assert main(["ls", "--html", "out/runs.html", "--reports"]) == 0
-    assert capsys.readouterr().err == "telemetry: 1 new report in out/runs-reports\n"
+    assert capsys.readouterr().err == (
+        "telemetry: wrote out/runs.html\ntelemetry: wrote out/runs-reports: 1 new report\n"
+    )
     html = Path("out/runs.html").read_text()
     (report,) = Path("out/runs-reports").iterdir()
     assert f'"link":"runs-reports/{quote(report.name)}"' in html
     assert '"result":"DEAD"' in html
     assert main(["ls", "-o", "out/runs.html", "--reports"]) == 0
-    assert capsys.readouterr().err == "telemetry: 0 new reports in out/runs-reports\n"
+    assert capsys.readouterr().err == (
+        "telemetry: wrote out/runs.html\ntelemetry: no new reports in out/runs-reports\n"
+    )
     (root / make_run("own", "dddd4444").path.name / "report.html").write_text("x")
     assert main(["ls", "own", "-o", "own.html"]) == 0
     assert re.search(r'"link":"runs/own-[^/]*/report.html"', Path("own.html").read_text())
@@ -369,6 +508,20 @@ def test_a_failed_run_says_why(make_run: MakeRun, capsys: pytest.CaptureFixture[
     assert (item["failed"], item["failure"]) == (True, "KeyError: 'shard'")
     assert main(["ls"]) == 0
     assert "failed: KeyError: 'shard'" in capsys.readouterr().out
+
+
+def test_a_program_that_failed_without_a_command_says_why(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its exception, or what is known of its process if it left none."""
+    directory = make_run("job", "aaaa1111")
+    changed(directory, reason="the program failed: process 7 was killed, or ended without finish()")
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["failed"], item["failure"]) == (True, "process 7 was killed, or ended without finish()")
+    changed(directory, reason="the program failed", marks=[MarkStat(text="ValueError: boom", time_ns=5)])
+    assert main(["ls"]) == 0
+    assert "failed: ValueError: boom" in capsys.readouterr().out
 
 
 def test_a_failed_gate_gives_the_exit_code(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def test_a_distribution_is_of_one_series(make_run: MakeRun, capsys: pytest.Captu
     assert Path("out/report/ttft.hgrm").read_text().startswith("#[Series")
     assert Path("out/report/mine.txt").exists()
     assert main(["report", "--format", "hgrm", "--series", "latenzy"]) == 2
-    assert "the run has no series 'latenzy' (did you mean 'latency'?)" in capsys.readouterr().err
+    assert "the run has no series 'latenzy' (did you mean latency?)" in capsys.readouterr().err
 
 
 def test_a_series_is_picked_for_its_distribution_only(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +39,21 @@ def live(
     )
     announce(runtime_directory(), run)
     return run
+
+
+STUCK = """
+import asyncio, time
+from telemetry.cli.commands.top import _until_left
+
+class Stuck:
+    async def run_async(self):
+        await asyncio.sleep(0)
+        print("waits", flush=True)
+        time.sleep(60)
+
+asyncio.run(_until_left(Stuck(), 0))
+"""
+"""A cockpit whose event loop waits for a terminal that takes no more output."""
 
 
 class Typed(io.StringIO):
@@ -78,6 +96,7 @@ def test_once_is_the_report_so_far(make_run: MakeRun, capsys: pytest.CaptureFixt
         (["--port", "9000"], "--port requires --web"),
         (["--once", "--baseline", "x"], "--baseline works only in the cockpit"),
         (["--plain", "--baseline", "x"], "--baseline works only in the cockpit"),
+        (["--baseline", "x"], "--baseline works only in the cockpit, which needs a terminal"),
         (["--web", "--port", "0"], "is not a port number"),
         (["--web", "--port", "x"], "is not a port number"),
         (["--plain", "--web"], "not allowed with"),
@@ -100,6 +119,15 @@ def test_no_run_at_all(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert f"there are no runs in {root}" in captured.err
+
+
+def test_a_run_that_is_not_there_is_all_that_is_said(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """No word about the form of lines that never come."""
+    make_run("late", "aaaa1111")
+    assert main(["top", "lates"]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith("telemetry: no run 'lates'")
 
 
 @pytest.mark.parametrize("words", [["top", "killed"], ["top", "killed", "--once"], ["top", "killed", "--web"]])
@@ -180,6 +208,20 @@ def test_a_setting_that_is_wrong_is_said_with_its_place(
     monkeypatch.setattr(top, "has_screen", lambda *, served: True)
     assert main(["top", "job"]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_stuck_cockpit_ends_with_its_terminal() -> None:
+    """The end needs neither SIGHUP, which comes to the leader of a session alone, nor the event loop."""
+    outside, inside = os.openpty()
+    with subprocess.Popen([sys.executable, "-c", STUCK], stdin=inside, stdout=subprocess.PIPE) as viewer:
+        os.close(inside)
+        assert viewer.stdout is not None
+        assert viewer.stdout.readline() == b"waits\n"
+        os.close(outside)
+        try:
+            assert viewer.wait(5.0) == 128 + signal.SIGHUP
+        finally:
+            viewer.kill()
 
 
 def test_a_person_is_asked(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -340,3 +340,30 @@ def test_a_process_with_thousands_of_descriptors_can_still_wait() -> None:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert job.exit_code == 7
+
+
+def test_what_this_process_inherited_is_passed_on(tmp_path: Path) -> None:
+    """Bash's `<(…)` and make's jobserver give descriptors to a command. Those of this process stay here."""
+    given, own = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
+    os.set_inheritable(given, True)
+    try:
+        job = python(
+            f"import os; os.fstat({given})\ntry: os.fstat({own})\nexcept OSError: raise SystemExit(7)", X="y"
+        )
+        job.wait(nothing)
+    finally:
+        os.close(given)
+        os.close(own)
+    assert job.exit_code == 7
+
+
+def test_sockets_of_a_service_manager_are_for_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LISTEN_PID names the process that may take them."""
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    job = python("import os; raise SystemExit(7 if os.environ['LISTEN_PID'] == str(os.getpid()) else 1)")
+    job.wait(nothing)
+    assert (job.exit_code, job.facts().argv[0]) == (7, sys.executable)
+    monkeypatch.setenv("LISTEN_PID", "1")
+    job = python("import os; raise SystemExit(7 if os.environ['LISTEN_PID'] == '1' else 1)")
+    job.wait(nothing)
+    assert job.exit_code == 7

@@ -51,7 +51,7 @@ class Whole:
                     StreamRecord(PROTOCOL, "r", len(self.records), item.producer, item.wall_ns, item.record)
                 )
             clock.advance(1.0)
-            self.intervals.append(book.roll(clock.wall_ns(), 0))
+            self.intervals.append(book.roll(0))
         self.keys = numbers.aggregator.keys()
         journal.close()
 

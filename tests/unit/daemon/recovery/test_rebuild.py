@@ -41,7 +41,7 @@ from telemetry.wire.events import (
     StepEnd,
     Uncounted,
 )
-from telemetry.wire.history import Interval
+from telemetry.wire.history import Interval, Slice
 from telemetry.wire.journal import Ending, RunState
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
 
@@ -75,6 +75,7 @@ class Live:
         self.book = WriteAheadLog(self.numbers, self.journal, self.clock, now_ns)
         self.senders = [Sender(self, f"p{number}") for number in range(4)]
         self.intervals: list[Interval] = []
+        self.slices: list[Slice] = []
         self.streamed: list[Any] = []
 
     def turn(self, frames: Sequence[bytes]) -> None:
@@ -83,7 +84,8 @@ class Live:
 
     def roll(self) -> None:
         self.clock.step(self.rng.randrange(-3_000_000, 3_000_000))
-        self.intervals.append(self.book.roll(self.clock.wall_ns(), len(self.intervals)))
+        self.intervals.append(self.book.roll(len(self.intervals)))
+        self.slices += self.book.take_slices()
 
     def go(self, turns: int = TURNS) -> None:
         """A run with everything that can happen in one, in an order that the seed decides."""
@@ -93,6 +95,9 @@ class Live:
                 sender.act()
             if turn % 10 == 9:
                 self.roll()
+            elif turn % 30 > 10 and turn % 3 == 1:  # a third of the intervals has no slices
+                self.book.slice()
+                self.slices += self.book.take_slices()
             self.rng.choice((self.book.note_bad_frames, lambda: None))()
         self.book.ending(Ending(reason="enough", command=CommandFacts(argv=["x"], exit_code=0)))
         for sender in self.senders[:-1]:
@@ -198,6 +203,11 @@ def closing_of(numbers: Numbers) -> tuple[Any, ...]:
     return tuple(copy.take_streamed())
 
 
+def slices_of(folder: Path, first_segment: int | None = None) -> list[Slice]:
+    fold = Fold(JournalReader(folder), first_segment)
+    return [slice for entry in fold.entries() for slice in fold.apply(entry).slices]
+
+
 def folded(folder: Path, first_segment: int | None = None) -> tuple[Fold, list[Interval], list[Any]]:
     fold = Fold(JournalReader(folder), first_segment)
     steps = [fold.apply(entry) for entry in fold.entries()]
@@ -242,10 +252,13 @@ def test_the_fold_of_a_journal_is_the_run(tmp_path: Path, whole: Live, essence: 
         assert essence(found) == essence(expected)
         assert msgspec.structs.replace(fold.numbers.run, warnings=[]) == run
         assert intervals == live.intervals[len(live.intervals) - len(intervals) :]
+        slices = slices_of(live.folder, segment)
+        assert slices == live.slices[len(live.slices) - len(slices) :]
         assert streamed == live.streamed[len(live.streamed) - len(streamed) :]
         assert fold.close().streamed == closing
         assert fold.numbers.run.records == run.records + len(closing)
     assert (len(intervals), len(streamed)) == (len(live.intervals), len(live.streamed))
+    assert len(slices) == len(live.slices) == run.slices > 20
 
 
 def test_a_run_that_goes_on_after_its_books_were_closed(tmp_path: Path, essence: Essence) -> None:
@@ -287,8 +300,7 @@ def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> No
         live.clock.advance(0.5)
         live.clock.step(-1_000_000)
         frames = [sender.batch() for sender in live.senders]
-        wall_ns = live.clock.wall_ns()
-        first, second = [(book.turn(frames), book.roll(wall_ns, 0), book.take_streamed()) for book in books]
+        first, second = [(book.turn(frames), book.roll(0), book.take_streamed()) for book in books]
         assert first == second
     now_ns = live.clock.monotonic_ns()
     assert essence(snapshot_of(fold.numbers, now_ns)) == essence(live.snapshot())

@@ -359,6 +359,19 @@ def test_the_folder_of_the_sockets_may_be_gone(dead: Any, make_again: Any, short
     assert folder.stat().st_mode & 0o077 == 0
 
 
+def test_sockets_elsewhere_need_the_setting(dead: Any, make_again: Any, short_dir: Path) -> None:
+    """Somebody else may have written the manifest, and binding makes folders and replaces sockets."""
+    control = f"ipc://{short_dir}/new/ctl"
+    addresses = [control, *(f"{control}.{name}" for name in ("ev", "sn", "rec"))]
+    dead.write_manifest(replace(dead.read_manifest(), endpoint=control, endpoints=addresses))
+    with pytest.raises(EndpointError, match="outside of") as refused:
+        make_again(dead)
+    assert f"--bind {control}" in refused.value.hint
+    assert not (short_dir / "new").exists()
+    service = make_again(dead, {"transport.bind": control})
+    assert service.parts.hub.endpoints.control == control
+
+
 def test_whoever_starts_it_hears_that_there_is_nothing_left(dead: Any, make_options: Any) -> None:
     """The result is returned, nobody is told that anything is ready, and the starter reads why."""
     result = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", directory=str(dead.path))
@@ -403,7 +416,10 @@ def test_time_goes_on_although_the_machine_restarted(dead: Any) -> None:
     assert rebooted.wall_ns() == wall_ns + 60 * 10**9
     set_back = going_on(FakeClock(5_000, wall_ns - 60 * 10**9), fold)
     assert set_back.monotonic_ns() == fold.now_ns + 1
-    up_for_longer = FakeClock(fold.now_ns + 5, wall_ns + 10**18)  # than it had been when the run died
+    clock_was_set = FakeClock(fold.now_ns + 5, wall_ns + 10**18)
+    assert going_on(clock_was_set, fold) is clock_was_set
+    fold.numbers.run = replace(fold.numbers.run, boot_id="another")
+    up_for_longer = clock_was_set  # than it had been when the run died
     assert going_on(up_for_longer, fold).monotonic_ns() == fold.now_ns + 10**18
 
 

@@ -58,7 +58,7 @@ class Whole:
                 number = 2 * second + part
                 collector.add(book.turn([bytes(frame("p0", number, 3 * number, records=made, anchor=anchor))]))
             roll = numbers.run.rolls
-            interval = book.roll(clock.wall_ns(), 0)
+            interval = book.roll(0)
             collector.add(book.take_streamed())
             writer.take(collector.end(numbers, interval, roll, numbers.aggregator.node_account(roll)))
             writer.release()

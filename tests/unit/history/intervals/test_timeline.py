@@ -207,13 +207,16 @@ def test_short_intervals_make_no_rates() -> None:
     assert [round(point.figures.rate) for point in made.points(START, END, 10, ())] == [27, 27, 27]
 
 
-def test_short_intervals_alone_are_gathered_to_seconds() -> None:
-    """Wherever they stand, nothing is left out, and a short one at the very beginning joins what follows."""
+def test_slices_are_gathered_to_the_steps_that_there_is_room_for() -> None:
+    """Tenths of a second, two, five, or seconds; nothing is left out."""
     recorder = Recorder()
     made = Timeline(recorder.key)
     for tenth in range(1, 35):
         start_ns = START + tenth * SECOND // 10
         made.add(Interval(start_ns, start_ns + SECOND // 10, recorder.columns([1.0])))
-    counts = [point.figures.count for point in made.points(START, END, 10, ())]
-    assert sum(counts) == 34
-    assert all(count >= 9 for count in counts[:-1])
+    made.add(Interval(START + 35 * SECOND // 10, START + 352 * SECOND // 100, recorder.columns([1.0])))
+    for most, expected in ((40, 1), (20, 2), (10, 5), (5, 10)):
+        counts = [point.figures.count for point in made.points(START, END, most, ())]
+        assert sum(counts) == 35
+        assert {*counts[1:-1]} == {expected}
+        assert counts[-1] > 1 or expected > 1, "a slice of 20 ms is no point of its own"

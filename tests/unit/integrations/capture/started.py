@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,8 +52,9 @@ class Started:
         return done.stdout.strip()
 
     def signs(self) -> list[str]:
-        """Return the signs without the ids of processes."""
-        return [line.partition(" ")[2] for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        """Return the signs without the ids of processes and the names of programs."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [re.sub(r"^(hooked \S+) .*", r"\1", line.partition(" ")[2]) for line in lines]
 
     def path(self, *folders: Path) -> str:
         return os.pathsep.join([BOOT_FOLDER, *map(str, folders)])

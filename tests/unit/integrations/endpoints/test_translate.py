@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.translate import EndpointsFeed
 from telemetry.integrations.feeds import FeedOptions
-from telemetry.wire.feeds import ERRORS, INTERRUPTED, REFUSED, UNCOUNTED, UNFINISHED
+from telemetry.wire.feeds import ENDED, ERRORS, INTERRUPTED, LATE, REFUSED, SESSIONS, UNCOUNTED
 
 if TYPE_CHECKING:
     from telemetry.client import Run
@@ -78,12 +78,7 @@ class FakeRun:
     def counter(self, name: str, *, labels: dict[str, str] | None = None, **more_labels: str) -> Any:
         labels = {**(labels or {}), **more_labels}
         own = [key for key in labels if key != "session"]
-        assert (
-            own
-            == {INTERRUPTED: [], REFUSED: ["reason"], ERRORS: ["error"], UNCOUNTED: ["reason"], UNFINISHED: []}[
-                name
-            ]
-        )
+        assert own == {REFUSED: ["reason"], ERRORS: ["error"], UNCOUNTED: ["reason"]}.get(name, [])
         value = "".join(labels.values())
         run = self
 
@@ -280,7 +275,7 @@ def test_a_benchmark_that_does_not_end_is_said(bench: Bench) -> None:
     assert not bench.feed.over
     bench.feed.close()
     assert ["the benchmark sent no end message" in line for line in bench.said] == [True]
-    assert bench.run.counts[UNFINISHED, ""] == 1
+    assert (bench.run.counts[SESSIONS, ""], bench.run.counts[ENDED, ""]) == (1, 0)
     assert bench.run.marks == ["session started", "session interrupted", bench.said[0]]
 
 
@@ -292,7 +287,8 @@ def test_an_interruption_is_counted_and_is_not_the_end(session: str) -> None:
     assert not bench.feed.over
     bench.take(bus.event(decode.ENDED, 51))
     bench.feed.close()
-    assert (bench.run.counts, bench.said) == ({(INTERRUPTED, session): 1}, [])
+    counts = {(SESSIONS, ""): 1, (INTERRUPTED, session): 1, (ENDED, ""): 1}
+    assert (bench.run.counts, bench.said) == (counts, [])
 
 
 def test_another_session_is_told_apart() -> None:
@@ -311,6 +307,7 @@ def test_a_late_joiner_says_so() -> None:
     assert len(bench.said) == 1
     assert "the benchmark started before the feed" in bench.said[0]
     assert bench.refused == {"started_again": 1}
+    assert bench.run.counts[LATE, ""] == 1
     silent = Bench()
     silent.feed.close()
     assert silent.said == []

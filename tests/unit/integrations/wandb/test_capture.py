@@ -33,7 +33,8 @@ found = {}
 
 telemetry.start("late")
 before = now()
-run = wandb.init(project="p", config={"lr": 1}, settings=wandb.Settings(x_disable_stats=True, disable_git=True))
+settings = wandb.Settings(x_disable_stats=True, disable_git=True)
+run = wandb.init(project="p", config={"lr": 1, "max_steps": 40}, settings=settings)
 wandb.log({"missed": 1})
 wandb.log({"missed": 2})
 capture.install()
@@ -134,6 +135,13 @@ def test_a_capture_that_comes_late_goes_on_at_the_step_of_wandb(ended: Any) -> N
         "wandb.project": "p",
     }
     assert found["step"] == 7
+
+
+@pytest.mark.slow
+def test_max_steps_of_the_config_are_the_progress(ended: Any) -> None:
+    """Of the axis that has the first row. W&B itself knows no total."""
+    _, report, *_ = ended
+    assert [(item.name, item.done, item.total) for item in report.snapshot.progress] == [("step", 3.0, 40.0)]
 
 
 @pytest.mark.slow

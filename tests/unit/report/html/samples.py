@@ -13,6 +13,7 @@ from telemetry.wire.pictures import (
     GaugeOverTime,
     HeatMap,
     Pictures,
+    RequestSlots,
     RequestsOverTime,
     StepCurve,
 )
@@ -75,7 +76,17 @@ def llm_report() -> Report:
         for stat in report.snapshot.series
         if stat.count
     ]
-    return replace(report, pictures=Pictures(edges_s=EDGES, requests=[requests]), over_time=over)
+    begins = [0.5 * at for at in range(40)]
+    slots = RequestSlots(
+        total=40,
+        slots=[at % 4 for at in range(40)],
+        begin_s=begins,
+        issued_s=[begin + 0.1 for begin in begins],
+        first_s=[None if at == 7 else begin + 0.5 for at, begin in enumerate(begins)],
+        end_s=[begin + 1.9 for begin in begins],
+        reasons=["http_503" if at == 7 else "" for at in range(40)],
+    )
+    return replace(report, pictures=Pictures(edges_s=EDGES, requests=[requests], slots=slots), over_time=over)
 
 
 def training_report(names: list[str] | None = None) -> Report:
@@ -83,7 +94,16 @@ def training_report(names: list[str] | None = None) -> Report:
     shown = names or ["train/loss", "train/accuracy", "eval/loss", "lr"]
     steps = list(range(10, 1_001, 10))
     curves = [_curve(name, steps) for name in shown]
-    axis = AxisStat(name="train", closed=1_000, newest=1_000, values={one.name: one.last for one in curves})
+    axis = AxisStat(
+        name="train",
+        closed=1_000,
+        newest=1_000,
+        values={one.name: one.last for one in curves},
+        lowest=1,
+        highest=1_000,
+        began_ns=1,
+        ended_ns=100_000_000_001,
+    )
     snapshot = MetricsSnapshot(
         run_id="r", name="resnet", state="COMPLETE", completeness="complete", axes=[axis], elapsed_s=100.0
     )
@@ -110,7 +130,6 @@ def _curve(name: str, steps: list[int]) -> StepCurve:
         max=values[0],
         min_step=steps[-1],
         max_step=steps[0],
-        steps_per_s=10.0,
     )
 
 

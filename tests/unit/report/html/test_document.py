@@ -28,18 +28,18 @@ def body(text: str) -> str:
 @pytest.mark.parametrize(
     ("report", "pictures"),
     [
-        (load_report(), ["over-time", "distribution", "counters", "gauges"]),
-        (llm_report(), ["over-time", "distribution", "requests"]),
+        (load_report(), ["over-time", "series", "more-over-time", "distribution", "counters", "gauges"]),
+        (llm_report(), ["over-time", "requests", "slots", "more-over-time", "distribution", "series"]),
         (training_report(), ["steps", "over-time"]),
     ],
 )
-def test_trust_comes_first_then_pictures_then_tables(report: Report, pictures: list[str]) -> None:
-    """The order of the pictures is that of the kind of run."""
+def test_trust_comes_first_then_the_chart_then_percentiles(report: Report, pictures: list[str]) -> None:
+    """The tiles, the main chart, the table of percentiles; then the other pictures, then the other tables."""
     text = body(render_html(report))
     assert text.index('id="verdict"') < text.index('class="tiles"') < text.index("<nav") < text.index("<section")
     sections = re.findall(r'<section id="([^"]+)"(?: hidden data-scripted)?>', text)
     assert sections[: len(pictures)] == pictures
-    tables = ["series", "gates", "marks", "losses", "warnings", "producers", "parameters", "command", "cost"]
+    tables = ["gates", "marks", "losses", "warnings", "producers", "parameters", "command", "cost"]
     places = [sections.index(name) for name in tables if name in sections]
     assert places == sorted(places)
     assert min(places) >= len(pictures)
@@ -64,7 +64,7 @@ def test_the_verdict_has_a_colour_and_a_word(facts: dict[str, str], kind: str) -
     snapshot = MetricsSnapshot(run_id="r", name="n", **facts)  # type: ignore[arg-type]
     text = render_html(Report(snapshot=snapshot, source="file"))
     assert f'class="banner {kind}"' in text
-    assert f"<strong>{facts['completeness']}</strong>" in text
+    assert f"<strong>data {facts['completeness']}</strong>" in text
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -95,7 +95,7 @@ def test_what_comes_from_outside_is_text() -> None:
     )
     assert "<img" not in text
     data = text.count('<script type="application/json"')
-    assert text.count("</script>") == data + 5  # scripts of every page, and that of the report
+    assert text.count("</script>") == data + 6  # scripts of every page, and that of the report
     assert data > 0
     assert unescape(text).count("onerror=alert(1)") > 10
 
@@ -131,6 +131,26 @@ def test_values_that_are_all_the_same_have_no_distribution() -> None:
     assert 'id="distribution"' not in render_html(Report(snapshot=shown, source="file"))
     wider = replace(shown, series=[replace(stat, max=2.5)])
     assert 'id="distribution"' in render_html(Report(snapshot=wider, source="file"))
+
+
+def test_code_and_software_are_behind_one_line() -> None:
+    """Fifty packages would hide what comes after them. The line says which commit it was."""
+    params = {"git.commit": "c0ffee1234567", "packages.torch": "2.6.0", "python.path": "/usr/" * 20}
+    text = render_html(
+        Report(snapshot=MetricsSnapshot(run_id="r", name="job", state="COMPLETE", params=params), source="file")
+    )
+    section = text.partition('<section id="environment">')[2].partition("</section>")[0]
+    line = "<summary>commit c0ffee123456 · 3 values</summary>"
+    assert section.startswith(f"<h2>Environment</h2><details open>{line}")
+    assert section.endswith("</details>")
+
+
+def test_a_short_run_has_its_distribution_before_the_table() -> None:
+    """A run without charts over time still has a picture first."""
+    report = load_report()
+    pictures = replace(report.pictures, edges_s=[], heat_maps=[], counters=[], gauges=[])
+    text = body(render_html(replace(report, over_time=[], pictures=pictures)))
+    assert re.findall(r'<section id="([^"]+)"', text)[:2] == ["distribution", "series"]
 
 
 def test_parts_that_scripts_fill_are_hidden_without_them() -> None:

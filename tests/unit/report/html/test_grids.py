@@ -18,7 +18,7 @@ def test_instruments_of_one_name_share_a_chart() -> None:
     assert (gpu["name"], gpu["unit"], gpu["facts"]) == ("gpu", "%", [])
     assert [line["name"] for line in gpu["lines"]] == ["rank=0", "rank=1"]
     assert [item["name"] for item in counters["items"]] == ["errors per second", "sent per second"]
-    assert counters["items"][1]["facts"][-1] == ("mean over 30.0 s", "1,014 B/s")
+    assert [title for title, _ in counters["items"][1]["facts"]] == ["", "mean over 2 min 5 s"]
     assert len(counters["x"]) == len(gpu["lines"][0]["values"]) == STEPS
 
 
@@ -80,15 +80,18 @@ def test_a_value_that_is_not_finite_is_named() -> None:
     assert data["items"][0]["lines"][0]["values"][-1] is None
 
 
-def test_the_mean_rate_of_a_counter_is_its_increase_by_time() -> None:
-    """Time steps differ in length, and some have no data."""
+def test_the_mean_rate_of_a_counter_is_that_of_the_report() -> None:
+    """Its total, divided by the time in which it was counted."""
     report = load_report()
-    assert report.pictures is not None
-    edges = [0.0, 1.0, 2.0, 12.0, 22.0]
-    sent = replace(report.pictures.counters[1], rates=[100.0, 300.0, 10.0, None])
-    data = counters_data(replace(report, pictures=replace(report.pictures, edges_s=edges, counters=[sent])))
+    snapshot = report.snapshot
+    began_ns = snapshot.started_ns + 10**9
+    counters = [
+        replace(stat, value=12_000, events=12, began_ns=began_ns, ended_ns=began_ns + 24 * 10**9)
+        for stat in snapshot.counters
+    ]
+    data = counters_data(replace(report, snapshot=replace(snapshot, counters=counters)))
     assert data is not None
-    assert data["items"][0]["facts"][-1] == ("mean over 12.0 s", "41.7 B/s")
+    assert data["items"][1]["facts"][-1] == ("mean over 24.0 s", "500 B/s")
 
 
 def test_points_that_are_means_of_steps_say_so() -> None:

@@ -34,7 +34,7 @@ def test_salvaged_events_stand_in_the_verdict() -> None:
     account = replace(shown.accounting, salvaged=1_234)
     text = head(replace(load_report(), snapshot=replace(shown, completeness="complete", accounting=account)))
     banner = text.partition('id="verdict">')[2].partition("</p>")[0]
-    assert "<strong>complete (1,234 events salvaged)</strong> · " in banner
+    assert "<strong>data complete (1,234 events salvaged)</strong> · " in banner
     assert banner.count("salvaged") == 1
 
 
@@ -83,4 +83,4 @@ def test_no_unit_begins_a_line() -> None:
     report = load_report()
     text = tiles(report, headlines(report))
     assert re.search(r'<dd class="figure">6.52\u00a0ms</dd>', text)
-    assert re.search(r'<dd class="note">998,000 in 2\u00a0min 5\u00a0s</dd>', text)
+    assert re.search(r'<dd class="note">998,000 in 2\u00a0min 5\u00a0s of the run</dd>', text)

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from tests.unit.report.html.samples import EDGES, llm_report, load_report, training_report
 
 from telemetry.report.html.main_series import main_groups
-from telemetry.report.html.numbers import rounded
+from telemetry.report.html.numbers import readable, rounded
 from telemetry.report.html.over_time import TimeCharts
 from telemetry.wire.pictures import Pictures
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat
 
 
 def charts(report: Report) -> list[dict[str, Any]]:
@@ -49,6 +50,24 @@ def test_several_counters_of_failures_have_a_chart_of_their_own() -> None:
     assert next(line["values"] for line in overview if line["name"] == "failures/s")[:3] == [0, 2, 4]
 
 
+def test_a_legend_has_the_rate_of_the_table() -> None:
+    """The first and the last step have events in a part of them, so a mean of the steps would be another rate."""
+    report = load_report()
+    started_ns = 1_000 * 10**9
+    times = {"began_ns": started_ns + 10**9, "ended_ns": started_ns + 5 * 10**9}
+    snapshot = replace(
+        report.snapshot,
+        started_ns=started_ns,
+        series=[replace(stat, **times) for stat in report.snapshot.series],
+        counters=[CounterStat(name="errors", value=60, events=60, **times)],
+    )
+    found = {chart["title"]: chart for chart in charts(replace(report, snapshot=snapshot))}
+    legend = {line["name"]: line["whole"] for line in found["Values per second"]["lines"]}
+    assert legend == {f"route={stat.labels['route']}": stat.count / 4.0 for stat in snapshot.series}
+    overview = found["Requests per second, failures and p99"]["lines"]
+    assert next(line["whole"] for line in overview if line["name"] == "failures/s") == 15
+
+
 def test_requests_have_an_overview_concurrency_and_tokens() -> None:
     """Rates and failures share the left axis; p99 has the right one."""
     found = {chart["title"]: chart for chart in charts(llm_report())}
@@ -61,7 +80,7 @@ def test_requests_have_an_overview_concurrency_and_tokens() -> None:
         ("failed/s", "bad", "bars", None),
     ]
     assert next(iter(found)) == first["title"]
-    assert first["lines"][4]["whole"] == rounded(15 / 90)
+    assert first["lines"][4]["whole"] == readable(47 / 90)
     assert first["whole"] == "mean over 90.0 s; p99 of the whole run"
     report = llm_report()
     assert report.pictures is not None
@@ -108,6 +127,14 @@ def test_charts_share_their_time_steps() -> None:
     assert data["marks"] == [(5.0, "deploy")]
 
 
+def test_the_axis_ends_after_the_last_step() -> None:
+    """The windows of a short run end before its last steps, which are drawn, too."""
+    report = replace(training_report(), pictures=Pictures(edges_s=[0.0, 40.0, 80.0, 99.5]))
+    data = TimeCharts(report).data(main_groups(report))
+    assert data is not None
+    assert data["domain"] == (0.0, report.curves[0].times_s[-1])
+
+
 def test_a_run_of_a_moment_has_no_charts() -> None:
     """Two points make no picture."""
     report = load_report()
@@ -132,3 +159,38 @@ def test_the_mean_of_a_rate_is_the_total_by_time() -> None:
         17.6666667,
         rounded(200 / 90),
     ]
+
+
+def test_the_legend_of_requests_has_the_figures_of_the_table() -> None:
+    """Good and failed requests are counted over the time of requests/s; the mean in flight is the exact one."""
+    report = llm_report()
+    assert report.pictures is not None
+    good = CounterStat(name="llm.good", labels={"model": "a-13b"}, value=700)
+    snapshot = replace(report.snapshot, counters=[*report.snapshot.counters, good])
+    requests = [replace(report.requests[0], concurrency_mean=8.72), *report.requests[1:]]
+    found = {chart["title"]: chart for chart in charts(replace(report, snapshot=snapshot, requests=requests))}
+    first = {line["name"]: line["whole"] for line in found["Requests per second, failures and p99"]["lines"]}
+    assert (first["within limits/s"], first["failed/s"]) == (readable(700 / 90), readable(47 / 90))
+    flight = found["Requests in flight"]
+    assert flight["lines"][0]["whole"] == 8.72
+    assert flight["whole"] == "mean from the first issue to the last end"
+
+
+def test_a_line_that_has_another_time_than_the_caption_names_it() -> None:
+    """Failures of a series are counted over the time of the program, the series over its own."""
+    report = load_report()
+    second, started_ns = 10**9, 1_000 * 10**9
+    times = {"began_ns": started_ns + second, "ended_ns": started_ns + 5 * second}
+    late = {"began_ns": started_ns + second, "ended_ns": started_ns + 7 * second}
+    snapshot = replace(
+        report.snapshot,
+        started_ns=started_ns,
+        series=[replace(stat, **times) for stat in report.snapshot.series[:1]],
+        counters=[CounterStat(name="errors", value=60, events=60, **late)],
+        command=None,
+    )
+    over = report.over_time[:1]
+    (first, *_) = charts(replace(report, snapshot=snapshot, over_time=over))
+    legend = {line["name"]: line["whole"] for line in first["lines"]}
+    assert legend["failures/s"] == 10
+    assert first["whole"] == "mean over 4.00 s, failures/s over 6.00 s; p99 of the whole run"

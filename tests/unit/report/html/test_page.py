@@ -27,7 +27,7 @@ def test_only_what_is_ours_may_run() -> None:
     for kind, code in ELEMENTS.findall(text):
         found = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
         assert f"'sha256-{found}'" in rules[f"{kind}-src"].split()
-    assert len(ELEMENTS.findall(text)) == 6
+    assert len(ELEMENTS.findall(text)) == 7
 
 
 def test_nothing_comes_from_outside() -> None:

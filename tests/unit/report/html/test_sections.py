@@ -21,6 +21,12 @@ def test_columns_are_aligned_as_they_say() -> None:
     assert "<td>1</td>" in table(TABLE)
 
 
+def test_names_are_broken_between_their_words_and_labels() -> None:
+    """Words stay whole, and so do the characters that HTML writes as words."""
+    html = table(Table([Column("n")], [["queue_delay{route=/search,m='a'}"]]))
+    assert "<td>queue_<wbr>delay{<wbr>route=<wbr>/<wbr>search,<wbr>m=<wbr>&#x27;a&#x27;}</td>" in html
+
+
 def test_what_is_empty_is_nothing() -> None:
     """No heading stands over nothing; a table may be cut."""
     assert block(Section("t")) == ""

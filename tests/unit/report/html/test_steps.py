@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.golden.report.renderings import steps_report, stored_report
+from tests.unit.report.html.samples import training_report
 
 from telemetry.report.html import render_html
 from telemetry.report.html.steps import steps_section
@@ -21,6 +22,15 @@ def test_steps_are_one_section_with_a_title_for_each_axis() -> None:
     assert '<a href="#steps">Steps</a>' in text
     assert re.findall(r"<h3>([^<]*)</h3>", text) == ["train", "rollout", "eval"]
     assert 'id="steps"' not in render_html(stored_report())
+
+
+def test_a_count_of_epochs_is_no_chart() -> None:
+    """The table of values has it."""
+    text = steps_section(training_report(["loss", "epoch"]))[1]
+    chart, _, table = text.partition("<details")
+    assert '"name":"loss"' in chart
+    assert "epoch" not in chart
+    assert "epoch" in table
 
 
 def test_names_from_outside_are_text() -> None:

@@ -46,6 +46,16 @@ def test_a_load_has_its_rate_and_p99(tmp_path: Path) -> None:
     assert found.figures[0].title == "requests/s"
 
 
+def test_a_curve_of_rates_is_that_of_the_report(tmp_path: Path) -> None:
+    """It begins with the first request, not with the start of the program."""
+    run = Making(tmp_path, is_timed=True).run([[(0, 10.0)], *[[(0, 10.0)] * 20] * 5])
+    rate = details_of(run, Room()).curves[0]
+    [drawn] = run.report(pictures=True).over_time
+    assert drawn.points[0].start_s == 0.49
+    assert rate.values == [point.rate for point in drawn.points]
+    assert rate.x == [(point.start_s + point.end_s) / 2 for point in drawn.points]
+
+
 def test_training_has_its_curves_the_most_telling_first(tmp_path: Path) -> None:
     """The last and the best value stand beside them."""
     found = details_of(trained(tmp_path), Room())

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.errors import TelemetryError
 from telemetry.history.interval_source import DiskIntervals, IntervalSource
 from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.news import Note, RangeFiguresOf, TimelineOf, Trends
+from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import MetricsSnapshot
 
 pytestmark = pytest.mark.slow
@@ -34,9 +36,23 @@ def history_thread(run: Any, told: Any) -> Iterator[HistoryThread]:
     assert not made._thread.is_alive()
 
 
-def trends(told: Any, series: Any) -> list[float]:
+def trends(told: Any, series: Any) -> list[float | None]:
     """All points of a series that were told, oldest first."""
     return [point for trend in told.of(Trends) for point in trend.points.get(series, ())]
+
+
+class Refined:
+    """A history whose seconds have ten slices, each with the values of the second."""
+
+    def __init__(self, past: IntervalSource) -> None:
+        self._past = past
+        self.budget = past.budget
+        self.keys, self.close, self.intervals = past.keys, past.close, past.intervals
+
+    def fine(self, start_ns: int) -> Iterator[Interval]:
+        for whole in self._past.intervals(start_ns):
+            for at_ns in range(whole.start_ns, whole.end_ns, SECOND // 10):
+                yield replace(whole, start_ns=at_ns, end_ns=at_ns + SECOND // 10)
 
 
 # --- trends --------------------------------------------------------------------------------------
@@ -45,17 +61,40 @@ def trends(told: Any, series: Any) -> list[float]:
 def test_the_last_minute_comes_first_then_each_second(
     history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """The p99 of every second that had values, oldest first, each once."""
+    """The p99 of every second, oldest first, each once; None of a second without values."""
     for second in range(100):
         history.add({"a": [second + 1], "b": [7] if second % 2 else []})
     history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(Trends), WAIT_S)
     assert trends(told, A) == [float(second + 1) for second in range(40, 100)]
-    assert trends(told, B) == [7.0] * 30
+    assert trends(told, B) == [7.0, None] * 29 + [7.0]
     history.add({"a": [500], "c": [3]})
     history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: len(told.of(Trends)) > 1, WAIT_S)
     assert told.of(Trends)[1] == Trends({A: (500.0,), ("c", ()): (3.0,)})
+    history.add({}, 2)
+    history_thread.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: sum(trend.steps for trend in told.of(Trends)) == 63, WAIT_S)
+    assert all(not trend.points for trend in told.of(Trends)[2:])
+
+
+def test_a_short_run_that_has_ended_is_shown_in_tenths(
+    run: Any, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """Its trends come again, in as many steps as there is room for."""
+    history_thread = HistoryThread(told, lambda _: Refined(DiskIntervals(run.history)))
+    history_thread.start()
+    begin_ns = history.end_ns
+    for second in range(2):
+        history.add({"a": [second + 1]})
+    history_thread.saw(replace(snapshot_of(history.end_ns), started_ns=begin_ns))
+    wait_until(lambda: told.of(Trends), WAIT_S)
+    assert [(trend.points[A], trend.step_s) for trend in told.of(Trends)] == [((1.0, 2.0), 1.0)]
+    history_thread.saw(replace(snapshot_of(history.end_ns, state="COMPLETE"), started_ns=begin_ns))
+    wait_until(lambda: len(told.of(Trends)) > 1, WAIT_S)
+    fine = told.of(Trends)[1]
+    assert (fine.points[A], fine.step_s) == ((1.0,) * 10 + (2.0,) * 10, 0.1)
+    history_thread.close()
 
 
 def test_a_history_that_has_nothing_yet_is_waited_for(
@@ -181,6 +220,8 @@ class Slow:
         while start_ns == 0 and found and not bounds:
             self.read += 1
             yield found[-1]
+
+    fine = intervals
 
 
 def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(

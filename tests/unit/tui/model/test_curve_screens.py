@@ -26,7 +26,8 @@ def values(points: list[float | None], kind: Any = "counter", unit: str = "", **
     """Of seconds after noon."""
     intervals = tuple((NOON + at * SECOND, NOON + (at + 1) * SECOND, value) for at, value in enumerate(points))
     history = ValuesOverTime(kind, unit, intervals)
-    shown = scene(gauges=[GaugeStat(name="g", unit=unit, value=2.0, min=0.0, max=9.0)], **more)
+    gauge = GaugeStat(name="g", unit=unit, value=2.0, min=0.0, max=9.0)
+    shown = scene(**{"gauges": [gauge], **more})
     return value_detail(shown, View(), (("g", ()), history), Cursor(), 80)
 
 
@@ -89,6 +90,14 @@ def test_a_counter_is_drawn_as_its_rate_from_zero() -> None:
     assert "8/s" in texts(found.facts)[1]
 
 
+def test_the_newest_point_of_an_ended_counter_has_a_rate() -> None:
+    """The time after its last event has none."""
+    counter = CounterStat(name="g", value=12, events=12, began_ns=NOON, ended_ns=NOON + 2 * SECOND)
+    found = values([4.0, 8.0, 0.0], counters=[counter], gauges=[], state="COMPLETE")
+    assert found.places == (1.0, 2.0)
+    assert "8/s" in texts(found.facts)[1]
+
+
 def test_a_gauge_keeps_its_value_until_it_is_set_again() -> None:
     """Before it was set the first time it has none."""
     found = values([None, 3.0, None, 5.0], "gauge")
@@ -126,7 +135,7 @@ def test_without_history() -> None:
     """The facts are there, the plot is not yet."""
     shown = Scene(snapshot=feeds.play().last)
     found = value_detail(shown, View(), (("sent", ()), None), Cursor(), 80)
-    assert texts(found.facts) == ["sent · 665 MiB in all · 8.87 MiB/s over the run"]
+    assert texts(found.facts) == ["sent · 665 MiB in all · 8.99 MiB/s on average"]
     assert found.plot.empty == "no history yet"
     assert values([None, None], "gauge").plot.empty == "no values in this time range"
 

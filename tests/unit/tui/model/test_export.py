@@ -29,7 +29,7 @@ def test_the_overview_as_it_is_seen() -> None:
     document = exported(replace(scene(), trends={FAST: (1.0, 2.0)}), view, "overview")
     assert [row["labels"] for row in document["series"]] == [{"route": "/slow"}, {"route": "/fast"}]
     assert document["series"][1]["percentiles"]["99"] == 8.0
-    assert document["series"][1]["p99_each_second"] == [1.0, 2.0]
+    assert document["series"][1]["p99_trend"] == [1.0, 2.0]
     assert document["view"]["time_range"] == "last 10 s"
     assert document["counters"] == []
     assert document["marks"][0]["text"] == "load begins"
@@ -118,7 +118,8 @@ def test_strict_json_whatever_the_values() -> None:
 
 def test_steps_and_backends() -> None:
     """Of all axes; values as the filter leaves them, with how they went."""
-    axes = [AxisStat(name="train", closed=80, newest=79, values={"loss": math.inf, "lr": 0.5})]
+    times = {"lowest": 0, "highest": 79, "began_ns": 10**9, "ended_ns": 41 * 10**9}
+    axes = [AxisStat(name="train", closed=80, newest=79, values={"loss": math.inf, "lr": 0.5}, **times)]
     shown = replace(
         scene(axes=axes, backends=[BackendStat(name="tb", written=7)]),
         steps_per_s={"train": 4.0},

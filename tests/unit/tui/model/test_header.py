@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, snapshot, texts
 
 from telemetry.tui.model.header import badge, header, reporting, verdict
 from telemetry.tui.model.lines import width_of
 from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.gates import GateResult
-from telemetry.wire.snapshot import Accounting, CommandFacts, MarkStat, Pending, SelfCost
+from telemetry.wire.snapshot import Accounting, AxisStat, CommandFacts, MarkStat, Pending, SelfCost
 
 
 def said(shown: Scene, width: int = 80, view: View | None = None) -> list[str]:
@@ -35,6 +36,16 @@ def test_a_live_run_at_160_columns() -> None:
     assert lines[2] == f"complete so far · 0 lost · 1/1 producer reporting · {cost}"
     assert lines[0].endswith("225,123 events")
     assert len(lines[0]) == 160
+
+
+def test_a_value_that_is_not_finite_comes_first_and_in_amber() -> None:
+    """Live, and after a run whose data are complete: its badge is amber then, too."""
+    nan = [AxisStat(name="step", closed=40, values={"loss": None}, not_finite={"loss": 37})]
+    lines = said(scene(axes=nan))
+    assert lines[-1].startswith("loss NaN or infinite at step 37 · complete so far · 0 lost")
+    assert header(scene(axes=nan), View(), 80)[-1][0].tone == "warn"
+    ended = snapshot(state="COMPLETE", completeness="complete")
+    assert (badge(ended).tone, badge(replace_struct(ended, axes=nan)).tone) == ("good", "warn")
 
 
 def test_two_lines_where_nothing_is_expected() -> None:
@@ -136,6 +147,14 @@ def test_a_failed_command_comes_with_its_exception() -> None:
     assert last.endswith("x… · complete · 0 lost")
 
 
+def test_a_failed_program_is_told_like_a_failed_command() -> None:
+    """A program that starts its own run has no command."""
+    marks = [MarkStat(text="ValueError: boom", time_ns=9)]
+    shown = scene(state="COMPLETE", completeness="complete", marks=marks, reason="the program failed")
+    assert said(shown)[0].startswith(" FAILED ")
+    assert said(shown)[-1].startswith("the program failed · ValueError: boom · complete · 0 lost")
+
+
 def test_a_failed_gate_is_the_state_of_a_complete_run() -> None:
     """The command ended well, and `telemetry run` did not; gates so far decide nothing."""
     gates = (GateResult(expression="e", outcome="fail", reason="r"),)
@@ -185,6 +204,7 @@ def test_producers_are_counted_by_what_they_do() -> None:
     assert reporting(snapshot(producers=stats[:2])) == ("1/2 producers reporting, 1 late", "warn")
     assert reporting(snapshot(producers=stats[3:])) == ("1 producer, ended", "plain")
     assert reporting(snapshot(producers=[])) == ("no producers yet", "dim")
+    assert reporting(snapshot(producers=[], state="COMPLETE")) == ("no producers", "dim")
 
 
 def test_warnings_and_a_late_aggregator_are_pointed_out() -> None:

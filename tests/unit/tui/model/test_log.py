@@ -43,6 +43,7 @@ def test_nothing_was_said() -> None:
     """Without a run, and in a quiet one."""
     assert texts(log(Scene())) == ["no messages yet"]
     assert texts(log(scene(marks=[]))) == ["no messages yet"]
+    assert texts(log(scene(marks=[], state="COMPLETE"))) == ["the run has no messages"]
 
 
 @pytest.mark.parametrize(

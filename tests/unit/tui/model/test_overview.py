@@ -224,6 +224,7 @@ def test_nothing_is_said_in_words() -> None:
     assert overview(scene(), View(filter="x\x1b")).series.empty == r"no series matches 'x\x1b'"
     assert overview(scene(series=[]), View()).series.empty == "no series yet"
     assert overview(replace(scene(series=[]), live=False), View()).series.empty == "the run has no series"
+    assert overview(scene(series=[], state="COMPLETE"), View()).series.empty == "the run has no series"
     assert overview(scene(counters=[], gauges=[]), View()).others.empty == "no counters or gauges"
     steps = overview(scene(series=[], axes=[AxisStat(name="step")]), View()).series.empty
     assert steps == "no series yet; tab 5 has the values of steps"
@@ -281,8 +282,28 @@ def test_failures_of_one_place_are_one_row() -> None:
     assert column(found, "value") == ["30"]
 
 
+def test_requests_have_no_rate_of_the_whole_run_in_rows_of_their_instruments() -> None:
+    """Each would be over a time of its own, beside the rate of the requests by definition.
+
+    Values per second of a series of tokens would be read as tokens per second.
+    """
+    stats = [
+        series("llm.latency", unit="ns"),
+        series("llm.output_tokens", unit="tokens"),
+        series("body", unit="ms"),
+    ]
+    load = [*(failing().snapshot or snapshot()).counters, CounterStat(name="calls", value=20)]
+    now, whole = (
+        overview(scene(series=stats, counters=load, gauges=[]), View(figures=figures), 160)
+        for figures in ("window", "run")
+    )
+    assert column(now.series, "rate") == ["500/s", "–", "500/s"]
+    assert column(whole.series, "rate") == ["–", "–", "500/s"]
+    assert column(whole.others, "rate") == ["0.5/s", "–", "–"]
+
+
 def test_rates_of_counters_are_of_the_same_time_range_as_those_of_series() -> None:
-    """Of a whole run of 40 s, all that was counted by its length; sorted by that, too."""
+    """Of a run of 40 s whose counters have no times, all that was counted by its length; sorted by that, too."""
     counters = [CounterStat(name="a", value=20, rate=3.0), CounterStat(name="b", value=80, rate=1.0)]
     now, whole = (
         overview(scene(counters=counters), View(sort="rate", figures=figures)).others
@@ -291,7 +312,7 @@ def test_rates_of_counters_are_of_the_same_time_range_as_those_of_series() -> No
     assert (column(now, "name")[:2], column(now, "rate")[:2]) == (["a", "b"], ["3/s", "1/s"])
     assert (column(whole, "name")[:2], column(whole, "rate")[:2]) == (["b", "a"], ["2/s", "0.5/s"])
     begun = overview(scene(counters=counters, elapsed_s=0.0), View(figures="run")).others
-    assert column(begun, "rate")[:2] == ["0/s", "0/s"]
+    assert column(begun, "rate")[:2] == ["–", "–"]
 
 
 def test_gauges_of_collectors_are_in_the_table_with_a_filter() -> None:

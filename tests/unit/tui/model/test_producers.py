@@ -141,6 +141,7 @@ def test_order_and_filter() -> None:
     assert column(producers(shown, View(filter="TRAIN 101")), "rank") == ["1"]
     assert producers(shown, View(filter="nobody")).empty == "no producer matches 'nobody'"
     assert producers(Scene(), View()).empty == "no producers yet"
+    assert producers(scene(producers=[], state="COMPLETE"), View()).empty == "the run has no producers"
     assert sort_keys(shown)[:4] == ("", "name", "rank", "host")
     assert "rank" not in sort_keys(scene())
     assert sort_keys(Scene()) == ("",)

@@ -7,7 +7,7 @@ from tests.unit.tui.model.scenes import series, snapshot, text
 
 from telemetry.tui.model.lines import width_of
 from telemetry.tui.model.progress import left_s, progress, share
-from telemetry.wire.snapshot import CounterStat, Progress
+from telemetry.wire.snapshot import AxisStat, CounterStat, Progress
 
 
 def said(width: int = 60, **changes: object) -> str:
@@ -25,6 +25,14 @@ def test_a_series_has_progress_too() -> None:
     item = Progress(name="latency", done=20_000.0, total=40_000.0)
     twice = [series(labels={"route": "/a"}), series(labels={"route": "/b"})]
     assert left_s(snapshot(progress=[item], series=twice), item) == 20.0
+
+
+def test_an_axis_has_progress_at_its_own_speed() -> None:
+    """Steps per second are those that were watched; without any, no time is told."""
+    item = Progress(name="train", done=120.0, total=500.0)
+    found = snapshot(progress=[item], axes=[AxisStat(name="train", newest=120, closed=120)])
+    assert text(progress(found, 64, steps_per_s={"train": 10.0})).endswith("24 % · 120 of 500 · 38 s left")
+    assert text(progress(found, 64)).endswith("24 % · 120 of 500")
 
 
 def test_a_stall_is_no_forecast() -> None:

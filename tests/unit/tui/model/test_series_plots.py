@@ -87,6 +87,14 @@ def test_values_are_marked_where_their_cell_is() -> None:
         assert edge(int(place)) <= ticks < edge(int(place) + 1)
 
 
+def test_an_axis_of_bars_begins_at_the_first_bar() -> None:
+    """A round value below all cells has no mark, rather than one at the edge."""
+    ten_ms = cell(10_000_000)
+    plot = histogram_plot("histogram", Cells([(ten_ms, 30), (ten_ms + 4, 1)], 1e-6), "ms", "readable", 60)
+    assert plot.x_range[0] == ten_ms
+    assert [words for _, words in plot.x_ticks] == ["10 ms", "15 ms", "20 ms"]
+
+
 @pytest.mark.parametrize("width", [1, 3, 10, 60])
 def test_a_narrow_histogram_loses_no_values(width: int) -> None:
     """Neighbours share bars until all have room."""
@@ -131,6 +139,15 @@ def test_figures_over_time() -> None:
     assert plot.title == "over 3 s, UTC"
 
 
+def test_a_silence_is_a_gap() -> None:
+    """No line joins values that come much later than usual; values that are rare anyway are a line."""
+    busy = (0, 1, 2, 22, 23)
+    known = timeline({second: [1_000] if second in busy else [] for second in range(24)})
+    points = known.points(NOON, NOON + 24 * SECOND, 60, ("50", "99"))
+    for trace in over_time_plot(points, times(0, 24), "ms", "readable").traces:
+        assert (trace.xs, trace.ys) == ((0.5, 1.5, 2.5, 22.5, 22.5, 23.5), (1.0, 1.0, 1.0, None, 1.0, 1.0))
+
+
 def test_the_rate_shows_a_stall() -> None:
     """A second without values is a zero."""
     points = timeline({0: [1_000] * 99, 1: [], 2: [1_500]}).points(NOON, NOON + 3 * SECOND, 60, ())
@@ -150,12 +167,17 @@ def test_a_moment_out_of_sight_is_not_marked() -> None:
 def test_a_trend_stands_in_for_history() -> None:
     """Before any has come, and where none is kept."""
 
-    def trend(*values: float, **changes: Any) -> Plot:
+    def trend(*values: float | None, **changes: Any) -> Plot:
         return trend_plot(replace(scene(), trends={("a", ()): values}, **changes), ("a", ()), "ms", "readable")
 
     plot = trend(1.0, 1.5, 2.0)
     assert plot.traces[0].xs == (-2.0, -1.0, 0.0)
     assert [words for _, words in plot.x_ticks] == ["-2 s", "now"]
+    silent = trend(1.0, 2.0, *[None] * 20, 1.5, None).traces[0]
+    assert (silent.xs, silent.ys) == ((-23.0, -22.0, -1.0, -1.0), (1.0, 2.0, None, 1.5))
+    sparse = trend(1.0, None, None, 2.0, None, None, 1.5).traces[0]
+    assert (sparse.xs, sparse.ys) == ((-6.0, -3.0, 0.0), (1.0, 2.0, 1.5))
+    assert trend(None, None).empty == "no values in this time range"
     assert trend(1.0).x_range == (-1.0, 0.0)
     assert trend().empty == "no history of this series yet"
     over = trend(1.0, 2.0, live=False)

@@ -22,10 +22,12 @@ def test_the_newest_stands_at_the_right_edge() -> None:
     assert sparkline((9.0, 1.0, 1.0), 2) == "▄▄"
     assert sparkline((), 3) == "   "
     assert sparkline((0.0, 0.0), 2) == "▁▁"
+    assert sparkline((2.0, None, None, 2.0, None), 6) == " ▄  ▄ "
+    assert sparkline((2.0, None, None), 2) == "  "
 
 
-@given(st.lists(st.floats(0, 1e300), max_size=60), st.integers(1, 60))
-def test_any_trend_has_its_width(points: list[float], width: int) -> None:
+@given(st.lists(st.none() | st.floats(0, 1e300), max_size=60), st.integers(1, 60))
+def test_any_trend_has_its_width(points: list[float | None], width: int) -> None:
     """Whatever the values."""
     assert len(sparkline(tuple(points), width)) == width
 
@@ -35,7 +37,7 @@ def test_any_trend_has_its_width(points: list[float], width: int) -> None:
 )
 def test_a_move_is_measured_by_the_median(last: float, moved: Move) -> None:
     """From 1.25 times on it has risen, from twice on it has jumped; a single peak before changes nothing."""
-    assert move((1.0, 1.0, 50.0, 1.0, 1.0, 1.0, last)) == moved
+    assert move((1.0, 1.0, 50.0, 1.0, None, 1.0, 1.0, last)) == moved
 
 
 def test_at_a_limit_the_move_does_not_flicker() -> None:

@@ -80,6 +80,13 @@ def test_a_filter_leaves_curves_and_axes_that_have_some() -> None:
     assert step_grid(played(), View(filter="nothing")).empty == "no value matches 'nothing'"
 
 
+def test_a_count_of_epochs_is_no_curve() -> None:
+    """It is a straight line beside the steps. A filter that names it still shows it."""
+    shown = played(curves=(curve("loss"), curve("epoch"), curve("train/global_step")))
+    assert [one.curve.name for one in step_grid(shown, View()).cards] == ["loss"]
+    assert [one.curve.name for one in step_grid(shown, View(filter="epoch")).cards] == ["epoch"]
+
+
 def test_before_they_are_read() -> None:
     """The axes are there already."""
     found = step_grid(played(curves=None), View())

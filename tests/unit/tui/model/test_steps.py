@@ -13,11 +13,15 @@ from telemetry.tui.model.steps import has_steps, steps, steps_per_s
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import AxisStat, BackendStat
 
+SECOND = 10**9
 RUN = View(figures="run")
 
 
 def axis(name: str = "train", **changes: Any) -> AxisStat:
-    return AxisStat(**{"name": name, "closed": 2_000, "newest": 1_999, "values": {"loss": 0.25}, **changes})
+    times = {"lowest": 0, "highest": 1_999, "began_ns": SECOND, "ended_ns": 41 * SECOND}
+    return AxisStat(
+        **{"name": name, "closed": 2_000, "newest": 1_999, "values": {"loss": 0.25}, **times, **changes}
+    )
 
 
 def test_who_has_steps() -> None:
@@ -44,7 +48,7 @@ def test_how_fast_they_come() -> None:
     assert column(steps(one, View()).axes, "rate") == ["48.5"]
     assert column(steps(one, RUN).axes, "rate") == ["50"]
     assert column(steps(scene(axes=[axis()]), View()).axes, "rate") == ["–"]
-    assert steps_per_s(axis(), scene(elapsed_s=0.0), RUN) is None
+    assert steps_per_s(axis(), scene(), RUN) is None
 
 
 def test_who_is_waited_for() -> None:

@@ -32,12 +32,13 @@ def llm() -> Scene:
 
 @cache
 def training() -> Scene:
-    return Scene(snapshot=trainings.training().last, curves=trainings.training().curves())
+    known = trainings.training()
+    return Scene(snapshot=known.last, curves=known.curves(), steps_per_s={"train": 20.0})
 
 
 def test_an_llm_load_has_its_words() -> None:
     """Requests and tokens a second, limits, times to the first token and between tokens."""
-    values, titles = texts(tiles(llm(), View(), 118, 24))
+    titles, values = texts(tiles(llm(), View(), 118, 24))
     for title in ("requests/s", "output tokens/s", "TTFT p99", "TPOT p99"):
         assert title in titles
     assert values.split()[0] == "39.3"
@@ -45,23 +46,23 @@ def test_an_llm_load_has_its_words() -> None:
 
 def test_a_training_run_has_its_words() -> None:
     """The step, loss and accuracy, and how fast it goes."""
-    values, titles = texts(tiles(training(), View(), 78, 24))
+    titles, values = texts(tiles(training(), View(), 78, 24))
     assert titles.split() == ["training", "step", "loss", "accuracy", "steps/s"]
     assert values.split()[:4] == ["train", "1,196", "0.117", "0.934"]
 
 
 def test_a_subject_is_not_repeated_in_every_title() -> None:
     """It stands in front instead."""
-    values, titles = texts(tiles(load(), View(), 78, 24))
+    titles, values = texts(tiles(load(), View(), 78, 24))
     assert titles.split()[:2] == ["metrics", "values/s"]
     assert "p99" in titles.split()
-    assert values.startswith("inter_token…llama-70b}  900")
+    assert values.startswith("inter_token{llama-70b}  900")
 
 
-def test_values_stand_above_their_titles() -> None:
+def test_titles_stand_above_their_values() -> None:
     """In the same column."""
     for shown in (load(), llm(), training()):
-        values, titles = tiles(shown, View(), 78, 24)
+        titles, values = tiles(shown, View(), 78, 24)
         assert [len(cell.text) for cell in values] == [len(cell.text) for cell in titles]
 
 
@@ -93,17 +94,17 @@ def test_nothing_to_show() -> None:
 def test_failures_stay_on_a_narrow_screen() -> None:
     """They come after the rate, in their colour, and the median goes before the p99."""
     failed = [CounterStat(name="chat.failed", value=59, unit="requests", labels={"reason": "timeout"})]
-    values, titles = tiles(scene(counters=[*COUNTERS, *failed], series=[LATENCY]), View(), 40, 24)
+    titles, values = tiles(scene(counters=[*COUNTERS, *failed], series=[LATENCY]), View(), 40, 24)
     assert text(titles).split() == ["requests/s", "failed", "latency", "p99"]
-    assert next(cell.tone for cell in values if cell.text.split() == ["59"]) == "warn"
+    assert next(cell.tone for cell in values if cell.text.split()[:1] == ["59"]) == "warn"
 
 
 def test_a_rate_names_its_time_if_the_tables_have_another() -> None:
     """After the run the tables show the last seconds, unless the whole run is chosen."""
     stats = [replace_struct(LATENCY, labels={"route": route}, name="http.latency") for route in "ab"]
     over = replace(scene(series=stats, elapsed_s=40.0, state="COMPLETE", completeness="complete"), live=False)
-    assert "requests/s over 40.0 s" in texts(tiles(over, View(), 100, 24))[1]
-    assert "requests/s  " in texts(tiles(over, View(figures="run"), 100, 24))[1]
+    assert "requests/s over 40.0 s" in texts(tiles(over, View(), 100, 24))[0]
+    assert "requests/s  " in texts(tiles(over, View(figures="run"), 100, 24))[0]
     busy = Extent(first_ns=SECOND, last_ns=2 * SECOND, end_ns=26 * SECOND)
     kind = scene(counters=COUNTERS, series=[replace_struct(LATENCY, extent=busy)], elapsed_s=40.0)
-    assert "requests/s over 25.0 s" in texts(tiles(kind, View(figures="run"), 100, 24))[1]
+    assert "requests/s over 25.0 s" in texts(tiles(kind, View(figures="run"), 100, 24))[0]

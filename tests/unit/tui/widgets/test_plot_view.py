@@ -73,6 +73,17 @@ async def test_lines_marks_and_names_are_where_they_belong() -> None:
         assert len(lines) == 12
 
 
+async def test_a_line_has_a_gap_where_there_is_no_value() -> None:
+    """And a value between two gaps is a dot."""
+    view = PlotView()
+    async with Showing(view).run_test(size=SIZE) as pilot:
+        ys = tuple(30.0 if x < 10 or x == 30 else None for x in XS)
+        view.show(replace(LINES, title="", traces=(Trace("p99", XS, ys),)))
+        await pilot.pause()
+        [line] = [line for line in picture(view) if braille(line)]
+        assert len([part for part in line.partition("┤")[2].split() if braille(part)]) == 2
+
+
 async def test_each_line_has_its_tone_or_a_colour_of_its_own() -> None:
     """The legend has the same; axes are dim."""
     view = PlotView()

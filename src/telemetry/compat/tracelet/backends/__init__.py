@@ -4,55 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
-from telemetry.compat.tracelet.core.metrics import MetricData
-from telemetry.compat.tracelet.core.plugins import BackendPlugin, PluginMetadata, PluginType
+from telemetry.compat.tracelet.backends.aim import AimBackend
+from telemetry.compat.tracelet.backends.clearml import ClearMLBackend
+from telemetry.compat.tracelet.backends.mlflow import MLflowBackend
+from telemetry.compat.tracelet.backends.run_backend import RunBackend
+from telemetry.compat.tracelet.backends.wandb import WandbBackend
 from telemetry.compat.tracelet.core.run_backends import installed
-from telemetry.compat.tracelet.exceptions import BackendError
 
 __all__ = ["AimBackend", "ClearMLBackend", "MLflowBackend", "WandbBackend", "available_backends", "get_backend"]
 
 
-class RunBackend(BackendPlugin):
-    """A tracker as a class. It stands for its name: `experiment.add_backend(get_backend("mlflow")())`."""
-
-    kind = ""
-
-    @classmethod
-    def get_metadata(cls) -> PluginMetadata:
-        return PluginMetadata(cls.kind, "1", PluginType.BACKEND, f"the tracker {cls.kind}")
-
-    def receive_metric(self, metric: MetricData) -> None:
-        """Raise BackendError: a tracker gets its values from the run."""
-        raise BackendError(
-            f"{self.kind} is no sink of metrics", hint=f"name it: Experiment(…, backend=['{self.kind}'])"
-        )
-
-
-class AimBackend(RunBackend):
-    """The tracker Aim."""
-
-    kind = "aim"
-
-
-class ClearMLBackend(RunBackend):
-    """The tracker ClearML."""
-
-    kind = "clearml"
-
-
-class MLflowBackend(RunBackend):
-    """The tracker MLflow."""
-
-    kind = "mlflow"
-
-
-class WandbBackend(RunBackend):
-    """The tracker W&B."""
-
-    kind = "wandb"
-
-
-_CLASSES = {cls.kind: cls for cls in (AimBackend, ClearMLBackend, MLflowBackend, WandbBackend)}
+_CLASSES: dict[str, type[RunBackend]] = {
+    cls.kind: cls for cls in (AimBackend, ClearMLBackend, MLflowBackend, WandbBackend)
+}
 
 
 @cache

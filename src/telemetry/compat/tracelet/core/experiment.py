@@ -25,7 +25,7 @@ from telemetry.compat.tracelet.core.parts import Parts
 from telemetry.compat.tracelet.core.plugins import PluginManager
 from telemetry.compat.tracelet.core.recorder import Recorder
 from telemetry.compat.tracelet.core.run_backends import RunBackends, run_backends
-from telemetry.compat.tracelet.core.sinks import plain
+from telemetry.compat.tracelet.core.sinks import Retry, plain
 from telemetry.compat.tracelet.exceptions import BackendError
 from telemetry.compat.tracelet.settings import TraceletSettings, current
 
@@ -81,8 +81,9 @@ class Experiment(MetricSource):
         self._automagic_enabled = automagic or self.config.enable_automagic
         self._artifacts_enabled = artifacts or self.config.enable_artifacts
         self._automagic_artifacts_enabled = automagic_artifacts or self.config.automagic_artifacts
-        self._iteration = 0
-        self._orchestrator = DataFlowOrchestrator(self.settings.max_queue_size, self.settings.num_workers)
+        self._iteration: int | None = None
+        retry = Retry(self.settings.max_retries, self.settings.backoff_factor, self.settings.max_backoff)
+        self._orchestrator = DataFlowOrchestrator(self.settings.max_queue_size, self.settings.num_workers, retry)
         self._orchestrator.register_source(self)
         self._sinks = self._orchestrator.threads
         self._plugin_manager = PluginManager()
@@ -147,10 +148,13 @@ class Experiment(MetricSource):
     # --- values ----------------------------------------------------------------------------------
 
     def log_metric(self, name: str, value: Any, iteration: int | None = None, step: int | None = None) -> None:
-        """Record a value of a step: `iteration`, or `step`, or else the one of `set_iteration`."""
+        """Record a value of a step: `iteration`, or `step`, or else the one of `set_iteration`.
+
+        Without any of them the run has the value at step 0, and backends of the user get None as its step.
+        """
         if iteration is None:
             iteration = self._iteration if step is None else step
-        self._log(name, value, iteration)
+        self._log(name, value, 0 if iteration is None else iteration)
         if self._sinks:
             number = plain(value)
             kind = MetricType.SCALAR if number is not None else MetricType.CUSTOM
@@ -187,7 +191,7 @@ class Experiment(MetricSource):
 
     @property
     def iteration(self) -> int:
-        return self._iteration
+        return self._iteration or 0
 
     def add_tag(self, tag: str) -> None:
         """Add a tag. Backends get it as the parameter `tags`."""
@@ -202,6 +206,9 @@ class Experiment(MetricSource):
     def add_backend(self, backend: Any, config: Mapping[str, Any] | None = None) -> None:
         """Add a backend: an object of the user, or a name. Raise BackendError for a name after `start`."""
         name = getattr(backend, "kind", backend)
+        if own := getattr(backend, "config", None) if name is not backend else None:
+            before = self._backend_config.get(name)
+            self._backend_config[name] = {**(before if isinstance(before, Mapping) else {}), **own}
         if not isinstance(name, str):
             self._orchestrator.add_backend(backend, {**self.backend_settings(), **(config or {})})
         elif self.is_running:
@@ -265,11 +272,20 @@ class Experiment(MetricSource):
         return TraceletArtifact(name, artifact_type, description)
 
     def log_artifact(
-        self, artifact: TraceletArtifact | str | os.PathLike[str], artifact_path: str | None = None
+        self,
+        artifact: TraceletArtifact | str | os.PathLike[str] | None = None,
+        artifact_path: str | os.PathLike[str] | None = None,
     ) -> dict[str, ArtifactResult]:
-        """Record a file, or an artifact of `create_artifact`, by reference. Return where it goes, by backend."""
+        """Record a file, or an artifact of `create_artifact`, by reference. Return where it goes, by backend.
+
+        `artifact_path` alone is the path of the file, as in Tracelet's architecture document.
+        """
+        if artifact is None:
+            artifact, artifact_path = artifact_path, None
+        if artifact is None:
+            raise TypeError("log_artifact needs a file or an artifact")
         self._begin()
-        return self._artifact_log.log(artifact, artifact_path)
+        return self._artifact_log.log(artifact, None if artifact_path is None else os.fspath(artifact_path))
 
     def log_file_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
         """Record a file by reference."""

@@ -30,15 +30,22 @@ class FrameworkInterface:
 
 
 class BackendInterface:
-    """A store for values. Its methods are called on one thread, in order."""
+    """A store for values. Its methods are called on one thread, in order, with their arguments by position."""
 
-    def log_metric(self, name: str, value: Any, iteration: int) -> None:
+    def start_experiment(self, name: str, project: str) -> str:
+        """Begin an experiment and return its id."""
+        return ""
+
+    def end_experiment(self) -> None:
+        """End it, after the last value."""
+
+    def log_metric(self, name: str, value: Any, step: int | None = None) -> None:
         """Store a number."""
 
     def log_params(self, params: dict[str, Any]) -> None:
         """Store parameters."""
 
-    def log_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
+    def log_artifact(self, artifact_path: str, artifact_name: str | None = None) -> None:
         """Store a file."""
 
     def save_experiment(self, experiment_data: dict[str, Any]) -> None:

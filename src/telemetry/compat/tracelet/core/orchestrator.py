@@ -13,7 +13,7 @@ from telemetry.client import notice
 from telemetry.compat.tracelet.core.interfaces import MetricSink, MetricSource
 from telemetry.compat.tracelet.core.metrics import Metric, MetricData, MetricType
 from telemetry.compat.tracelet.core.recorder import Recorder
-from telemetry.compat.tracelet.core.sinks import SinkThread, backend_thread, name_of, sink_thread
+from telemetry.compat.tracelet.core.sinks import USUAL, Retry, SinkThread, backend_thread, name_of, sink_thread
 
 __all__ = [
     "DataFlowOrchestrator",
@@ -50,11 +50,13 @@ class RoutingRule:
 class DataFlowOrchestrator:
     """A router of metrics. The run gets every metric; sinks get what the rules say.
 
-    `num_workers` has no effect: each sink has one thread, which keeps its values in order.
+    `num_workers` has no effect: each sink has one thread, which keeps its values in order. `retry` says how often a
+    sink that fails is tried again.
     """
 
-    def __init__(self, max_queue_size: int = 10_000, num_workers: int = 4) -> None:
+    def __init__(self, max_queue_size: int = 10_000, num_workers: int = 4, retry: Retry = USUAL) -> None:
         self.max_queue_size = max_queue_size
+        self.retry = retry
         self.num_workers = num_workers
         self.sources: dict[str, Any] = {}
         self.sinks: dict[str, Any] = {}
@@ -77,7 +79,7 @@ class DataFlowOrchestrator:
         """Register a sink that its owner starts and stops. Raise ValueError if its id is taken."""
         with self._lock:
             self._register(self.sinks, sink.get_sink_id(), sink, "sink")
-            self._run(sink.get_sink_id(), sink_thread(sink, self.max_queue_size))
+            self._run(sink.get_sink_id(), sink_thread(sink, self.max_queue_size, self.retry))
 
     def add_routing_rule(self, rule: RoutingRule) -> None:
         """Add a rule for metrics from now on."""
@@ -92,7 +94,8 @@ class DataFlowOrchestrator:
             while name in self.sinks:
                 name = f"{wanted}_{(others := others + 1)}"
             self._register(self.sinks, name, backend, "backend")
-            self._run(name, backend_thread(backend, {**self.config, **(config or {})}, self.max_queue_size))
+            settings = {**self.config, **(config or {})}
+            self._run(name, backend_thread(backend, settings, self.max_queue_size, self.retry))
             self.add_routing_rule(RoutingRule("*", name))
 
     def remove_backend(self, backend: Any) -> None:
@@ -183,6 +186,8 @@ class DataFlowOrchestrator:
                     "dropped": one.dropped,
                     "errors": one.errors,
                     "waiting": len(one),
+                    "retries": one.retries,
+                    "state": one.state,
                 }
                 for name, one in threads.items()
             },

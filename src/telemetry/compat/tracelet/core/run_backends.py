@@ -14,6 +14,7 @@ from typing import Any, Final
 from telemetry.client import notice
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 from telemetry.compat.tracelet.settings import TraceletSettings
+from telemetry.plugins.choice import Choice
 from telemetry.redaction import mask_secrets
 from telemetry.supervise.writers import OURS, check_kinds
 
@@ -92,7 +93,7 @@ def run_backends(
         environment = {} if colon else _environment(kind, settings)
         if settings.local_only:
             _check_local(kind, options, environment, whole=text)
-        made.to.append(_text(kind, options) if not colon else text)
+        made.to.append(text if colon else str(Choice(kind, kind, options)))
         made.environment |= environment
     made.settings = {key: value for key, value in config.items() if key not in taken and key not in kinds}
     return made
@@ -222,8 +223,3 @@ def _joined(value: Any) -> str:
     if isinstance(value, Mapping):
         value = [f"{key}={one}" for key, one in value.items()]
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _text(kind: str, options: Mapping[str, str]) -> str:
-    escaped = {key: value.replace("\\", "\\\\").replace(",", "\\,") for key, value in options.items()}
-    return f"{kind}:{','.join(f'{key}={value}' for key, value in escaped.items())}" if options else kind

@@ -155,7 +155,7 @@ def leave_sign(text):
     if not path:
         return
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if os.fstat(file).st_size < SIGNS_BYTES:
                 line = text.replace("\n", " ")
@@ -164,6 +164,12 @@ def leave_sign(text):
             os.close(file)
     except (OSError, ValueError):
         pass  # another host, or a full disk: `telemetry run` then reports that no sign came
+
+
+def leave_hooked(capture):
+    """Leave the sign that a capture is installed, with the file name of the program. Never raises."""
+    words = getattr(sys, "argv", None) or [""]
+    leave_sign(f"hooked {capture} {os.path.basename(str(words[0]))}".rstrip())
 
 
 def say(text):
@@ -263,7 +269,7 @@ def _install_plugin(capture, where):
         leave_sign("failed " + what)
         say(what)
     else:
-        leave_sign(f"hooked {capture}")
+        leave_hooked(capture)
 
 
 def is_hidden(capture):

@@ -1,0 +1,48 @@
+"""The section of a report about histograms that another program has counted, such as those of OpenTelemetry."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from telemetry import formatting
+from telemetry.formatting import NOTHING
+from telemetry.history.distributions import PERCENTILES
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import HistogramBounds, Report
+from telemetry.wording import instrument
+
+TITLE: Final = "Histograms"
+_NARROW: Final = 0.05
+"""Largest relative error that is shown as one. Wider bounds are shown as a range."""
+_COLUMNS: Final = [Column("name"), Column("count"), *(Column(f"p{key}") for key in PERCENTILES)]
+
+
+def distributions(report: Report) -> Section:
+    """Return a table with one row per histogram. Percentiles are bounds, as the buckets have them."""
+    if not report.distributions:
+        return Section(TITLE)
+    notes = ["counted in buckets by their program: a percentile lies between the bounds shown"]
+    if any(one.unknown for one in report.distributions):
+        notes.append("values in buckets without an end widen the bounds")
+    return Section(TITLE, table=Table(_COLUMNS, [_row(one) for one in report.distributions]), notes=notes)
+
+
+def _row(one: HistogramBounds) -> list[str]:
+    return [
+        instrument(one.name, one.labels, one.unit),
+        formatting.count(one.count),
+        *(between(*one.percentiles[key], one.unit) for key in PERCENTILES),
+    ]
+
+
+def between(low: float | None, high: float | None, unit: str) -> str:
+    """Format bounds: `98.3 ms ±1.1 %`, `50.0 ms to 75.0 ms`, `over 75.0 ms`, or a dash."""
+    if high is None:
+        return NOTHING if low is None else f"over {formatting.quantity(low, unit)}"
+    if low is None:
+        return f"up to {formatting.quantity(high, unit)}"
+    middle = (low + high) / 2
+    error = (high - low) / 2 / abs(middle) if middle else 1.0
+    if error <= _NARROW:
+        return f"{formatting.quantity(middle, unit)} ±{formatting.percent(error)}"
+    return f"{formatting.quantity(low, unit)} to {formatting.quantity(high, unit)}"

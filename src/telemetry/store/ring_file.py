@@ -5,8 +5,6 @@ It reads with `pread` and never maps the file, because access to a mapped file t
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import struct
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.drop_reasons import Reason
+from telemetry.file_lock import lock_file
 from telemetry.store.ring_definitions import (
     LENGTH,
     Definitions,
@@ -290,10 +289,9 @@ def checksum(*numbers: int) -> int:
 def _lock(fd: int) -> None:
     """Take a shared lock, for which the file need not be writable. The lock of the writer is exclusive."""
     try:
-        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not lock_file(fd, shared=True, of_process=True):
+            raise RingInUse
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise RingInUse from None
         raise RingUnreadable(error.strerror or str(error)) from None
 
 

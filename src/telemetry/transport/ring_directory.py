@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from telemetry.errors import EndpointError
+from telemetry.file_lock import lock_file
 from telemetry.transport.endpoints import IPC, ipc_path, is_loopback, runtime_directory
 from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
 
@@ -118,9 +118,6 @@ def _has_ended(path: Path) -> bool:
     """Check that no process holds the lock of a ring file. A process that checks its own ring loses its lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+        return lock_file(descriptor, of_process=True)
     finally:
         os.close(descriptor)
-    return True

@@ -9,10 +9,9 @@ Each axis is a separate run in TensorBoard, so that a name on two axes yields tw
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -22,6 +21,7 @@ from msgspec import Struct
 from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
 from telemetry.backends.tensorboard.events import ROOT, Encoder, Setting, settings
+from telemetry.file_lock import lock_file
 from telemetry.formatting import number_of
 from telemetry.store.append_file import AS_UMASK, AppendFile, describe
 from telemetry.store.atomic import sync_directory, write_atomic
@@ -195,10 +195,6 @@ def _claim(file: AppendFile) -> None:
 
     Raises NotConfigured if another process writes it, because both would cut each other's records.
     """
-    try:
-        fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise NotConfigured(
-                f"another writer writes to {file.path.parent}", hint="choose another logdir"
-            ) from error
+    with suppress(OSError):  # a file system without locks
+        if not lock_file(file.fd):
+            raise NotConfigured(f"another writer writes to {file.path.parent}", hint="choose another logdir")

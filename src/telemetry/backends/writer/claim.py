@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
@@ -13,31 +12,18 @@ from typing import Final
 from telemetry import limits
 from telemetry.backends.backend import NotConfigured
 from telemetry.errors import RunDirectoryError
+from telemetry.file_lock import FileLock, lock_file
 from telemetry.files import open_file
 from telemetry.store.append_file import describe
 from telemetry.store.backends import WriterFolder
 
 PATIENCE_S: Final = 10.0
-_AGAIN_S: Final = 0.05
 _KILLED_S: Final = 5.0
 _STOPPED: Final = (b"T", b"t")
 
 
-class Claim:
-    """A lock held until `release` or the end of this process. Forked children don't inherit it."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def release(self) -> None:
-        """Release the lock. May be called twice."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> Claim:
-    """Lock the folder.
+def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> FileLock:
+    """Lock the folder. Forked children don't inherit the lock.
 
     Waits up to `patience_s` for another writer, then kills that writer if it is stopped or hangs.
 
@@ -66,21 +52,14 @@ def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> Claim:
     with suppress(OSError):
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-    return Claim(fd)
+    return FileLock(fd)
 
 
 def _take(fd: int, patience_s: float) -> bool:
-    deadline_s = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except (BlockingIOError, PermissionError):
-            if time.monotonic() > deadline_s:
-                return False
-            time.sleep(_AGAIN_S)
-        except OSError:
-            return True
+    try:
+        return lock_file(fd, patience_s, of_process=True)
+    except OSError:
+        return True
 
 
 def _holder(fd: int) -> int:

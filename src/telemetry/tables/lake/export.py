@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from telemetry.distribution import version
 from telemetry.errors import RunDirectoryError
+from telemetry.file_lock import lock_path
 from telemetry.formatting import number_of
 from telemetry.history.reader import RunHistory
 from telemetry.history.request_log import RequestLog, facts
@@ -183,25 +183,16 @@ def _temporary(lake: Path) -> Iterator[Path]:
     """
     for old in lake.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
-            if time.time() - old.stat().st_mtime > _LEFT_S and (fd := _locked(old)) is not None:
+            if time.time() - old.stat().st_mtime > _LEFT_S and (lock := lock_path(old, os.O_DIRECTORY)):
                 shutil.rmtree(old, ignore_errors=True)
-                os.close(fd)
+                lock.release()
     folder = Path(mkdtemp(_SUFFIX, _PREFIX, lake))
-    fd = _locked(folder)
+    lock = None
+    with suppress(OSError):  # a file system without locks
+        lock = lock_path(folder, os.O_DIRECTORY)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if fd is not None:
-            os.close(fd)
-
-
-def _locked(folder: Path) -> int | None:
-    """Lock a folder and return its descriptor; None if it is locked, or if the file system has no locks."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
+        if lock is not None:
+            lock.release()

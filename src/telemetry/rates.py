@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from telemetry.directions import TROUBLE, words_of
 from telemetry.request_model import number_of_events, time_range_of
@@ -30,8 +30,8 @@ _MOMENT_NS: Final = 1_000_000
 """Time within which a few events say nothing about how often there are any."""
 FIRST_S: Final = 2.0
 """Age of an instrument from which it has a rate of its last seconds."""
-_LEAST_NS: Final = 500_000_000
-"""Shortest time range of a recent speed of steps."""
+LEAST_NS: Final = 500_000_000
+"""Shortest time range of a recent rate. In a shorter one, a single batch would make the rate jump."""
 _SNAPSHOTS: Final = 10
 """Snapshots kept per window: the measured time range is within a tenth of the window."""
 _OWN: Final = "telemetry."
@@ -40,6 +40,7 @@ _OWN: Final = "telemetry."
 Stat = CounterStat | SeriesStat
 Timed = CounterStat | SeriesStat | AxisStat
 TimeRange = tuple[int, int]
+_Facts = TypeVar("_Facts")
 
 
 class Pace(NamedTuple):
@@ -131,6 +132,24 @@ def recent_rate(stat: Stat, snapshot: MetricsSnapshot) -> float:
     return per_second(_number(stat), age_s) or 0.0
 
 
+class SnapshotWindow(Generic[_Facts]):
+    """Facts of the snapshots of the last window. Keeps at most _SNAPSHOTS + 2 of them."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, _Facts]] = deque()
+
+    def learn(self, snapshot: MetricsSnapshot, now_ns: int, facts: _Facts) -> tuple[int, _Facts]:
+        """Add the facts of a snapshot. Return time and facts of the snapshot at the start of the window."""
+        seen, window_ns = self._seen, round(snapshot.window_s * 1e9)
+        if seen and now_ns < seen[-1][0]:
+            seen.clear()
+        if not seen or now_ns - seen[-1][0] >= window_ns // _SNAPSHOTS:
+            seen.append((now_ns, facts))
+        while len(seen) > 1 and now_ns - seen[1][0] >= window_ns:
+            seen.popleft()
+        return seen[0]
+
+
 class RecentSteps:
     """The speed of each axis over the window, from the snapshots of a run that goes on.
 
@@ -138,21 +157,13 @@ class RecentSteps:
     """
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[int, Mapping[str, AxisStat]]] = deque()
-        """Times of snapshots, with their axes."""
+        self._window = SnapshotWindow[Mapping[str, AxisStat]]()
 
     def learn(self, snapshot: MetricsSnapshot) -> dict[str, float]:
         """Return the steps per second of each axis. An axis is missing until its speed is known."""
         now_ns = snapshot.started_ns + round(snapshot.elapsed_s * 1e9)
-        seen, window_ns = self._seen, round(snapshot.window_s * 1e9)
         axes = {axis.name: axis for axis in snapshot.axes if axis.began_ns}
-        if seen and now_ns < seen[-1][0]:
-            seen.clear()
-        if not seen or now_ns - seen[-1][0] >= window_ns // _SNAPSHOTS:
-            seen.append((now_ns, axes))
-        while len(seen) > 1 and now_ns - seen[1][0] >= window_ns:
-            seen.popleft()
-        since_ns, before = seen[0]
+        since_ns, before = self._window.learn(snapshot, now_ns, axes)
         speeds = {name: _speed(axis, before.get(name), since_ns, now_ns) for name, axis in axes.items()}
         return {name: speed for name, speed in speeds.items() if speed is not None}
 
@@ -165,7 +176,7 @@ def _speed(axis: AxisStat, before: AxisStat | None, since_ns: int, now_ns: int) 
             return None
     else:
         steps, last_ns = (axis.highest or 0) - (before.highest or 0), before.ended_ns
-    if now_ns - since_ns < _LEAST_NS:
+    if now_ns - since_ns < LEAST_NS:
         return None
     return per_second(steps, max(axis.ended_ns - last_ns, now_ns - since_ns) / 1e9)
 

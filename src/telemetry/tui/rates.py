@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Mapping
-from typing import Final, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
+from telemetry.rates import LEAST_NS, SnapshotWindow
 from telemetry.tui.model.scene import SeriesId, series_id
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -15,15 +15,9 @@ _CHANGES: Final = {words.ISSUED: 1, words.COMPLETED: -1, words.FAILED: -1, words
 _REQUESTS: Final = words.INSTRUMENTS[words.ISSUED][1]
 _NOT_OF_KIND: Final = (words.FINISH, words.REASON, words.WINDOW)
 """Labels that counters of one kind of request differ in."""
-_STEPS: Final = 10
-"""Totals kept per window: the measured time range is within a tenth of the window."""
-_LEAST_NS: Final = 500_000_000
-"""Shortest time range for a rate. In a shorter one, a single batch would make the rate jump."""
-
-_Key = TypeVar("_Key", bound=Hashable)
 
 
-def tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
+def _tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
     """Return the total of each series of input or output tokens."""
     return {
         series_id(stat.name, stat.labels): stat.total for stat in snapshot.series if stat.name.endswith(_SUFFIXES)
@@ -49,28 +43,20 @@ class InFlightPeaks:
         return self._known
 
 
-class TotalRates(Generic[_Key]):
-    """A short history of totals. Keeps at most _STEPS + 2 of them."""
+class TokenRates:
+    """How fast the totals of tokens grow."""
 
-    def __init__(self, totals: Callable[[MetricsSnapshot], Mapping[_Key, float]]) -> None:
-        self._totals = totals
-        self._known: deque[tuple[int, Mapping[_Key, float]]] = deque()
+    def __init__(self) -> None:
+        self._window = SnapshotWindow[Mapping[SeriesId, float]]()
 
-    def learn(self, snapshot: MetricsSnapshot) -> Mapping[_Key, float]:
+    def learn(self, snapshot: MetricsSnapshot) -> Mapping[SeriesId, float]:
         """Return the growth per second of each total, over the window or since the first snapshot.
 
         Returns an empty map at first.
         """
-        totals = self._totals(snapshot)
-        now_ns, known, window_ns = round(snapshot.elapsed_s * 1e9), self._known, round(snapshot.window_s * 1e9)
-        if known and now_ns < known[-1][0]:
-            known.clear()
-        if not known or now_ns - known[-1][0] >= window_ns // _STEPS:
-            known.append((now_ns, totals))
-        while len(known) > 1 and now_ns - known[1][0] >= window_ns:
-            known.popleft()
-        start_ns, before = known[0]
-        if now_ns - start_ns < _LEAST_NS:
+        totals, now_ns = _tokens(snapshot), round(snapshot.elapsed_s * 1e9)
+        start_ns, before = self._window.learn(snapshot, now_ns, totals)
+        if now_ns - start_ns < LEAST_NS:
             return {}
         seconds = (now_ns - start_ns) / 1e9
         return {key: max(0.0, total - before.get(key, 0)) / seconds for key, total in totals.items()}

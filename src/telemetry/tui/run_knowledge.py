@@ -23,7 +23,7 @@ from telemetry.tui.feed.news import (
     ValuesOf,
 )
 from telemetry.tui.model.scene import TREND_POINTS, Baseline, Scene, SeriesId, Trend, ValuesOverTime
-from telemetry.tui.rates import InFlightPeaks, TotalRates, tokens
+from telemetry.tui.rates import InFlightPeaks, TokenRates
 from telemetry.wire.snapshot import TERMINAL
 
 FRESH_S: Final = 2.0
@@ -37,7 +37,7 @@ class RunKnowledge:
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
-        self._tokens = TotalRates(tokens)
+        self._tokens = TokenRates()
         self._steps = RecentSteps()
         self._in_flight = InFlightPeaks()
         self._heard_ns = now_ns

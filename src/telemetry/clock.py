@@ -22,6 +22,11 @@ class SystemClock:
     wall_ns = staticmethod(time.time_ns)
 
 
+def backoff_s(failures: int, first_s: float, most_s: float = 1e9, factor: float = 2.0) -> float:
+    """Return the wait after so many failures in a row: it grows by `factor` with each after the first."""
+    return min(first_s * factor ** min(failures - 1, 30), most_s) if failures else 0.0
+
+
 def boot_id() -> str:
     """Return the id of this start of the machine, or an empty text if the system has none."""
     try:

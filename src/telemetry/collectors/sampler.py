@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from telemetry.clock import backoff_s
 from telemetry.collectors.collector import ONCE_S, Collector, NotAvailable, NotConfigured
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.formatting import count, duration_s, number_of, printable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _PAUSE_S: Final = 2.0
 """Pause after the first error. It doubles with each further error, up to `_PAUSE_MOST_S`."""
 _PAUSE_MOST_S: Final = 60.0
-_DOUBLINGS: Final = 8
 _LEAST_S: Final = 0.1
 """Shortest pause between two samples, whatever the collector wants."""
 _HANGS_S: Final = 10.0
@@ -94,7 +94,7 @@ class Sampler(threading.Thread):
                     # keep the beat, but don't catch up on samples that a slow one has delayed
                     due_s = max(due_s + self._interval_s, begun_s)
                 else:
-                    due_s = time.monotonic() + self._pause_after_error()
+                    due_s = time.monotonic() + backoff_s(self._failed_in_a_row, self._pause_s, _PAUSE_MOST_S)
             if not self._failed_in_a_row:
                 self._sample(collector)
         finally:
@@ -136,9 +136,6 @@ class Sampler(threading.Thread):
         """Return the pause that a collector wants, within bounds. Raises whatever its attribute makes of it."""
         wanted_s = float(getattr(collector, "interval_s", 0.0)) or self._usual_s
         return min(max(_LEAST_S, wanted_s), ONCE_S)
-
-    def _pause_after_error(self) -> float:
-        return min(self._pause_s * 2.0 ** min(self._failed_in_a_row - 1, _DOUBLINGS), _PAUSE_MOST_S)
 
     def _sample(self, collector: Collector) -> bool:
         """Take a sample. Return whether it succeeded."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from telemetry.client import notice
 from telemetry.client.locked import Locked
+from telemetry.clock import backoff_s
 from telemetry.compat.relax.http_link import Answer, HttpLink, LinkError, ServiceUrl
 from telemetry.compat.relax.told import say_once
 from telemetry.formatting import number_of
@@ -73,7 +74,7 @@ class Sender(Locked):
         self._thread: threading.Thread | None = None
         self._closing = False
         self._is_silent = False
-        self._pause_s = _RETRY_S
+        self._failures = 0
 
     def renew_lock(self) -> None:
         """Replace the lock, and begin an empty queue: the requests of the parent are sent by the parent."""
@@ -188,7 +189,7 @@ class Sender(Locked):
         request.answer = answer
         if request.done is not None:
             request.done.set()
-        self._pause_s = _RETRY_S
+        self._failures = 0
         return 0.0
 
     def _again(self, request: Waiting, retry_after_s: float | None) -> float:
@@ -198,7 +199,8 @@ class Sender(Locked):
             for each in self._queue:
                 if each.done is not None:
                     each.done.set()
-        pause_s, self._pause_s = self._pause_s, min(_RETRY_MOST_S, 2 * self._pause_s)
+        self._failures += 1
+        pause_s = backoff_s(self._failures, _RETRY_S, _RETRY_MOST_S)
         return pause_s if retry_after_s is None else max(_RETRY_S, retry_after_s)
 
     def _take_answer(self, request: Waiting, answer: Answer) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
-from telemetry import limits
+from telemetry import clock, limits
 from telemetry.config.schema import TokensConfig
 from telemetry.daemon.tokens.process import TokenProcess, WorkerGone
 from telemetry.distribution import install_hint
@@ -207,7 +207,7 @@ class _Lane:
     def _ready(self) -> TokenProcess | None:
         """Return a worker that has read the tokenizer. Return None at the end, or if no worker can start."""
         why = ""
-        for attempt in range(limits.RESTARTS):
+        for attempt in range(1, limits.RESTARTS + 1):
             if self._counter.closing:
                 return None
             if self.process is not None:
@@ -218,7 +218,7 @@ class _Lane:
                 self._let_go()
                 why = str(gone)
                 _LOG.warning("a token counting worker could not start: %s", why)
-                self._counter.pause(limits.RESTART_PAUSE_S * 2**attempt)
+                self._counter.pause(clock.backoff_s(attempt, limits.RESTART_PAUSE_S))
             else:
                 return self.process
         self.failure = f"no token counting worker can start: {printable(why)}"

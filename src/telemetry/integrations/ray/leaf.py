@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from telemetry.client import notice
+from telemetry.clock import backoff_s
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import take_pair
@@ -85,8 +86,8 @@ class LeafBody:
     # --- the thread ------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        pause_s = _PAUSE_S
-        while not self._closing.is_set():
+        failures = 0
+        while not self._closing.wait(backoff_s(failures, _PAUSE_S, _LONGEST_PAUSE_S)):
             try:
                 if self._service is None:
                     self._service = self._made()
@@ -97,8 +98,7 @@ class LeafBody:
                 self._say(str(error))
             except Exception as error:  # noqa: BLE001 – thread root: this node would never get a leaf
                 self._say(repr(error))
-            self._closing.wait(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            failures += 1
 
     def _made(self) -> Service:
         plan = self._plan

@@ -17,7 +17,7 @@ from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, missing
 from telemetry.backends.registry import BUILT_IN
 from telemetry.distribution import install_hint
-from telemetry.errors import UsageError
+from telemetry.errors import UsageError, error_text
 from telemetry.formatting import printable
 from telemetry.plugins import choice as choices
 from telemetry.plugins import points
@@ -116,9 +116,9 @@ def make(choice: Choice, place: Path) -> Backend:
             and error.name.split(".")[0] in {one.split(".")[0] for one in ours.needs}
         ):
             raise missing(error.name, ours.extra) from error
-        raise NotConfigured(f"{choice.kind}: {points.words_of(error)}") from error
+        raise NotConfigured(f"{choice.kind}: {printable(error_text(error))}") from error
     except Exception as error:
-        raise NotConfigured(f"{choice.kind}: {points.words_of(error)}") from error
+        raise NotConfigured(f"{choice.kind}: {printable(error_text(error))}") from error
 
 
 def _converted(choice: Choice, cls: type[Backend]) -> Struct:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry.clock import backoff_s
 from telemetry.collectors.collector import ONCE_S, Collector, NotAvailable, NotConfigured
-from telemetry.errors import TelemetryError, UsageError
+from telemetry.errors import TelemetryError, UsageError, error_text
 from telemetry.formatting import count, duration_s, number_of, printable
 
 if TYPE_CHECKING:
@@ -164,9 +164,7 @@ class Sampler(threading.Thread):
 
 
 def _words(error: BaseException) -> str:
-    if isinstance(error, TelemetryError):
-        return _one_line(str(error))
-    return _one_line(f"{type(error).__name__}: {error}".removesuffix(": "))
+    return _one_line(str(error) if isinstance(error, TelemetryError) else error_text(error))
 
 
 def _one_line(text: str) -> str:

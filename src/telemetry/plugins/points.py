@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from telemetry import distribution
-from telemetry.errors import UsageError
+from telemetry.errors import UsageError, error_text
 from telemetry.formatting import printable
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def load(plugin: Plugin) -> Any:
     try:
         return EntryPoint(plugin.name, plugin.value, GROUPS[plugin.group]).load()
     except (Exception, SystemExit) as error:
-        raise broken(plugin, words_of(error), error) from error
+        raise broken(plugin, printable(error_text(error)), error) from error
 
 
 def broken(plugin: Plugin, cause: str, error: BaseException | None = None) -> PluginError:
@@ -114,11 +114,6 @@ def broken(plugin: Plugin, cause: str, error: BaseException | None = None) -> Pl
     else:
         hint = f"report it to the authors of {package}, or uninstall it: pip uninstall {package}"
     return PluginError(message, hint=hint)
-
-
-def words_of(error: BaseException) -> str:
-    """Return an exception as one line."""
-    return printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
 def is_installed(module: str) -> bool:

@@ -17,7 +17,7 @@ from textual.message import Message
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.load import closest
 from telemetry.config.schema import TuiConfig
-from telemetry.errors import ConfigError
+from telemetry.errors import ConfigError, error_text
 from telemetry.formatting import printable
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui import keys, view_changes
@@ -255,7 +255,7 @@ class Viewer(OrderedKeys):
         try:
             screen.draw(self._shown(screen))
         except Exception as error:  # noqa: BLE001 – no snapshot may end the viewer; reported once
-            words = f"{screen.PLACE}: {type(error).__name__}: {error}"
+            words = f"{screen.PLACE}: {error_text(error)}"
             if words not in self.failures and len(self.failures) < _FAILURES_KEPT:
                 self.failures.append(words)
                 self.say(f"This screen failed to draw. {words}", bad=True)

@@ -33,7 +33,7 @@ from telemetry.backends.writer.hang_guard import HangGuard
 from telemetry.backends.writer.reader import RunReader
 from telemetry.backends.writer.status import Client, StatusReporter
 from telemetry.backends.writer.tally import Tally
-from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
+from telemetry.errors import RunDirectoryError, TelemetryError, UsageError, error_text
 from telemetry.files import open_file
 from telemetry.plugins.choice import Choice
 from telemetry.redaction import mask_secrets
@@ -124,7 +124,7 @@ def write_run(order: Order) -> int:
         return FAILED if isinstance(error, UsageError | NotConfigured) else CRASHED
     except Exception as error:  # noqa: BLE001 – the root of a process: its end must say why
         traceback.print_exc()
-        words.say(f"it crashed with {type(error).__name__}: {error}; see {folder.log}")
+        words.say(f"it crashed with {error_text(error)}; see {folder.log}")
         return CRASHED
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from telemetry.config.schema import Config
-from telemetry.errors import TelemetryError, UsageError
+from telemetry.errors import TelemetryError, UsageError, error_text
 from telemetry.files import make_folder
 from telemetry.formatting import number_of, printable
 from telemetry.store.append_file import describe
@@ -182,7 +182,7 @@ class FlightRecorder:
             except OSError as error:
                 self._say(f"can't write a flight recording ({order.reason}): {describe(error)}")
             except Exception as error:  # noqa: BLE001 – thread root: the run goes on without the recording
-                self._say(f"can't write a flight recording ({order.reason}): {type(error).__name__}: {error}")
+                self._say(f"can't write a flight recording ({order.reason}): {error_text(error)}")
 
     def _write(self, order: _Order) -> None:
         from telemetry.daemon.recovery.flight import record_flight

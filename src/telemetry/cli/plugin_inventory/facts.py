@@ -9,10 +9,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from telemetry.distribution import install_hint
-from telemetry.errors import TelemetryError
+from telemetry.errors import TelemetryError, error_text
 from telemetry.formatting import printable
 from telemetry.plugins.choice import Option, options_of
-from telemetry.plugins.points import Plugin, is_installed, words_of
+from telemetry.plugins.points import Plugin, is_installed
 
 _SUMMARY_CHARS: Final = 200
 
@@ -64,7 +64,7 @@ def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
         try:
             import_module(module)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the library of another project
-            problem = f"{module} is broken: {words_of(error)}"
+            problem = f"{module} is broken: {printable(error_text(error))}"
             return _with_problem(described, problem, f"install {module} again: {install_hint(extra)}")
     return described
 

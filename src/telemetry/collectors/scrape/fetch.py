@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
 from telemetry import distribution, limits
-from telemetry.errors import EndpointError
+from telemetry.errors import EndpointError, error_text
 from telemetry.formatting import printable
 
 if TYPE_CHECKING:
@@ -245,4 +245,4 @@ def _words(error: Exception) -> str:
         return "it closed the connection without an answer"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return error_text(error)

@@ -90,7 +90,7 @@ class RayRun(Recording):
         try:
             data: bytes = ray.get(self._root.state.remote())
         except ray.exceptions.RayTaskError as error:
-            raise EndpointError(f"the root does not answer: {_last_line(error)}") from error
+            raise EndpointError(f"the root does not answer: {_lines(error)[-1]}") from error
         return Report(snapshot=snapshot_from_json(data), source="status")
 
     def result(self) -> Report:
@@ -156,7 +156,7 @@ class RayRun(Recording):
         try:
             answer = ray.get(self._root.finish.remote("finished", timeout_s), timeout=2 * timeout_s + _CALL_S)
         except ray.exceptions.RayError as error:
-            return second_best(files, None, f"the root's actor did not answer: {_first_line(error)}")
+            return second_best(files, None, f"the root's actor did not answer: {_lines(error)[0]}")
         return _decoded(answer)
 
     def _begin_writers(self, to: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -188,7 +188,7 @@ class RayRun(Recording):
         try:
             ray.get(self._root.close.remote(), timeout=_CLOSE_S)
         except ray.exceptions.RayError as error:
-            notice.warn(f"actors of the job {self.job} may be left on the cluster: {_first_line(error)}")
+            notice.warn(f"actors of the job {self.job} may be left on the cluster: {_lines(error)[0]}")
         ray.kill(self._root, no_restart=True)
 
     def _at_exit(self) -> None:
@@ -322,7 +322,7 @@ def _begun(ray: Any, root: Any, plan: RootPlan, timeout_s: float) -> tuple[dict[
     try:
         facts: dict[str, Any] = ray.get(root.facts.remote(timeout_s), timeout=timeout_s + _CALL_S)
     except ray.exceptions.RayError as error:
-        raise EndpointError(f"the actor of the root did not start: {_first_line(error)}") from error
+        raise EndpointError(f"the actor of the root did not start: {_lines(error)[0]}") from error
     if "error" in facts:
         raise EndpointError(str(facts["error"]), hint=str(facts["hint"]))
     if plan.upstream:
@@ -347,7 +347,7 @@ def _undo(ray: Any, root: Any) -> None:
     try:
         ray.get(root.close.remote(), timeout=_CLOSE_S)
     except ray.exceptions.RayError as error:
-        notice.warn(f"actors of the job may be left on the cluster: {_first_line(error)}")
+        notice.warn(f"actors of the job may be left on the cluster: {_lines(error)[0]}")
     ray.kill(root, no_restart=True)
 
 
@@ -362,9 +362,5 @@ def _decoded(answer: dict[str, Any]) -> Report:
     )
 
 
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _lines(error: BaseException) -> list[str]:
+    return str(error).strip().splitlines() or [type(error).__name__]

@@ -29,6 +29,7 @@ from telemetry.compat.tracelet.core.plugin_bases import (
     metadata_of,
 )
 from telemetry.compat.tracelet.core.sinks import call
+from telemetry.errors import error_text
 
 __all__ = [
     "BackendPlugin",
@@ -173,7 +174,7 @@ class PluginManager:
                 try:
                     found.append(_info(point.load(), point.value))
                 except Exception as error:  # noqa: BLE001 – code of another package
-                    notice.warn(f"the plugin {point.name} can't be loaded: {type(error).__name__}: {error}")
+                    notice.warn(f"the plugin {point.name} can't be loaded: {error_text(error)}")
         return found
 
     def _check(self, info: PluginInfo) -> None:
@@ -195,7 +196,7 @@ class PluginManager:
             act(info)
         except Exception as error:  # noqa: BLE001 – code of the user
             info.state, info.error = PluginState.ERROR, str(error)
-            notice.warn(f"the plugin {name} can't be used: {type(error).__name__}: {error}")
+            notice.warn(f"the plugin {name} can't be used: {error_text(error)}")
             return False
         info.state = state
         return True
@@ -237,7 +238,7 @@ def _first_in(path: Path) -> PluginInfo | None:
             if is_own and issubclass(cls, PluginBase) and cls not in BASES:
                 return _info(cls, str(path))
     except Exception as error:  # noqa: BLE001 – code of the user
-        notice.warn(f"the plugin file {path} can't be used: {type(error).__name__}: {error}")
+        notice.warn(f"the plugin file {path} can't be used: {error_text(error)}")
     return None
 
 

@@ -18,6 +18,7 @@ from telemetry.client import notice
 from telemetry.client.records import flatten
 from telemetry.client.steps import number
 from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
+from telemetry.errors import error_text
 from telemetry.formatting import number_of
 from telemetry.supervise.breaker import Breaker, State, Waits
 
@@ -228,13 +229,13 @@ class SinkThread:
             try:
                 function()
             except Exception as error:  # noqa: BLE001 – code of the user, which must not end its thread
-                self._report(what, _words(error) if what != "open" else f"it can't start: {_named(error)}")
+                self._report(what, _words(error) if what != "open" else f"it can't start: {error_text(error)}")
                 is_final = isinstance(error, _FINAL) and not isinstance(error, OSError)
                 if not is_final:
                     self._breaker.failed()
                     attempts += 1
                 if is_final or attempts > self._retry.max_retries or self._ending.is_set():
-                    self._last_error = _named(error)
+                    self._last_error = error_text(error)
                     return False
                 self.retries += 1
             else:
@@ -252,12 +253,8 @@ class SinkThread:
             notice.warn(f"the backend {self.name}: {why}. Other backends go on; this warning appears once")
 
 
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 def _words(error: Exception) -> str:
-    return f"it raised {_named(error)}"
+    return f"it raised {error_text(error)}"
 
 
 def sink_thread(sink: Any, bound: int, retry: Retry = USUAL) -> SinkThread:

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from telemetry.history.final_report import final_report
-    from telemetry.report import load_report, render
+    from telemetry.history.result import load_report
+    from telemetry.report import render
     from telemetry.transport import subscribe
     from telemetry.wire.report import EarlyRule, Report
     from telemetry.wire.snapshot import MetricsSnapshot
@@ -95,7 +96,7 @@ _HOME = {
     "headline": "telemetry.client.module_level",
     "histogram": "telemetry.client.module_level",
     "image": "telemetry.client.module_level",
-    "load_report": "telemetry.report",
+    "load_report": "telemetry.history.result",
     "log": "telemetry.client.module_level",
     "mark": "telemetry.client.module_level",
     "params": "telemetry.client.module_level",

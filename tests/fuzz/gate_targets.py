@@ -221,7 +221,7 @@ def run_gate_check(data: bytes) -> int:
         refused(UsageError(result.reason))
         assert result.reason.isprintable()
         assert result.reason
-    _show(results)
+    _show(_with_run(results))
     assert read_gates(folder({gates_file.GATES: _file(results)})) == results
     return 1
 
@@ -233,11 +233,15 @@ def _file(results: Sequence[GateResult]) -> bytes:
     return msgspec.json.encode(gates_file._File(gates=list(results)))
 
 
-def _show(results: list[GateResult]) -> None:
+def _with_run(results: list[GateResult]) -> Report:
+    return Report(snapshot=valid.small_snapshot(), source="file", gates=results)
+
+
+def _show(report: Report) -> None:
     """Of the commands `gate` and `run`."""
-    for text in (gate_report.render_gates(results, "r"), gate_report.render_gates_markdown(results, "r")):
+    for text in (gate_report.gates_text(report), gate_report.gates_markdown(report)):
         assert all(line.isprintable() for line in text.split("\n"))
-    for line in shown.gate_lines(results).lines:
+    for line in shown.gate_lines(report.gates).lines:
         assert line.isprintable()
 
 
@@ -248,8 +252,8 @@ def run_gates(data: bytes) -> int:
     except RunDirectoryError as error:
         refused(error)
         return 1
-    _show(results)
-    made = Report(snapshot=valid.small_snapshot(), source="file", gates=results)
+    made = _with_run(results)
+    _show(made)
     junit.render_junit(made)
     if results and len(data) % 8 == 0:  # it takes long
         for form in FORMATS:

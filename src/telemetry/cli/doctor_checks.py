@@ -260,7 +260,7 @@ def check_keys(config: Config) -> Finding:
 
 def check_round_trip(_config: Config) -> Finding:
     """Execute a real run: aggregator, producer process, final file."""
-    from telemetry.report import load_report
+    from telemetry.history.result import load_report
     from telemetry.supervise.spawn import telemetry_command
 
     begun = time.monotonic()

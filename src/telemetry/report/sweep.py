@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -180,27 +180,6 @@ def sweep_csv(sweep: Sweep) -> str:
             cells += map(_number, (one.value, one.low, one.high))
         lines.append(",".join(cells))
     return "\n".join(lines) + "\n"
-
-
-def render_sweep(sweep: Sweep, form: str = "text", *, width: int = 100, color: bool = False) -> str:
-    """Render a sweep in a form of `FORMATS`, ending with a newline.
-
-    `width` (columns) and `color` (ANSI) concern text alone. Raises UsageError for an unknown format.
-    """
-    from telemetry.report.sweep_page import sweep_html
-
-    renderers: Mapping[str, Callable[[Sweep], str]] = {
-        "md": sweep_markdown,
-        "csv": sweep_csv,
-        "json": sweep_json,
-        "html": sweep_html,
-    }
-    if form not in FORMATS:
-        raise UsageError(f"unknown format {form!r} of a sweep", hint=f"one of {', '.join(FORMATS)}")
-    return sweep_text(sweep, width, color) if form == "text" else renderers[form](sweep)
-
-
-FORMATS: Final = ("text", "json", "md", "csv", "html")
 
 
 def _rule(sweep: Sweep) -> str:

@@ -14,13 +14,14 @@ from telemetry.cli import console, find_run
 from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
 from telemetry.errors import UsageError
+from telemetry.report import formats_of, render_as
 
 if TYPE_CHECKING:
     from telemetry.compare import Comparison
     from telemetry.store.calibrations import Calibration, Command
     from telemetry.wire.report import Report
 
-FORMATS: Final = ("text", "json", "md", "html")
+FORMATS: Final = formats_of("comparison")
 STEM: Final = "comparison"
 _FRACTION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?(%?)")
 
@@ -180,12 +181,10 @@ def _own_calibration(root: Path, commands: Sequence[Command]) -> Calibration | N
 
 
 def _write(comparison: Comparison, output: Output, *, whole: bool) -> None:
-    from telemetry.report.comparison_forms import render_comparison
-
     width, color = console.PIPED_WIDTH, False
     if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
-    text = render_comparison(comparison, output.form, width=width, color=color, whole=whole)
+    text = render_as("comparison", comparison, output.form, width=width, color=color, whole=whole)
     write(text, output.path)
 
 

@@ -103,7 +103,7 @@ def _refine(progress: Progress) -> Refine:
 
 
 def _open(spec: str, root: Path) -> tuple[RunDirectory, MetricsSnapshot]:
-    from telemetry.report import load_report
+    from telemetry.history.result import load_report
     from telemetry.store.run_directory import resolve
 
     if "://" in spec:

@@ -119,8 +119,8 @@ def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> Baseli
 
     Raises RunNotFoundError or RunDirectoryError.
     """
+    from telemetry.history.result import load_report
     from telemetry.history.step_curves import curves_of
-    from telemetry.report import load_report
     from telemetry.store.run_directory import RunDirectory
     from telemetry.tui.model.scene import Baseline
 

@@ -290,9 +290,13 @@ def test_whoever_is_waited_for_is_told(nearby: Nearby, monkeypatch: pytest.Monke
     writers = nearby.begin(one=DELIVERS, waits=WAITS)
     while nearby.hear() != "writes":
         pass
-    told: list[list[BackendStat]] = []
-    writers.end(0.2, waiting=told.append)
-    assert {(stat.name, stat.queued) for stat in told[-1]} == {("waits", 1)}
+
+    def report(stats: list[BackendStat]) -> None:
+        if {(stat.name, stat.queued) for stat in stats} == {("waits", 1)}:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        writers.end(DEADLINE_S, waiting=report)
 
 
 @pytest.mark.slow

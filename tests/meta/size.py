@@ -12,8 +12,26 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[2] / "src" / "telemetry"
 UNCLEAR: Final = frozenset(
-    ("found", "said", "told", "known", "made", "one", "words", "place", "came", "owned", "lacks", "door", "goodbye")
-    + ("reserve", "notice", "owing", "hindrance", "obstacle")
+    {
+        "found",
+        "said",
+        "told",
+        "known",
+        "made",
+        "one",
+        "words",
+        "place",
+        "came",
+        "owned",
+        "lacks",
+        "door",
+        "goodbye",
+        "reserve",
+        "notice",
+        "owing",
+        "hindrance",
+        "obstacle",
+    }
 )
 """Words that are no names, by the project's rules of language."""
 _BLANK: Final = frozenset(

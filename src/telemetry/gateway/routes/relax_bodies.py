@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from telemetry import limits
 from telemetry.client.wall_time import monotonic_of
-from telemetry.compat.relax.native import STEP
+from telemetry.compat.relax.values import STEP
 from telemetry.wire.control import StepDistribution
 from telemetry.wire.events import Name, Step
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from telemetry.client import notice, start
 from telemetry.client import run as run_module
-from telemetry.client import start
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import relax
-from telemetry.compat.relax import messages, timeline, timers
+from telemetry.compat.relax import timeline, timers
 from telemetry.compat.relax import timeline as timeline_module
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import Mark, Span
@@ -33,7 +33,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     timers.Timer()._held.take()
     monkeypatch.setattr(timers.Timer, "_only", None)
     monkeypatch.setattr(timeline, "_TIMELINE", made := timeline._Timeline())
-    monkeypatch.setattr(messages, "_reported", set())
+    monkeypatch.setattr(notice, "_reported", set())
     monkeypatch.setattr(PROCESS, "before_finish", [timeline._record_rest, made.end])
 
 

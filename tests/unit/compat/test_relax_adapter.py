@@ -13,6 +13,7 @@ import numpy
 import pytest
 from tests.unit.compat.relax_service import RelaxService, Reply
 
+from telemetry.client import notice
 from telemetry.client import run as run_module
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import relax
@@ -20,7 +21,6 @@ from telemetry.compat.relax import (
     MetricsServiceAdapter,
     Timer,
     http,
-    messages,
     metrics_service_adapter,
     serve_url,
     timeline,
@@ -40,7 +40,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin each test as a new process does."""
     for name in (ENDPOINT_VARIABLE, GATEWAY_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(messages, "_reported", set())
+    monkeypatch.setattr(notice, "_reported", set())
     monkeypatch.setattr(client_module, "_CLIENT", [])
     monkeypatch.setattr(metrics_service_adapter, "_ADAPTER", [])
     Timer()._held.take()

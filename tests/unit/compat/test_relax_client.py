@@ -14,13 +14,13 @@ import numpy
 import pytest
 from tests.unit.compat.relax_service import RelaxService, Reply
 
+from telemetry.client import notice
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax import (
     TIMELINE_EVENTS_KEY,
     MetricsClient,
     Timer,
     get_metrics_client,
-    messages,
     serve_url,
     step_buffer,
 )
@@ -35,7 +35,7 @@ Records = Callable[[], list[Any]]
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test as a new process does."""
     monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
-    monkeypatch.setattr(messages, "_reported", set())
+    monkeypatch.setattr(notice, "_reported", set())
     monkeypatch.setattr(client_module, "_CLIENT", [])
 
 

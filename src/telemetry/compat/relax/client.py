@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client.catalog import check_text
+from telemetry.client.notice import warn_once
 from telemetry.compat.relax.http import HttpTransport, LinkError, health_of, parsed
-from telemetry.compat.relax.messages import refuse, warn_once
 from telemetry.compat.relax.native import NO_RUN, NativeTransport, missing_run
 from telemetry.compat.relax.serve_url import get_serve_url
 from telemetry.compat.relax.step_buffer import StepBuffer
-from telemetry.compat.relax.values import STEP, Entry, Place, plain_tags, plain_values, shown, step_of
+from telemetry.compat.relax.values import STEP, Entry, Place, plain_tags, plain_values, refuse, shown, step_of
 
 _LOG: Final = logging.getLogger("telemetry.compat.relax")
 REPORT_TIMEOUT_S: Final = 1.0

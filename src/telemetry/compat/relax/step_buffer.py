@@ -9,7 +9,7 @@ from typing import Final
 
 from telemetry.client import notice
 from telemetry.client.locked import Locked
-from telemetry.compat.relax.messages import warn_once
+from telemetry.client.notice import warn_once
 from telemetry.compat.relax.values import Entry, Place
 from telemetry.formatting import number_of
 

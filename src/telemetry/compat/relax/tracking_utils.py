@@ -14,10 +14,10 @@ from typing import Any, Final
 from telemetry import limits
 from telemetry.client import module_level as telemetry
 from telemetry.client import notice
+from telemetry.client.notice import warn_once
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax.backend_choice import backends_of, environment_of, option, receivers_of
 from telemetry.compat.relax.client import get_metrics_client
-from telemetry.compat.relax.messages import refuse, warn_once
 from telemetry.compat.relax.metrics_service_adapter import (
     axis_of,
     get_metrics_service_adapter,
@@ -26,7 +26,7 @@ from telemetry.compat.relax.metrics_service_adapter import (
 )
 from telemetry.compat.relax.native import REPORTED, missing_run, record_values
 from telemetry.compat.relax.serve_url import find_serve_url
-from telemetry.compat.relax.values import STEP, Entry, counted, plain_values, shown
+from telemetry.compat.relax.values import STEP, Entry, counted, plain_values, refuse, shown
 from telemetry.compat.variables import variables
 from telemetry.errors import TelemetryError
 from telemetry.redaction import mask_secrets

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from telemetry import limits
 from telemetry.client import bins
 from telemetry.client.catalog import check_text
+from telemetry.client.notice import warn_once
 from telemetry.client.steps import number, plain_step
 from telemetry.compat.relax.timeline import TraceEvent
 
@@ -146,6 +147,11 @@ def tagged(name: str, tags: Mapping[str, object] | None) -> str:
 def plain_tags(tags: Mapping[str, object] | None) -> dict[str, str]:
     """Return tags as texts."""
     return {str(key): str(value) for key, value in tags.items()} if tags else {}
+
+
+def refuse(name: str, why: str) -> None:
+    """Report once that the value of a name is not recorded."""
+    warn_once(f"value {name}", f"the value of {name!r} is not recorded: {why}. This warning appears once")
 
 
 def step_of(step: Any) -> int:

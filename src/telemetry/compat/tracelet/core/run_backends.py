@@ -53,8 +53,6 @@ _KEYS: Final = _pairs(
 """Keys of `config` for each kind of backend, and the option of ours that each is."""
 _URL_VARIABLES: Final = {"wandb": "WANDB_BASE_URL", "clearml": "CLEARML_API_HOST"}
 _KEY_VARIABLES: Final = {"wandb": "WANDB_API_KEY", "mlflow": "MLFLOW_TRACKING_TOKEN"}
-_reported: Final[set[str]] = set()
-"""File stores that were reported."""
 
 
 @dataclass
@@ -162,9 +160,7 @@ def _database(uri: str) -> str:
     folder = Path(uri.removeprefix("file:").removeprefix("//")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     database = f"sqlite:///{folder}/mlflow.db"
-    if uri not in _reported:
-        _reported.add(uri)
-        notice.warn(f"MLflow's file stores are not supported; this run goes to {database}")
+    notice.warn_once(uri, f"MLflow's file stores are not supported; this run goes to {database}")
     return database
 
 

@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, missing
-from telemetry.backends.registry import BUILT_IN
 from telemetry.distribution import install_hint
 from telemetry.errors import UsageError, error_text
 from telemetry.formatting import printable
 from telemetry.plugins import choice as choices
 from telemetry.plugins import points
+from telemetry.plugins.backends import BUILT_IN
 from telemetry.plugins.choice import Choice
 from telemetry.plugins.points import Plugin, PluginError, is_installed
 

@@ -23,6 +23,7 @@ from telemetry import limits
 from telemetry.errors import EndpointError, TelemetryError, UsageError
 from telemetry.files import read_file
 from telemetry.formatting import printable
+from telemetry.plugins.backends import BUILT_IN
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
 from telemetry.transport.client import ControlClient
@@ -33,13 +34,6 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, BackendState
 from telemetry.wording import shortfall
 
-OURS: Final = frozenset(
-    (
-        *("aim", "clearml", "console", "jsonl", "mlflow", "notify", "otlp", "parquet", "prometheus"),
-        *("tensorboard", "timeline", "trackio", "wandb"),
-    )
-)
-"""Backend kinds of this package. This process does not import them."""
 _DIED: Final = 1
 _NOT_CONFIGURED: Final = 2
 _UNDELIVERED: Final = 6
@@ -102,12 +96,12 @@ def with_notifications(to: Sequence[str], urls: Sequence[str], *, gates: bool = 
 def check_kinds(to: Sequence[str]) -> None:
     """Raise UsageError for an unknown backend. Each writer checks its own options."""
     kinds = [text.partition(":")[0] for text in to]
-    if set(kinds) <= OURS:
+    if BUILT_IN.keys() >= set(kinds):
         return
     from telemetry.plugins.choice import unknown
     from telemetry.plugins.points import plugins
 
-    known = OURS | plugins("backends", {}).keys()
+    known = BUILT_IN.keys() | plugins("backends", {}).keys()
     for kind in kinds:
         if kind not in known:
             raise unknown(kind, "backend", known)

@@ -16,8 +16,8 @@ from telemetry.backends.backend import NotConfigured
 from telemetry.backends.choice import known, load, make, parse, parse_all, unheeded
 from telemetry.backends.console import ConsoleBackend
 from telemetry.backends.items import KINDS
-from telemetry.backends.registry import BUILT_IN
 from telemetry.errors import UsageError
+from telemetry.plugins.backends import BUILT_IN
 from telemetry.plugins.choice import Choice, options_of
 
 

@@ -287,7 +287,7 @@ def _series(_current: str, given: Given) -> Iterator[Candidate]:
 def _backends(current: str, _given: Given) -> Iterator[Candidate]:
     """Yield the names of backends, and behind a name its options."""
     from telemetry.backends.choice import known, load, missing_modules
-    from telemetry.backends.registry import BUILT_IN
+    from telemetry.plugins.backends import BUILT_IN
 
     if ":" in current:
         yield from _options(current, BUILT_IN, load)

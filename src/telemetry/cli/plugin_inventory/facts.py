@@ -33,7 +33,7 @@ class Facts(Struct, kw_only=True, frozen=True):
 def built_in(group: str) -> Mapping[str, str]:
     """Return the built-in plug-ins of a group: name → value."""
     if group == "backends":
-        from telemetry.backends.registry import BUILT_IN
+        from telemetry.plugins.backends import BUILT_IN
 
         return {name: ours.value for name, ours in BUILT_IN.items()}
     if group == "collectors":
@@ -75,7 +75,7 @@ def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
 def _needs(plugin: Plugin) -> tuple[tuple[str, ...], str]:
     """Return the modules that a built-in plug-in needs, and the extra that installs them."""
     if plugin.group == "backends" and plugin.is_built_in:
-        from telemetry.backends.registry import BUILT_IN
+        from telemetry.plugins.backends import BUILT_IN
 
         ours = BUILT_IN[plugin.name]
         return ours.needs, ours.extra

@@ -14,9 +14,9 @@ from telemetry.compat.tracelet.exceptions import ConfigurationError
 from telemetry.compat.tracelet.settings import TraceletSettings
 from telemetry.errors import UsageError
 from telemetry.plugins import points
+from telemetry.plugins.backends import BUILT_IN
 from telemetry.plugins.choice import Choice, parse, unknown
 from telemetry.redaction import mask_secrets
-from telemetry.supervise.writers import OURS
 
 _SERVICES: Final = ("mlflow", "wandb", "clearml", "aim")
 _PACKAGES: Final = (*_SERVICES, "tensorboard", "trackio")
@@ -69,7 +69,7 @@ class RunBackends:
 
 def installed(name: str) -> bool:
     """Return whether a backend can be used here, as far as a look at its package shows."""
-    return name in OURS and (name not in _PACKAGES or find_spec(name) is not None)
+    return name in BUILT_IN and (name not in _PACKAGES or find_spec(name) is not None)
 
 
 def run_backends(
@@ -87,7 +87,7 @@ def run_backends(
     backends to their metadata.
     """
     needs, names = RunBackends(), list(dict.fromkeys(names))
-    needs.plugins = [each for each in names if each in plugins and each not in OURS]
+    needs.plugins = [each for each in names if each in plugins and each not in BUILT_IN]
     for each in needs.plugins if settings.local_only else ():
         if "local" not in plugins[each].capabilities:
             raise ConfigurationError(
@@ -120,7 +120,7 @@ def run_backends(
 def _choice(text: str, plugins: Iterable[str]) -> Choice:
     """Parse a name, which may have options. Raise ConfigurationError if its backend can't be used here."""
     kind = text.partition(":")[0]
-    usable = OURS if kind in OURS else {*OURS, *points.plugins("backends", {})}
+    usable = BUILT_IN if kind in BUILT_IN else {*BUILT_IN, *points.plugins("backends", {})}
     if kind not in usable:
         hint = unknown(kind, "backend", {*usable, *plugins}).hint
         raise ConfigurationError(f"no backend is named {mask_secrets([text])[0]!r}", hint=hint)

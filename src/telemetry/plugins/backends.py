@@ -1,4 +1,4 @@
-"""The built-in backends: their classes and requirements."""
+"""The table of built-in backends: their classes and requirements. `pyproject.toml` has the same entry points."""
 
 from __future__ import annotations
 

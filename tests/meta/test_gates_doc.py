@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.cli.exit_codes import Exit
 from telemetry.gates import parser
 from telemetry.gates.functions import FUNCTIONS, RATES
 from telemetry.gates.parser import parse
@@ -19,6 +18,7 @@ from telemetry.gates.tree import Fact, nodes
 from telemetry.gates.units import LITERALS
 from telemetry.statistics.confidence import least_count
 from telemetry.statistics.proportions import least_total, wilson
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.gates import GateResult
 
 TEXT = (Path(__file__).parents[2] / "docs" / "GATES.md").read_text()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry import formatting
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.formatting import number_of
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.plugins.choice import Choice

@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.parser import CommandParser, GroupedParser
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
     "record": {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry import slo
 from telemetry.cli import console, find_run, time_range_options
-from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.outputs import Output, make_folders, write
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:

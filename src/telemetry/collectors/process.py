@@ -31,10 +31,8 @@ from telemetry.config import load
 from telemetry.errors import TelemetryError
 from telemetry.supervise.parent import parent_pid
 from telemetry.wire.collectors import COLLECTORS, COLLECTORS_NAME
+from telemetry.wire.exit_codes import Exit
 
-OK: Final = 0
-NO_RUN: Final = 1
-FAILED: Final = 6
 _LOOK_S: Final = 0.5
 _FLUSH_MS: Final = 250.0
 """Interval of the flusher. Figures of one sample a second need no shorter one."""
@@ -57,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
         run = start(COLLECTORS_NAME, flush_ms=_FLUSH_MS, policy="drop")
     except TelemetryError as error:
         _say(str(error))
-        return NO_RUN
+        return Exit.ERROR
     target = Target(
         pid=args.pid,
         directory=Path(run.directory) if Path(run.directory).is_dir() else None,
@@ -71,7 +69,7 @@ def main(words: Sequence[str] | None = None) -> int:
     while not stop and os.getppid() == parent:
         stop.wait(_LOOK_S)
     _end(samplers)
-    return FAILED if any(sampler.failed for sampler in samplers) else OK
+    return Exit.BACKEND_FAILED if any(sampler.failed for sampler in samplers) else Exit.OK
 
 
 def _samplers(

@@ -30,17 +30,15 @@ from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import refuses
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.control import TellBackend
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, BackendState
 from telemetry.wording import shortfall
 
-_DIED: Final = 1
-_NOT_CONFIGURED: Final = 2
-_UNDELIVERED: Final = 6
 MANNER: Final = ChildPolicy(
     "writer",
-    restart_codes=frozenset({_DIED}),
-    told_codes=frozenset({_NOT_CONFIGURED, _UNDELIVERED}),
+    restart_codes=frozenset({Exit.ERROR}),
+    told_codes=frozenset({Exit.USAGE, Exit.BACKEND_FAILED}),
     pause_s=limits.RESTART_PAUSE_S,
     lasts_s=limits.RESTART_LASTS_S,
 )
@@ -49,7 +47,7 @@ _TELL_S: Final = 1.0
 _TELL_AGAIN_S: Final = 0.2
 _UNTOLD_S: Final = 1.9  # of waiting before a message; checked after each `_TELL_S`
 _OPTIONS: Final = re.compile(r"(?:\\.|[^\\,])+|\\", re.DOTALL)
-_ENDED: Final[dict[int | None, BackendState]] = {0: "done", _NOT_CONFIGURED: "failed"}
+_ENDED: Final[dict[int | None, BackendState]] = {Exit.OK: "done", Exit.USAGE: "failed"}
 
 NOTIFY: Final = "notify"
 """Kind of the backend that sends notifications."""

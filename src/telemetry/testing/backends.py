@@ -27,14 +27,12 @@ from telemetry.testing.faulty import AWAY, Fault
 from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, Sample, record_run
 from telemetry.testing.trial import Ended, Trial
 from telemetry.testing.written import Written
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.snapshot import BackendStat
 
 __all__ = ["BackendContract", "BackendEssentials", "Trial", "Written"]
 
 NAMES: Final = 10_000
-_DELIVERED: Final = 0
-_CANT_BEGIN: Final = 2
-_UNDELIVERED: Final = 6
 _KILLED: Final = -9
 _CLOSE: Final = 1e-6  # relative tolerance of numbers in the result
 
@@ -140,7 +138,7 @@ class _Contract:
         """Check that the writer ended well and the tracker has the whole run. Returns the writer's last status."""
         stat = trial.status()
         dropped = sum(stat.dropped.values())
-        assert end.code == (_UNDELIVERED if dropped else _DELIVERED), (end, trial.log())
+        assert end.code == (Exit.BACKEND_FAILED if dropped else Exit.OK), (end, trial.log())
         assert (stat.state, stat.queued) == ("done", 0), stat
         assert dropped <= 1, stat.dropped
         if self.reads_back:
@@ -192,7 +190,7 @@ class _Contract:
 
     def _check_failed(self, trial: Trial, end: Ended) -> None:
         stat = trial.status()
-        assert end.code == _CANT_BEGIN, (end, trial.log())
+        assert end.code == Exit.USAGE, (end, trial.log())
         assert end.said.startswith("telemetry: "), end.said
         assert (stat.written, stat.retried) == (0, 0), stat
 
@@ -222,7 +220,7 @@ class BackendContract(_Contract):
         self.break_it(trial)
         end = trial.wait(trial.start(), until=lambda stat: stat.state == "retrying" and stat.retried)
         stat = trial.status()
-        assert (end.code, stat.state) == (_UNDELIVERED, "undelivered"), end
+        assert (end.code, stat.state) == (Exit.BACKEND_FAILED, "undelivered"), end
         assert stat.last_error
         assert stat.queued or not self._skip
         assert not trial.writer.read_checkpoint().done
@@ -284,7 +282,7 @@ class BackendEssentials(_Contract):
         trial.faults.mend()
         self.break_it(trial)
         end = trial.wait(process, until=lambda stat: stat.last_error not in ("", full.last_error))
-        assert (end.code, trial.status().state) == (_UNDELIVERED, "undelivered"), end
+        assert (end.code, trial.status().state) == (Exit.BACKEND_FAILED, "undelivered"), end
         self.mend_it(trial)
         trial.faults.plan(Fault(what="dies"), Fault(what="dies", call="flush"), Fault(what="hangs"))
         assert trial.wait(trial.start()).code == _KILLED

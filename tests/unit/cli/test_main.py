@@ -13,9 +13,9 @@ import pytest
 
 from telemetry.cli import commands
 from telemetry.cli import main as main_module
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.main import COMMANDS, GROUPS, build_parser, main
 from telemetry.errors import EndpointError, TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 Behave = Callable[[argparse.Namespace], int]
 

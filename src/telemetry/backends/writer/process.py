@@ -40,11 +40,7 @@ from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
 from telemetry.store.backends import BACKENDS, Ahead, Checkpoint, Counts, WriterFacts, WriterFolder
 from telemetry.wire.codec import carriable
-
-DELIVERED: Final = 0
-CRASHED: Final = 1
-FAILED: Final = 2
-UNDELIVERED: Final = 6
+from telemetry.wire.exit_codes import Exit
 
 _ALIVE: Final = ("starting", "writing", "idle", "retrying", "closing")
 _HUNG: Final = "a call into its library hung, so its process was killed"
@@ -121,11 +117,11 @@ def write_run(order: Order) -> int:
         return _Writer(order, choice, folder, words, stop).run()
     except TelemetryError as error:
         words.say(str(error).removeprefix(f"{choice.kind}: "))
-        return FAILED if isinstance(error, UsageError | NotConfigured) else CRASHED
+        return Exit.USAGE if isinstance(error, UsageError | NotConfigured) else Exit.ERROR
     except Exception as error:  # noqa: BLE001 – the root of a process: its end must say why
         traceback.print_exc()
         words.say(f"it crashed with {error_text(error)}; see {folder.log}")
-        return CRASHED
+        return Exit.ERROR
 
 
 class _Writer:
@@ -236,7 +232,7 @@ def _facts(order: Order, choice: Choice) -> WriterFacts:
 
 
 def _code(tally: Tally) -> int:
-    return DELIVERED if tally.state == "done" and not tally.dropped else UNDELIVERED
+    return Exit.OK if tally.state == "done" and not tally.dropped else Exit.BACKEND_FAILED
 
 
 def _to_log(folder: WriterFolder) -> int:

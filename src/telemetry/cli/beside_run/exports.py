@@ -13,7 +13,6 @@ from typing import Final, Self, TextIO
 from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.commands.recover import Progress
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.formatting import count, printable
 from telemetry.store.backends import writer_folder
@@ -22,6 +21,7 @@ from telemetry.supervise.child import Child
 from telemetry.supervise.spawn import environment
 from telemetry.supervise.writers import MANNER, concluded, writer_command
 from telemetry.transport.endpoints import refuses
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.snapshot import BackendStat
 from telemetry.wording import shortfall
 

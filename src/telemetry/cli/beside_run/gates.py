@@ -11,7 +11,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.cli.exit_codes import Exit
 from telemetry.config.schema import Config
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.gates.check import Rules, check_one
@@ -26,7 +25,8 @@ from telemetry.history import RecordedRun, TimeRangeChoice, open_run
 from telemetry.store.calibrations import Calibration, Command, find_calibration, read_calibration
 from telemetry.store.gate_results import write_ending_gate, write_gates, write_gates_so_far
 from telemetry.store.run_directory import RunDirectory
-from telemetry.wire.gates import GateResult, worst
+from telemetry.wire.exit_codes import Exit
+from telemetry.wire.gates import RUN_EXIT_CODES, GateResult, worst
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -38,7 +38,7 @@ _SHOWN_CHARS: Final = 1_000  # of a gate with all its labels: the reason a run e
 
 def exit_code(results: Sequence[GateResult]) -> Exit:
     """Return the exit code: a failed gate (99) takes precedence over an inconclusive one (3)."""
-    return {"fail": Exit.GATE_FAILED, "inconclusive": Exit.INCONCLUSIVE, "pass": Exit.OK}[worst(list(results))]
+    return RUN_EXIT_CODES[worst(list(results))]
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.formatting import number_of
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.client import Run

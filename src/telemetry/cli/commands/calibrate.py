@@ -20,9 +20,9 @@ from telemetry import formatting
 from telemetry.cli import console, find_run
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.run import name_of
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import say_wrote
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.store.calibrations import Calibration

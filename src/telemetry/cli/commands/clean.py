@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry import formatting
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.formatting import number_of, printable
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.config.schema import Config

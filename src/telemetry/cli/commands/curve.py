@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
 from telemetry.cli.sweep_runs import recorded
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.report import formats_of, render_as
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.sweeps.model import Sweep

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from telemetry.cli import console, find_run
 from telemetry.cli.commands import run as run_command
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

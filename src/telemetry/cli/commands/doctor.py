@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
 from telemetry.cli.doctor_checks import CHECKS, Check, Finding
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError, error_text
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.config import Config

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.listed_runs import (
     DEAD,
     RESTARTING,
@@ -23,6 +22,7 @@ from telemetry.cli.listed_runs import (
     newest_snapshot,
 )
 from telemetry.errors import RunNotFoundError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.report.run_list import Health, ListedRun

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
 from telemetry.cli.commands.recover import Progress
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import say_wrote
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.wire.control import MemberFacts
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import NodeStat
 

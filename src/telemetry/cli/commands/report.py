@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from telemetry import wording
 from telemetry.cli import console, find_run, time_range_options
-from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.other_tools import goodput_of, judged_again, write_as_tool
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, say_wrote, write, write_all
 from telemetry.errors import UsageError
 from telemetry.formatting import did_you_mean
 from telemetry.memory import uncollected
 from telemetry.report import TABLE, render
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from telemetry.cli.beside_run import goodput, redaction
 from telemetry.cli.beside_run.ray import RayRoot
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.clean import apply_retention
-from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.wrapped.command import Job, shown_argv
 from telemetry.cli.wrapped.stage import Stage, open_stage
 from telemetry.errors import TelemetryError, UsageError
@@ -29,6 +28,7 @@ from telemetry.sweeps.params import parse_assignments, variable
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import Request, Stop, Watch
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
 

@@ -19,9 +19,9 @@ from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.beside_run import redaction
 from telemetry.cli.commands.clean import apply_retention
-from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.errors import UsageError
 from telemetry.formatting import number_of, printable
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 

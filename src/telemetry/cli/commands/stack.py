@@ -14,9 +14,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.parser import CommandParser
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.stack.control import PartView

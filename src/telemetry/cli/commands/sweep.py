@@ -14,7 +14,6 @@ from telemetry.cli.beside_run import goodput
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.curve import FORMATS, STEM, write_sweep
 from telemetry.cli.commands.run import name_of
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import add_output_arguments, outputs
 from telemetry.cli.sweep_runs import Finished, Plan, Runner, finished_runs, result_of
 from telemetry.config.load import env_name
@@ -30,6 +29,7 @@ from telemetry.sweeps.params import (
     scalar,
     told,
 )
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.sweeps.model import Point, Sweep

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, find_run, plain_viewer
 from telemetry.cli.commands import status
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import ConfigError, TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.snapshot import TERMINAL
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.cli.exit_codes import Exit, strictly
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.snapshot import Completeness
 
 

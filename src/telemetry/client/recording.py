@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, cast
 
+from telemetry import limits
 from telemetry.client import bins, records
 from telemetry.client.instruments import Counter, Gauge, Series
 from telemetry.client.labels import joined, named
@@ -84,7 +85,7 @@ class Recording:
         /,
         unit: str = "",
         *,
-        digits: int = 3,
+        digits: int = limits.DIGITS,
         low: float | None = None,
         high: float | None = None,
         labels: Mapping[str, object] | None = None,

@@ -43,7 +43,7 @@ class Definition:
     name: str
     labels: dict[str, str]
     unit: str
-    digits: int = 3
+    digits: int = limits.DIGITS
     low: float | None = None
     high: float | None = None
     ticks_per_unit: float = field(init=False)

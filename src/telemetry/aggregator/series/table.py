@@ -126,7 +126,7 @@ class SeriesTable:
         name: str,
         labels: dict[str, str],
         unit: str,
-        digits: int = 3,
+        digits: int = limits.DIGITS,
         low: float | None = None,
         high: float | None = None,
     ) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 
 from telemetry import slo
 from telemetry.gates.evidence import AXIS, Instrument, Labels
-from telemetry.gates.functions import OF_LIMITS, kinds_of
+from telemetry.gates.functions import function_of
 from telemetry.gates.tree import Metric, Term
 from telemetry.gates.value import Unknown
 from telemetry.request_model import issued_kind
@@ -112,12 +112,13 @@ class Catalog:
 
     def _kind_of(self, term: Term) -> str:
         """Return the kind of request that a term is about, or an empty string."""
-        return self.limited(term)[0] if term.function in OF_LIMITS else self._request(term.metric.name)[0]
+        return self.limited(term)[0] if function_of(term.function).of_limits else self._request(term.metric.name)[0]
 
     def _whole(self, term: Term) -> Metric:
         """Return the metric of a term with its whole name. Raises Unknown if there are several."""
         metric, name = term.metric, term.metric.name
-        if term.function in OF_LIMITS:
+        function = function_of(term.function)
+        if function.of_limits:
             alone = self.limited(term) == ("", "") and name in slo.KEYS
             ends = [f"{kind}.{name}" for kind in self._issued] if alone else []
         elif self.named(name) or self._request(name)[0]:
@@ -125,7 +126,7 @@ class Catalog:
         elif placed := self._on_axis(metric):
             return placed
         else:
-            word, kinds = words.canonical(name), kinds_of(term.function)
+            word, kinds = words.canonical(name), function.kinds
             ends = [f"{kind}.{word}" for kind in self._issued if self.named(f"{kind}.{word}")]
             if not ends and words.INSTRUMENTS.get(word, ("",))[0] in kinds:
                 ends = [f"{kind}.{word}" for kind in self._issued]

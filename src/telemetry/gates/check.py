@@ -14,7 +14,7 @@ from telemetry.gates.catalog import Catalog
 from telemetry.gates.evaluate import EvaluationContext, evaluate, mismatch, word_of
 from telemetry.gates.evidence import Evidence
 from telemetry.gates.explain import Verdict, interval_words, loss_words, sample_words, value_words
-from telemetry.gates.functions import OF_LIMITS, OVERALL
+from telemetry.gates.functions import OVERALL, function_of
 from telemetry.gates.parser import every_s
 from telemetry.gates.resolve import Binding, bindings, each, elsewhere
 from telemetry.gates.sums import Sum
@@ -258,7 +258,7 @@ def _noise_key(term: Term, scene: EvaluationContext) -> NoiseKey | None:
         function, (item,) = "value", item.counters
     elif function == OVERALL:
         function = "rate"
-    elif function in OF_LIMITS:
+    elif function_of(function).of_limits:
         return function, term.metric.name, tuple(label for label in item.labels if label[0] != words.SLO)
     elif function == "rate" and Catalog(scene.evidence.instruments).paced(item):
         item = replace(item, name=words.name_of(item.name.rpartition(".")[0], words.COMPLETED))

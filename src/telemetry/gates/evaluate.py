@@ -13,7 +13,7 @@ from telemetry import wording
 from telemetry.formatting import number_of
 from telemetry.gates import units
 from telemetry.gates.evidence import Evidence, Instrument, seconds_of
-from telemetry.gates.functions import GOODPUTS, OF_LIMITS, RATES, THROUGHPUTS
+from telemetry.gates.functions import Function, function_of
 from telemetry.gates.lexer import wrong
 from telemetry.gates.proportions import attainment, goodput, share
 from telemetry.gates.run_facts import FACTS
@@ -110,8 +110,9 @@ def _term(term: Term, scene: EvaluationContext) -> Value:
     instrument, evidence = scene.bound[term], scene.evidence
     if isinstance(instrument, Sum):
         return _of_sum(term, instrument, scene)
-    if term.function in RATES or term.function in OF_LIMITS:
-        return _of_requests(term, instrument, evidence)
+    function = function_of(term.function)
+    if function.rate or function.of_limits:
+        return _of_requests(term, function, instrument, evidence)
     if instrument.kind in ("axis", "step"):
         return step_value(term, instrument, evidence)
     unit = unit_of(instrument.unit)
@@ -122,10 +123,10 @@ def _term(term: Term, scene: EvaluationContext) -> Value:
     return _of_order(term, instrument, scene) or _of_series(term, instrument, unit, scene)
 
 
-def _of_requests(term: Term, instrument: Instrument, evidence: Evidence) -> Value:
-    if term.function in THROUGHPUTS:
-        return _throughput(instrument, THROUGHPUTS[term.function], evidence)
-    return (goodput if term.function in GOODPUTS else attainment)(term, instrument, evidence)
+def _of_requests(term: Term, function: Function, instrument: Instrument, evidence: Evidence) -> Value:
+    if not function.of_limits:
+        return _throughput(instrument, function.rate, evidence)
+    return (goodput if function.rate else attainment)(term, instrument, evidence)
 
 
 def _of_order(term: Term, series: Instrument, scene: EvaluationContext) -> Value | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from telemetry.formatting import number_of, percent, printable
 from telemetry.gates.evidence import Evidence, Loss
-from telemetry.gates.functions import RATES
+from telemetry.gates.functions import function_of
 from telemetry.gates.tree import Gate, Term
 from telemetry.gates.units import PLAIN, converted, shown, told_apart
 from telemetry.gates.value import CONFIDENCE, Range, Value
@@ -55,7 +55,7 @@ def value_words(gate: Gate, left: Value, right: Value, holds: bool) -> str:
     """Return `212 ms < 250 ms`, `312 ms is not < 250 ms` or `31 k/s while issuing > 20 k/s`."""
     value, limit = told_apart(left.value, right.value, left.unit)
     relation = gate.relation
-    if isinstance(gate.left, Term) and (definition := _DEFINITIONS.get(RATES.get(gate.left.function, ""))):
+    if isinstance(gate.left, Term) and (definition := _DEFINITIONS.get(function_of(gate.left.function).rate)):
         value = f"{value} {definition}"
     return f"{value} {relation} {limit}" if holds else f"{value} is not {relation} {limit}"
 

@@ -1,65 +1,87 @@
-"""The functions of gates, and the kinds of instruments that each accepts."""
+"""The table of functions of gates."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from telemetry.gates.tree import Number, Term
 from telemetry.wire.requests import GOOD, OUTPUT_TOKENS
 
-FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "count": ("series", "counter"),
-    "rate": ("series", "counter"),
-    "mean": ("series",),
-    "min": ("series", "gauge", "step"),
-    "max": ("series", "gauge", "step"),
-    "total": ("series",),
-    "value": ("counter", "gauge"),
-    "sum": ("counter",),
-    "share": ("series",),
-    "first": ("step",),
-    "last": ("step",),
-    "best": ("step",),
-    "steps": ("axis",),
-    "attainment": ("counter",),
-}
-"""Function → kinds of instruments that it accepts. Percentiles of series and rates of requests are separate."""
-PERCENTILE_KINDS: Final = ("series",)
-
+SUM: Final = "sum"
 SHARE: Final = "share"
 """Share of the values of a series on one side of a limit."""
 BEST: Final = "best"
-STEPS: Final = "steps"
-OF_STEPS: Final = frozenset({"first", "last", BEST, STEPS})
-"""Functions of steps. They are known for the whole run only."""
-
 OVERALL: Final = "throughput.overall"
-THROUGHPUTS: Final = {"throughput": "while_issuing", "throughput.loadgen": "loadgen", OVERALL: "overall"}
-"""Function → the definition of a rate, as a name in `Rates`. Only for latencies and output tokens of requests."""
-GOODPUTS: Final = {"goodput": "overall", "goodput.issuing": "while_issuing", "goodput.loadgen": "loadgen"}
-"""The same for requests within their limits."""
-ATTAINMENT: Final = "attainment"
-OF_LIMITS: Final = frozenset({ATTAINMENT, *GOODPUTS})
-"""Functions of requests with limits. Their metric is a kind of request, or a limit of one such as `chat.ttft`."""
-RATES: Final = {**THROUGHPUTS, **GOODPUTS}
 
 
-def kinds_of(function: str) -> tuple[str, ...]:
-    """Return the kinds of instruments that a function accepts, percentiles and rates included."""
-    return ("counter",) if function in GOODPUTS else FUNCTIONS.get(function, PERCENTILE_KINDS)
+class Function(NamedTuple):
+    """A function of gates, as parser, completion, resolution and the live check see it."""
+
+    kinds: tuple[str, ...]
+    """Kinds of instruments that it accepts."""
+    suggested_for: tuple[str, ...] = ()
+    """Kinds of instruments for which completion suggests it."""
+    nearest: str = ""
+    """The most similar function of other kinds of instruments."""
+    grows: bool = False
+    """True if the value only grows during a run."""
+    estimates: bool = False
+    """True if the value has a confidence interval."""
+    of_nothing: bool = False
+    """True if the value is 0 for an event that never happened."""
+    of_limits: bool = False
+    """True for requests with limits. The metric is a kind of request, or a limit of one such as `chat.ttft`."""
+    rate: str = ""
+    """The definition of a rate of requests, as a name in `Rates`. It is only for latencies and output tokens, or
+    with `of_limits` for requests within their limits."""
+
+
+_THROUGHPUT: Final = Function(("series",), nearest="rate", of_nothing=True)
+_GOODPUT: Final = Function(("counter",), of_limits=True)
+_PERCENTILE: Final = Function(("series",), estimates=True)
+
+FUNCTIONS: Final[dict[str, Function]] = {
+    "count": Function(("series", "counter"), ("series",), grows=True, of_nothing=True),
+    "rate": Function(("series", "counter"), ("counter",), of_nothing=True),
+    "mean": Function(("series",), ("series",), estimates=True),
+    "min": Function(("series", "gauge", "step")),
+    "max": Function(("series", "gauge", "step"), ("series", "gauge"), grows=True),
+    "total": Function(("series",), nearest=SUM, grows=True),
+    "value": Function(("counter", "gauge"), ("counter", "gauge"), nearest="last", of_nothing=True),
+    SUM: Function(("counter",), nearest="total", grows=True),
+    SHARE: Function(("series",), estimates=True),
+    "first": Function(("step",)),
+    "last": Function(("step",), ("step",), nearest="value"),
+    BEST: Function(("step",), ("step",)),
+    "steps": Function(("axis",), grows=True),
+    "attainment": Function(("counter",), estimates=True, of_limits=True),
+    "throughput": _THROUGHPUT._replace(rate="while_issuing"),
+    "throughput.loadgen": _THROUGHPUT._replace(rate="loadgen"),
+    OVERALL: _THROUGHPUT._replace(rate="overall"),
+    "goodput": _GOODPUT._replace(rate="overall"),
+    "goodput.issuing": _GOODPUT._replace(rate="while_issuing"),
+    "goodput.loadgen": _GOODPUT._replace(rate="loadgen"),
+}
+"""Every function except the percentiles. `function_of` has those, too."""
+
+
+def function_of(name: str) -> Function:
+    """Return a function by its name, which may be that of a percentile."""
+    return FUNCTIONS.get(name, _PERCENTILE)
 
 
 def not_in_windows(term: Term, every: Number | None) -> str:
     """Explain why windows don't have a figure, and suggest a replacement; empty if they have it."""
-    if term.function in OF_STEPS:
+    function = function_of(term.function)
+    if {"step", "axis"}.issuperset(function.kinds):
         return f"`{term.function}` is only known for the whole run, not for each window: remove `in every`"
-    if term.function not in RATES:
+    if not function.rate:
         return ""
     metric, which = term.metric, "completions"
-    if term.function in GOODPUTS:
+    if function.of_limits:
         metric, which = replace(metric, name=f"{metric.name}.{GOOD}"), "good requests"
-    tokens = term.function in THROUGHPUTS and metric.name.endswith(f".{OUTPUT_TOKENS}")
+    tokens = not function.of_limits and metric.name.endswith(f".{OUTPUT_TOKENS}")
     instead = f"`total({metric}) / {every}`" if tokens else f"`rate({metric})`"
     why = "counts from the first issue of all requests, so it is only known for the whole run, not for each window"
     return f"`{term.function}` {why}: remove `in every`, or write {instead}, the {which} in each window"

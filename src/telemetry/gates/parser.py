@@ -23,7 +23,7 @@ from telemetry.directions import better_of_name
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
 from telemetry.gates import units
-from telemetry.gates.functions import BEST, FUNCTIONS, RATES, SHARE, not_in_windows
+from telemetry.gates.functions import BEST, FUNCTIONS, SHARE, not_in_windows
 from telemetry.gates.lexer import BARE_NAME, Scanner, Span, Token, wrong
 from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import (
@@ -272,11 +272,11 @@ class _Parser:
         return Fact(word.text, Span(word.span.start, close.span.end))
 
     def _function(self, word: Token) -> str:
-        if word.text in FUNCTIONS or word.text in RATES:
+        if word.text in FUNCTIONS:
             return word.text
         if not _LIKE_PERCENTILE.fullmatch(word.text):
-            said = near(word.text, [*FUNCTIONS, *RATES, "p50", "p90", "p99", "p99.9"])
-            said = said or f"; the functions are {', '.join((*FUNCTIONS, *RATES))} and p50, p99, …"
+            said = near(word.text, [*FUNCTIONS, "p50", "p90", "p99", "p99.9"])
+            said = said or f"; the functions are {', '.join(FUNCTIONS)} and p50, p99, …"
             raise wrong(self._text, word.span, f"`{word.text}` is not a function{said}")
         found = _PERCENTILE.fullmatch(word.text)
         if found is None:
@@ -372,7 +372,7 @@ def every_s(number: Number) -> float:
 
 
 def _is_function(word: str) -> bool:
-    return word in FUNCTIONS or word in RATES or _PERCENTILE.fullmatch(word) is not None
+    return word in FUNCTIONS or _PERCENTILE.fullmatch(word) is not None
 
 
 def _choice(words: tuple[str, ...]) -> str:

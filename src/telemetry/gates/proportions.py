@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from telemetry.formatting import number_of, printable
 from telemetry.gates.evidence import Evidence, Instrument, Labels
-from telemetry.gates.functions import GOODPUTS
+from telemetry.gates.functions import function_of
 from telemetry.gates.lexer import wrong
 from telemetry.gates.tree import Metric, Term
 from telemetry.gates.units import PLAIN, shown, unit_of
@@ -73,7 +73,7 @@ def goodput(term: Term, good: Instrument, evidence: Evidence) -> Value:
     counts = next((one for one in _windows(evidence.snapshot, kind) if _labels(one) == labels), None)
     value, completed = 0.0, int(counts.completed) if counts is not None else 0
     if counts is not None and completed > 0:
-        definition = GOODPUTS[term.function]
+        definition = function_of(term.function).rate
         rate: Rate = getattr(counts.rates, definition)
         known = counts.goodput_per_s if definition == "overall" else _times(rate, counts.good, completed)
         if known is None:

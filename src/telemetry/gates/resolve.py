@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from telemetry.formatting import printable
 from telemetry.gates.catalog import Catalog, with_labels
 from telemetry.gates.evidence import Instrument, Labels
-from telemetry.gates.functions import FUNCTIONS, OF_LIMITS, PERCENTILE_KINDS, THROUGHPUTS, kinds_of
+from telemetry.gates.functions import FUNCTIONS, SUM, function_of
 from telemetry.gates.lexer import wrong
-from telemetry.gates.sums import SUM, Sum, Summing, summed
+from telemetry.gates.sums import Sum, Summing, summed
 from telemetry.gates.tree import Gate, Metric, Negated, Node, Operation, Term
 from telemetry.gates.value import Unknown
 from telemetry.wire import requests as words
@@ -29,17 +29,6 @@ _ARTICLES: Final = {
 }
 _KINDS: Final = {"step": "value of steps", "axis": "axis of steps"}
 _SHOWN: Final = 3
-_NEAREST: Final = {
-    SUM: "total",
-    "total": SUM,
-    "last": "value",
-    "value": "last",
-    **dict.fromkeys(THROUGHPUTS, "rate"),
-}
-"""Function → the most similar function of other kinds of instruments."""
-
-_OF_NOTHING: Final = frozenset({"count", "rate", "value", *THROUGHPUTS})
-"""Functions that return 0 for an event that never happened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,8 +186,9 @@ def _renamed(node: Node, names: dict[Term, Term]) -> Node:
 
 
 def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[Instrument]:
-    kinds = kinds_of(term.function)
-    named = [*catalog.named(name.name), *(catalog.unseen(name) if term.function in _OF_NOTHING else ())]
+    function = function_of(term.function)
+    kinds = function.kinds
+    named = [*catalog.named(name.name), *(catalog.unseen(name) if function.of_nothing else ())]
     if not named:
         raise Unknown(printable(_no_such(name.name, catalog.instruments, kinds)))
     fitting = [item for item in named if item.kind in kinds]
@@ -206,7 +196,7 @@ def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[
         fitting = [item for item in fitting if item.kind != "step"]
     wanted = " or ".join(_ARTICLES[kind] for kind in kinds)
     is_ = _ARTICLES[named[0].kind]
-    if fitting and term.function in THROUGHPUTS:
+    if fitting and function.rate:
         fitting = [item for item in fitting if catalog.paced(item)]
         wanted = f"the {words.LATENCY} or the {words.OUTPUT_TOKENS} of requests"
         is_ = "neither"
@@ -247,7 +237,7 @@ def _by_labels(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> dict[L
     Raises Unknown and UsageError.
     """
     given = _keys([name.labels])
-    if term.function in OF_LIMITS:
+    if function_of(term.function).of_limits:
         given.add(words.SLO)
         items = _within_limits(name, term, catalog)
     else:
@@ -310,7 +300,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _instead(term: Term, kind: str) -> str:
-    functions = [name for name, kinds in FUNCTIONS.items() if kind in kinds]
-    functions = ["p99", *functions] if kind in PERCENTILE_KINDS else functions
-    functions.sort(key=lambda name: name != _NEAREST.get(term.function))
+    functions = [
+        name for name in ("p99", *FUNCTIONS) if kind in (function := function_of(name)).kinds and not function.rate
+    ]
+    functions.sort(key=lambda name: name != function_of(term.function).nearest)
     return f"; use {', '.join(f'`{name}({term.metric})`' for name in functions[:_SHOWN])}"

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from telemetry.gates.catalog import Catalog, with_labels
 from telemetry.gates.evidence import Instrument, Labels
 from telemetry.gates.tree import Metric
 from telemetry.wire import requests as words
-
-SUM: Final = "sum"
-"""Name of the function."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,11 @@ from typing import Final
 
 from telemetry.directions import better_of_name
 from telemetry.gates.evidence import Instrument
-from telemetry.gates.functions import BEST, STEPS
-from telemetry.gates.sums import SUM
+from telemetry.gates.functions import BEST, SUM, function_of
 from telemetry.gates.tree import Baseline, Fact, Gate, Negated, Node, Number, Operation, Term, nodes
 from telemetry.gates.units import literal
 from telemetry.wire.gates import GateResult
 
-_GROWING: Final = frozenset({"count", "total", "max", "p100", STEPS, SUM})
 _GROWING_FACTS: Final = frozenset(
     {"lost", "emitted", "applied", "repaired", "salvaged", "producers", "nodes", "elapsed"}
 )
@@ -69,7 +67,9 @@ def _of_term(term: Term, instruments: Sequence[Instrument]) -> float:
         return float({item.kind for item in instruments if item.name == term.metric.name} == {"counter"})
     if term.function == BEST:
         return -1.0 if better_of_name(term.metric.name) == "lower" else 1.0
-    return -1.0 if term.function == "min" else float(term.function in _GROWING)
+    if term.function == "min":
+        return -1.0
+    return float(function_of(term.function).grows or term.function == "p100")
 
 
 def _constant(node: Node) -> float | None:

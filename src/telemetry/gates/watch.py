@@ -11,7 +11,7 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.check import Rules, check_one
 from telemetry.gates.evidence import Evidence
-from telemetry.gates.functions import ATTAINMENT, BEST, SHARE
+from telemetry.gates.functions import BEST, function_of
 from telemetry.gates.live_steps import LiveSteps
 from telemetry.gates.parser import every_s
 from telemetry.gates.run_evidence import live_evidence
@@ -23,8 +23,6 @@ from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
-_ESTIMATES: Final = frozenset({"mean", SHARE, ATTAINMENT})
-"""Functions with a confidence interval, besides percentiles."""
 _LAG_S: Final = 2.0
 """Seconds that the history may lag behind."""
 
@@ -136,7 +134,7 @@ class Watch:
 def _estimated(gate: Gate) -> bool:
     """Check whether all measured values are estimates: their interval shows when a failure is no accident."""
     measured = [node for side in (gate.left, gate.right) for node in nodes(side) if isinstance(node, Term | Fact)]
-    return all(isinstance(node, Term) and (node.percentile or node.function in _ESTIMATES) for node in measured)
+    return all(isinstance(node, Term) and function_of(node.function).estimates for node in measured)
 
 
 def _of_steps(gate: Gate) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.errors import UsageError
-from telemetry.gates.functions import FUNCTIONS, RATES, SHARE
+from telemetry.gates.functions import FUNCTIONS, SHARE
 from telemetry.gates.parser import every_s, near, parse, parse_all
 from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import Baseline, Fact, Gate, Metric, Number, Operation, Term, Word
@@ -185,7 +185,7 @@ def test_operators_bind_as_everywhere() -> None:
 
 def test_every_function_and_fact_can_be_written() -> None:
     """None is in a table alone."""
-    for function in (*FUNCTIONS, *RATES, "p0.5", "p99.9999"):
+    for function in (*FUNCTIONS, "p0.5", "p99.9999"):
         inside = "x < 1" if function == SHARE else "loss"
         assert parse(f"{function}({inside}) < 1").terms[0].function == function
     for fact in FACTS:

@@ -65,13 +65,6 @@ _INSTALL: Final = {
     "zsh": "add to ~/.zshrc, after compinit: source <(telemetry completion zsh)",
     "fish": "run: telemetry completion fish > ~/.config/fish/completions/telemetry.fish",
 }
-_FUNCTIONS: Final = {
-    "series": ("p50", "p99", "mean", "max", "count"),
-    "counter": ("value", "rate"),
-    "gauge": ("value", "max"),
-    "step": ("last", "best"),
-}
-"""Kind of instrument → the functions that are suggested for it in a gate."""
 _MANY: Final = ("*", "+")
 
 Given = Mapping[str, Sequence[str]]
@@ -260,6 +253,7 @@ def _runs(current: str, given: Given) -> Iterator[Candidate]:
 
 def _gates(_current: str, given: Given) -> Iterator[Candidate]:
     """Yield figures of the run, or of the newest run for a gate of `telemetry run`."""
+    from telemetry.gates.functions import FUNCTIONS
     from telemetry.gates.run_facts import FACTS, WORD_FACTS
     from telemetry.gates.tree import Metric
 
@@ -270,8 +264,10 @@ def _gates(_current: str, given: Given) -> Iterator[Candidate]:
         "counter": [Metric(one.name, tuple(sorted(one.labels.items()))) for one in snapshot.counters],
         "gauge": [Metric(one.name, tuple(sorted(one.labels.items()))) for one in snapshot.gauges],
     }
-    for kind, functions in _FUNCTIONS.items():
-        for metric in names[kind]:
+    for kind, metrics in names.items():
+        functions = ["p50", "p99"] if kind == "series" else []
+        functions += [name for name, function in FUNCTIONS.items() if kind in function.suggested_for]
+        for metric in metrics:
             yield from (Candidate(f"{function}({metric})", f"of a {kind}") for function in functions)
     yield from (Candidate(name, meaning) for name, (_, meaning) in FACTS.items())
     yield from (Candidate(f"{name} == {words[0]}") for name, words in WORD_FACTS.items())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import partial, partialmethod
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -20,7 +21,6 @@ from telemetry.errors import TelemetryError
 from telemetry.tui import export, keys, view_changes
 from telemetry.tui.feed.news import Feed
 from telemetry.tui.model import nodes, overview
-from telemetry.tui.model.export import export_json
 from telemetry.tui.model.scene import Baseline
 from telemetry.tui.opening import Opening
 from telemetry.tui.screens.choose import ChooseScreen
@@ -28,16 +28,25 @@ from telemetry.tui.screens.confirm import ConfirmScreen
 from telemetry.tui.screens.curve import CurveScreen
 from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.screens.help import HelpScreen
-from telemetry.tui.screens.log import LogScreen
 from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.screens.producers import ProducersScreen
-from telemetry.tui.screens.requests import RequestsScreen
 from telemetry.tui.screens.series import SeriesScreen
 from telemetry.tui.screens.spans import SpansScreen
 from telemetry.tui.screens.steps import StepsScreen
 from telemetry.tui.screens.tables import TablesScreen, ValuesTable
-from telemetry.tui.viewer import TABS
+from telemetry.tui.tabs import TABS
 from telemetry.tui.widgets.grid_view import GridView
+
+
+def _screen(path: str) -> Screen[Any]:
+    module, _, name = path.partition(".")
+    screen: Screen[Any] = getattr(import_module(f"telemetry.tui.screens.{module}"), name)()
+    return screen
+
+
+def _has_tab(tab: str, cockpit: Cockpit) -> bool:
+    return tab in cockpit.tabs
+
 
 _SWITCH: Final = ""
 """Entry in the list of baselines: switches the last one on or off."""
@@ -49,12 +58,7 @@ class Cockpit(Opening):
     CSS_PATH = "cockpit.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [keys.PALETTE]
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        "overview": OverviewScreen,
-        "producers": ProducersScreen,
-        "log": LogScreen,
-        "requests": RequestsScreen,
-        "steps": StepsScreen,
-        "spans": SpansScreen,
+        name: partial(_screen, tab.screen) for name, tab in TABS.items()
     }
     DEFAULT_MODE = "overview"
 
@@ -109,9 +113,7 @@ class Cockpit(Opening):
         "scrub_forward": lambda self: self._past is not None,
         **dict.fromkeys(("scrub_back", "export", "freeze"), lambda self: self.scene.snapshot is not None),
         "open": lambda self: not isinstance(self.focused, ValuesTable) and self._can_open,
-        "tab_4": lambda self: "requests" in self.tabs,
-        "tab_5": lambda self: "steps" in self.tabs,
-        "tab_6": lambda self: "spans" in self.tabs,
+        **{f"tab_{number}": partial(_has_tab, name) for number, name in enumerate(TABS, 1)},
         "table": lambda self: isinstance(self.cockpit_screen, StepsScreen) and self.cockpit_screen.has_both,
         "group": lambda self: bool(overview.label_keys(self.scene)),
         "figures": lambda self: self._past is None,
@@ -138,7 +140,7 @@ class Cockpit(Opening):
         elif self.view.filter:
             self.see(replace(self.view, filter=""))
         else:
-            self._enter(TABS[0])
+            self._enter(self.DEFAULT_MODE)
 
     def action_open(self) -> None:
         screen = self.cockpit_screen
@@ -261,31 +263,12 @@ class Cockpit(Opening):
 
     # --- tabs and dialogs ------------------------------------------------------------------------
 
-    def action_tab_1(self) -> None:
-        self._go(0)
-
-    def action_tab_2(self) -> None:
-        self._go(1)
-
-    def action_tab_3(self) -> None:
-        self._go(2)
-
-    def action_tab_4(self) -> None:
-        self._go(3)
-
-    def action_tab_5(self) -> None:
-        self._go(4)
-
-    def action_tab_6(self) -> None:
-        self._go(5)
-
     def action_next_tab(self) -> None:
         tabs = self.tabs
         self._enter(tabs[(tabs.index(self.current_mode) + 1) % len(tabs)])
 
-    def _go(self, number: int) -> None:
+    def go_to(self, tab: str) -> None:
         """Switch to a tab if it exists. In the current tab, leave the open series."""
-        tab = TABS[number]
         if tab in self.tabs:
             if tab == self.current_mode and self._open_here is not None:
                 self._leave_open()
@@ -367,7 +350,7 @@ class Cockpit(Opening):
         await self._take_back_words()
         svg = self.export_screenshot(simplify=True)
         opened = self._open_here
-        document = export_json(
+        document = export.export_json(
             self.scene,
             self.view,
             screen.PLACE,
@@ -392,3 +375,7 @@ class Cockpit(Opening):
         drawn = asyncio.Event()
         self.call_after_refresh(drawn.set)
         await drawn.wait()
+
+
+for _number, _tab in enumerate(TABS, 1):
+    setattr(Cockpit, f"action_tab_{_number}", partialmethod(Cockpit.go_to, _tab))

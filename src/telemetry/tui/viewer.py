@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,21 +26,13 @@ from telemetry.tui.inbox import Inbox
 from telemetry.tui.keyboard import OrderedKeys
 from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, View
-from telemetry.tui.model.spans import has_spans
-from telemetry.tui.model.steps import has_steps
 from telemetry.tui.run_knowledge import RunKnowledge
 from telemetry.tui.screens.bar import Shortcut
 from telemetry.tui.screens.base import CockpitScreen, ScreenContent
 from telemetry.tui.screens.steps import StepsScreen
+from telemetry.tui.tabs import TABS
 from telemetry.tui.theme import fitting_theme
 
-TABS: Final = ("overview", "producers", "log", "requests", "steps", "spans")
-_THERE: Final[Mapping[str, Callable[[Scene], bool]]] = {
-    "requests": has_requests,
-    "steps": has_steps,
-    "spans": has_spans,
-}
-"""Conditions for tabs that not every run has."""
 _ALWAYS: Final = ("help", "quit")
 """Actions that always stay in the footer."""
 _FAILURES_KEPT: Final = 20
@@ -210,7 +202,7 @@ class Viewer(OrderedKeys):
     def tabs(self) -> tuple[str, ...]:
         """The available tabs. The current tab always stays."""
         scene, here = self.scene, self.current_mode
-        return tuple(tab for tab in TABS if tab == here or tab not in _THERE or _THERE[tab](scene))
+        return tuple(name for name, tab in TABS.items() if name == here or tab.exists(scene))
 
     @property
     def _open_here(self) -> Opened | None:
@@ -271,7 +263,11 @@ class Viewer(OrderedKeys):
             values=self._known.values(opened.series) if opened is not None else None,
             frozen=self._held is not None,
             tab=self.current_mode,
-            tab_keys={tab: keys.shown(self._keys[f"tab_{TABS.index(tab) + 1}"]) for tab in self.tabs},
+            tab_keys={
+                tab: keys.shown(self._keys[f"tab_{number}"])
+                for number, tab in enumerate(TABS, 1)
+                if tab in self.tabs
+            },
             shortcuts=tuple(self._shortcuts(screen)),
             now_ns=self._clock.monotonic_ns(),
             always=tuple(self._shortcut(keys.BY_ID[name]) for name in _ALWAYS),

@@ -262,14 +262,6 @@ class Experiment(MetricSource):
     def has_sinks(self) -> bool:
         return bool(self._sinks)
 
-    @property
-    def _frameworks(self) -> dict[str, Any]:
-        return self.frameworks
-
-    @property
-    def _framework(self) -> Any:
-        return self.frameworks.get("pytorch")
-
     def backend_settings(self) -> dict[str, Any]:
         """Return the configuration that plugins of the user get."""
         settings = self.settings

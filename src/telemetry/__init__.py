@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from telemetry.lazy import lazy_names
+from telemetry.provided import provide
 
 if TYPE_CHECKING:
     from telemetry.client import Counter, Gauge, PercentileStatus, Request, Requests, Run, Series, start
@@ -115,6 +116,7 @@ _HOME = {
 }
 
 _load = lazy_names(__name__, _HOME)
+provide(reports="telemetry.report.facade")
 
 __all__ = [
     "ConfigError",

@@ -84,7 +84,7 @@ def take_request(aggregator: Aggregator, data: bytes) -> None:
             aggregator.ping(request.producer, _NOW_NS)
         case End():
             aggregator.end(request, _NOW_NS)
-            aggregator.ended(request.producer)
+            aggregator.book.ended(request.producer)
         case CannotResend():
             aggregator.cannot_resend(request.producer, request.first, request.last, _NOW_NS)
 

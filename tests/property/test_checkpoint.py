@@ -224,7 +224,7 @@ class Run:
             "take bad frames": of.take_bad_frames,
             "close": of.close,
             "snapshot": self.snapshot,
-            "acknowledgements": lambda: bool(of.acknowledgements()) and None,
+            "acknowledgements": lambda: bool(of.book.acknowledgements()) and None,
             "take texts": self._take_texts,
             "exact targets": lambda: bool(of.series.targets()) and None,
         }

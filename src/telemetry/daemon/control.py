@@ -133,7 +133,7 @@ class Control:
 
     def acknowledge(self) -> None:
         """Tell producers which batches they may forget."""
-        for producer, _ in self._aggregator.acknowledgements():
+        for producer, _ in self._aggregator.book.acknowledgements():
             peer = self._peers.get(producer)
             if peer is not None:
                 self._acknowledge(peer, producer)
@@ -143,10 +143,10 @@ class Control:
         if self._closed:
             return
         for producer, peer in self._peers.items():
-            gaps = self._aggregator.gaps(producer)
+            gaps = self._aggregator.book.gaps(producer)
             if not gaps or now_ns - self._asked_ns.get(producer, 0) < _RESEND_PERIOD_NS:
                 continue
-            if now_ns - self._aggregator.producer(producer).last_seen_ns > _LATE_NS:
+            if now_ns - self._aggregator.book[producer].last_seen_ns > _LATE_NS:
                 continue
             self._asked_ns[producer] = now_ns
             for first, last in gaps[:_RANGES_ASKED]:
@@ -225,7 +225,7 @@ class Control:
 
         Its events would be in no account.
         """
-        return self._closed and hello.producer not in self._aggregator.producers()
+        return self._closed and self._aggregator.book.get(hello.producer) is None
 
     def _ping(self, peer: bytes, ping: msg.Ping) -> None:
         self._ingress.ping(ping.producer)
@@ -269,13 +269,13 @@ class Control:
         return True
 
     def _account(self, end: msg.End) -> msg.Response | None:
-        ended = self._aggregator.ended(end.producer)
-        return self._aggregator.account(end.producer) if ended is None and self._closed else ended
+        ended = self._aggregator.book.ended(end.producer)
+        return self._aggregator.book.account(end.producer) if ended is None and self._closed else ended
 
     def _reached(self, barrier: msg.Barrier) -> msg.Response | None:
-        applied = self._aggregator.applied_batches(barrier.producer)
+        applied = self._aggregator.book.applied_batches(barrier.producer)
         if applied >= barrier.batches:
-            dropped, given_up = self._aggregator.losses(barrier.producer)
+            dropped, given_up = self._aggregator.book.losses(barrier.producer)
             return msg.BarrierReached(batches=applied, dropped=dropped, given_up=given_up)
         return msg.Error(code="unavailable", message="the run is over") if self._closed else None
 
@@ -288,7 +288,7 @@ class Control:
         """Answer with the state of a step. `run.records` counts the records of all closed steps."""
         records = self._numbers.run.records
         backends = self._run_status.backend_stats(self._clock.monotonic_ns(), records)
-        step_state = self._aggregator.step(request.axis, request.step)
+        step_state = self._aggregator.steps.state(request.axis, request.step)
         self._reply(peer, replace(step_state, next_record=records, backends=backends), request.id)
 
     def _stop(self, peer: bytes, stop: msg.Stop) -> None:
@@ -313,7 +313,7 @@ class Control:
         self._reply(peer, msg.Error(code="refused", message=refusal) if refusal else noted, note.id)
 
     def _members(self, peer: bytes, request: msg.GetMembers) -> None:
-        members = self._aggregator.members(request.node)
+        members = self._aggregator.root.members(request.node)
         if members is None:
             unknown = f"this run has no node {request.node!r}; `telemetry nodes` lists its nodes"
             self._reply(peer, msg.Error(code="refused", message=unknown), request.id)
@@ -338,7 +338,7 @@ class Control:
     # --- answers ---------------------------------------------------------------------------------
 
     def _acknowledge(self, peer: bytes, producer: str) -> None:
-        batches = self._aggregator.applied_batches(producer)
+        batches = self._aggregator.book.applied_batches(producer)
         if batches:
             self._reply(peer, msg.Ack(epoch=self._run_status.epoch, batches=batches))
 

@@ -113,7 +113,7 @@ def _announce(service: Service) -> Callable[[], None]:
 def _ready_facts(service: Service) -> dict[str, object]:
     parts = service.parts
     return {
-        "resumed_with": parts.aggregator.applied if parts.options.resume is not None else None,
+        "resumed_with": parts.aggregator.book.counted_events if parts.options.resume is not None else None,
         "endpoint": parts.hub.address,
         "trusted": parts.hub.trusted,
         "run_id": parts.options.run_id,

@@ -85,8 +85,7 @@ class Salvage:
 
     def remove_files(self) -> None:
         """Remove the rings of all producers that are dead. Their events are in the result or can't be read."""
-        for key in self._parts.aggregator.producers():
-            producer = self._parts.aggregator.producer(key)
+        for producer in self._parts.aggregator.book:
             if self._has_ring(producer):
                 try:
                     with open_ring(producer.ring, producer.key) as ring:
@@ -107,11 +106,10 @@ class Salvage:
                 whose = f"{hello.name or hello.producer} (process {hello.pid})"
                 self._run_status.warn([f"the events of {whose}, which was killed, are lost: {refusal}"])
             else:
-                self.salvage(self._parts.aggregator.producer(hello.producer))
+                self.salvage(self._parts.aggregator.book[hello.producer])
 
     def _unended(self) -> list[Producer]:
-        aggregator = self._parts.aggregator
-        producers = map(aggregator.producer, list(aggregator.producers()))
+        producers = self._parts.aggregator.book
         return [producer for producer in producers if producer.greeted and not producer.reconciled]
 
     def _has_ring(self, producer: Producer) -> bool:

@@ -33,7 +33,7 @@ class UnknownRings:
         """Return the hellos of producers of this run that have ended, each once."""
         paths = list_rings()
         self._passed &= paths
-        known = set(self._parts.aggregator.producers())
+        known = set(self._parts.aggregator.book.known)
         unknown = [path for path in paths - self._passed if _producer_of(path) not in known]
         return [hello for path in sorted(unknown) if (hello := self._look_at(path)) is not None]
 
@@ -75,7 +75,7 @@ class UnknownRings:
             and bool(self._namespaces)
             and introduction.namespaces == self._namespaces
             and leads_to(introduction.endpoint, parts.hub.address)
-            and parts.aggregator.ended(hello.producer) is None
+            and parts.aggregator.book.ended(hello.producer) is None
         )
 
 

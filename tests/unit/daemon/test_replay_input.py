@@ -86,7 +86,7 @@ class Stage:
 
     @property
     def applied(self) -> int:
-        return self.fold.numbers.aggregator.applied // 2
+        return self.fold.numbers.aggregator.book.counted_events // 2
 
 
 def test_batches_come_at_the_pace_of_their_stamps(tmp_path: Path) -> None:

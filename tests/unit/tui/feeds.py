@@ -148,7 +148,7 @@ class Recorded:
             for item in self._aggregator.apply([one], end_ns, WALL_NS + (second + 1) * SECOND_NS):
                 numbered = len(self.streamed), item.producer, item.wall_ns, item.record
                 self.streamed.append(StreamRecord(PROTOCOL, name, *numbered))
-            self._first[name] = self._aggregator.producer(name).account.ledger.received
+            self._first[name] = self._aggregator.book[name].account.ledger.received
         wall_ns = WALL_NS + second * SECOND_NS
         self.intervals.append(self._aggregator.roll(wall_ns, wall_ns + SECOND_NS, SECOND_NS))
         self._aggregator.pass_time(SECOND_NS)

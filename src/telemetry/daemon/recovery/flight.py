@@ -212,11 +212,9 @@ class _Recorder:
         """Find the facts of a producer of records."""
         if key in self._names.producers:
             return
-        try:
-            found = self._fold.numbers.aggregator.producer(key)
-        except KeyError:  # the aggregator itself, or a producer that gave up its row
-            return
-        self._introduce(ProducerFacts(key, found.name, found.host, found.pid, found.rank))
+        producer = self._fold.numbers.aggregator.book.get(key)
+        if producer is not None:  # else it is the aggregator itself, or a producer that gave up its row
+            self._introduce(ProducerFacts(key, producer.name, producer.host, producer.pid, producer.rank))
 
     def _introduce(self, facts: ProducerFacts) -> None:
         if facts.name or facts.pid:

@@ -142,7 +142,7 @@ class Fold:
         """
         numbers, damaged = self.numbers, self.reader.tail_damaged
         ending = numbers.run.ending
-        if ending is not None and (ending.interrupted or not (damaged or numbers.aggregator.waiting_for())):
+        if ending is not None and (ending.interrupted or not (damaged or numbers.aggregator.book.waiting_for())):
             return ending
         last = datetime.fromtimestamp(numbers.wall_ns(self.now_ns) // 10**9, UTC)
         until = "is unreadable after" if damaged else "ends at"

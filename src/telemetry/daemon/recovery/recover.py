@@ -170,7 +170,7 @@ def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progr
     numbers = fold.numbers
     run_status = RunStatus.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
     run_status.follow(fold.how_it_ended())
-    run_status.heed_feeds(numbers.aggregator.counters())
+    run_status.heed_feeds(numbers.aggregator.counters.stats())
     run_status.warn(warnings)
     run_status.lifecycle.to("DRAINING")
     run_status.lifecycle.to("INTERRUPTED" if run_status.interrupted else "COMPLETE")

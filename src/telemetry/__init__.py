@@ -15,8 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from telemetry.lazy import lazy_names
-from telemetry.provided import provide
+from telemetry.common.lazy import lazy_names
+from telemetry.wire.provided import provide
 
 if TYPE_CHECKING:
     from telemetry.client import Counter, Gauge, PercentileStatus, Request, Requests, Run, Series, start
@@ -172,7 +172,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module("telemetry.distribution").version()
+        return import_module("telemetry.common.distribution").version()
     return _load(name)
 
 

@@ -17,10 +17,12 @@ from tests.fuzz.memory_files import MemoryPath, folder
 from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.text_forms import GateText
 
-from telemetry import limits, slo
+from telemetry import limits
+from telemetry.common import slo
+from telemetry.common.formatting import columns
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.formatting import columns
-from telemetry.gates import (
+from telemetry.history import RecordedRun
+from telemetry.judge.gates import (
     check,
     evaluate,
     explain,
@@ -34,10 +36,9 @@ from telemetry.gates import (
     units,
     windows,
 )
-from telemetry.gates.check import Rules
-from telemetry.gates.run_evidence import RunEvidence
-from telemetry.gates.value import Range
-from telemetry.history import RecordedRun
+from telemetry.judge.gates.check import Rules
+from telemetry.judge.gates.run_evidence import RunEvidence
+from telemetry.judge.gates.value import Range
 from telemetry.report import FORMATS, gate_report, junit, render
 from telemetry.report import gates as shown
 from telemetry.store import gate_results as gates_file

@@ -37,7 +37,6 @@ from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.session import ProducerSession
 from telemetry.daemon import numbers
 from telemetry.daemon.recovery import rebuild
-from telemetry.drop_reasons import FRAME_REASONS
 from telemetry.errors import EndpointError, RunDirectoryError
 from telemetry.store import journal
 from telemetry.testing import FakeClock
@@ -46,6 +45,7 @@ from telemetry.transport.endpoints import seen_from
 from telemetry.wire import codec, sequence
 from telemetry.wire.codec import Malformed
 from telemetry.wire.control import CannotResend, End, Hello, Ping, Request, Response
+from telemetry.wire.drop_reasons import FRAME_REASONS
 from telemetry.wire.events import Define, EventBatch
 from telemetry.wire.snapshot import MetricsSnapshot
 

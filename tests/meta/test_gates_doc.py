@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.gates import parser
-from telemetry.gates.functions import FUNCTIONS
-from telemetry.gates.parser import parse
-from telemetry.gates.run_facts import FACTS, WORD_FACTS
-from telemetry.gates.tree import Fact, nodes
-from telemetry.gates.units import LITERALS
+from telemetry.judge.gates import parser
+from telemetry.judge.gates.functions import FUNCTIONS
+from telemetry.judge.gates.parser import parse
+from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
+from telemetry.judge.gates.tree import Fact, nodes
+from telemetry.judge.gates.units import LITERALS
 from telemetry.statistics.confidence import least_count
 from telemetry.statistics.proportions import least_total, wilson
 from telemetry.wire.exit_codes import Exit

@@ -18,7 +18,7 @@ import pytest
 from tests.lakes import READERS, Read, Rows, by_polars
 from tests.process.conftest import DEADLINE_S, Ground
 
-from telemetry.tables.lake.layout import FILE, INTERVAL_PERCENTILES, PERCENTILES, TABLES, percentile_column
+from telemetry.history.tables.lake.layout import FILE, INTERVAL_PERCENTILES, PERCENTILES, TABLES, percentile_column
 
 pytestmark = pytest.mark.slow
 

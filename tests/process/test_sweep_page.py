@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from tests.process.pages import Seen
+from tests.unit.judge.sweeps.runs import load_run, training_run
 from tests.unit.report.html.samples import EVIL
-from tests.unit.sweeps.runs import load_run, training_run
 
+from telemetry.judge.sweeps.build import sweep_of
+from telemetry.judge.sweeps.model import Sweep
 from telemetry.report import render_as
-from telemetry.sweeps.build import sweep_of
-from telemetry.sweeps.model import Sweep
 
 
 def load_sweep(repeats: int = 1) -> Sweep:

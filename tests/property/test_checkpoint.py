@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.aggregator.series import extent_tail, moments
-from telemetry.drop_reasons import Reason
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.control import End, Hello
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     CLOSING_RULES,
     Axis,

@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.gates.fakes import Sorted
+from tests.unit.judge.gates.fakes import Sorted
 
 from telemetry import limits
 from telemetry.errors import UsageError
-from telemetry.gates.evidence import Loss
-from telemetry.gates.functions import FUNCTIONS, SHARE
-from telemetry.gates.parser import parse
-from telemetry.gates.rank_bounds import SlotOrder, quantile, share
-from telemetry.gates.run_facts import FACTS, WORD_FACTS
-from telemetry.gates.tree import (
+from telemetry.history.intervals.histograms import Histograms
+from telemetry.judge.gates.evidence import Loss
+from telemetry.judge.gates.functions import FUNCTIONS, SHARE
+from telemetry.judge.gates.parser import parse
+from telemetry.judge.gates.rank_bounds import SlotOrder, quantile, share
+from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
+from telemetry.judge.gates.tree import (
     Baseline,
     Condition,
     Fact,
@@ -29,10 +30,9 @@ from telemetry.gates.tree import (
     Term,
     Word,
 )
-from telemetry.gates.units import LITERALS
-from telemetry.hdr.layout import Layout
-from telemetry.hdr.ranks import parse_percentile, rank
-from telemetry.history.intervals.histograms import Histograms
+from telemetry.judge.gates.units import LITERALS
+from telemetry.statistics.hdr.layout import Layout
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 
 RELATIONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 DIGITS = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,4})?(e-?[0-9])?", fullmatch=True)

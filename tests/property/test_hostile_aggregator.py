@@ -21,11 +21,11 @@ from tests.fuzz.msgpack_form import Msgpack
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.drop_reasons import FRAME_REASONS, Reason
 from telemetry.testing import batch, frame
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire import codec, frames
 from telemetry.wire.control import CannotResend, End, Hello
+from telemetry.wire.drop_reasons import FRAME_REASONS, Reason
 from telemetry.wire.events import Count, Define, EventBatch, Sample
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
 

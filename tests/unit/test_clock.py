@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from telemetry.clock import SYSTEM_CLOCK, backoff_s
+from telemetry.common.clock import SYSTEM_CLOCK, backoff_s
 
 
 def test_the_monotonic_clock_never_goes_back() -> None:

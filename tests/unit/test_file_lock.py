@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.file_lock import is_locked, lock_file, lock_path
+from telemetry.common.file_lock import is_locked, lock_file, lock_path
 
 
 def test_one_owner(tmp_path: Path) -> None:

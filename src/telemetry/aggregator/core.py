@@ -43,8 +43,8 @@ from telemetry.aggregator.state import PART
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.aggregator.usual_rows import UsualRows
-from telemetry.drop_reasons import Count, Reason, merge_reasons
 from telemetry.wire.control import End, Hello, SeriesKey
+from telemetry.wire.drop_reasons import Count, Reason, merge_reasons
 from telemetry.wire.events import EventBatch, Params, Scalar
 from telemetry.wire.history import Interval
 from telemetry.wire.nodes import NodeAccount

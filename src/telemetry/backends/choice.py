@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, missing
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import printable
+from telemetry.config.plugins import choice as choices
+from telemetry.config.plugins import points
+from telemetry.config.plugins.backends import BUILT_IN
+from telemetry.config.plugins.choice import Choice
+from telemetry.config.plugins.points import Plugin, PluginError, is_installed
 from telemetry.errors import UsageError, error_text
-from telemetry.formatting import printable
-from telemetry.plugins import choice as choices
-from telemetry.plugins import points
-from telemetry.plugins.backends import BUILT_IN
-from telemetry.plugins.choice import Choice
-from telemetry.plugins.points import Plugin, PluginError, is_installed
 
 _NOUN: Final = "backend"
 _HAS: Final = ("Options", "takes", "idempotent", "open", "write", "flush", "state", "close", "where")

@@ -139,7 +139,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _meant(name: str) -> str:
-    from telemetry.formatting import did_you_mean
+    from telemetry.common.formatting import did_you_mean
 
     return did_you_mean(_ELSEWHERE.get(name, name), [*COMMANDS, _HELP], form="`telemetry {}`")
 
@@ -152,7 +152,7 @@ class _Version(argparse.Action):
     """An action that reads the version only on request: package metadata is slow to import."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from telemetry.distribution import version
+        from telemetry.common.distribution import version
 
         console.write(f"telemetry {version()}\n")
         parser.exit()

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from telemetry.cli import console
+from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.formatting import number_of
 from telemetry.report import TABLE, format_of_suffix
 
 FORMATS: Final = tuple(TABLE)

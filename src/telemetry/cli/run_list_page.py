@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from telemetry.cli import console, find_run
 from telemetry.cli.outputs import make_folder, say_wrote, write, write_file
+from telemetry.common.formatting import number_of
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.formatting import number_of
 from telemetry.report import TABLE
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def _link(directory: Path, folder: Path, start: Path) -> str:
 
 def _write_report(directory: Path, folder: Path) -> bool:
     """Write the report of a run for a browser. Return False if the run has no readable result."""
+    from telemetry.common.memory import uncollected
     from telemetry.history import open_run
-    from telemetry.memory import uncollected
     from telemetry.report import render
 
     try:

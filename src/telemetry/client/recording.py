@@ -22,9 +22,9 @@ from telemetry.client.spans import SpanInstruments, SpanTimer, parent_labels
 from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.client.stragglers import declare, declared
 from telemetry.client.timing import Timer
+from telemetry.common.formatting import number_of
+from telemetry.common.headline_choice import PARAM, encoded
 from telemetry.errors import InstrumentError
-from telemetry.formatting import number_of
-from telemetry.headline_choice import PARAM, encoded
 from telemetry.wire.events import ClosingRule, Reduction
 
 if TYPE_CHECKING:

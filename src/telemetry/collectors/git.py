@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from telemetry import limits
 from telemetry.collectors.collector import ONCE_S, NotAvailable, Target
+from telemetry.common.formatting import printable
 from telemetry.errors import TelemetryError
-from telemetry.formatting import printable
 from telemetry.redaction import mask_text
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from telemetry.clock import backoff_s
 from telemetry.collectors.collector import ONCE_S, Collector, NotAvailable, NotConfigured
+from telemetry.common.clock import backoff_s
+from telemetry.common.formatting import count, duration_s, number_of, printable
 from telemetry.errors import TelemetryError, UsageError, error_text
-from telemetry.formatting import count, duration_s, number_of, printable
 
 if TYPE_CHECKING:
     from telemetry.client.run import Run

@@ -17,9 +17,9 @@ from telemetry.daemon.leaf_peers import LeafPeers
 from telemetry.daemon.process_watch import exists
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import no_room
-from telemetry.drop_reasons import Reason
 from telemetry.wire import control as msg
 from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.search import Found
 from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk

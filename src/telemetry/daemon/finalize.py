@@ -14,9 +14,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.common.memory import give_back
 from telemetry.daemon.exact_percentiles import Refinement, Refiner
 from telemetry.daemon.service import Service
-from telemetry.memory import give_back
 from telemetry.store.final_snapshot import final_candidates, write_final
 from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import MetricsSnapshot, State

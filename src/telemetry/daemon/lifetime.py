@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
+from telemetry.common.memory import keep_small
 from telemetry.daemon.finalize import finalize
 from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
 from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
-from telemetry.memory import keep_small
 from telemetry.store.dead_run import forget_finished
 from telemetry.store.live_runs import LiveRun, announce, withdraw
 from telemetry.transport.admission import raise_limit_of_descriptors

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from telemetry import formatting, limits
+from telemetry import limits
+from telemetry.common import formatting
 from telemetry.daemon.components import Parts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.exact_percentiles import CUT, obstacle

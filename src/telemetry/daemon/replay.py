@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK
+from telemetry.common.clock import SYSTEM_CLOCK
 from telemetry.daemon.build import assemble, bind
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve

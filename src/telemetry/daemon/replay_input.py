@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from telemetry import limits
-from telemetry.clock import Clock
+from telemetry.common.clock import Clock
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.exact_percentiles import CUT, damage
 from telemetry.daemon.record_stream import RecordStream

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.file_lock import FileLock
+from telemetry.common.files import opener
 from telemetry.config.describe import without_secrets
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.errors import RunDirectoryError
-from telemetry.file_lock import FileLock
-from telemetry.files import opener
 from telemetry.redaction import Redactor
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter

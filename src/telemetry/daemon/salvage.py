@@ -14,13 +14,13 @@ import os
 from typing import Final
 
 from telemetry.aggregator.producers.producer import Producer
+from telemetry.common.formatting import number_of
 from telemetry.daemon.components import Parts
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.process_watch import alive
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.unknown_rings import UnknownRings
 from telemetry.daemon.write_ahead import WriteAheadLog
-from telemetry.formatting import number_of
 from telemetry.store.ring_file import RingFile, RingGone, RingInUse, RingUnreadable, open_ring
 from telemetry.wire.control import CannotResend
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from telemetry.clock import SYSTEM_CLOCK
+from telemetry.common.clock import SYSTEM_CLOCK
 from telemetry.daemon.components import Parts
 from telemetry.store.ring_definitions import read_introduction
 from telemetry.store.ring_file import RingGone, RingInUse, RingUnreadable, open_ring

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import StreamedRecord
-from telemetry.clock import Clock
+from telemetry.common.clock import Clock
 from telemetry.daemon.numbers import LATEST_NS, Numbers
 from telemetry.daemon.process_watch import WATCHED
 from telemetry.store.journal import JournalWriter

@@ -13,16 +13,16 @@ from telemetry import limits
 from telemetry.client.process import PROCESS
 from telemetry.client.recording import Recording
 from telemetry.client.sending.flusher import Flusher
+from telemetry.common.formatting import number_of
 from telemetry.config.schema import EmitConfig
-from telemetry.drop_reasons import Reason
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
-from telemetry.formatting import number_of
 from telemetry.gateway.commits import UNCONFIRMED, Commit, Commits
 from telemetry.gateway.endpoint import Problem
 from telemetry.gateway.snapshots import Snapshots
 from telemetry.transport import ControlClient
 from telemetry.transport.endpoints import seen_from
 from telemetry.wire.control import GetStatus, Request, Response, Status, Welcome
+from telemetry.wire.drop_reasons import Reason
 
 RETRY_AFTER_S: Final = 1
 _REQUESTS_WAITING: Final = 1_000

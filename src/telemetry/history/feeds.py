@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
 from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, interruption
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat

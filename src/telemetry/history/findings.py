@@ -8,15 +8,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry import formatting, wording
-from telemetry.formatting import number_of, printable
-from telemetry.hdr.ranks import parse_percentile
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
 from telemetry.history.backends import of_backends
 from telemetry.history.bounds import series_bounds
 from telemetry.history.feeds import of_feeds
 from telemetry.history.request_log import why_not_all
 from telemetry.history.requests import of_requests, with_requests
 from telemetry.statistics.confidence import least_count
+from telemetry.statistics.hdr.ranks import parse_percentile
 from telemetry.wire import requests as words
 from telemetry.wire.report import Report, SeriesBounds
 from telemetry.wire.snapshot import SeriesStat

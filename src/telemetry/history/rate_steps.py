@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Floats, Integers, Layout
 from telemetry.history.intervals.histograms import Histograms, added_up
 from telemetry.history.reader import RunHistory
+from telemetry.statistics.hdr.layout import Floats, Integers, Layout
 from telemetry.store.history import LEVELS, Picked
 from telemetry.wire.control import SeriesKey
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from telemetry import formatting
+from telemetry.common import formatting
+from telemetry.common.memory import uncollected
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.hdr.ranks import parse_percentile
 from telemetry.history import distributions
 from telemetry.history.bounds import is_percentile, series_bounds
 from telemetry.history.concurrency import InFlight, with_peaks
@@ -25,19 +25,19 @@ from telemetry.history.over_time import STEPS, OverTime, busiest, check_points, 
 from telemetry.history.pictures.collector import PictureCollector, result_pictures
 from telemetry.history.range_report import RangeReport, snapshot_of
 from telemetry.history.range_totals import RangeTotals
+from telemetry.history.rates import Paces
 from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.history.request_slots import with_slots
 from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
+from telemetry.history.span_model import span_times
 from telemetry.history.spans import span_spreads
 from telemetry.history.steady_range import settled
 from telemetry.history.step_curves import curve_findings, curves_of
 from telemetry.history.stragglers import has_work_and_wait, stragglers
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
-from telemetry.memory import uncollected
-from telemetry.rates import Paces
-from telemetry.span_model import span_times
+from telemetry.statistics.hdr.ranks import parse_percentile
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.pictures import Pictures, StepCurve
 from telemetry.wire.report import EarlyRule, Report, Stragglers

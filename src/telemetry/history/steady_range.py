@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from telemetry import formatting, wording
+from telemetry.common import formatting, wording
 from telemetry.errors import UsageError
 from telemetry.history.instrument_ids import series_id
 from telemetry.history.rate_steps import steps_of

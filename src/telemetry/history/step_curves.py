@@ -8,12 +8,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from telemetry import formatting, limits
+from telemetry import limits
+from telemetry.common import formatting
+from telemetry.common.memory import uncollected
 from telemetry.errors import RunDirectoryError
-from telemetry.hdr.layout import Floats, Integers
 from telemetry.history.step_points import NewSteps, StepPoints
 from telemetry.limits import GIB
-from telemetry.memory import uncollected
+from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.events import ClosedStep, Closing, Spread, StreamRecord

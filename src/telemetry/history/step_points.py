@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Floats, Integers
+from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.wire.pictures import StepCurve
 
 _PLACES: Final = 6

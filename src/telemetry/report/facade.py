@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from telemetry.common.formatting import printable
 from telemetry.errors import ProtocolError, RunDirectoryError, UsageError
-from telemetry.formatting import printable
 from telemetry.history.findings import alone
 from telemetry.history.run import with_history
 from telemetry.report import FORMATS, TABLE, format_of_suffix, render, renderer

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from telemetry.formatting import printable, printable_json
+from telemetry.common.formatting import printable, printable_json
 from telemetry.report.brief import alarms
 from telemetry.report.gates import ORDER, evidence_words, tally, why
 from telemetry.report.markdown import escape

@@ -22,13 +22,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from telemetry import limits, wording
+from telemetry import limits
+from telemetry.common import wording
+from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
-from telemetry.hdr.layout import DIGITS, TICK_BITS, Floats, Layout
-from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history import RecordedRun, series_id
 from telemetry.history.intervals.digest import Digest
+from telemetry.statistics.hdr.layout import DIGITS, TICK_BITS, Floats, Layout
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import ticks_per_unit

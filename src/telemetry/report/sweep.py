@@ -7,20 +7,20 @@ from typing import Final
 
 import msgspec
 
-from telemetry import formatting, slo
+from telemetry.common import formatting, slo
+from telemetry.common.formatting import NOTHING, number_of, printable, printable_json
 from telemetry.errors import UsageError
-from telemetry.formatting import NOTHING, number_of, printable, printable_json
-from telemetry.headlines.loads import ATTAINED
-from telemetry.headlines.model import per_second
+from telemetry.history.headlines.loads import ATTAINED
+from telemetry.history.headlines.model import per_second
+from telemetry.judge.sweeps import model
+from telemetry.judge.sweeps.build import describe
+from telemetry.judge.sweeps.figures import ATTAINMENT, GOODPUT, REQUESTS, TOKENS
+from telemetry.judge.sweeps.model import VERDICT_WORDS, Point, Sweep, Verdict
+from telemetry.judge.sweeps.params import told, value_text
 from telemetry.report import markdown, text
 from telemetry.report.csv import quoted
 from telemetry.report.table import DOT, Column, Section, Table, wrapped
 from telemetry.report.text import INDENT
-from telemetry.sweeps import model
-from telemetry.sweeps.build import describe
-from telemetry.sweeps.figures import ATTAINMENT, GOODPUT, REQUESTS, TOKENS
-from telemetry.sweeps.model import VERDICT_WORDS, Point, Sweep, Verdict
-from telemetry.sweeps.params import told, value_text
 
 VERDICT: Final = "verdict"
 """Title of the column of verdicts."""

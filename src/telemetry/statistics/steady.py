@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.statistics.shifts import Floats, Shift, clearest_shift, differ, is_slope
 
 LEAST_STEPS: Final = 10

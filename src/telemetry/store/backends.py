@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from telemetry import limits
+from telemetry.common.file_lock import lock_file
+from telemetry.common.files import make_folder, open_file, open_reader, read_file
 from telemetry.errors import RunDirectoryError
-from telemetry.file_lock import lock_file
-from telemetry.files import make_folder, open_file, open_reader, read_file
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
@@ -35,7 +35,7 @@ from telemetry.wire.version import SCHEMA
 
 BACKENDS: Final = "backends"
 _DEPTH: Final = 3
-"""Depth of the files of a writer, as in `telemetry.files`."""
+"""Depth of the files of a writer, as in `telemetry.common.files`."""
 
 _AHEAD: Final = re.compile(rb"(\d{1,18}) (\d{1,18})\n")
 _T = TypeVar("_T", bound=Struct)

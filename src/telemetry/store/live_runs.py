@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from telemetry.common.file_lock import FileLock, lock_path
+from telemetry.common.formatting import did_you_mean
 from telemetry.errors import RunDirectoryError, RunNotFoundError
-from telemetry.file_lock import FileLock, lock_path
-from telemetry.formatting import did_you_mean
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.processes import process_lives, start_of

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.drop_reasons import Reason
-from telemetry.file_lock import lock_file
+from telemetry.common.file_lock import lock_file
 from telemetry.store.ring_definitions import (
     LENGTH,
     Definitions,
@@ -26,6 +25,7 @@ from telemetry.store.ring_definitions import (
     read_definitions,
     split_entries,
 )
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
 
 MAGIC: Final = b"TMTRING1"

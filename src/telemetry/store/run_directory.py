@@ -26,11 +26,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.distribution import version
+from telemetry.common.distribution import version
+from telemetry.common.file_lock import FileLock, is_locked, lock_path
+from telemetry.common.files import read_file
+from telemetry.common.formatting import did_you_mean, number_of
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
-from telemetry.file_lock import FileLock, is_locked, lock_path
-from telemetry.files import read_file
-from telemetry.formatting import did_you_mean, number_of
 from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic

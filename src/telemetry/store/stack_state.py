@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from telemetry.common.file_lock import is_locked, lock_path
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
-from telemetry.file_lock import is_locked, lock_path
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.processes import process_lives

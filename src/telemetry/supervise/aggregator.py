@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from telemetry import clock, limits
+from telemetry import limits
+from telemetry.common import clock
 from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.supervise.run_files import RunFiles
 from telemetry.supervise.spawn import Aggregator, respawn

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from telemetry import limits
-from telemetry.clock import backoff_s
+from telemetry.common.clock import backoff_s
 
 State = Literal["closed", "open", "half-open"]
 

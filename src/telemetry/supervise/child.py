@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Final
 
-from telemetry import clock, limits
-from telemetry.formatting import printable
+from telemetry import limits
+from telemetry.common import clock
+from telemetry.common.formatting import printable
 from telemetry.supervise.parent import PARENT_VARIABLE
 
 _KILLED_S: Final = 10.0  # for the end of a process that was killed

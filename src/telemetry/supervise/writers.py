@@ -20,10 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.common.files import read_file
+from telemetry.common.formatting import printable
+from telemetry.common.wording import shortfall
+from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.errors import EndpointError, TelemetryError, UsageError
-from telemetry.files import read_file
-from telemetry.formatting import printable
-from telemetry.plugins.backends import BUILT_IN
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
 from telemetry.transport.client import ControlClient
@@ -33,7 +34,6 @@ from telemetry.wire.control import TellBackend
 from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, BackendState
-from telemetry.wording import shortfall
 
 MANNER: Final = ChildPolicy(
     "writer",
@@ -96,8 +96,8 @@ def check_kinds(to: Sequence[str]) -> None:
     kinds = [text.partition(":")[0] for text in to]
     if BUILT_IN.keys() >= set(kinds):
         return
-    from telemetry.plugins.choice import unknown
-    from telemetry.plugins.points import plugins
+    from telemetry.config.plugins.choice import unknown
+    from telemetry.config.plugins.points import plugins
 
     known = BUILT_IN.keys() | plugins("backends", {}).keys()
     for kind in kinds:
@@ -165,7 +165,7 @@ class Writers:
         Without them, a step may be reported as delivered too early. Backends with invalid names are left out: their
         writers will say so and end.
         """
-        from telemetry.plugins.choice import is_valid_name
+        from telemetry.config.plugins.choice import is_valid_name
 
         return [
             BackendStat(name=name, kind=kind_of(text)) for name, text in self._to.items() if is_valid_name(name)

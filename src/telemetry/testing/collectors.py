@@ -27,8 +27,8 @@ import pytest
 from telemetry import limits
 from telemetry.collectors import registry
 from telemetry.collectors.collector import Collector, NotAvailable, NotConfigured, Target
+from telemetry.config.plugins import points
 from telemetry.errors import UsageError
-from telemetry.plugins import points
 from telemetry.store.final_snapshot import read_final
 from telemetry.store.run_directory import RunDirectory
 from telemetry.testing.memory_run import MemoryRun

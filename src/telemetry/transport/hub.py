@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import zmq
 
+from telemetry.common.file_lock import lock_path
 from telemetry.errors import EndpointError, TelemetryError
-from telemetry.file_lock import lock_path
 from telemetry.transport import sockets
 from telemetry.transport.admission import ASIDE, Admission, Listener
 from telemetry.transport.endpoints import (

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from telemetry.common.file_lock import FileLock, lock_file
 from telemetry.errors import EndpointError
-from telemetry.file_lock import FileLock, lock_file
 from telemetry.transport.endpoints import runtime_directory
 
 _NAME: Final = "keeper.lock"

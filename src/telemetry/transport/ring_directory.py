@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from telemetry.common.file_lock import lock_file
 from telemetry.errors import EndpointError
-from telemetry.file_lock import lock_file
 from telemetry.transport.endpoints import IPC, ipc_path, is_loopback, runtime_directory
 from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
 

@@ -15,7 +15,7 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import TuiConfig
 from telemetry.errors import TelemetryError
 from telemetry.tui import export, keys, view_changes

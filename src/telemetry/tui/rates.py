@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from telemetry.rates import LEAST_NS, SnapshotWindow
+from telemetry.history.rates import LEAST_NS, SnapshotWindow
 from telemetry.tui.model.scene import SeriesId, series_id
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot

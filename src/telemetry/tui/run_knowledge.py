@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.rates import RecentSteps
+from telemetry.history.rates import RecentSteps
 from telemetry.tui.feed.news import (
     CurvesOf,
     GatesOf,

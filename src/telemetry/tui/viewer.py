@@ -14,11 +14,11 @@ from typing import Final
 from textual.events import Event, Key
 from textual.message import Message
 
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.formatting import printable
 from telemetry.config.load import closest
 from telemetry.config.schema import TuiConfig
 from telemetry.errors import ConfigError, error_text
-from telemetry.formatting import printable
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui import keys, view_changes
 from telemetry.tui.feed.news import Feed, Note

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from msgspec import Struct
 
 from telemetry.errors import UsageError
-from telemetry.provided import provided
 from telemetry.wire.feeds import missing_messages, tells_interruption
 from telemetry.wire.gates import GateResult
 from telemetry.wire.pictures import Pictures, StepCurve
+from telemetry.wire.provided import provided
 from telemetry.wire.snapshot import (
     TERMINAL,
     Completeness,
@@ -532,7 +532,7 @@ def _identity(of: SeriesStat | SeriesBounds) -> _Identity:
 
 
 def _number_of(number: int, what: str) -> str:
-    """Return the count with its noun, like `telemetry.formatting`, which the wire layer can't import."""
+    """Return the count with its noun, like `telemetry.common.formatting`, which the wire layer can't import."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

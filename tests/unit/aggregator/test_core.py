@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.drop_reasons import Reason
 from telemetry.testing import FakeClock, batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import decode_snapshot, encode_snapshot, snapshot_from_json, snapshot_to_json
 from telemetry.wire.control import End, Hello
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     Count,
     Define,

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.aggregator.state import PART, PARTS, Column, encode, load, save
-from telemetry.drop_reasons import Reason
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS as T
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.codec import Malformed, encode_snapshot
 from telemetry.wire.control import End, Hello
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     Axis,
     Count,

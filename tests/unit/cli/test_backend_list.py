@@ -8,7 +8,7 @@ import pytest
 
 from telemetry.cli import backend_list
 from telemetry.cli.backend_list import show
-from telemetry.plugins.backends import BUILT_IN, BuiltIn
+from telemetry.config.plugins.backends import BUILT_IN, BuiltIn
 
 JSONL = {
     "name": "jsonl",

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.clock import SystemClock
+from telemetry.common.clock import SystemClock
 from telemetry.store.history import HistoryReader
 from telemetry.wire import control as msg
 from telemetry.wire.events import ClosedStep, Count, Define, Mark, Scalars, StepEnd

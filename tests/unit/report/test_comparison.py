@@ -13,7 +13,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from telemetry.compare import (
+from telemetry.errors import UsageError
+from telemetry.judge.compare import (
     ONE_SIDED,
     BoundedFigure,
     Comparison,
@@ -24,8 +25,7 @@ from telemetry.compare import (
     Setting,
     largest_without_bounds,
 )
-from telemetry.compare.model import WITHOUT_BOUNDS
-from telemetry.errors import UsageError
+from telemetry.judge.compare.model import WITHOUT_BOUNDS
 from telemetry.report import render_as
 from telemetry.report.comparison import (
     amount,

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.unit.report.test_comparison import sample
 
-from telemetry.compare import Comparison, MetricResult, Overlay, OverlayLine
+from telemetry.judge.compare import Comparison, MetricResult, Overlay, OverlayLine
 from telemetry.report import render_as
 from telemetry.report.comparison_overlays import overlay_sections
 

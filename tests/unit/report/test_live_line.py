@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.report.live_line import LiveLine, Part, describe, fitted, joined
 from telemetry.wire.snapshot import (
     Accounting,

@@ -7,14 +7,14 @@ import io
 import json
 
 import pytest
+from tests.unit.judge.sweeps.runs import load_run, training_run
 from tests.unit.report.html.samples import EVIL
-from tests.unit.sweeps.runs import load_run, training_run
 
 from telemetry.errors import UsageError
+from telemetry.judge.sweeps.build import sweep_of
+from telemetry.judge.sweeps.model import Sweep
 from telemetry.report import formats_of, render_as
 from telemetry.report.sweep import conclusion
-from telemetry.sweeps.build import sweep_of
-from telemetry.sweeps.model import Sweep
 
 
 def load_sweep(*, good: tuple[float | None, ...] = (1.0, 0.995, 0.5)) -> Sweep:

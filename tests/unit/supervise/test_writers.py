@@ -16,8 +16,8 @@ import pytest
 
 from telemetry import limits
 from telemetry.backends.choice import parse
+from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.errors import UsageError
-from telemetry.plugins.backends import BUILT_IN
 from telemetry.supervise.writers import (
     Writers,
     check_kinds,

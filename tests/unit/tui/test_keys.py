@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from telemetry.common.formatting import columns
 from telemetry.errors import ConfigError
-from telemetry.formatting import columns
 from telemetry.tui import keys
 
 HELP_COLUMNS = 30

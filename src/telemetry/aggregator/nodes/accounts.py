@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from telemetry.aggregator.nodes.state import NodeState
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.drop_reasons import merge_reasons
+from telemetry.wire.drop_reasons import merge_reasons
 from telemetry.wire.snapshot import Accounting
 
 

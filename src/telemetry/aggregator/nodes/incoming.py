@@ -38,7 +38,7 @@ from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.state import PART
-from telemetry.drop_reasons import Count
+from telemetry.wire.drop_reasons import Count
 from telemetry.wire.events import Define
 from telemetry.wire.nodes import CounterSums, ExtentSums, GaugeSums, NodeInterval, SeriesSums
 

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from telemetry.aggregator.nodes.accounts import is_lossless
 from telemetry.aggregator.nodes.state import NodeState
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.drop_reasons import Reason
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.nodes import NodeAccount
 from telemetry.wire.snapshot import Completeness
 

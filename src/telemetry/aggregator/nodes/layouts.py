@@ -13,7 +13,7 @@ from telemetry.aggregator.nodes.checks import first_slots_of, last_slots_of
 from telemetry.aggregator.nodes.columns import Integers, SeriesArrays
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.series.ticks import unbounded_slots
-from telemetry.hdr.layout import DIGITS, Layout
+from telemetry.statistics.hdr.layout import DIGITS, Layout
 from telemetry.wire.events import Define
 from telemetry.wire.units import ticks_per_unit
 

@@ -13,7 +13,7 @@ from telemetry.aggregator.nodes.expected import ExpectedNodes
 from telemetry.aggregator.nodes.lacks import UNCONNECTED, Lack, lack_of, warnings
 from telemetry.aggregator.nodes.state import NodeState
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.wire.nodes import NodeAccount
 from telemetry.wire.snapshot import Accounting, NodeStat
 

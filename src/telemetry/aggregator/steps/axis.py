@@ -21,8 +21,8 @@ from telemetry.aggregator.steps.published import PublishedSteps, Shared
 from telemetry.aggregator.steps.reported_part import ReportedPart, moved_ns
 from telemetry.aggregator.steps.reports import WaitingReports
 from telemetry.aggregator.steps.step import StepState
-from telemetry.drop_reasons import Count
 from telemetry.wire.control import StepState as StepAnswer
+from telemetry.wire.drop_reasons import Count
 from telemetry.wire.events import Axis, Name, Natural, ProducerId, Step
 from telemetry.wire.nodes import StepPart
 

@@ -24,8 +24,8 @@ from telemetry.aggregator.steps.ranked import RankOf
 from telemetry.aggregator.steps.reported_part import can_be, size_of
 from telemetry.aggregator.steps.shown_names import ShownNames
 from telemetry.aggregator.steps.step import Closed
-from telemetry.drop_reasons import Reason
 from telemetry.wire.control import StepCondition, StepState
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, Bins, Name, Natural, Note, Scalars, StepClear, StepEnd
 from telemetry.wire.nodes import StepPart
 from telemetry.wire.snapshot import AxisStat

@@ -25,9 +25,9 @@ from telemetry.backends.aim.sequences import Point, Sequences
 from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable, missing
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Text
 from telemetry.backends.naming import FINAL, flat
+from telemetry.common.wording import labelled
 from telemetry.store.append_file import describe
 from telemetry.wire.events import Scalar
-from telemetry.wording import labelled
 
 CLOCK: Final = {"clock": "elapsed_s"}
 """Context of readings. The context of steps is `{"axis": …}`."""

@@ -13,7 +13,7 @@ from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.clearml.events import Event
 from telemetry.backends.clearml.target import Identity, artifact_entry, hyperparams
 from telemetry.backends.items import Artifact
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.wire.events import Scalar
 
 _VERSION: Final = "2.13"  # API version of the server, from 2020

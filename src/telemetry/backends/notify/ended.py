@@ -8,11 +8,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from telemetry import formatting, wording
 from telemetry.backends.backend import RunFacts
 from telemetry.backends.notify.message import Look, Message, external, figures, line, message
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
 from telemetry.config.schema import EventName
-from telemetry.formatting import number_of, printable
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.backends.notify.message import Message
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.supervise.breaker import Breaker
 
 _KEYS = 1_000

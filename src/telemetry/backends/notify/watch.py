@@ -8,15 +8,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from telemetry import formatting, limits
+from telemetry import limits
 from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Item, Live, Mark, Step
 from telemetry.backends.notify.ended import RunEnd, run_end
 from telemetry.backends.notify.message import Look, Message, external, figures, line, message
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
+from telemetry.common.headline_choice import shown_params
 from telemetry.config.schema import EventName, NotifyConfig
-from telemetry.formatting import number_of, printable
-from telemetry.headline_choice import shown_params
-from telemetry.headlines.concerns import NOT_FINITE, at_step
+from telemetry.history.headlines.concerns import NOT_FINITE, at_step
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 

@@ -19,7 +19,7 @@ from telemetry.backends.prometheus.names import Claim, Names, is_namespace
 from telemetry.backends.prometheus.run_families import Beside
 from telemetry.backends.prometheus.server import Page, Server
 from telemetry.backends.prometheus.targets import announce
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.store.append_file import describe
 from telemetry.store.scrape_targets import remove_targets
 from telemetry.wire.events import Rank

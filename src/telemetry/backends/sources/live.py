@@ -17,8 +17,8 @@ from telemetry.backends.sources.records import Records
 from telemetry.backends.sources.sequence import Sequence, SequenceSource
 from telemetry.backends.sources.snapshots import window_reading
 from telemetry.backends.sources.source import Position, Read
+from telemetry.common.headline_choice import shown_params
 from telemetry.errors import ProtocolError, RunDirectoryError, TelemetryError
-from telemetry.headline_choice import shown_params
 from telemetry.history.interval_source import ControlIntervals
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.endpoints import refuses

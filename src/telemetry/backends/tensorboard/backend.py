@@ -21,8 +21,8 @@ from msgspec import Struct
 from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
 from telemetry.backends.tensorboard.events import ROOT, Encoder, Setting, settings
-from telemetry.file_lock import lock_file
-from telemetry.formatting import number_of
+from telemetry.common.file_lock import lock_file
+from telemetry.common.formatting import number_of
 from telemetry.store.append_file import AS_UMASK, AppendFile, describe
 from telemetry.store.atomic import sync_directory, write_atomic
 

@@ -26,8 +26,8 @@ from telemetry.backends.items import (
     without_gaps,
 )
 from telemetry.backends.naming import FINAL, flat
+from telemetry.common.wording import labelled
 from telemetry.wire.events import Scalar
-from telemetry.wording import labelled
 
 Setting = str | float | bool
 

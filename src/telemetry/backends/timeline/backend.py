@@ -18,7 +18,7 @@ from telemetry.backends.jsonl import line
 from telemetry.backends.timeline.steps import SpansByStep
 from telemetry.backends.timeline.trace import Names, document
 from telemetry.backends.timeline.whole import whole_document
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.limits import MIB
 from telemetry.store.append_file import AS_UMASK, AppendFile, describe
 from telemetry.store.atomic import write_atomic

@@ -11,9 +11,9 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.backends.backend import NotConfigured
+from telemetry.common.file_lock import FileLock, lock_file
+from telemetry.common.files import open_file
 from telemetry.errors import RunDirectoryError
-from telemetry.file_lock import FileLock, lock_file
-from telemetry.files import open_file
 from telemetry.store.append_file import describe
 from telemetry.store.backends import WriterFolder
 

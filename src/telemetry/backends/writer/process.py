@@ -33,9 +33,9 @@ from telemetry.backends.writer.hang_guard import HangGuard
 from telemetry.backends.writer.reader import RunReader
 from telemetry.backends.writer.status import Client, StatusReporter
 from telemetry.backends.writer.tally import Tally
+from telemetry.common.files import open_file
+from telemetry.config.plugins.choice import Choice
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError, error_text
-from telemetry.files import open_file
-from telemetry.plugins.choice import Choice
 from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
 from telemetry.store.backends import BACKENDS, Ahead, Checkpoint, Counts, WriterFacts, WriterFolder

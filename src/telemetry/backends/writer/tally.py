@@ -12,8 +12,8 @@ from typing import Final, Literal
 from telemetry import limits
 from telemetry.backends.backend import Unavailable
 from telemetry.backends.sources.source import Position
+from telemetry.common.formatting import printable
 from telemetry.errors import TelemetryError, error_text
-from telemetry.formatting import printable
 from telemetry.redaction import mask_secrets
 from telemetry.store.backends import Counts
 from telemetry.supervise.breaker import Breaker

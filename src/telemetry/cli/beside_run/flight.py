@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from telemetry.common.files import make_folder
+from telemetry.common.formatting import number_of, printable
 from telemetry.config.schema import Config
 from telemetry.errors import TelemetryError, UsageError, error_text
-from telemetry.files import make_folder
-from telemetry.formatting import number_of, printable
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.run_directory import RunDirectory

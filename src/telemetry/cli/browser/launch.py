@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from telemetry.cli import console
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.wire.exit_codes import Exit
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry.cli import console
 from telemetry.cli.outputs import say_wrote
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.wire.exit_codes import Exit
 
 SUMMARIES: Final = {

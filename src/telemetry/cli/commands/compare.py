@@ -17,7 +17,7 @@ from telemetry.report import formats_of, render_as
 from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.compare import Comparison
+    from telemetry.judge.compare import Comparison
     from telemetry.store.calibrations import Calibration, Command
     from telemetry.wire.report import Report
 
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from telemetry.compare import SIDES, Directions, Options, compare
+    from telemetry.judge.compare import SIDES, Directions, Options, compare
     from telemetry.store.calibrations import read_calibration
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
@@ -131,7 +131,7 @@ def _sides(args: argparse.Namespace, root: Path, *, html: bool) -> tuple[list[Re
     With one run on each side, results include confidence bounds. For a page, the newest runs of each side include
     figures over time. Both read the histories of these runs.
     """
-    from telemetry.compare.overlays import RUNS
+    from telemetry.judge.compare.overlays import RUNS
 
     before, after = (
         list(dict.fromkeys(path for spec in specs for path in find_run.directories(spec, root, args.last)))

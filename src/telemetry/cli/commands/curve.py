@@ -16,7 +16,7 @@ from telemetry.report import formats_of, render_as
 from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.sweeps.model import Sweep
+    from telemetry.judge.sweeps.model import Sweep
     from telemetry.wire.report import Report
 
 FORMATS: Final = formats_of("sweep")
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from telemetry.sweeps.build import sweep_of
+    from telemetry.judge.sweeps.build import sweep_of
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
     if args.last is not None and args.last < 1:

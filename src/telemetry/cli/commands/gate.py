@@ -12,8 +12,8 @@ from telemetry.errors import UsageError
 from telemetry.report import formats_of, render_as
 
 if TYPE_CHECKING:
-    from telemetry.gates.evidence import Evidence
     from telemetry.history import RecordedRun
+    from telemetry.judge.gates.evidence import Evidence
     from telemetry.store.calibrations import Command
     from telemetry.wire.report import Report
 
@@ -68,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
     from telemetry.cli.beside_run.gates import demands, exit_code
     from telemetry.config.load import load
-    from telemetry.gates.check import check
-    from telemetry.gates.parser import parse_all
-    from telemetry.gates.run_evidence import evidence_of
     from telemetry.history import open_run
+    from telemetry.judge.gates.check import check
+    from telemetry.judge.gates.parser import parse_all
+    from telemetry.judge.gates.run_evidence import evidence_of
 
     config = load({"run.dir": args.dir}).config
     texts = args.expressions or list(config.gates.expressions)
@@ -124,7 +124,7 @@ def _refuse_nothing(args: argparse.Namespace, texts: list[str]) -> None:
 
 def _span(evidence: Evidence) -> str:
     """Return the checked time range for the first line; empty for a whole run and if no range was found."""
-    from telemetry.formatting import duration_s
+    from telemetry.common.formatting import duration_s
 
     if evidence.whole or evidence.obstacle:
         return ""

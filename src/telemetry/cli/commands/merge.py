@@ -17,9 +17,9 @@ from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
-    from telemetry.merge import Merged
-    from telemetry.merge.run import Refine
-    from telemetry.merge.sources import Input
+    from telemetry.judge.merge import Merged
+    from telemetry.judge.merge.run import Refine
+    from telemetry.judge.merge.sources import Input
     from telemetry.store.run_directory import RunDirectory
     from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
-    from telemetry.merge import MergeTarget, gather, merge
-    from telemetry.merge.related import unrelated
+    from telemetry.judge.merge import MergeTarget, gather, merge
+    from telemetry.judge.merge.related import unrelated
 
     root = find_run.root_directory(args.dir)
     found = [_open(target, root) for target in args.targets]

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from telemetry.common.memory import uncollected
     from telemetry.history import TimeRangeChoice
-    from telemetry.memory import uncollected
     from telemetry.report import render
 
     target = find_run.find(args)

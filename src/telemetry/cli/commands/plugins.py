@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console
 from telemetry.cli.parser import CommandParser
-from telemetry.formatting import number_of, printable
+from telemetry.common.formatting import number_of, printable
 from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:

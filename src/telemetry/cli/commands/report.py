@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from telemetry import wording
 from telemetry.cli import console, find_run, time_range_options
 from telemetry.cli.other_tools import goodput_of, judged_again, write_as_tool
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, say_wrote, write, write_all
+from telemetry.common import wording
+from telemetry.common.formatting import did_you_mean
+from telemetry.common.memory import uncollected
 from telemetry.errors import UsageError
-from telemetry.formatting import did_you_mean
-from telemetry.memory import uncollected
 from telemetry.report import TABLE, render
 from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
@@ -213,8 +213,8 @@ def _distributions(target: find_run.Target, report: Report, wanted: str | None) 
 
 
 def _recorded(target: find_run.Target) -> RecordedRun:
+    from telemetry.common.memory import keep_freed
     from telemetry.history import open_run
-    from telemetry.memory import keep_freed
 
     keep_freed()
     return open_run(target.directory_spec, target.root, find_run.fallback_dirs())

@@ -25,11 +25,11 @@ from telemetry.cli.commands import serve
 from telemetry.cli.commands.clean import apply_retention
 from telemetry.cli.wrapped.command import Job, shown_argv
 from telemetry.cli.wrapped.stage import Stage, open_stage
+from telemetry.common.programs import command_key, program_name
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.programs import command_key, program_name
+from telemetry.judge.sweeps.params import parse_assignments, variable
 from telemetry.report.brief import has_data
 from telemetry.report.live_line import LiveLine
-from telemetry.sweeps.params import parse_assignments, variable
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import Request, Stop, Watch

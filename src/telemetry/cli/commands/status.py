@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
-    from telemetry.formatting import count, printable
+    from telemetry.common.formatting import count, printable
     from telemetry.report import backends
     from telemetry.report.content import content
     from telemetry.report.text import render_section

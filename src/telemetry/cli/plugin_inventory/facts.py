@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import printable
+from telemetry.config.plugins.choice import Option, options_of
+from telemetry.config.plugins.points import Plugin, is_installed
 from telemetry.errors import TelemetryError, error_text
-from telemetry.formatting import printable
-from telemetry.plugins.choice import Option, options_of
-from telemetry.plugins.points import Plugin, is_installed
 
 _SUMMARY_CHARS: Final = 200
 
@@ -33,7 +33,7 @@ class Facts(Struct, kw_only=True, frozen=True):
 def built_in(group: str) -> Mapping[str, str]:
     """Return the built-in plug-ins of a group: name → value."""
     if group == "backends":
-        from telemetry.plugins.backends import BUILT_IN
+        from telemetry.config.plugins.backends import BUILT_IN
 
         return {name: ours.value for name, ours in BUILT_IN.items()}
     if group == "collectors":
@@ -75,7 +75,7 @@ def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
 def _needs(plugin: Plugin) -> tuple[tuple[str, ...], str]:
     """Return the modules that a built-in plug-in needs, and the extra that installs them."""
     if plugin.group == "backends" and plugin.is_built_in:
-        from telemetry.plugins.backends import BUILT_IN
+        from telemetry.config.plugins.backends import BUILT_IN
 
         ours = BUILT_IN[plugin.name]
         return ours.needs, ours.extra

@@ -17,7 +17,7 @@ from telemetry.cli.wrapped.relay import Relay
 from telemetry.cli.wrapped.status_line import SpacedLines
 from telemetry.cli.wrapped.terminal import Terminal
 from telemetry.cli.wrapped.viewer import Viewer, viewer_command
-from telemetry.formatting import size
+from telemetry.common.formatting import size
 from telemetry.redaction import Redactor
 from telemetry.report.live_line import Part
 from telemetry.store.output_log import OutputLog

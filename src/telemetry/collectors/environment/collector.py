@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.collectors.collector import ONCE_S, Target
 from telemetry.collectors.environment import machine
 from telemetry.collectors.environment.interpreter import Interpreter, interpreter_of, packages
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.redaction import mask_secrets
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from telemetry.collectors.scrape.fetch import Fetched, Fetcher, FetchError, norm
 from telemetry.collectors.scrape.selection import Selection
 from telemetry.collectors.scrape.servers import Server, TargetFile
 from telemetry.collectors.scrape.text import Page, PageReader
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.formatting import number_of, printable
 
 if TYPE_CHECKING:
     from telemetry.client.run import Run

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
-from telemetry import distribution, limits
+from telemetry import limits
+from telemetry.common import distribution
+from telemetry.common.formatting import printable
 from telemetry.errors import EndpointError, error_text
-from telemetry.formatting import printable
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

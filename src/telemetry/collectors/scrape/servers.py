@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.collectors.scrape.fetch import normal_url, place_of
+from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
 
 _FILE_BYTES = limits.MIB
 

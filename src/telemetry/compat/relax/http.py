@@ -25,10 +25,10 @@ from telemetry.client import notice
 from telemetry.client.locked import Locked
 from telemetry.client.notice import warn_once
 from telemetry.client.steps import number
-from telemetry.clock import backoff_s
+from telemetry.common.clock import backoff_s
+from telemetry.common.formatting import number_of
 from telemetry.compat.relax.values import STEP, Entry, Events, Place, ToDistribution, listed, refuse
 from telemetry.errors import UsageError
-from telemetry.formatting import number_of
 from telemetry.redaction import mask_secrets
 
 _LOG: Final = logging.getLogger("telemetry.compat.relax")

@@ -10,8 +10,8 @@ from typing import Final
 from telemetry.client import notice
 from telemetry.client.locked import Locked
 from telemetry.client.notice import warn_once
+from telemetry.common.formatting import number_of
 from telemetry.compat.relax.values import Entry, Place
-from telemetry.formatting import number_of
 
 VALUES: Final = 100_000
 """Number of values that a client holds. Beyond it, the oldest step is dropped."""

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from telemetry.client import notice
 from telemetry.config import load
+from telemetry.config.plugins.choice import Choice
 from telemetry.errors import TelemetryError
-from telemetry.plugins.choice import Choice
 from telemetry.redaction import mask_secrets
 from telemetry.store.stack_state import live_stack
 from telemetry.supervise.writers import kind_of

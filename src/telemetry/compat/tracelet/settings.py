@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from telemetry.client import notice
+from telemetry.common.formatting import did_you_mean
 from telemetry.compat.tracelet.exceptions import ConfigurationError
-from telemetry.formatting import did_you_mean
 
 PREFIX: Final = "TRACELET_"
 _OTHER_VARIABLES: Final = {"plugin_path", "strict_imports"}  # read elsewhere

@@ -14,7 +14,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK
+from telemetry.common.clock import SYSTEM_CLOCK
+from telemetry.common.formatting import number_of
+from telemetry.common.memory import keep_small
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
@@ -25,8 +27,6 @@ from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, restarted, 
 from telemetry.daemon.run_opening import open_history
 from telemetry.daemon.run_status import RunStatus
 from telemetry.errors import RunDirectoryError, TelemetryError
-from telemetry.formatting import number_of
-from telemetry.memory import keep_small
 from telemetry.store.dead_run import remains
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.intervals.levels import damaged_bytes

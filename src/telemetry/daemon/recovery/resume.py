@@ -20,7 +20,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.formatting import number_of
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import LATEST_NS
@@ -30,7 +31,6 @@ from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.run_opening import OpenedRun, log_to, open_history, open_journal, open_refill
 from telemetry.daemon.upstream.refill import Refill
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of
 from telemetry.store.final_snapshot import find_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalReader

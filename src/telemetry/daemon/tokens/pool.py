@@ -15,12 +15,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
-from telemetry import clock, limits
+from telemetry import limits
+from telemetry.common import clock
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import number_of, printable
 from telemetry.config.schema import TokensConfig
 from telemetry.daemon.tokens.process import TokenProcess, WorkerGone
-from telemetry.distribution import install_hint
 from telemetry.errors import TelemetryError
-from telemetry.formatting import number_of, printable
 
 _LOG = logging.getLogger("telemetry.daemon")
 _KILLED_BY_ONE: Final = 2  # workers: one may have been killed for another reason

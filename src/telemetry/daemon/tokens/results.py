@@ -13,8 +13,9 @@ import os
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from telemetry import limits, slo
+from telemetry import limits
 from telemetry.aggregator import Aggregator
+from telemetry.common import slo
 from telemetry.daemon.components import Parts
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.run_status import RunStatus

@@ -10,7 +10,7 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.client.sending.session import ProducerSession
-from telemetry.clock import Clock
+from telemetry.common.clock import Clock
 from telemetry.daemon.upstream.stored import StoredBatches
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.store.outbox import DiskOutbox

@@ -14,9 +14,9 @@ from telemetry.daemon.upstream.packing import (
     packable,
     relayed,
 )
-from telemetry.drop_reasons import Reason
 from telemetry.store.append_file import describe
 from telemetry.store.outbox import DiskOutbox
+from telemetry.wire.drop_reasons import Reason
 
 
 class OutboxWriter:

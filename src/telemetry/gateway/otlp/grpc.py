@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from telemetry.client import notice
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
 from telemetry.errors import UsageError, error_text
 from telemetry.gateway.access import Access
 from telemetry.gateway.bodies import BODIES_BYTES, BODY_BYTES

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 from telemetry import limits
 from telemetry.client.instruments import Counter, Gauge
 from telemetry.client.recording import Recording
+from telemetry.common.wording import labelled
 from telemetry.errors import InstrumentError
 from telemetry.gateway.otlp.attributes import SERVICE, UnixClock, texts_of
 from telemetry.gateway.otlp.distributions import Distribution
 from telemetry.gateway.otlp.messages import Refused, Tally
 from telemetry.gateway.otlp.metric_state import MetricState, Point, attributes_key, stream_key
-from telemetry.wording import labelled
 
 DELTA: Final = 1
 CUMULATIVE: Final = 2

@@ -8,7 +8,8 @@ from typing import Final, Literal, NamedTuple, TypeGuard
 
 from msgspec import Struct
 
-from telemetry import clock, limits
+from telemetry import limits
+from telemetry.common import clock
 from telemetry.gateway.endpoint import Answer, Problem
 from telemetry.gateway.run_link import RunLink
 from telemetry.wire.control import Catchup, CaughtUp, GetStep, StepDistribution, StepState

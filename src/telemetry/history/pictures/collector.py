@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from telemetry import limits
-from telemetry.hdr.layout import Integers
 from telemetry.history.fair_rates import Activity, Steps
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows
@@ -24,8 +23,9 @@ from telemetry.history.pictures.instruments import (
 )
 from telemetry.history.pictures.spreads import coarse_distribution, distribution, heat_map
 from telemetry.history.range_totals import RangeTotals
-from telemetry.rates import Paces, Stat
-from telemetry.request_model import number_of_events
+from telemetry.history.rates import Paces, Stat
+from telemetry.history.request_model import number_of_events
+from telemetry.statistics.hdr.layout import Integers
 from telemetry.wire import requests as words
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.pictures import (

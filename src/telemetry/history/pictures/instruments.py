@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from telemetry import headline_choice
+from telemetry.common import headline_choice
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.request_model import request_instruments, without_requests
-from telemetry.span_model import without_spans
+from telemetry.history.request_model import request_instruments, without_requests
+from telemetry.history.span_model import without_spans
 from telemetry.wire import requests as words
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from telemetry.hdr.layout import Floats
 from telemetry.history.pictures.cumulative import Cumulative
+from telemetry.statistics.hdr.layout import Floats
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.pictures import Distribution, HeatMap
 from telemetry.wire.snapshot import SeriesStat

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from telemetry.client import notice
-from telemetry.clock import backoff_s
+from telemetry.common.clock import backoff_s
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import take_pair

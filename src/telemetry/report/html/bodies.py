@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.report.gates import why
 from telemetry.report.html.head import OUTCOMES
 from telemetry.report.table import Section

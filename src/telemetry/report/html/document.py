@@ -7,8 +7,8 @@ from dataclasses import replace
 from html import escape
 from typing import Any, Final
 
-from telemetry import formatting
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
 from telemetry.report import accounting, brief, content
 from telemetry.report import series as measured
 from telemetry.report.backends import backends

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
 from telemetry.report.html.grids import held, over_time
 from telemetry.report.html.main_series import LINES
 from telemetry.report.html.numbers import Column, column

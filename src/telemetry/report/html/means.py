@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from telemetry import formatting
-from telemetry.headlines import Figure
+from telemetry.common import formatting
+from telemetry.history.headlines import Figure
 from telemetry.report.html.numbers import readable, rounded
 
 MEAN: Final = "mean"

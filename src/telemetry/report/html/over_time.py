@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
-from telemetry.headlines import Figure
-from telemetry.rates import Pace, Paces
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
+from telemetry.history.headlines import Figure
+from telemetry.history.rates import Pace, Paces
+from telemetry.history.request_model import request_counts
 from telemetry.report.content import headlines
 from telemetry.report.glossary import explanation
 from telemetry.report.html import overview
 from telemetry.report.html.main_series import LINES, Group
 from telemetry.report.html.means import MEAN, with_means
 from telemetry.report.html.numbers import Column, column, readable, rounded
-from telemetry.request_model import request_counts
 from telemetry.wire.pictures import CounterOverTime, Distribution, HeatMap, Pictures, RequestsOverTime
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import SeriesStat

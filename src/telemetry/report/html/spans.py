@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.common import formatting
+from telemetry.common.formatting import printable
+from telemetry.history.span_model import SpanTimes, span_times
 from telemetry.report.html.sections import table
 from telemetry.report.spans import spans
-from telemetry.span_model import SpanTimes, span_times
 from telemetry.wire.report import Report
 from telemetry.wire.spans import UNIT
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from telemetry import slo
-from telemetry.formatting import number_of
+from telemetry.common import slo
+from telemetry.common.formatting import number_of
 from telemetry.report.other_tools import aiperf, sglang, vllm
 from telemetry.report.other_tools.differences import differences, shown
 from telemetry.report.other_tools.selection import Selection

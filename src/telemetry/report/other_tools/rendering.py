@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from telemetry import slo
-from telemetry.formatting import number_of, printable
+from telemetry.common import slo
+from telemetry.common.formatting import number_of, printable
 from telemetry.report.other_tools import aiperf, sglang, vllm
 from telemetry.report.other_tools.differences import Difference, differences, shown
 from telemetry.report.other_tools.notes import notes

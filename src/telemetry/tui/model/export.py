@@ -10,7 +10,7 @@ import msgspec
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.span_model import span_times
+from telemetry.history.span_model import span_times
 from telemetry.tui.model import series_plots
 from telemetry.tui.model.nodes import stat_of_row
 from telemetry.tui.model.overview import others_shown

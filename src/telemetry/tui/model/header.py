@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import number_of, printable
-from telemetry.headlines import not_finite
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
+from telemetry.history.headlines import not_finite
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted, taken, width_of, wrapped

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.common import formatting
+from telemetry.common.formatting import printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import Piece, cut, fitted, width_of

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import structs
 
-from telemetry import formatting
-from telemetry.directions import better_of_name, is_count
-from telemetry.formatting import columns, number_of, printable
+from telemetry.common import formatting
+from telemetry.common.directions import better_of_name, is_count
+from telemetry.common.formatting import columns, number_of, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.braille import ACROSS, Layer, dots
 from telemetry.tui.model.grid import Cell, Line

@@ -8,7 +8,7 @@ from tests.unit.aggregator.nodes.leaf_and_root import SECOND, Leaf, Root, series
 
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.nodes.columns import write_series
-from telemetry.hdr.layout import Layout
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.events import Define
 from telemetry.wire.nodes import NodeInterval

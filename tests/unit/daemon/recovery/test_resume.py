@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK
+from telemetry.common.clock import SYSTEM_CLOCK
 from telemetry.daemon.build import build_again, run_daemon
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.recovery.resume import claim, going_on

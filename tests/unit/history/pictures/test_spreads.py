@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Layout
 from telemetry.history.pictures.cumulative import Cumulative
 from telemetry.history.pictures.spreads import (
     BARS,
@@ -18,6 +17,7 @@ from telemetry.history.pictures.spreads import (
     distribution,
     heat_map,
 )
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.wire.cells import cell
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.pictures import Distribution

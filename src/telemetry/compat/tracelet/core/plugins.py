@@ -18,8 +18,8 @@ from typing import Any, Final
 from telemetry.client import notice
 from telemetry.compat.tracelet.core.interfaces import BackendInterface, CollectorInterface, MetricData, MetricSink
 from telemetry.compat.tracelet.core.sinks import call, deliver_by_type
+from telemetry.config.plugins.points import is_installed
 from telemetry.errors import error_text
-from telemetry.plugins.points import is_installed
 
 __all__ = [
     "BackendPlugin",

@@ -12,10 +12,10 @@ from typing import Any, Final
 from telemetry.client import notice
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 from telemetry.compat.tracelet.settings import TraceletSettings
+from telemetry.config.plugins import points
+from telemetry.config.plugins.backends import BUILT_IN
+from telemetry.config.plugins.choice import Choice, parse, unknown
 from telemetry.errors import UsageError
-from telemetry.plugins import points
-from telemetry.plugins.backends import BUILT_IN
-from telemetry.plugins.choice import Choice, parse, unknown
 from telemetry.redaction import mask_secrets
 
 _SERVICES: Final = ("mlflow", "wandb", "clearml", "aim")

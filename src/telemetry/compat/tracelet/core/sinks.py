@@ -17,9 +17,9 @@ from typing import Any, Final
 from telemetry.client import notice
 from telemetry.client.records import flatten
 from telemetry.client.steps import number
+from telemetry.common.formatting import number_of
 from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
 from telemetry.errors import error_text
-from telemetry.formatting import number_of
 from telemetry.supervise.breaker import Breaker, Waits
 
 _TURN_S: Final = 0.02  # a poll costs the caller nothing; waking a thread at each value costs 25 µs

@@ -33,7 +33,7 @@ from benchmarks import table
 from benchmarks.harness import ROOT, Figure, Outcome, Size
 from telemetry.judge.compare import Comparison, Options, compare
 from telemetry.statistics.hdr.ranks import parse_percentile, rank
-from telemetry.statistics.rank_sums import rank_sum_test
+from telemetry.statistics.runs import rank_sum_test
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SeriesStat
 

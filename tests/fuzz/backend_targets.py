@@ -31,7 +31,7 @@ from telemetry.history import backends as recorded_backends
 from telemetry.redaction import MASK
 from telemetry.report import backends as shown
 from telemetry.report import text as text_report
-from telemetry.report.html import backends as html_backends
+from telemetry.report.html import document as html_backends
 from telemetry.store import backends as files
 from telemetry.store.backends import Ahead, Checkpoint, WriterFacts, WriterFolder
 from telemetry.supervise import writers

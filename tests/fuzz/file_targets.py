@@ -34,7 +34,7 @@ from telemetry.errors import (
 from telemetry.history import RecordedRun
 from telemetry.history import requests as recorded_requests
 from telemetry.history.request_model import counts, figures, merging
-from telemetry.judge.merge import odd_sources
+from telemetry.judge.merge import run as run_module
 from telemetry.report import FORMATS, content, render, requests, table, text
 from telemetry.report.sources import sources_sections
 from telemetry.store import (
@@ -383,7 +383,7 @@ def run_sources(data: bytes) -> int:
     made = WireReport(snapshot=valid.short_snapshot(), source="file", sources=found)
     for section in sources_sections(made):
         text.render_section(section, 80)
-    compared = odd_sources.compared(found)
+    compared = run_module.compared(found)
     assert [len(series) for series in compared] == [len(source.series) for source in found]
     return 1
 
@@ -647,7 +647,7 @@ TARGETS: Final = (
         run=run_sources,
         form=Json(),
         seeds=lambda: [msgspec.json.encode(Sources(sources=made)) for made in (_sources()[:1], _sources())],
-        covers=(merge_sources.read_sources, sources_sections, odd_sources),
+        covers=(merge_sources.read_sources, sources_sections, run_module),
         head=b'{"sources":[{"run_id":"r","name":"n",',
         base_bytes=8 * MIB,
         bytes_each=2_000,

@@ -30,7 +30,7 @@ from telemetry.aggregator import (
 )
 from telemetry.aggregator import records as aggregator_records
 from telemetry.aggregator.producers import account, book, ids, waiting
-from telemetry.aggregator.series import extent_tail, extents
+from telemetry.aggregator.series import extents
 from telemetry.client.recorders import python_recorders
 from telemetry.client.sending import resend_ring
 from telemetry.client.sending.outbox import Outbox
@@ -351,7 +351,7 @@ def run_address(data: bytes) -> int:
 
 _APPLYING: Final = (
     *(apply, rows, aggregator_records, book, waiting, ids, registry, account, sequence, batch_group, notes),
-    *(extents, extent_tail, text_queue),
+    *(extents, extents, text_queue),
 )
 
 TARGETS: Final = (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.aggregator.series import extent_tail, moments
+from telemetry.aggregator.series import extents, moments
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
@@ -193,7 +193,7 @@ def small_limits() -> Iterator[None]:
             STEP_NAMES_SHOWN=3,
             PARAMS_PER_RECORD=2,
         ),
-        patch.object(extent_tail, "_FEWEST", 4),
+        patch.object(extents, "_FEWEST", 4),
         patch.object(moments, "FOLD_EVENTS", 20),
     ):
         yield

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial, partialmethod
 from importlib import import_module
 from pathlib import Path
@@ -17,11 +20,14 @@ from textual.screen import Screen
 
 from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import TuiConfig
-from telemetry.errors import TelemetryError
-from telemetry.tui import export, keys, view_changes
+from telemetry.errors import RunDirectoryError, TelemetryError
+from telemetry.history.intervals.timeline import Timeline
+from telemetry.store.atomic import write_atomic
+from telemetry.tui import keys, view_changes
 from telemetry.tui.feed.news import Feed
+from telemetry.tui.model import export as parts
 from telemetry.tui.model import nodes, overview
-from telemetry.tui.model.scene import Baseline
+from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, ValuesOverTime, View
 from telemetry.tui.opening import Opening
 from telemetry.tui.screens.choose import ChooseScreen
 from telemetry.tui.screens.confirm import ConfirmScreen
@@ -36,6 +42,10 @@ from telemetry.tui.screens.steps import StepsScreen
 from telemetry.tui.screens.tables import TablesScreen, ValuesTable
 from telemetry.tui.tabs import TABS
 from telemetry.tui.widgets.grid_view import GridView
+
+_FONT_ADDRESS: Final = re.compile(r",?\s*url\([^)]*\) format\([^)]*\)")
+_NAME_CHARS: Final = 60
+"""Characters of a run's name in a file name: file names have at most 255 bytes."""
 
 
 def _screen(path: str) -> Screen[Any]:
@@ -350,7 +360,7 @@ class Cockpit(Opening):
         await self._take_back_words()
         svg = self.export_screenshot(simplify=True)
         opened = self._open_here
-        document = export.export_json(
+        document = export_json(
             self.scene,
             self.view,
             screen.PLACE,
@@ -361,7 +371,7 @@ class Cockpit(Opening):
         )
         try:
             picture, numbers = await asyncio.to_thread(
-                export.write, self._export_dir, self.title, self._clock.wall_ns(), svg, document
+                write, self._export_dir, self.title, self._clock.wall_ns(), svg, document
             )
         except TelemetryError as error:
             self.say(str(error), bad=True)
@@ -379,3 +389,51 @@ class Cockpit(Opening):
 
 for _number, _tab in enumerate(TABS, 1):
     setattr(Cockpit, f"action_tab_{_number}", partialmethod(Cockpit.go_to, _tab))
+
+
+def export_json(
+    scene: Scene,
+    view: View,
+    screen: str,
+    *,
+    series: SeriesId | None = None,
+    timeline: Timeline | None = None,
+    opened: Opened | None = None,
+    values: ValuesOverTime | None = None,
+) -> dict[str, Any]:
+    """Return the content of a screen as strict JSON: the same rows in the same order, without filtered ones.
+
+    Values are in the units of their series. `screen` is one of `telemetry.tui.keys.PLACES`; `series` needs the
+    argument `series`, and `curve` needs `opened`.
+    """
+    document = {"screen": screen, "run": parts.run(scene.snapshot), "view": parts.view_state(scene, view)}
+    if screen in TABS:
+        document |= TABS[screen].content(scene, view)
+    elif screen == "series" and series is not None:
+        document["series"] = parts.detail(scene, view, series, timeline)
+    elif screen == "curve" and opened is not None:
+        document["curve"] = parts.curve(scene, opened, values)
+    plain: dict[str, Any] = parts.strict(document)
+    return plain
+
+
+def offline(svg: str) -> str:
+    """Remove the addresses of fonts from a picture, so that opening it causes no network requests."""
+    return _FONT_ADDRESS.sub("", svg)
+
+
+def write(folder: Path, name: str, wall_ns: int, svg: str, document: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Write `<name>-<UTC time>.svg` and `.json`. A second export within a second replaces the first.
+
+    Blocks until both are on the disk. Raises RunDirectoryError.
+    """
+    when = datetime.fromtimestamp(wall_ns / 1e9, UTC)
+    safe = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-.")[:_NAME_CHARS] or "run"
+    picture, numbers = (folder / f"{safe}-{when:%Y%m%dT%H%M%SZ}.{kind}" for kind in ("svg", "json"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(picture, offline(svg).encode())
+        write_atomic(numbers, json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise RunDirectoryError(f"can't write {error.filename or folder}: {error.strerror}") from error
+    return picture, numbers

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.backends.sources.source import Position, Read, Source
 from telemetry.common.file_lock import FileLock
-from telemetry.daemon.disk_reads import read_history
+from telemetry.daemon.control import read_history
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
 from telemetry.store.records import RecordLog

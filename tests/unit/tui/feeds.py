@@ -13,8 +13,8 @@ from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.history.step_curves import StepCurves
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
+from telemetry.tui.feed.history_thread import ValueHistory, columns, keys_of
 from telemetry.tui.feed.news import News, Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
-from telemetry.tui.feed.value_history import ValueHistory, columns, keys_of
 from telemetry.tui.model.scene import RangeFigures, SeriesId, ValuesOverTime, series_id
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.control import Hello, SeriesKey

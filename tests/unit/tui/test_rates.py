@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.tui.model.scenes import series, snapshot
 
-from telemetry.tui.rates import InFlightPeaks, TokenRates
+from telemetry.tui.run_knowledge import InFlightPeaks, TokenRates
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 TOKENS = ("llm.output_tokens", ())

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Final
 
 from telemetry.common.formatting import number_of
+from telemetry.common.headline_choice import shown_params
 from telemetry.errors import UsageError
 from telemetry.judge.compare.adjusted import confidences
 from telemetry.judge.compare.evidence import Pairs, evidence
 from telemetry.judge.compare.figures import ATTAINMENT, SHARE, Figure, readings, without_errors
 from telemetry.judge.compare.judge import Case, left_out, plain_difference, result
-from telemetry.judge.compare.model import ONE_RUN, VERDICT_WORDS, BoundedFigure, Comparison, MetricResult, SideName
+from telemetry.judge.compare.model import (
+    ONE_RUN,
+    VERDICT_WORDS,
+    BoundedFigure,
+    Comparison,
+    Curve,
+    MetricResult,
+    Setting,
+    SideName,
+)
 from telemetry.judge.compare.noise import noises
 from telemetry.judge.compare.options import Options
 from telemetry.judge.compare.overlays import overlays
-from telemetry.judge.compare.percentile_curves import curves
 from telemetry.judge.compare.samples import Sample, samples
-from telemetry.judge.compare.settings import not_recorded, settings
 from telemetry.judge.compare.sides import by_turns, concerns, facts
 from telemetry.judge.compare.sizes import size
+from telemetry.statistics.hdr.ranks import parse_percentile
 from telemetry.statistics.proportions import wilson
 from telemetry.statistics.runs import holm
 from telemetry.store.calibrations import Calibration
+from telemetry.wire.collectors import is_of_surroundings
+from telemetry.wire.events import Scalar
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import SeriesStat
 
+COMMAND: Final = "command"
+"""Name of the setting for the command line."""
+Id = tuple[str, tuple[tuple[str, str], ...]]
 _ORDER: Final = {verdict: place for place, verdict in enumerate(VERDICT_WORDS)}
 _ENOUGH: Final = 2
 _ADVISED: Final = 5
@@ -193,3 +210,108 @@ def _notes(
                 "all runs of one side are older: the difference may come from changes of the "
                 "machine; alternate the runs of both sides"
             )
+
+
+def curves(before: Sequence[Report], after: Sequence[Report]) -> list[Curve]:
+    """Return the curves of every series that all runs have in the same unit, sorted by name.
+
+    A curve goes from the minimum to the maximum, through all percentiles that every run has.
+    """
+    sides = [[_by_id(report) for report in side] for side in (before, after)]
+    runs = [run for side in sides for run in side]
+    shared = sorted(set(runs[0]).intersection(*runs[1:])) if runs else []
+    found = []
+    for key in shared:
+        stats = [run[key] for run in runs]
+        if len({stat.unit for stat in stats}) > 1:
+            continue
+        points = [_points([run[key] for run in side], stats) for side in sides]
+        found.append(Curve(name=key[0], labels=dict(key[1]), unit=stats[0].unit, before=points[0], after=points[1]))
+    return found
+
+
+def _by_id(report: Report) -> dict[Id, SeriesStat]:
+    return {
+        (stat.name, tuple(sorted(stat.labels.items()))): stat
+        for stat in report.snapshot.series
+        if stat.count and stat.min is not None and stat.max is not None
+    }
+
+
+def _fraction(key: str) -> float:
+    """Return a percentile as a fraction, or 0 for an invalid key."""
+    try:
+        numerator, denominator = parse_percentile(key)
+    except UsageError:
+        return 0.0
+    return numerator / denominator
+
+
+def _points(side: Sequence[SeriesStat], everybody: Sequence[SeriesStat]) -> list[tuple[float, float]]:
+    keys = set(everybody[0].percentiles).intersection(*(stat.percentiles for stat in everybody[1:]))
+    fractions = sorted((_fraction(key), key) for key in keys)
+    low = median(float(stat.min or 0) for stat in side)
+    high = median(float(stat.max or 0) for stat in side)
+    inner = [
+        (fraction, median(float(stat.percentiles[key]) for stat in side))
+        for fraction, key in fractions
+        if 0 < fraction < 1
+    ]
+    return [(0.0, low), *inner, (1.0, high)]
+
+
+def settings(before: Sequence[Report], after: Sequence[Report]) -> list[Setting]:
+    """Return the settings whose values differ between the sides, sorted by name.
+
+    Code, machine and software come after the parameters, and the command comes last. They are left out if one side
+    has not recorded them, as a program that starts its own run.
+
+    Parameters that hold the choice of figures to show first are no settings.
+    """
+    sides = [[shown_params(report.snapshot.params) for report in side] for side in (before, after)]
+    every = {name for side in sides for params in side for name in params}
+    if not_recorded(before, after):
+        every = {name for name in every if not is_of_surroundings(name)}
+    names = sorted(every, key=lambda name: (is_of_surroundings(name), name))
+    found = [Setting(name=name, before=_values(sides[0], name), after=_values(sides[1], name)) for name in names]
+    return [one for one in (*found, *_commands(before, after)) if set(one.before) != set(one.after)]
+
+
+def not_recorded(before: Sequence[Report], after: Sequence[Report]) -> SideName | None:
+    """Return the side that has recorded nothing of its code, machine and software, if the other side has."""
+    is_of_before, is_of_after = (
+        any(is_of_surroundings(name) for report in side for name in report.snapshot.params)
+        for side in (before, after)
+    )
+    if is_of_before == is_of_after:
+        return None
+    return "after" if is_of_before else "before"
+
+
+def _values(runs: Sequence[dict[str, Scalar]], name: str) -> list[str]:
+    """Return the different values of a parameter, in the order of the runs. A run without it has none."""
+    return list(dict.fromkeys(_text(params[name]) for params in runs if name in params))
+
+
+def _text(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "none" if value is None else str(value)
+
+
+def _commands(before: Sequence[Report], after: Sequence[Report]) -> Iterator[Setting]:
+    """Yield the command lines. Only the words that differ are kept where all have the same number of words."""
+    lines = [_lines(before), _lines(after)]
+    every = [*lines[0], *lines[1]]
+    if not (lines[0] and lines[1]):
+        return
+    if len({len(line) for line in every}) == 1:
+        differ = [at for at in range(len(every[0])) if len({line[at] for line in every}) > 1]
+        lines = [[tuple(line[at] for at in differ) for line in side] for side in lines]
+    texts = [list(dict.fromkeys(map(shlex.join, side))) for side in lines]
+    yield Setting(name=COMMAND, before=texts[0], after=texts[1])
+
+
+def _lines(side: Sequence[Report]) -> list[tuple[str, ...]]:
+    commands = (report.snapshot.command for report in side)
+    return [tuple(command.argv) for command in commands if command is not None]

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from telemetry import limits
-from telemetry.errors import UsageError
+from telemetry.common.directions import better_of_name
+from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import RecordedRun
+from telemetry.history.step_curves import StepCurves
 from telemetry.judge.gates.check import Rules, check_one
-from telemetry.judge.gates.evidence import Evidence
-from telemetry.judge.gates.functions import BEST, function_of
-from telemetry.judge.gates.live_steps import LiveSteps
+from telemetry.judge.gates.evidence import Evidence, Instrument
+from telemetry.judge.gates.functions import BEST, SUM, function_of
 from telemetry.judge.gates.parser import every_s
 from telemetry.judge.gates.run_evidence import live_evidence
-from telemetry.judge.gates.tree import Fact, Gate, Term, nodes
-from telemetry.judge.gates.trend import cannot_recover, gone_beyond
+from telemetry.judge.gates.tree import Baseline, Fact, Gate, Negated, Node, Number, Operation, Term, nodes
+from telemetry.judge.gates.units import literal
+from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.gates import GateResult
+from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
+_GROWING_FACTS: Final = frozenset(
+    {"lost", "emitted", "applied", "repaired", "salvaged", "producers", "nodes", "elapsed"}
+)
+"""Facts that only grow. `lost` is one: a live run counts only events that can't arrive any more."""
+_AT_ONCE: Final = 1_024
+_MOST_READS: Final = 64
+"""Reads in one call: 65,000 records, less than a second of work."""
+_POINTS: Final = 2
+"""Points of a curve: gates need its extremes and its ends only."""
 _LAG_S: Final = 2.0
 """Seconds that the history may lag behind."""
 
@@ -140,3 +153,88 @@ def _estimated(gate: Gate) -> bool:
 def _of_steps(gate: Gate) -> bool:
     """Check whether a gate may need earlier values of steps."""
     return any(term.function in ("min", "max", BEST) for term in gate.terms)
+
+
+class LiveSteps:
+    """A reader that goes on where it stopped. Not thread-safe."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._log: RecordLog | None = None
+        self._next = 0
+        self._curves = StepCurves(points=_POINTS, names=limits.STEP_NAMES_KNOWN)
+
+    def curves(self) -> Sequence[StepCurve] | None:
+        """Return the curves so far, or None if the record log can't be read. Blocks on the disk."""
+        try:
+            self._log = self._log or RecordLog(self._directory.records)
+            for _ in range(_MOST_READS):
+                records = self._log.read(self._next, _AT_ONCE)
+                self._curves.feed(records)
+                self._next += len(records)
+                if len(records) < _AT_ONCE:
+                    break
+        except RunDirectoryError:
+            return None
+        return self._curves.curves()
+
+
+def cannot_recover(gate: Gate, instruments: Sequence[Instrument]) -> bool:
+    """Check whether a left side beyond its limit can only move further away, while the limit is constant."""
+    if not all(isinstance(node, Number | Operation | Negated | Baseline) for node in nodes(gate.right)):
+        return False
+    if len({term.function == SUM for term in gate.terms}) > 1:  # the counters of a sum depend on the other terms
+        return False
+    way = trend(gate.left, instruments)
+    return (way > 0 and gate.relation in ("<", "<=", "==")) or (way < 0 and gate.relation in (">", ">="))
+
+
+def gone_beyond(gate: Gate, result: GateResult) -> bool:
+    """Check whether a failed gate that can't recover is beyond its limit.
+
+    With `==` it may still approach the limit.
+    """
+    if gate.relation != "==":
+        return True
+    return result.value is not None and result.limit is not None and result.value > result.limit
+
+
+def trend(node: Node, instruments: Sequence[Instrument]) -> float:
+    """Return a positive number if a node only grows, a negative one if it only falls, 0 if unknown."""
+    if isinstance(node, Operation):
+        return _of_operation(node, instruments)
+    if isinstance(node, Negated):
+        return -trend(node.inner, instruments)
+    if isinstance(node, Term):
+        return _of_term(node, instruments)
+    return float(isinstance(node, Fact) and node.name in _GROWING_FACTS)
+
+
+def _of_operation(node: Operation, instruments: Sequence[Instrument]) -> float:
+    """Combine two trends. Two growing sides grow together; a constant shifts, scales or inverts the other side."""
+    left, right = trend(node.left, instruments), trend(node.right, instruments)
+    before, after = _constant(node.left), _constant(node.right)
+    if node.sign in ("+", "-"):
+        right = right if node.sign == "+" else -right
+        return left if after is not None or left == right else right if before is not None else 0.0
+    if after:
+        return left * math.copysign(1.0, after)
+    return right * math.copysign(1.0, before) if before and node.sign == "*" else 0.0
+
+
+def _of_term(term: Term, instruments: Sequence[Instrument]) -> float:
+    if term.function == "value":
+        return float({item.kind for item in instruments if item.name == term.metric.name} == {"counter"})
+    if term.function == BEST:
+        return -1.0 if better_of_name(term.metric.name) == "lower" else 1.0
+    if term.function == "min":
+        return -1.0
+    return float(function_of(term.function).grows or term.function == "p100")
+
+
+def _constant(node: Node) -> float | None:
+    """Return the value of a number or a negated number, or None for any other node."""
+    if isinstance(node, Number):
+        return node.value * literal(node.unit)[1]
+    inner = _constant(node.inner) if isinstance(node, Negated) else None
+    return None if inner is None else -inner

@@ -14,7 +14,7 @@ from telemetry.backends.items import KINDS
 from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.config.plugins.choice import options_of
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
 LIBRARIES = {
     *(
         "aim",
@@ -56,7 +56,8 @@ def test_each_has_the_form_of_a_backend(name: str) -> None:
 def test_none_imports_a_library_before_it_is_made() -> None:
     """Lists and checks of options stay fast, and work where nothing is installed."""
     code = (
-        "import sys; from telemetry.backends.choice import load; from telemetry.config.plugins.backends import BUILT_IN\n"
+        "import sys; from telemetry.backends.choice import load\n"
+        "from telemetry.config.plugins.backends import BUILT_IN\n"
         "for name in BUILT_IN: load(name)\n"
         "print(*{name.split('.')[0] for name in sys.modules})"
     )

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from telemetry.history.pictures.cumulative import Cumulative
-from telemetry.history.pictures.spreads import (
+from telemetry.history.pictures.collector import (
     BARS,
     LINEAR_BARS,
     ROWS,
@@ -17,6 +16,7 @@ from telemetry.history.pictures.spreads import (
     distribution,
     heat_map,
 )
+from telemetry.history.pictures.cumulative import Cumulative
 from telemetry.statistics.hdr.layout import Layout
 from telemetry.wire.cells import cell
 from telemetry.wire.control import SeriesKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from telemetry.judge.compare.percentile_curves import curves
+from telemetry.judge.compare.compare import curves
 from telemetry.wire.report import Report
 
 Run = Callable[..., Report]

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.judge.gates.fakes import ERRORS, HEAT, REQUESTS, TTFT
 
 from telemetry.judge.gates.parser import parse
-from telemetry.judge.gates.trend import cannot_recover, gone_beyond, trend
+from telemetry.judge.gates.watch import cannot_recover, gone_beyond, trend
 from telemetry.wire.gates import GateResult
 
 KNOWN = [TTFT, ERRORS, REQUESTS, HEAT]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 from tests.unit.judge.gates.fakes import Fake
 
+from telemetry.judge.gates.check import Windows
 from telemetry.judge.gates.explain import Verdict
 from telemetry.judge.gates.value import exactly
-from telemetry.judge.gates.windows import Windows
 from telemetry.wire.snapshot import ProducerStat
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telemetry.judge.merge.interval_grid import SECOND_NS, Cell, cells, placed
+from telemetry.judge.merge.history import SECOND_NS, Cell, cells, placed
 from telemetry.wire.history import Interval
 
 

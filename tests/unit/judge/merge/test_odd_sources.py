@@ -6,7 +6,7 @@ import pytest
 from tests.unit.judge.merge.conftest import MakeRun
 
 from telemetry.judge.merge import gather
-from telemetry.judge.merge.odd_sources import compared, sources_of
+from telemetry.judge.merge.run import compared, sources_of
 from telemetry.wire.sources import SourceSeries, SourceStat
 
 FORGED = (10**400, 10, 20)

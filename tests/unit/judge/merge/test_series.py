@@ -11,7 +11,7 @@ from tests.unit.judge.merge.conftest import LATENCY, Made, MakeRun
 from telemetry.errors import UsageError
 from telemetry.judge.merge import gather
 from telemetry.judge.merge.history import add_histories
-from telemetry.judge.merge.series import merged_series, percentiles_of
+from telemetry.judge.merge.run import merged_series, percentiles_of
 from telemetry.wire.events import Define
 from telemetry.wire.snapshot import Extent, SeriesStat, WindowStat
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.judge.merge.translate import Instruments
+from telemetry.judge.merge.history import Instruments
 from telemetry.statistics.hdr.layout import Layout
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns

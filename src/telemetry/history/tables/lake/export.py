@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from telemetry.common.distribution import version
 from telemetry.common.file_lock import lock_path
 from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
-from telemetry.history.reader import RunHistory
+from telemetry.history.instrument_ids import SeriesId, series_id
+from telemetry.history.range_totals import RangeTotals
+from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.history.request_log import RequestLog, facts
 from telemetry.history.run import open_run
 from telemetry.history.tables.arrow import arrow
-from telemetry.history.tables.lake.facts import fact_tables, param_rows
-from telemetry.history.tables.lake.intervals import interval_pieces
-from telemetry.history.tables.lake.layout import FILE, PARTITION, SCHEMA, TABLES
+from telemetry.history.tables.lake.layout import (
+    FILE,
+    INTERVAL_PERCENTILES,
+    PARTITION,
+    PERCENTILES,
+    SCHEMA,
+    TABLES,
+    percentile_column,
+)
 from telemetry.history.tables.lake.logs import (
     all_params,
     has_records,
@@ -32,13 +42,23 @@ from telemetry.history.tables.lake.logs import (
     span_pieces,
     step_pieces,
 )
-from telemetry.history.tables.lake.table_file import TableFile
+from telemetry.history.tables.lake.table_file import Coded, TableFile, json_text, number
+from telemetry.history.tables.row_files import LATEST_NS
+from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.store.append_file import describe
 from telemetry.store.records import RecordLog
-from telemetry.store.run_directory import RunDirectory, directory_name
+from telemetry.store.run_directory import Manifest, RunDirectory, directory_name
 from telemetry.wire.codec import carriable
-from telemetry.wire.report import Report
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.events import Scalar
+from telemetry.wire.report import Report, RequestFigures
+from telemetry.wire.snapshot import MetricsSnapshot
 
+ROWS_AT_ONCE: Final = 1 << 17
+"""Rows of a row group: 20 MB in memory. In it the rows of an instrument are together, in order of time."""
+Piece = tuple[str, dict[str, Any]]
+"""Name of a table, and rows of it by column."""
+Row = dict[str, Any]
 _PREFIX, _SUFFIX = ".telemetry-", ".tmp"
 """Ends of the names of temporary folders. Other hidden folders in the lake belong to other programs."""
 _LEFT_S: Final = 60.0
@@ -196,3 +216,261 @@ def _temporary(lake: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         if lock is not None:
             lock.release()
+
+
+def fact_tables(report: Report, directory: RunDirectory) -> dict[str, list[Row]]:
+    """Return the rows of each of these tables."""
+    snapshot = report.snapshot
+    return {
+        "runs": [_run(report, directory)],
+        "producers": list(_producers(snapshot)),
+        "series": list(_series(snapshot)),
+        "last_values": list(_last_values(snapshot)),
+        "loads": [row for one in report.requests for row in (_load(one), *map(_load, one.windows))],
+    }
+
+
+def _run(report: Report, directory: RunDirectory) -> Row:
+    snapshot, manifest = report.snapshot, _manifest(directory)
+    command = snapshot.command
+    return {
+        "name": snapshot.name,
+        "started": min(snapshot.started_ns, LATEST_NS),
+        "ended": min(snapshot.time_ns, LATEST_NS),
+        "elapsed_s": snapshot.elapsed_s,
+        "completeness": snapshot.completeness,
+        "state": snapshot.state,
+        "reason": snapshot.reason,
+        "exact": snapshot.exact,
+        "events": snapshot.accounting.applied,
+        "lost": snapshot.accounting.lost,
+        "producers": snapshot.producer_count,
+        "host": manifest.host if manifest is not None else "",
+        "command": shlex.join(command.argv) if command is not None else None,
+        "exit_code": command.exit_code if command is not None else None,
+        "signal": command.signal if command is not None else None,
+        "merged": len(report.sources),
+        "directory": carriable(str(directory.path)),
+        "telemetry": manifest.telemetry if manifest is not None else "",
+    }
+
+
+def _manifest(directory: RunDirectory) -> Manifest | None:
+    with suppress(RunDirectoryError):
+        return directory.read_manifest()
+    return None
+
+
+def _producers(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    for one in snapshot.producers:
+        yield {
+            "producer": one.producer,
+            "name": one.name,
+            "host": one.host,
+            "pid": one.pid,
+            "rank": one.rank,
+            "completeness": one.completeness,
+            "emitted": one.emitted,
+            "applied": one.applied,
+        }
+
+
+def param_rows(params: Mapping[str, Scalar]) -> Iterator[Row]:
+    """Yield a row for each parameter."""
+    for name, value in params.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        yield {"name": name, "value": _text(value), "number": number(value) if is_number else None}
+
+
+def _text(value: Scalar) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)
+
+
+def _series(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    for one in snapshot.series:
+        yield {
+            "name": one.name,
+            "labels": json_text(one.labels),
+            "unit": one.unit,
+            "count": one.count,
+            "total": number(one.total),
+            "min": number(one.min),
+            "max": number(one.max),
+            "mean": number(one.mean),
+            "stddev": number(one.stddev),
+            **{percentile_column(key): number(one.percentiles.get(key)) for key in PERCENTILES},
+            "percentiles": json_text(one.percentiles),
+            "exact": one.exact,
+        }
+
+
+def _last_values(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    for one in snapshot.counters:
+        head = {"kind": "counter", "name": one.name, "labels": json_text(one.labels), "unit": one.unit}
+        yield {**head, "value": number(one.value), "min": None, "max": None, "events": one.events}
+    for gauge in snapshot.gauges:
+        head = {"kind": "gauge", "name": gauge.name, "labels": json_text(gauge.labels), "unit": gauge.unit}
+        low, high = number(gauge.min), number(gauge.max)
+        yield {**head, "value": number(gauge.value), "min": low, "max": high, "events": gauge.events}
+
+
+def _load(one: RequestFigures) -> Row:
+    return {
+        "kind": one.kind,
+        "labels": json_text(one.labels),
+        "window": one.window,
+        "issued": number(one.issued),
+        "completed": number(one.completed),
+        "failed": number(sum(one.failed.values())),
+        "expired": number(one.expired),
+        "requests_per_s": number(one.rates.overall.requests_per_s),
+        "input_tokens_per_s": number(one.input_tokens_per_s),
+        "output_tokens_per_s": number(one.output_tokens_per_s),
+        "total_tokens_per_s": number(one.total_tokens_per_s),
+        "concurrency_mean": number(one.concurrency_mean),
+        "slo": one.slo or None,
+        "good": number(one.good),
+        "goodput_per_s": number(one.goodput_per_s),
+        "attainment": number(one.attainment),
+    }
+
+
+def interval_pieces(history: RunHistory, every_s: float) -> Iterator[Piece]:
+    """Yield rows of `intervals` and `value_intervals`, for time ranges of `every_s` seconds. Blocks on the disk.
+
+    Time ranges are longer where the history has only longer intervals left. Raises RunDirectoryError.
+    """
+    keys = history.reader.keys()
+    series, values = _SeriesRows(history), _ValueRows(keys, history)
+    for window in history.windows(every_s, 0, FAR_NS, (), history.rows):
+        series.add(window)
+        values.add(window)
+        if series.size >= ROWS_AT_ONCE:
+            yield "intervals", series.take()
+        if values.size >= ROWS_AT_ONCE:
+            yield "value_intervals", values.take()
+    yield "intervals", series.take()
+    yield "value_intervals", values.take()
+
+
+class _Instruments:
+    """The name, labels and unit of each instrument of a table, by its place."""
+
+    def __init__(self, keys: Sequence[SeriesKey]) -> None:
+        self._name = Coded.of([key.name for key in keys])
+        self._labels = Coded.of([json_text(key.labels) for key in keys])
+        self._unit = Coded.of([key.unit for key in keys])
+
+    def columns(self, places: Integers) -> dict[str, Any]:
+        return {
+            "name": self._name.take(places),
+            "labels": self._labels.take(places),
+            "unit": self._unit.take(places),
+        }
+
+
+class _Times(NamedTuple):
+    """When the rows of a window are."""
+
+    start_ns: int
+    start_s: float
+    seconds: float
+    rows: int
+
+
+def _time_columns(times: Sequence[_Times], order: Integers) -> dict[str, Any]:
+    rows = [one.rows for one in times]
+    starts = np.repeat(np.array([one.start_ns for one in times], np.int64), rows)
+    elapsed = np.repeat(np.array([one.start_s for one in times], np.float64), rows)
+    seconds = np.repeat(np.array([one.seconds for one in times], np.float64), rows)
+    return {"time": starts[order], "elapsed_s": elapsed[order], "seconds": seconds[order]}
+
+
+class _SeriesRows:
+    """Rows of `intervals` that are not written yet."""
+
+    def __init__(self, history: RunHistory) -> None:
+        self.size = 0
+        self._history = history
+        self._instruments = _Instruments(history.rows.keys)
+        self._times: list[_Times] = []
+        self._places: list[Integers] = []
+        self._counts: list[Integers] = []
+        self._figures: list[tuple[Floats, Floats, Floats, Floats]] = []
+        """Total, min, max, and a line of percentiles for each row."""
+
+    def add(self, window: RangeTotals) -> None:
+        if window.added is None or not window.added.rows.size:
+            return
+        histograms = window.added.histograms(self._history.rows)
+        rows, percentiles = histograms.percentiles(INTERVAL_PERCENTILES)
+        start_ns = self._history.ns(window.start_s)
+        self._times.append(_Times(start_ns, window.start_s, window.seconds, rows.size))
+        self._places.append(window.added.rows[rows])
+        self._counts.append(histograms.count[rows])
+        self._figures.append((histograms.total[rows], histograms.min[rows], histograms.max[rows], percentiles))
+        self.size += rows.size
+
+    def take(self) -> dict[str, Any]:
+        """Return the rows by column, and forget them."""
+        places = np.concatenate([np.zeros(0, np.int64), *self._places])
+        order = np.argsort(places, kind="stable")
+        counts = np.concatenate([np.zeros(0, np.int64), *self._counts])[order]
+        none = (np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, len(INTERVAL_PERCENTILES))))
+        total, least, most, percentiles = (
+            np.concatenate(parts)[order] for parts in zip(none, *self._figures, strict=True)
+        )
+        columns = {
+            **self._instruments.columns(places[order]),
+            **_time_columns(self._times, order),
+            "count": counts,
+            "total": total,
+            "min": least,
+            "max": most,
+            **{percentile_column(key): percentiles[:, at] for at, key in enumerate(INTERVAL_PERCENTILES)},
+        }
+        self.size, self._times, self._places, self._counts, self._figures = 0, [], [], [], []
+        return columns
+
+
+class _ValueRows:
+    """Rows of `value_intervals` that are not written yet."""
+
+    def __init__(self, keys: Sequence[SeriesKey], history: RunHistory) -> None:
+        self.size = 0
+        self._history = history
+        own = [key for key in keys if key.kind in ("counter", "gauge")]
+        self._instruments = _Instruments(own)
+        self._kinds = Coded.of([key.kind for key in own])
+        self._place: dict[tuple[str, SeriesId], int] = {
+            (key.kind, series_id(key)): place for place, key in enumerate(own)
+        }
+        self._times: list[_Times] = []
+        self._places: list[int] = []
+        self._values: list[float] = []
+
+    def add(self, window: RangeTotals) -> None:
+        count = len(window.counters) + len(window.gauges)
+        if not count:
+            return
+        start_ns = self._history.ns(window.start_s)
+        self._times.append(_Times(start_ns, window.start_s, window.seconds, count))
+        for kind, numbers in (("counter", window.counters), ("gauge", window.gauges)):
+            self._places += [self._place[kind, one] for one in numbers]
+            self._values += numbers.values()
+        self.size += count
+
+    def take(self) -> dict[str, Any]:
+        """Return the rows by column, and forget them."""
+        places = np.array(self._places, np.int64)
+        order = np.argsort(places, kind="stable")
+        columns = {
+            "kind": self._kinds.take(places[order]),
+            **self._instruments.columns(places[order]),
+            **_time_columns(self._times, order),
+            "value": np.array(self._values, np.float64)[order],
+        }
+        self.size, self._times, self._places, self._values = 0, [], [], []
+        return columns

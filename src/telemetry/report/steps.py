@@ -114,7 +114,7 @@ def _best(name: str, curve: StepCurve) -> tuple[str, str]:
 
 
 def _spread(curve: StepCurve) -> str:
-    """Return the lowest and the highest value of a producer in the last step; empty with one producer."""
+    """Return the lowest and the highest value among the producers in the last step; empty with one producer."""
     return _range(curve.last_low, curve.last_high) if curve.producers > 1 else ""
 
 

@@ -327,7 +327,7 @@ def _quoted(text: object) -> str:
 
 
 def _escaped(text: object) -> str:
-    """Return a text for files whose readers replace `$NAME` by a variable: compose and Grafana."""
+    """Escape each `$` of a text, because compose and Grafana replace `$NAME` by a variable."""
     return _quoted(str(text).replace("$", "$$"))
 
 

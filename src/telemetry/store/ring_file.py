@@ -167,7 +167,7 @@ class RingFile:
         return b"".join(pieces)
 
     def _read_wrapped(self, at: int, capacity: int, begin: int, end: int) -> bytes:
-        """Read positions `[begin, end)`, in bytes, of a ring that is at `at` in the file."""
+        """Read the bytes `[begin, end)` of a ring that begins at offset `at` of the file and may wrap around."""
         start, size = begin % capacity, end - begin
         first = min(size, capacity - start)
         return self._read(at + start, first) + self._read(at, size - first)

@@ -100,7 +100,7 @@ def _kind(words: list[str]) -> str:
 
 
 def remove_old(directory: Path) -> None:
-    """Remove files of processes that ended more than an hour ago, and that no aggregator came for."""
+    """Remove old ring files: their process ended more than an hour ago, and no aggregator has read them."""
     before = time.time() - _OLD_S
     for name in os.listdir(directory):
         path = directory / name

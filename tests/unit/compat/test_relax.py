@@ -87,7 +87,7 @@ def now_us() -> int:
 
 
 def test_the_timers_are_one_object() -> None:
-    """Seconds of a name add up until they are reset."""
+    """Seconds that are timed under one name add up until this timer is reset."""
     made = relax.Timer()
     assert relax.Timer() is made
     made.add("a", 2.0)

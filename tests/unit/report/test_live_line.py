@@ -194,7 +194,7 @@ def test_the_time_of_long_runs() -> None:
 
 
 def test_a_narrow_line_leaves_out_whole_parts() -> None:
-    """From the end on; a figure is never cut, and so never read wrong."""
+    """Parts are left out from the end of the line. No figure is cut, because a cut figure would be misread."""
     parts = LiveLine().parts(snapshot(counters=LOAD, series=[series("chat.latency")]))
     for width in range(4, 80):
         line = joined(fitted(parts, width))

@@ -34,10 +34,10 @@ class RunCollectors:
     def __init__(
         self, asked: Sequence[str], defaults: Sequence[str], say: Callable[[str], object], *, node: str = ""
     ) -> None:
-        """Check the collectors. One that is asked for replaces a default of its name.
+        """Check the collectors. A requested collector replaces the default collector of the same name.
 
         `node` is the name of this machine in a run on several machines. Raises UsageError for an unknown collector,
-        a wrong option, two of one name, or too many.
+        a wrong option, two collectors of the same name, or too many collectors.
         """
         self._asked = list(asked)
         self._defaults = [text for text in defaults if text != NONE]

@@ -112,7 +112,7 @@ class _Recorder:
         self._names = Names()
 
     def before(self, time_ns: int) -> None:
-        """Prepare for the entry of this time. Older entries cost nothing more than their fold."""
+        """Prepare for the entry at this time. Events of entries before the recorder's window are not kept."""
         aggregator = self._fold.numbers.aggregator
         if aggregator is not self._observed:  # the first one, or another one after damage
             aggregator.observe(self._see)

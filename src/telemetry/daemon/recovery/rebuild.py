@@ -65,7 +65,7 @@ class Fold:
     """The numbers after the entries so far. It holds one turn in memory at a time."""
 
     def __init__(self, reader: JournalReader, first_segment: int | None = None) -> None:
-        """Start with the checkpoint at the head of `first_segment`, by default the first readable one.
+        """Start with the checkpoint at the head of `first_segment`, by default with the first readable checkpoint.
 
         Raises RunDirectoryError if there is no journal, or no readable checkpoint in it.
         """

@@ -72,7 +72,7 @@ class StepQuery(Struct, kw_only=True, frozen=True):
 
 
 class Logged(Struct, kw_only=True, frozen=True):
-    """The outcome of logged values."""
+    """The answer to a request that logs values."""
 
     status: Literal["success", "pending"]
     """`success`: what `outcomes` calls recorded is in the run. `pending`: the run has not confirmed it yet."""

@@ -238,7 +238,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return f"{VERDICT_WORDS[self.verdict]}: {figures}, {runs}"
 
     def _of_two_runs(self) -> Iterator[str]:
-        """Yield how many figures of two single runs differ, and how many do not."""
+        """Yield phrases for a comparison of one run with one run, such as `3 differ` and `5 do not`."""
         yield number_of(self.count("differs"), "differs", "differ")
         if same := self.count("same"):
             yield number_of(same, "does not", "do not")

@@ -48,7 +48,7 @@ def test_a_merged_run_is_a_run(make_run: MakeRun, root: Path) -> None:
 
 
 def test_the_manifest_names_the_sources(make_run: MakeRun, root: Path) -> None:
-    """And nobody who could be taken for its aggregator."""
+    """The manifest names no process that could be taken for the aggregator of the merged run."""
     merged = two(make_run, root)
     manifest = merged.directory.read_manifest()
     paths = {run.run_id: str(run.path) for run in list_runs(root)}

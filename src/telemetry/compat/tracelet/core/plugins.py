@@ -211,7 +211,7 @@ class PluginManager:
         return info
 
     def load_plugin(self, plugin_name: str) -> bool:
-        """Return whether the class of a plugin is there."""
+        """Load the class of a plugin. Return whether it could be loaded."""
         return plugin_name in self.plugins and self._reach(plugin_name, PluginState.LOADED, lambda info: None)
 
     def validate_plugin(self, plugin_name: str) -> bool:

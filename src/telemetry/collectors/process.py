@@ -170,12 +170,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-if __name__ == "__main__":
-    code = main()
-    sys.stderr.flush()
-    os._exit(code)  # a collector that hangs must not hold up the end
-
-
 class Sampler(threading.Thread):
     """A thread that samples one collector until it is asked to end.
 
@@ -321,3 +315,9 @@ def _words(error: BaseException) -> str:
 
 def _one_line(text: str) -> str:
     return printable(" ".join(text.split()))[:500]
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # a collector that hangs must not hold up the end

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from telemetry.testing.backends import Written
+from telemetry.testing.written import Written
 
 __all__ = ["Written"]

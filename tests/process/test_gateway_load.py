@@ -75,7 +75,7 @@ def test_a_large_body_does_not_hold_up_others(site: Site, path: str, body: Any, 
     done.set()
     asker.join()
     assert answer.status_code in (200, 202), answer.text
-    assert max(waits_s) < 0.8 * took_s  # it would be nearly all of it; a busy machine alone made it more than half
+    assert max(waits_s) < took_s / 2
     [series] = site.stop()["series"]
     assert series["count"] == number
 

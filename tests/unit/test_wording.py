@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.common.wording import (
+from telemetry.drop_reasons import Reason
+from telemetry.wire.snapshot import (
+    BACKEND_ENDED,
+    BackendStat,
+    CommandFacts,
+    MetricsSnapshot,
+    Pending,
+    ProducerStat,
+    SeriesStat,
+)
+from telemetry.wording import (
     REASON_WORDS,
     backend,
     backend_state,
@@ -24,16 +34,6 @@ from telemetry.common.wording import (
     shortfall,
     undelivered,
     waiting,
-)
-from telemetry.wire.drop_reasons import Reason
-from telemetry.wire.snapshot import (
-    BACKEND_ENDED,
-    BackendStat,
-    CommandFacts,
-    MetricsSnapshot,
-    Pending,
-    ProducerStat,
-    SeriesStat,
 )
 
 

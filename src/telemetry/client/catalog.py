@@ -43,7 +43,7 @@ class Catalog:
         unit: str = "",
         labels: Mapping[str, object] | None = None,
         *,
-        digits: int = limits.DIGITS,
+        digits: int = 3,
         low: float | None = None,
         high: float | None = None,
     ) -> Instrument:

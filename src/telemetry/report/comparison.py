@@ -12,9 +12,8 @@ from typing import Final
 
 import msgspec
 
-from telemetry.common import formatting, wording
-from telemetry.common.formatting import NOTHING, number_of, printable, printable_json
-from telemetry.judge.compare import (
+from telemetry import formatting, wording
+from telemetry.compare import (
     COMMAND_WORDS,
     ONE_SIDED,
     VERDICT_WORDS,
@@ -28,6 +27,7 @@ from telemetry.judge.compare import (
     largest_without_bounds,
     main_difference,
 )
+from telemetry.formatting import NOTHING, number_of, printable, printable_json
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
 from telemetry.report.table import DOT, Column, Section, Table, cut, without_empty_columns

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.common.formatting import columns, count, number_of, printable, without_middle
-from telemetry.common.wording import backend, node_is_well
-from telemetry.history.headlines import (
+from telemetry.formatting import columns, count, number_of, printable, without_middle
+from telemetry.headlines import (
     Headline,
     Health,
     compact,
@@ -22,8 +21,9 @@ from telemetry.history.headlines import (
     makes_room,
     not_finite,
 )
-from telemetry.history.rates import RecentSteps
+from telemetry.rates import RecentSteps
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress
+from telemetry.wording import backend, node_is_well
 
 _HEADLINES: Final = 2
 """Largest number of kinds of requests and axes in a line."""

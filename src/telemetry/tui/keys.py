@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from textual.binding import Binding, BindingType
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, format_key, key_to_character
 
 from telemetry.config.load import closest
 from telemetry.errors import ConfigError
-from telemetry.tui.tabs import TABS
 
-PLACES: Final = (*TABS, "series", "curve")
-"""Screens with keys of their own: the tabs, and those opened from one."""
-_SORTED: Final = ("overview", "producers")
-_OPENED: Final = ("overview", "requests")
-_OPENABLE: Final = (*_OPENED, "producers", "steps", "spans")
-_TIMES: Final = ("overview", "series", "requests")
-_NUMBERS: Final = (*_TIMES, "producers", "steps", "spans", "curve")
+Place = Literal["overview", "series", "producers", "log", "requests", "steps", "spans", "curve"]
+"""A screen with keys of its own."""
+
+PLACES: Final[tuple[Place, ...]] = (
+    *("overview", "series", "producers", "log"),
+    *("requests", "steps", "spans", "curve"),
+)
+_SORTED: Final[tuple[Place, ...]] = ("overview", "producers")
+_OPENED: Final[tuple[Place, ...]] = ("overview", "requests")
+_OPENABLE: Final[tuple[Place, ...]] = (*_OPENED, "producers", "steps", "spans")
+_TIMES: Final[tuple[Place, ...]] = ("overview", "series", "requests")
+_NUMBERS: Final[tuple[Place, ...]] = (*_TIMES, "producers", "steps", "spans", "curve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Key:
     """Text in the footer; empty for keys that only the help shows."""
     help: str
     """Effect of the action, in 30 columns."""
-    on: tuple[str, ...] = PLACES
+    on: tuple[Place, ...] = PLACES
     beside: str = ""
     """Id of the action whose key is shown beside this one in the footer."""
 
@@ -64,10 +68,12 @@ TABLE: Final = (
     Key("export", "e", "export", "save it as SVG and JSON"),
     Key("next_pane", "shift+tab", "", "switch to the other table", (*_OPENED, "steps")),
     Key("next_tab", "tab", "", "the next tab"),
-    *(
-        Key(f"tab_{number}", str(number), "", tab.help or tab.title.lower())
-        for number, tab in enumerate(TABS.values(), 1)
-    ),
+    Key("tab_1", "1", "", "overview"),
+    Key("tab_2", "2", "", "producers"),
+    Key("tab_3", "3", "", "log"),
+    Key("tab_4", "4", "", "requests"),
+    Key("tab_5", "5", "", "steps and backends"),
+    Key("tab_6", "6", "", "spans"),
     Key("stop", "ctrl+x", "stop", "end the run, asks first"),
     Key("palette", "ctrl+p", "", "all commands, and themes"),
     Key("help", "question_mark,f1", "help", "show all keys"),
@@ -78,7 +84,7 @@ TABLE: Final = (
 BY_ID: Final = {key.id: key for key in TABLE}
 TAKEN: Final = ("up", "down", "pageup", "pagedown", "home", "ctrl+end", "ctrl+q", "ctrl+c")
 """Keys of tables and of Textual itself, unavailable for actions."""
-_TAKEN_AT: Final[Mapping[str, tuple[str, ...]]] = {"steps": ("left", "right")}
+_TAKEN_AT: Final[Mapping[Place, tuple[str, ...]]] = {"steps": ("left", "right")}
 """Keys of the widgets of one screen, unavailable there."""
 
 
@@ -98,7 +104,7 @@ def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
     return keys
 
 
-def bindings(place: str) -> list[BindingType]:
+def bindings(place: Place) -> list[BindingType]:
     """Return the bindings of a screen with the default keys. `App.set_keymap` changes keys by action id."""
     return [
         Binding(key.key, f"app.{key.id}", key.words, id=key.id)
@@ -135,7 +141,7 @@ _SHORT: Final = {
 }
 
 
-def _check_single(keys: Mapping[str, str], place: str) -> None:
+def _check_single(keys: Mapping[str, str], place: Place) -> None:
     owners = dict.fromkeys((*TAKEN, *_TAKEN_AT.get(place, ())), "the cockpit itself")
     for key in TABLE:
         if place not in key.on:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,10 +91,11 @@ def test_a_fork_in_mid_construction_inherits_nothing(runtime: Path, monkeypatch:
             links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
             os._exit(any(os.path.realpath(link).endswith("keeper.lock") for link in links))
         children.append(os.waitpid(child, 0)[1])
-        real(fd, how)
+        fcntl.flock(fd, how)
 
-    real = fcntl.flock
-    monkeypatch.setattr(fcntl, "flock", fork_first)
+    monkeypatch.setattr(
+        subject, "fcntl", SimpleNamespace(flock=fork_first, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB)
+    )
     keeping = KeeperLock("r")
     assert (children, alone) == ([0], [True])
     assert subject._FORKING.acquire(blocking=False)
@@ -109,11 +111,13 @@ def test_whoever_just_looks_keeps_nobody_from_keeping(runtime: Path, monkeypatch
         looks.append(fd)
         if len(looks) < 3:
             raise BlockingIOError
-        real(fd, how)
+        fcntl.flock(fd, how)
 
-    real = fcntl.flock
-    monkeypatch.setattr(fcntl, "flock", looked_at)
+    monkeypatch.setattr(
+        subject, "fcntl", SimpleNamespace(flock=looked_at, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB)
+    )
     keeping = KeeperLock("r")
+    monkeypatch.setattr(subject, "fcntl", fcntl)
     assert keeper_of("r") == os.getpid()
     keeping.end()
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from telemetry.client import notice
-from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
+from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
 from telemetry.compat.tracelet.core.sinks import call, plain
-from telemetry.errors import error_text
 
 _JOIN_S: Final = 5.0
 _TEXT_CHARS: Final = 1_000
@@ -24,18 +23,21 @@ class CollectorThread:
         emit: Callable[[MetricData], object],
         interval_s: float,
         name: str,
-        collector: Any = None,
+        *,
+        owned: Any = None,
     ) -> None:
-        """`collector` is an object of the user, which the thread also initializes, starts and stops."""
+        """`owned` is a collector that the thread also initializes, starts and stops."""
         self._read = collect
         self._emit = emit
         self._interval_s = interval_s
         self._name = name
-        self._collector = collector
+        self._owned = owned
         self._texts: dict[str, str] = {}
         self._has_failed = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"tracelet-collector-{name}", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
@@ -46,20 +48,20 @@ class CollectorThread:
             notice.warn(f"the collector {self._name} did not end within {_JOIN_S:g} s")
 
     def _serve(self) -> None:
-        own = self._collector
-        if own is not None and not (self._try(lambda: call(own.initialize, {})) and self._try(own.start)):
+        owned = self._owned
+        if owned is not None and not (self._try(lambda: call(owned.initialize, {})) and self._try(owned.start)):
             return
         while True:
             self._try(self._collect)
             if self._ending.wait(self._interval_s):
                 break
-        if own is not None:
-            self._try(own.stop)
+        if owned is not None:
+            self._try(owned.stop)
 
     def _collect(self) -> None:
-        values = self._read()
-        for metric in self._metrics("", values) if isinstance(values, Mapping) else values or ():
-            self._emit(metric)
+        found = self._read()
+        for item in self._metrics("", found) if isinstance(found, Mapping) else found or ():
+            self._emit(item)
 
     def _metrics(self, path: str, values: Mapping[str, Any]) -> Iterator[MetricData]:
         for key, value in values.items():
@@ -80,7 +82,7 @@ class CollectorThread:
             if not self._has_failed:
                 self._has_failed = True
                 notice.warn(
-                    f"the collector {self._name} raised {error_text(error)}. "
+                    f"the collector {self._name} raised {type(error).__name__}: {error}. "
                     "It goes on at its next turn; this warning appears once"
                 )
             return False

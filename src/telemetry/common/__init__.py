@@ -1,1 +1,0 @@
-"""Small words and tools that every room may use."""

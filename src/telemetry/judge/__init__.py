@@ -1,1 +1,0 @@
-"""Judgements over runs: gates, comparisons, sweeps and merges."""

@@ -113,7 +113,7 @@ def apply_retention(config: Config) -> None:
         )
 
 
-def old_runs(root: Path, *, older_s: float, keep: int, now_ns: int | None = None) -> list[OldRun]:
+def old_runs(root: Path, *, older_s: float, keep: int) -> list[OldRun]:
     """Return the runs in a folder that ended longer ago than `older_s`, without the newest `keep`; newest first.
 
     Raises RunDirectoryError if the folder can't be read.
@@ -123,9 +123,10 @@ def old_runs(root: Path, *, older_s: float, keep: int, now_ns: int | None = None
     from telemetry.transport import runtime_directory
 
     live = {found.run_id for found in list_live(runtime_directory()) if found.alive}
-    before_ns = (time.time_ns() if now_ns is None else now_ns) - round(older_s * 1e9)
     fallback_dirs = find_run.fallback_dirs()
-    runs = (_old_run(directory, live, fallback_dirs) for directory in list_runs(root)[keep:])
+    runs = [_old_run(directory, live, fallback_dirs) for directory in list_runs(root)[keep:]]
+    # after the look at the runs: a live one writes all the time, and its last sign of life is not in the future
+    before_ns = time.time_ns() - round(older_s * 1e9)
     return [one for one in runs if one.ended_ns <= before_ns]
 
 

@@ -148,6 +148,26 @@ def test_what_is_in_use_stays(
     keeper.end()
 
 
+def test_a_run_that_writes_during_the_look_is_named_as_live(
+    aged: Callable[..., RunDirectory], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last sign of life is later than the start of the command, and not in its future."""
+    run = aged("live", 0, ended=False)
+    lock = run.lock()
+
+    def list_and_write(root: Path) -> list[RunDirectory]:
+        runs = list_runs(root)
+        time.sleep(0.02)  # longer than a tick of the clock of files
+        for path in (run.path, *run.path.rglob("*")):
+            os.utime(path)
+        return runs
+
+    monkeypatch.setattr("telemetry.store.run_directory.list_runs", list_and_write)
+    assert main(["clean", "--keep", "0", "--yes"]) == 0
+    assert f"{run.path.name} stays: it is live" in capsys.readouterr().err
+    lock.release()
+
+
 def test_only_directories_of_runs_are_removed(
     aged: Callable[..., RunDirectory], root: Path, tmp_path: Path
 ) -> None:

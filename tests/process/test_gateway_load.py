@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,39 +44,46 @@ def spans(number: int) -> dict[str, Any]:
 
 def events(number: int) -> dict[str, Any]:
     """Return a metric of the timeline."""
-    each = {"name": "rollout", "ph": "X", "ts": time.time_ns() // 1_000, "dur": 5, "args": {"a": "b"}}
+    each = {"name": "rollout", "ph": "X", "ts": time.time_ns() // 1_000, "dur": 5, "args": {"a": "b" * 200}}
     return {"step": 1, "metric_name": "timeline", "metric_value": [each] * number}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "body", "number"), [("/v1/traces", spans, 20_000), ("/metrics/log_metric", events, 100_000)]
+    ("path", "body", "number"), [("/v1/traces", spans, 20_000), ("/metrics/log_metric", events, 40_000)]
 )
 def test_a_large_body_does_not_hold_up_others(site: Site, path: str, body: Any, number: int) -> None:
-    """Short requests are answered while it is recorded, and each of its spans arrives."""
+    """Short requests are answered while it is recorded, and each of its spans arrives.
+
+    A wait is the time between two answers to any of three clients, counted in the gateway's own processor time:
+    what other programs take of this machine delays both. The spans are fewer than those that may wait for a slow
+    aggregator, after which every request would be refused.
+    """
     site.begin()
     gateway = site.gateway()
     content = json.dumps(body(number))
     assert 8 * MIB < len(content) < 16 * MIB
-    waits_s: list[float] = []
+    answered_s: list[float] = []
     done = threading.Event()
 
     def ask() -> None:
         with httpx.Client(base_url=gateway.url, timeout=DEADLINE_S, trust_env=False) as client:
             while not done.is_set():
-                begun = time.monotonic()
                 assert client.get("/metrics/health").status_code == 200
-                waits_s.append(time.monotonic() - begun)
+                answered_s.append(processor_s(gateway))
 
-    asker = threading.Thread(target=ask)
-    asker.start()
-    begun = time.monotonic()
+    begun_s = processor_s(gateway)
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
     answer = gateway.client.post(path, content=content, headers={"Content-Type": "application/json"})
-    took_s = time.monotonic() - begun
+    ended_s = processor_s(gateway)
     done.set()
-    asker.join()
+    for asker in askers:
+        asker.join()
     assert answer.status_code in (200, 202), answer.text
-    assert max(waits_s) < took_s / 2
+    waits_s = [after - before for before, after in pairwise([begun_s, *sorted(answered_s), ended_s])]
+    assert max(waits_s) < (ended_s - begun_s) / 2
     [series] = site.stop()["series"]
     assert series["count"] == number
 
@@ -155,6 +163,11 @@ def whole(gateway: Gateway) -> bytes:
     """Return a snapshot, or nothing if it does not have all series yet."""
     content = gateway.get("/v1/snapshot").content
     return content if len(json.loads(content)["series"]) == 2_000 else b""
+
+
+def processor_s(gateway: Gateway) -> float:
+    """Return the processor time of all threads of a gateway: `clock_getcpuclockid` of its process."""
+    return time.clock_gettime((~gateway.child.pid << 3) | 2)
 
 
 def resident(gateway: Gateway) -> int:

@@ -8,28 +8,38 @@ import sys
 from typing import Any
 
 import pytest
-from tests.process.leaves import DEADLINE_S, Cluster
+from tests.process.leaves import DEADLINE_S, Cluster, WaitUntil
 
 pytestmark = pytest.mark.slow
 
+START_S = 30.0
 STEPS = 200
-"""Fewer than a step waits for: the ranks of one node may all have ended before those of the other one begin."""
 SLOW = 2
 RANK = """
-import sys, telemetry
+import os, sys, time, telemetry
 rank = int(sys.argv[1])
 run = telemetry.start(f"rank {rank}")
 run.stragglers(work="compute_ms", wait="sync_ms")
 for step in range(STEPS):
     slow = rank == SLOW
     run.log({"compute_ms": 200.0 if slow else 100.0, "sync_ms": 1.0 if slow else 101.0}, step=step)
+    while not os.path.exists("all"):
+        time.sleep(0.01)
     run.end_step(step)
 run.finish()
 """.replace("STEPS", str(STEPS)).replace("SLOW", str(SLOW))
-"""A rank that logs its work and wait. Rank 2 works twice as long, so that the others wait for it."""
+"""A rank that logs its work and wait. Rank 2 works twice as long, so that the others wait for it.
+
+No rank ends its first step before all have begun: a step does not wait for nodes that have not logged yet.
+"""
 
 
-def test_the_root_names_a_slow_rank_of_a_node(ground: Any) -> None:
+def producers(status: dict[str, Any]) -> list[int]:
+    """List how many producers the next step of each axis waits for."""
+    return [axis["producers"] for axis in status["axes"]]
+
+
+def test_the_root_names_a_slow_rank_of_a_node(ground: Any, wait_until: WaitUntil) -> None:
     """Two ranks on each of two nodes. Their waits travel as values of ranks, in the parts of steps."""
     cluster = Cluster(ground)
     root = cluster.root("--nodes", "a,b")
@@ -41,6 +51,9 @@ def test_the_root_names_a_slow_rank_of_a_node(ground: Any) -> None:
         )
         for rank, where in enumerate([a, a, b, b])
     ]
+    for served in (a, b, root):  # each waits for two: its ranks, or its leaves
+        wait_until(lambda: producers(cluster.status(served)) == [2], START_S, "the first values")  # noqa: B023
+    (ground.folder / "all").touch()
     for child in ranks:
         _, err = child.communicate(timeout=DEADLINE_S)
         assert child.returncode == 0, err

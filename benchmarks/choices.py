@@ -14,8 +14,8 @@ from time import monotonic_ns
 import numpy as np
 
 from benchmarks.forms import Form, show, tiny_asked
-from telemetry.hdr.layout import Layout
-from telemetry.hdr.pages import PagedCounts
+from telemetry.statistics.hdr.layout import Layout
+from telemetry.statistics.hdr.pages import PagedCounts
 
 Record = Callable[[float], None]
 

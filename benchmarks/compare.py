@@ -2,7 +2,7 @@
 
 A small program is run for real, thousands of times, in rounds: twice as it is, and once with 10 % more work; runs
 that are compared lie next to each other. Ten rounds are a trial, and no run is in two. Of each trial the run-level
-figures (time and CPU time of the pieces, of the forks, of the whole command) go through `telemetry.compare`:
+figures (time and CPU time of the pieces, of the forks, of the whole command) go through `telemetry.judge.compare`:
 
 * the two that are the same: is any of the figures called different?
 * one that is the same, and the slower one: is any figure called worse?
@@ -31,9 +31,9 @@ from msgspec.structs import replace
 
 from benchmarks import table
 from benchmarks.harness import ROOT, Figure, Outcome, Size
-from telemetry.compare import Comparison, Options, compare
-from telemetry.hdr.ranks import parse_percentile, rank
-from telemetry.statistics.rank_sums import rank_sum_test
+from telemetry.judge.compare import Comparison, Options, compare
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.runs import rank_sum_test
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SeriesStat
 

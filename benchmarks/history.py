@@ -21,9 +21,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Layout
 from telemetry.history.intervals.histograms import Histograms, added_up
 from telemetry.history.intervals.range_sums import RangeSums
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.store.history import HistoryReader, HistoryWriter, Picked
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns

@@ -80,13 +80,13 @@ def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
         turns = [frames[at : at + frames_a_turn] for at in range(0, len(frames), frames_a_turn)]
         folder = Path(tempfile.mkdtemp(prefix="tm"))
         journal = JournalWriter(folder, b"", 1) if journaled else None
-        before = aggregator.applied
+        before = aggregator.book.counted_events
         wall, cpu = time.perf_counter_ns(), time.process_time_ns()
         for turn in turns:
             take(turn, journal)
         wall, cpu = time.perf_counter_ns() - wall, time.process_time_ns() - cpu
         events = len(frames) * batch_events
-        assert aggregator.applied - before == events
+        assert aggregator.book.counted_events - before == events
         if journal is not None:
             journal.close()
         shutil.rmtree(folder)

@@ -23,7 +23,6 @@ import numpy as np
 
 from benchmarks.harness import ROOT
 from benchmarks.history import Load, append_all
-from telemetry.hdr.layout import Layout
 from telemetry.history.instrument_ids import series_id
 from telemetry.history.interval_sums import Rows, Sum
 from telemetry.history.intervals.columns import Columns
@@ -31,6 +30,7 @@ from telemetry.history.intervals.digest import Digest
 from telemetry.history.over_time import step_for
 from telemetry.history.run import RecordedRun, open_run
 from telemetry.report import FORMATS
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryReader
 from telemetry.store.run_directory import RunDirectory, manifest_for

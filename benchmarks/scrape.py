@@ -27,7 +27,7 @@ from benchmarks.forms import tiny_asked
 from telemetry.collectors.collector import Target
 from telemetry.collectors.scrape.collector import Scrape
 from telemetry.collectors.scrape.text import PageReader
-from telemetry.testing.memory_run import MemoryRun
+from telemetry.testing.collectors import MemoryRun
 
 LIMIT_MS: Final = 1.5
 SAMPLE_LIMIT_MS: Final = 5.0

@@ -1,1 +1,1 @@
-../src/telemetry/demo/http_benchmark.py
+../src/telemetry/cli/demo/http_benchmark.py

@@ -62,7 +62,7 @@ def seconds(rate: int) -> tuple[Second, Second]:
         _record(leaf, rate, random, number)
         now_ns = (number + 1) * 10**9
         leaf.roll(now_ns - 10**9, now_ns, 10**9)
-        interval = leaf.take_interval()
+        interval = leaf.leaf.take_interval()
         assert interval is not None
         records = interval.records(number, now_ns - 10**9, now_ns, 3 << 20)
         events = sum(not isinstance(record, Define) for record in records)

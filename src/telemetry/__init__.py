@@ -15,7 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from telemetry.lazy import lazy_names
+from telemetry.common.lazy import lazy_names
+from telemetry.wire.provided import provide
 
 if TYPE_CHECKING:
     from telemetry.client import Counter, Gauge, PercentileStatus, Request, Requests, Run, Series, start
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from telemetry.history.final_report import final_report
-    from telemetry.report import load_report, render
+    from telemetry.history.result import load_report
+    from telemetry.report import render
     from telemetry.transport import subscribe
     from telemetry.wire.report import EarlyRule, Report
     from telemetry.wire.snapshot import MetricsSnapshot
@@ -95,7 +97,7 @@ _HOME = {
     "headline": "telemetry.client.module_level",
     "histogram": "telemetry.client.module_level",
     "image": "telemetry.client.module_level",
-    "load_report": "telemetry.report",
+    "load_report": "telemetry.history.result",
     "log": "telemetry.client.module_level",
     "mark": "telemetry.client.module_level",
     "params": "telemetry.client.module_level",
@@ -114,6 +116,7 @@ _HOME = {
 }
 
 _load = lazy_names(__name__, _HOME)
+provide(reports="telemetry.report.facade")
 
 __all__ = [
     "ConfigError",
@@ -169,7 +172,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module("telemetry.distribution").version()
+        return import_module("telemetry.common.distribution").version()
     return _load(name)
 
 

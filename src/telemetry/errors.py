@@ -67,3 +67,8 @@ class RunDirectoryError(TelemetryError):
 
 class RunNotFoundError(TelemetryError):
     """The given name, id or directory matches no run."""
+
+
+def error_text(error: BaseException) -> str:
+    """Return the class and the message of an exception, and only the class if the message is empty."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")

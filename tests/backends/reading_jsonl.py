@@ -10,7 +10,7 @@ import msgspec
 
 from telemetry.backends.items import Reading
 from telemetry.backends.naming import FINAL, flat
-from telemetry.testing.written import Written
+from telemetry.testing.backends import Written
 
 
 def read_back(folder: Path, where: str) -> Written:

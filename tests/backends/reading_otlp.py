@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.backends.written import Written
 
-from telemetry.wording import labelled
+from telemetry.common.wording import labelled
 
 _FINAL = "final/"
 Labels = tuple[tuple[str, str | int], ...]

@@ -10,7 +10,7 @@ from tests.lakes import by_polars
 
 from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
 from telemetry.backends.naming import FINAL, flat
-from telemetry.testing.written import Written
+from telemetry.testing.backends import Written
 
 
 def read_back(folder: Path, where: str) -> Written:

@@ -18,7 +18,7 @@ from tests.backends.written import Written
 from tests.ports import free_port
 from tests.processes import end_group
 
-from telemetry.wording import labelled
+from telemetry.common.wording import labelled
 
 TEXT = "text/plain"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

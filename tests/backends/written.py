@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from telemetry.testing.written import Written
+from telemetry.testing.backends import Written
 
 __all__ = ["Written"]

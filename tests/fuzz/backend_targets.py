@@ -17,21 +17,21 @@ from tests.fuzz.msgpack_form import Pieces, join_pieces, split_pieces
 from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.text_forms import Options
 
-from telemetry import wording
 from telemetry.backends import choice
 from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured
-from telemetry.backends.registry import BUILT_IN
 from telemetry.backends.writer import process
 from telemetry.cli.commands import export
+from telemetry.common import wording
+from telemetry.config.plugins import choice as choices
+from telemetry.config.plugins import points
+from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import backends as recorded_backends
-from telemetry.plugins import choice as choices
-from telemetry.plugins import points
 from telemetry.redaction import MASK
 from telemetry.report import backends as shown
 from telemetry.report import text as text_report
-from telemetry.report.html import backends as html_backends
+from telemetry.report.html import document as html_backends
 from telemetry.store import backends as files
 from telemetry.store.backends import Ahead, Checkpoint, WriterFacts, WriterFolder
 from telemetry.supervise import writers

@@ -9,9 +9,9 @@ from tests.fuzz.file_forms import Json
 from tests.fuzz.memory_files import folder
 from tests.fuzz.target import MIB, Target, refused
 
-from telemetry.compare import noise
-from telemetry.compare.figures import Figure
 from telemetry.errors import RunDirectoryError
+from telemetry.judge.compare import noise
+from telemetry.judge.compare.figures import Figure
 from telemetry.report import calibration
 from telemetry.store import calibrations
 from telemetry.store.calibrations import Calibration, MetricNoise

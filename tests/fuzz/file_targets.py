@@ -21,10 +21,10 @@ from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.wire_targets import check_refusal
 from zmq.utils import z85
 
-from telemetry import formatting, limits, wording
+from telemetry import limits
+from telemetry.common import formatting, wording
 from telemetry.config import load
 from telemetry.config.load import FIELDS, env_name
-from telemetry.drop_reasons import FRAME_REASONS
 from telemetry.errors import (
     ConfigError,
     RunDirectoryError,
@@ -33,10 +33,10 @@ from telemetry.errors import (
 )
 from telemetry.history import RecordedRun
 from telemetry.history import requests as recorded_requests
-from telemetry.merge import odd_sources
+from telemetry.history.request_model import counts, figures, merging
+from telemetry.judge.merge import run as run_module
 from telemetry.report import FORMATS, content, render, requests, table, text
 from telemetry.report.sources import sources_sections
-from telemetry.request_model import counts, figures, merging
 from telemetry.store import (
     final_snapshot,
     framing,
@@ -55,6 +55,7 @@ from telemetry.transport import keys
 from telemetry.wire import codec
 from telemetry.wire.codec import Malformed
 from telemetry.wire.control import SeriesKey
+from telemetry.wire.drop_reasons import FRAME_REASONS
 from telemetry.wire.journal import Checkpoint
 from telemetry.wire.report import Report as WireReport
 from telemetry.wire.sources import Sources, SourceSeries, SourceStat
@@ -382,7 +383,7 @@ def run_sources(data: bytes) -> int:
     made = WireReport(snapshot=valid.short_snapshot(), source="file", sources=found)
     for section in sources_sections(made):
         text.render_section(section, 80)
-    compared = odd_sources.compared(found)
+    compared = run_module.compared(found)
     assert [len(series) for series in compared] == [len(source.series) for source in found]
     return 1
 
@@ -646,7 +647,7 @@ TARGETS: Final = (
         run=run_sources,
         form=Json(),
         seeds=lambda: [msgspec.json.encode(Sources(sources=made)) for made in (_sources()[:1], _sources())],
-        covers=(merge_sources.read_sources, sources_sections, odd_sources),
+        covers=(merge_sources.read_sources, sources_sections, run_module),
         head=b'{"sources":[{"run_id":"r","name":"n",',
         base_bytes=8 * MIB,
         bytes_each=2_000,

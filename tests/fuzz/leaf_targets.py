@@ -11,7 +11,7 @@ from tests.fuzz.msgpack_form import Msgpack
 from tests.fuzz.target import MIB, Target
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.aggregator.nodes import checks, columns, incoming, interval_sums, layouts, outgoing
+from telemetry.aggregator.nodes import checks, columns, incoming, interval_sums, outgoing
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire import codec
@@ -56,7 +56,7 @@ def run_leaf_interval(data: bytes) -> int:
     root.admit(sent, _NOW[0])
     root.apply([sent], *_NOW)
     after = root.snapshot(_FACTS, *_NOW)
-    node = root.producer("l").node
+    node = root.book["l"].node
     assert node is not None
     assert node.values >= 0
     if not node.values:
@@ -80,7 +80,7 @@ def leaf_intervals() -> list[bytes]:
         leaf.admit(sent, _NOW[0])
         leaf.apply([sent], *_NOW)
         leaf.roll(WALL_NS, WALL_NS + _SECOND, _SECOND)
-        taken.append(leaf.take_interval() or outgoing.add_up([]))
+        taken.append(leaf.leaf.take_interval() or outgoing.add_up([]))
     together = [*taken, outgoing.add_up(taken)]
     records = [one.records(0, WALL_NS, WALL_NS + _SECOND, 1 << 20)[-1] for one in together]
     return [msgspec.msgpack.encode(record) for record in records if isinstance(record, NodeInterval)]
@@ -93,7 +93,7 @@ TARGETS: Final = (
         run=run_leaf_interval,
         form=Msgpack(),
         seeds=leaf_intervals,
-        covers=(checks, columns, incoming, interval_sums, layouts),
+        covers=(checks, columns, incoming, interval_sums, incoming),
         base_bytes=8 * MIB,
         bytes_each=2_000,
     ),

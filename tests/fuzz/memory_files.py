@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from telemetry import files
+from telemetry.common import files
 
 
 class MemoryPath:

@@ -30,14 +30,13 @@ from telemetry.aggregator import (
 )
 from telemetry.aggregator import records as aggregator_records
 from telemetry.aggregator.producers import account, book, ids, waiting
-from telemetry.aggregator.series import extent_tail, extents
+from telemetry.aggregator.series import extents
 from telemetry.client.recorders import python_recorders
 from telemetry.client.sending import resend_ring
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.session import ProducerSession
 from telemetry.daemon import numbers
 from telemetry.daemon.recovery import rebuild
-from telemetry.drop_reasons import FRAME_REASONS
 from telemetry.errors import EndpointError, RunDirectoryError
 from telemetry.store import journal
 from telemetry.testing import FakeClock
@@ -46,6 +45,7 @@ from telemetry.transport.endpoints import seen_from
 from telemetry.wire import codec, sequence
 from telemetry.wire.codec import Malformed
 from telemetry.wire.control import CannotResend, End, Hello, Ping, Request, Response
+from telemetry.wire.drop_reasons import FRAME_REASONS
 from telemetry.wire.events import Define, EventBatch
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -84,7 +84,7 @@ def take_request(aggregator: Aggregator, data: bytes) -> None:
             aggregator.ping(request.producer, _NOW_NS)
         case End():
             aggregator.end(request, _NOW_NS)
-            aggregator.ended(request.producer)
+            aggregator.book.ended(request.producer)
         case CannotResend():
             aggregator.cannot_resend(request.producer, request.first, request.last, _NOW_NS)
 
@@ -351,7 +351,7 @@ def run_address(data: bytes) -> int:
 
 _APPLYING: Final = (
     *(apply, rows, aggregator_records, book, waiting, ids, registry, account, sequence, batch_group, notes),
-    *(extents, extent_tail, text_queue),
+    *(extents, extents, text_queue),
 )
 
 TARGETS: Final = (

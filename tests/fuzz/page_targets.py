@@ -13,7 +13,7 @@ from telemetry.collectors.scrape import conversion, text
 from telemetry.collectors.scrape.conversion import Budget, Conversion
 from telemetry.collectors.scrape.selection import Selection
 from telemetry.collectors.scrape.text import OPEN_METRICS, PageReader
-from telemetry.testing.memory_run import MemoryRun
+from telemetry.testing.collectors import MemoryRun
 
 _VLLM: Final = Path(__file__).parents[1] / "unit" / "collectors" / "scrape" / "vllm_page.txt"
 _SERIES: Final = 50

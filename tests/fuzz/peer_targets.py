@@ -25,7 +25,8 @@ from telemetry.backends.items import Live
 from telemetry.backends.otlp import answers
 from telemetry.backends.otlp import http as otlp_http
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken
-from telemetry.backends.prometheus import formats, server
+from telemetry.backends.prometheus import backend as backend_module
+from telemetry.backends.prometheus import formats
 from telemetry.backends.prometheus.backend import PrometheusBackend, PrometheusOptions
 from telemetry.tui.feed import output
 from telemetry.tui.model import log
@@ -72,7 +73,7 @@ def _backend() -> PrometheusBackend:
 
 @cache
 def _handler() -> Any:
-    return type("_Handler", (server._Handler,), {"page": staticmethod(_backend()._page)})
+    return type("_Handler", (backend_module._Handler,), {"page": staticmethod(_backend()._page)})
 
 
 def run_scrape(data: bytes) -> int:
@@ -113,7 +114,7 @@ def _check_answer(answer: bytes, backend: PrometheusBackend) -> None:
 
 
 def _index() -> bytes:
-    return f"a run of telemetry: {server.PATH}\n".encode()
+    return f"a run of telemetry: {backend_module.PATH}\n".encode()
 
 
 def _scrapes() -> list[bytes]:
@@ -239,7 +240,7 @@ TARGETS: Final = (
         run=run_scrape,
         form=Http(),
         seeds=_scrapes,
-        covers=(server._Handler, formats),
+        covers=(backend_module._Handler, formats),
         head=b"GET /metrics HTTP/1.1\r\nAccept: ",
         bytes_each=400,
         share=0.2,

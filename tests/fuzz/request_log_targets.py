@@ -15,9 +15,9 @@ from tests.fuzz.target import MIB, Target, refused
 
 from telemetry.errors import RunDirectoryError
 from telemetry.history.request_log import RequestLog, _TokensLater
+from telemetry.history.tables.request_rows import row
+from telemetry.history.tables.row_files import cell, iso
 from telemetry.store import framing, request_log
-from telemetry.tables.request_rows import row
-from telemetry.tables.row_files import cell, iso
 from telemetry.wire import codec
 from telemetry.wire.request_log import LoggedRecords
 

@@ -16,10 +16,10 @@ from telemetry.aggregator import rows as aggregator_rows
 from telemetry.aggregator.compiled import find_rows
 from telemetry.aggregator.records import count_events, definition_id
 from telemetry.aggregator.rows import Rows, read_rows
-from telemetry.drop_reasons import FRAME_REASONS, Reason
 from telemetry.store.intervals import rollup
 from telemetry.wire import codec, control, frames, history, rows
 from telemetry.wire.codec import Malformed
+from telemetry.wire.drop_reasons import FRAME_REASONS, Reason
 from telemetry.wire.events import EventBatch
 from telemetry.wire.journal import Checkpoint, Ending
 

@@ -21,7 +21,7 @@ from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Live
 from telemetry.backends.prometheus import PrometheusBackend
 from telemetry.backends.prometheus.backend import PrometheusOptions
-from telemetry.report import load_report
+from telemetry.history.result import load_report
 from telemetry.wire.report import Report
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -15,7 +15,7 @@ from telemetry.backends.choice import load, parse_all
 from telemetry.backends.items import KINDS, CounterReading, GaugeReading, Reading, SeriesReading, Step
 from telemetry.backends.mapping import ItemMapping
 from telemetry.backends.naming import flat
-from telemetry.backends.registry import BUILT_IN
+from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.config.schema import BackendsConfig, BackendValues
 from telemetry.testing import backends as contract
 from telemetry.wire.snapshot import BackendStat, BackendState

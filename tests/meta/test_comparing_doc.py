@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from telemetry import directions
 from telemetry.cli.commands import calibrate, compare, ls
-from telemetry.compare import VERDICT_WORDS, Options
-from telemetry.compare.figures import PERCENTILES, needed
+from telemetry.common import directions
+from telemetry.judge.compare import VERDICT_WORDS, Options
+from telemetry.judge.compare.figures import PERCENTILES, needed
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "COMPARING.md").read_text()

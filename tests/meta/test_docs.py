@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.main import COMMANDS
 from telemetry.cli.wrapped import command
 from telemetry.config.schema import Config
+from telemetry.wire.exit_codes import Exit
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

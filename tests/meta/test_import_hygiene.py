@@ -6,11 +6,13 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "telemetry"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "telemetry"
 HEAVY = {"numpy", "asyncio", "textual", "rich", "hdrh", "multiprocessing"}
 EXAMPLES_THAT_IMPORT_THE_FACE = {"demo"}
 NAMES_THE_FACE = re.compile(r"\bimport\s[^#\n]*\btelemetry\b|\bfrom\s+telemetry\s+import\b")
@@ -76,4 +78,18 @@ def test_no_submodule_imports_the_face() -> None:
             parts = name.split(".")
             if parts[0] == "telemetry" and len(parts) == 2 and parts[1] not in below | {"__version__"}:
                 guilty.append(f"{path.relative_to(SOURCE)}: {name}")
+    assert guilty == []
+
+
+def test_no_submodule_loads_a_module_above_it() -> None:
+    """Also by `import_module`, which the contracts in pyproject.toml don't see."""
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    height = {name.strip(" ()"): -number for number, layer in enumerate(layers) for name in layer.split("|")}
+    guilty = [
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in SOURCE.rglob("*.py")
+        if (package := path.relative_to(SOURCE).parts[0].removesuffix(".py")) in height
+        for name in re.findall(r'import_module\(f?"telemetry\.(\w+)', path.read_text())
+        if height[name] > height[package]
+    ]
     assert guilty == []

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from telemetry.backends.parquet.backend import ParquetOptions
-from telemetry.tables.lake.layout import SCHEMA, TABLES
-from telemetry.tables.request_rows import RequestRow
-from telemetry.tables.step_rows import StepRow
+from telemetry.history.tables.lake.layout import SCHEMA, TABLES
+from telemetry.history.tables.request_rows import RequestRow
+from telemetry.history.tables.step_rows import StepRow
 
 TEXT = (Path(__file__).parents[2] / "docs" / "LAKE.md").read_text()
 

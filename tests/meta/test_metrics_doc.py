@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from telemetry import drop_reasons, limits
-from telemetry.wire import snapshot
+from telemetry import limits
+from telemetry.wire import drop_reasons, snapshot
 
 TEXT = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
 

@@ -13,12 +13,13 @@ import msgspec
 import pytest
 import zmq
 
-from telemetry import drop_reasons, limits
+from telemetry import limits
 from telemetry.transport import sockets
 from telemetry.wire import (
     cells,
     codec,
     control,
+    drop_reasons,
     events,
     frames,
     history,

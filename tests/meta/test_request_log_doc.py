@@ -7,7 +7,7 @@ from pathlib import Path
 
 from telemetry import limits
 from telemetry.config.schema import RunConfig
-from telemetry.tables.request_rows import RequestRow
+from telemetry.history.tables.request_rows import RequestRow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "REQUESTS.md").read_text()
 SECTION = PAGE.partition("## The request log\n")[2].partition("\n## ")[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from telemetry import Request, Requests, limits
-from telemetry.gates.parser import parse
+from telemetry.judge.gates.parser import parse
 from telemetry.statistics.early_stopping import samples_needed
 from telemetry.wire import requests
 

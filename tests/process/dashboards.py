@@ -16,11 +16,13 @@ from urllib.request import ProxyHandler, build_opener
 from tests.ports import free_port
 from tests.processes import end_group
 
-from telemetry.stack.dashboards.model import Dashboard, Variable
+from telemetry.stack.layout import DASHBOARDS
 
+Json = dict[str, Any]
 RANGE_S = 120
 _OPENER = build_opener(ProxyHandler({}))
 _BUILT_IN = {"__rate_interval": "20s", "__range": f"{RANGE_S}s"}
+_DESCENDING = 2
 _LABEL_VALUES = re.compile(r"label_values\((?P<selector>.+), (?P<label>\w+)\)")
 _QUERY_RESULT = re.compile(r"query_result\((?P<query>.+)\)")
 
@@ -43,9 +45,9 @@ class Prometheus:
         found = {tuple(sorted(one["metric"].items())): float(one["value"][1]) for one in self.query(promql)}
         return {labels: value for labels, value in found.items() if not math.isnan(value)}
 
-    def values(self, variable: Variable, chosen: Mapping[str, str]) -> list[str]:
+    def values(self, variable: Json, chosen: Mapping[str, str]) -> list[str]:
         """Values that Grafana offers for a variable."""
-        asked = filled(variable.promql, chosen)
+        asked = filled(variable["query"], chosen)
         if found := _QUERY_RESULT.fullmatch(asked):
             texts = [_shown(one) for one in self.query(found["query"])]
         else:
@@ -53,10 +55,10 @@ class Prometheus:
             assert found is not None, asked
             selector = {"match[]": found["selector"]}
             texts = self.get(f"label/{found['label']}/values", **selector)
-        if variable.regex:
-            pattern = re.compile(variable.regex.strip("/"))
+        if variable["regex"]:
+            pattern = re.compile(variable["regex"].strip("/"))
             texts = [hit[1] for text in texts if (hit := pattern.search(text))]
-        return sorted(texts, reverse=variable.order == "descending") if variable.order != "query" else texts
+        return sorted(texts, reverse=variable["sort"] == _DESCENDING) if variable["sort"] else texts
 
 
 def _shown(answer: Mapping[str, Any]) -> str:
@@ -70,22 +72,31 @@ def filled(query: str, chosen: Mapping[str, str]) -> str:
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda hit: values[hit[1] or hit[2]], query)
 
 
-def choose(prometheus: Prometheus, dashboard: Dashboard, chosen: Mapping[str, str]) -> dict[str, str]:
+def dashboards() -> dict[str, Json]:
+    """Name → dashboard, of all in the package."""
+    return {path.stem: json.loads(path.read_text()) for path in DASHBOARDS.glob("*.json")}
+
+
+def variables(dashboard: Json) -> list[Json]:
+    return [variable for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+
+
+def choose(prometheus: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dict[str, str]:
     """Choose the first value of each variable, as Grafana does when a dashboard opens, unless it is in `chosen`."""
-    found = dict(chosen)
-    for variable in dashboard.all_variables:
-        if variable.name not in found:
-            values = prometheus.values(variable, found)
-            found[variable.name] = values[0] if values else ""
-    return found
+    values_by_name = dict(chosen)
+    for variable in variables(dashboard):
+        if variable["name"] not in values_by_name:
+            values = prometheus.values(variable, values_by_name)
+            values_by_name[variable["name"]] = values[0] if values else ""
+    return values_by_name
 
 
-def panel_queries(dashboard: Dashboard) -> Iterator[tuple[str, str]]:
+def panel_queries(name: str, dashboard: Json) -> Iterator[tuple[str, str]]:
     """Yield each query of a dashboard after the title of its panel, and of its line if there are several."""
-    for panel in dashboard.panels:
-        for target in panel.targets:
-            line = f": {target.legend}" if len(panel.targets) > 1 else ""
-            yield f"{dashboard.name}: {panel.title}{line}", target.promql
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            line = f": {target['legendFormat']}" if len(panel["targets"]) > 1 else ""
+            yield f"{name}: {panel['title']}{line}", target["expr"]
 
 
 @contextmanager

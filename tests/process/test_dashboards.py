@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 from tests.process.conftest import Ground
-from tests.process.dashboards import Prometheus, choose, filled, panel_queries, prometheus_of
+from tests.process.dashboards import (
+    Prometheus,
+    choose,
+    dashboards,
+    filled,
+    panel_queries,
+    prometheus_of,
+    variables,
+)
 from tests.process.leaves import Cluster
 
-from telemetry.stack import rules
-from telemetry.stack.dashboards import DASHBOARDS
-from telemetry.stack.dashboards.run import RUN
-from telemetry.stack.layout import Layout
+from telemetry.stack.layout import RULES, Layout
 from telemetry.stack.settings import StackSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -97,7 +102,7 @@ def site(ground: Ground, require_tool: Callable[[str], str]) -> Iterator[Site]:
     program, targets = require_tool("prometheus"), ground.folder / "targets"
     layout = Layout(ground.folder / "stack", StackSettings(targets=str(targets)))
     layout.directory.mkdir()
-    layout.rules_yml.write_text(rules.text())
+    layout.rules_yml.write_text(RULES.read_text())
     with prometheus_of(program, ground.folder / "data", layout.prometheus_text()) as prometheus:
         yield Site(ground, prometheus, targets)
 
@@ -119,9 +124,9 @@ def test_every_query_has_an_answer(site: Site, wait_until: WaitUntil, more: str)
 
     def are_there() -> bool:
         missing.clear()
-        for dashboard in DASHBOARDS:
+        for name, dashboard in dashboards().items():
             chosen = choose(site.prometheus, dashboard, {"run": ids["job"]})
-            for title, query in panel_queries(dashboard):
+            for title, query in panel_queries(name, dashboard):
                 run = ids["root" if title in OF_SEVERAL_MACHINES else "job"]
                 asked = filled(query, {**chosen, "run": run})
                 if not site.prometheus.numbers(asked):
@@ -132,7 +137,7 @@ def test_every_query_has_an_answer(site: Site, wait_until: WaitUntil, more: str)
         wait_until(are_there, DEADLINE_S)
     except pytest.fail.Exception:
         pytest.fail(f"no answer: {missing}")
-    newest = site.prometheus.values(RUN.all_variables[0], {})
+    newest = site.prometheus.values(variables(dashboards()["run"])[0], {})
     assert set(newest) == {ids["job"], ids["root"]}
     stop.touch()
     _, err = job.communicate(timeout=DEADLINE_S)
@@ -149,7 +154,7 @@ def test_a_run_that_ended_with_losses_is_shown_and_alerted(site: Site, wait_unti
     wait_until(lambda: site.prometheus.numbers(alert), DEADLINE_S, "the alert")
     wait_until(lambda: not site.prometheus.numbers("up"), DEADLINE_S, "the end of the target")
     shown = {}
-    for title, query in panel_queries(RUN):
+    for title, query in panel_queries("run", dashboards()["run"]):
         labels = [dict(one) for one in site.prometheus.numbers(filled(query, {"run": run}))]
         shown[title] = [one.get("state", one.get("completeness")) for one in labels]
     assert shown["run: State"] == ["COMPLETE"]

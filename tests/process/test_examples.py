@@ -139,11 +139,11 @@ def test_the_demo(ground: Any, where: list[str]) -> None:
     final = json.loads((root / "latest" / "final_snapshot.json").read_text())
     check_http(final, 300, 16)
     assert final["command"]["argv"][1:] == [
-        *("-P", "-m", "telemetry.demo.http_benchmark"),
+        *("-P", "-m", "telemetry.cli.demo.http_benchmark"),
         *("--requests", "300", "--connections", "16"),
     ]
 
 
 def test_the_example_is_the_demo() -> None:
     """What a reader opens is what runs."""
-    assert Path(HTTP).resolve().read_text() == (ROOT / "src/telemetry/demo/http_benchmark.py").read_text()
+    assert Path(HTTP).resolve().read_text() == (ROOT / "src/telemetry/cli/demo/http_benchmark.py").read_text()

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 from tests.foreign_directories import Change, Place, changes, make_good, set_fields
 
-from telemetry.cli.exit_codes import Exit
 from telemetry.testing.sample import RUN_ID
+from telemetry.wire.exit_codes import Exit
 
 CPU_S: Final = 5.0
 END_S: Final = 30.0

@@ -18,7 +18,7 @@ import pytest
 from tests.lakes import READERS, Read, Rows, by_polars
 from tests.process.conftest import DEADLINE_S, Ground
 
-from telemetry.tables.lake.layout import FILE, INTERVAL_PERCENTILES, PERCENTILES, TABLES, percentile_column
+from telemetry.history.tables.lake.layout import FILE, INTERVAL_PERCENTILES, PERCENTILES, TABLES, percentile_column
 
 pytestmark = pytest.mark.slow
 
@@ -365,7 +365,7 @@ def test_several_runs_go_to_lakes_only(made: Made) -> None:
 
 
 def test_a_merged_run_has_what_its_sources_added_up_to(made: Made, tmp_path: Path) -> None:
-    """Series and requests are in the lake; steps and spans stay with the sources, which is told."""
+    """Series and requests are in the lake. Steps and spans stay with the source runs, and a message says so."""
     trained = [str(made.runs[run_id]) for run_id, name in made.names.items() if name == "train"]
     other = tmp_path / "runs"
     code, out, err = made.ground.run("merge", "--force", str(made.runs[load(made)]), *trained, "-o", str(other))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.request_model import request_counts
-from telemetry.span_model import span_times
+from telemetry.history.request_model import request_counts
+from telemetry.history.span_model import span_times
 from telemetry.wire.codec import snapshot_from_json
 from telemetry.wire.snapshot import MetricsSnapshot
 

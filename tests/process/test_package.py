@@ -65,7 +65,9 @@ def test_the_wheel_alone_runs_the_demo(tmp_path: Path, short_dir: Path, compiled
     (wheel,) = tmp_path.glob("*.whl")
     (sdist,) = tmp_path.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "telemetry/py.typed" in names
+    assert {f"telemetry/{name}" for name in ("py.typed", "stack/rules.yml", "stack/dashboards/run.json")} <= {
+        *names
+    }
     top = {name.partition("/")[0] for name in names if "dist-info" not in name}
     assert top == {"telemetry", "telemetryd_plugins.py"}
     assert {name for name in names if name.endswith((".so", ".c", ".h"))} == FILES

@@ -187,7 +187,7 @@ def test_a_capture_of_another_package_records(ground: Ground, shelf: Shelf) -> N
 
 
 def test_a_capture_of_another_package_that_fails_harms_no_program(ground: Ground, shelf: Shelf) -> None:
-    """The reason is printed, and with --strict the exit code tells."""
+    """The reason is printed. With --strict, the exit code reports the failure, too."""
     code = 'MODULES = ("library_of_theirs",)\ndef install():\n    raise ValueError("another release")\n'
     shelf.add("their-capture", "integrations", "theirs = their_capture", their_capture=code)
     shelf.folder.joinpath("library_of_theirs.py").write_text("def compute(value):\n    return value\n")

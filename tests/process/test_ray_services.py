@@ -16,8 +16,8 @@ from telemetry.client.instruments import Counter
 from telemetry.client.process import Process
 from telemetry.config import EmitConfig
 from telemetry.errors import EndpointError, RunDirectoryError, UsageError
+from telemetry.integrations.ray.driver import end_root, reachable_root
 from telemetry.integrations.ray.keys import KEYS_VARIABLE, own_pair, take_pair
-from telemetry.integrations.ray.other_root import end_root, reachable_root
 from telemetry.integrations.ray.service import Service, remove_abandoned
 from telemetry.supervise.run_files import RunFiles
 from telemetry.transport.client import hello

@@ -12,8 +12,9 @@ from tests.golden.report.renderings import requests_report, stored_report
 from tests.process.pages import Seen
 from tests.unit.report.test_comparison_page import COMPARISON, WORSE
 
-from telemetry import formatting, render
-from telemetry.compare import BoundedFigure
+from telemetry import render
+from telemetry.common import formatting
+from telemetry.judge.compare import BoundedFigure
 from telemetry.report.comparison_page import comparison_html
 from telemetry.report.html import curves, page
 from telemetry.wire.gates import GateResult

@@ -11,7 +11,7 @@ import pytest
 from tests.process.conftest import Ground
 from tests.process.pages import FINISHED, Seen
 
-from telemetry.headlines import Figure
+from telemetry.history.headlines import Figure
 from telemetry.report.run_list import ListedRun, RunDetails, run_list_page
 from telemetry.report.run_list.details import RunCurve
 

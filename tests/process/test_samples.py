@@ -258,8 +258,15 @@ def test_parts_of_tracelets_document_run_unchanged(ground: Ground) -> None:
 
 
 def test_a_backend_of_tracelet_logs_by_itself(ground: Ground) -> None:
-    """The class starts an experiment of its own, whose values the tracker has at the end."""
-    child = ground.popen(sys.executable, ground.program("train.py", sample("tracelet_backend")))
+    """The class starts an experiment of its own, whose values the tracker has at the end.
+
+    MLflow creates its database first, which takes longer than the usual wait on a machine that is busy.
+    """
+    child = ground.popen(
+        sys.executable,
+        ground.program("train.py", sample("tracelet_backend")),
+        environ={f"TELEMETRY_{section}__FINISH_TIMEOUT_S": "100" for section in ("BACKENDS", "EMIT")},
+    )
     out, err = child.communicate(timeout=SOON_S)
     assert child.returncode == 0, err
     assert ground.final()["run_id"] == out.strip()

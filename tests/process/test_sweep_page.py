@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from tests.process.pages import Seen
+from tests.unit.judge.sweeps.runs import load_run, training_run
 from tests.unit.report.html.samples import EVIL
-from tests.unit.sweeps.runs import load_run, training_run
 
-from telemetry.report.sweep import render_sweep
-from telemetry.sweeps.build import sweep_of
-from telemetry.sweeps.model import Sweep
+from telemetry.judge.sweeps.build import sweep_of
+from telemetry.judge.sweeps.model import Sweep
+from telemetry.report import render_as
 
 
 def load_sweep(repeats: int = 1) -> Sweep:
@@ -26,7 +26,7 @@ def load_sweep(repeats: int = 1) -> Sweep:
 
 def test_curves_with_labels_knee_and_bars(seen: Seen) -> None:
     """Points are labelled by the parameter, hollow beyond the limits, ringed at the knee, with bars for repeats."""
-    browser = seen.report(render_sweep(load_sweep(2), "html"))
+    browser = seen.report(render_as("sweep", load_sweep(2), "html"))
     charts = browser.locator("figure.scatter:visible")
     assert charts.locator("figcaption").all_text_contents() == [
         "Latency over throughput",
@@ -48,7 +48,7 @@ def test_curves_with_labels_knee_and_bars(seen: Seen) -> None:
 
 def test_points_are_read_by_pointer_and_keys(seen: Seen) -> None:
     """The readout has the parameter and both figures; lines can be hidden."""
-    browser = seen.report(render_sweep(load_sweep(), "html"))
+    browser = seen.report(render_as("sweep", load_sweep(), "html"))
     chart = browser.locator("figure.scatter").first
     chart.locator(".spot").nth(2).hover()
     readout = chart.locator(".readout")
@@ -69,7 +69,7 @@ def test_a_narrow_page_does_not_scroll_sideways(ground: str, seen: Seen) -> None
     """At 400 pixels tables scroll by themselves, and every chart fits."""
     seen.page.emulate_media(color_scheme="dark" if ground == "dark" else "light")
     seen.page.set_viewport_size({"width": 400, "height": 900})
-    browser = seen.report(render_sweep(load_sweep(), "html"))
+    browser = seen.report(render_as("sweep", load_sweep(), "html"))
     assert browser.evaluate("document.documentElement.scrollWidth") <= 400
     widths = browser.locator(".plot svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().right)")
     assert len(widths) == 4
@@ -86,7 +86,7 @@ def test_all_points_of_a_model_fit(seen: Seen) -> None:
         for point in sweep.points:
             point.figures[name] = point.figures[latency.key]
     seen.page.set_viewport_size({"width": 1400, "height": 900})
-    table = seen.report(render_sweep(sweep, "html")).locator("#points .scroll")
+    table = seen.report(render_as("sweep", sweep, "html")).locator("#points .scroll")
     assert table.locator("thead th").count() == 15
     assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
 
@@ -94,13 +94,13 @@ def test_all_points_of_a_model_fit(seen: Seen) -> None:
 def test_a_training_and_parameters_of_text(seen: Seen) -> None:
     """Each value has a chart over the parameter; two parameters make a line for each value of the second."""
     runs = [training_run({"lr": lr, "mode": mode}, lr, lr / 2) for mode in ("a", EVIL) for lr in (0.001, 0.01, 0.1)]
-    browser = seen.report(render_sweep(sweep_of(runs), "html"))
+    browser = seen.report(render_as("sweep", sweep_of(runs), "html"))
     charts = browser.locator("figure.scatter:visible")
     assert charts.count() == 3
     assert charts.first.locator(".line").count() == 2
     assert charts.first.locator(".legend .key").count() == 2
     texts = [training_run({"mode": mode}, 1.0, 0.5) for mode in ("fast", EVIL, "slow")]
-    browser = seen.report(render_sweep(sweep_of(texts), "html"))
+    browser = seen.report(render_as("sweep", sweep_of(texts), "html"))
     assert "fast" in browser.locator("figure.scatter .tick").all_text_contents()
     seen.check_quiet()
 
@@ -108,14 +108,14 @@ def test_a_training_and_parameters_of_text(seen: Seen) -> None:
 def test_without_scripts_the_table_is_there(seen: Seen) -> None:
     """Charts are hidden then."""
     page = seen.page.context.browser.new_context(java_script_enabled=False).new_page()  # type: ignore[union-attr]
-    page.set_content(render_sweep(load_sweep(), "html"))
+    page.set_content(render_as("sweep", load_sweep(), "html"))
     assert page.locator("#points tbody tr").count() == 4
     assert page.locator("figure.scatter:visible").count() == 0
 
 
 def test_print_has_all_charts(seen: Seen) -> None:
     """And no controls."""
-    browser = seen.report(render_sweep(load_sweep(), "html"))
+    browser = seen.report(render_as("sweep", load_sweep(), "html"))
     browser.emulate_media(media="print")
     tall = browser.locator(".plot svg").evaluate_all(
         "all => all.map(one => one.getBoundingClientRect().height > 40)"

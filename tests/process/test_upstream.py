@@ -244,7 +244,7 @@ def test_two_leaves_can_not_be_roots_of_each_other(cluster: Cluster, wait_until:
 
 
 def test_two_nodes_with_one_name_are_told_apart(cluster: Cluster) -> None:
-    """They count as one, and the warning says why the other is missing."""
+    """Two nodes of the same name count as one node, and a warning says why the second one is missing."""
     root = cluster.root("--nodes", "2")
     leaves = [cluster.leaf("a", root) for _ in range(2)]
     final = cluster.stop(root)

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.aggregator.series import extent_tail, moments
-from telemetry.drop_reasons import Reason
+from telemetry.aggregator.series import extents, moments
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.control import End, Hello
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     CLOSING_RULES,
     Axis,
@@ -193,7 +193,7 @@ def small_limits() -> Iterator[None]:
             STEP_NAMES_SHOWN=3,
             PARAMS_PER_RECORD=2,
         ),
-        patch.object(extent_tail, "_FEWEST", 4),
+        patch.object(extents, "_FEWEST", 4),
         patch.object(moments, "FOLD_EVENTS", 20),
     ):
         yield
@@ -224,7 +224,7 @@ class Run:
             "take bad frames": of.take_bad_frames,
             "close": of.close,
             "snapshot": self.snapshot,
-            "acknowledgements": lambda: bool(of.acknowledgements()) and None,
+            "acknowledgements": lambda: bool(of.book.acknowledgements()) and None,
             "take texts": self._take_texts,
             "exact targets": lambda: bool(of.series.targets()) and None,
         }

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect as mi
 
-from telemetry.drop_reasons import FRAME_REASONS, Reason
 from telemetry.wire import codec, control, events, frames, history, journal, snapshot
+from telemetry.wire.drop_reasons import FRAME_REASONS, Reason
 
 SIZE = 3
 INT64 = (-(1 << 63), (1 << 63) - 1)

@@ -12,8 +12,8 @@ from telemetry.client import records
 from telemetry.client.recorders import python_recorders
 from telemetry.client.sending.announcer import Announcer
 from telemetry.client.sending.outbox import Outbox
-from telemetry.drop_reasons import Reason
 from telemetry.wire.codec import decode_batch, decode_record
+from telemetry.wire.drop_reasons import Reason
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["fill", "burst", "bad", "mark", "pack"]), st.integers(0, 40)), max_size=40

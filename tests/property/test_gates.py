@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.gates.fakes import Sorted
+from tests.unit.judge.gates.fakes import Sorted
 
 from telemetry import limits
 from telemetry.errors import UsageError
-from telemetry.gates.evidence import Loss
-from telemetry.gates.functions import FUNCTIONS, OF_STEPS, RATES, SHARE
-from telemetry.gates.parser import parse
-from telemetry.gates.rank_bounds import SlotOrder, quantile, share
-from telemetry.gates.run_facts import FACTS, WORD_FACTS
-from telemetry.gates.tree import (
+from telemetry.history.intervals.histograms import Histograms
+from telemetry.judge.gates.evidence import Loss
+from telemetry.judge.gates.functions import FUNCTIONS, SHARE
+from telemetry.judge.gates.parser import parse
+from telemetry.judge.gates.rank_bounds import SlotOrder, quantile, share
+from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
+from telemetry.judge.gates.tree import (
     Baseline,
     Condition,
     Fact,
@@ -29,10 +30,9 @@ from telemetry.gates.tree import (
     Term,
     Word,
 )
-from telemetry.gates.units import LITERALS
-from telemetry.hdr.layout import Layout
-from telemetry.hdr.ranks import parse_percentile, rank
-from telemetry.history.intervals.histograms import Histograms
+from telemetry.judge.gates.units import LITERALS
+from telemetry.statistics.hdr.layout import Layout
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 
 RELATIONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 DIGITS = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,4})?(e-?[0-9])?", fullmatch=True)
@@ -44,16 +44,22 @@ METRICS = st.builds(
     st.dictionaries(NAMES, st.text(max_size=12), max_size=3),
 )
 PERCENTILES = st.sampled_from(["p50", "p99", "p99.9", "p0.1", "p100", "p12.3456789"])
+RATES = sorted(name for name, function in FUNCTIONS.items() if function.rate)
+OF_STEPS = ["best", "first", "last", "steps"]
 CONDITIONS = st.builds(Condition, st.sampled_from(["<", "<=", ">", ">="]), NUMBERS)
 IN_WINDOWS = st.one_of(
-    st.builds(Term, st.one_of(st.sampled_from(sorted({*FUNCTIONS} - OF_STEPS - {SHARE})), PERCENTILES), METRICS),
+    st.builds(
+        Term,
+        st.one_of(st.sampled_from(sorted(FUNCTIONS.keys() - {*OF_STEPS, *RATES, SHARE})), PERCENTILES),
+        METRICS,
+    ),
     st.builds(Term, st.just(SHARE), METRICS, condition=CONDITIONS),
 )
 LOSSES = st.builds(lambda metric: replace(metric, name=f"{metric.name}/loss"), METRICS)
 TERMS = st.one_of(
     IN_WINDOWS,
-    st.builds(Term, st.sampled_from(sorted(RATES)), METRICS),
-    st.builds(Term, st.sampled_from(sorted(OF_STEPS)), LOSSES),
+    st.builds(Term, st.sampled_from(RATES), METRICS),
+    st.builds(Term, st.sampled_from(OF_STEPS), LOSSES),
 )
 FACTS_ONLY = st.builds(Fact, st.sampled_from(sorted(FACTS)))
 SIGNS = st.sampled_from(["+", "-", "*", "/"])

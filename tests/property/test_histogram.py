@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.hdr.cells import cells_of
-from telemetry.hdr.layout import Layout
-from telemetry.hdr.pages import PagedCounts
-from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.cells import cells_of
+from telemetry.statistics.hdr.layout import Layout
+from telemetry.statistics.hdr.pages import PagedCounts
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.wire.cells import cell
 
 LAST_TICK = (1 << 53) - 1

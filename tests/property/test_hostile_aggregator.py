@@ -21,11 +21,11 @@ from tests.fuzz.msgpack_form import Msgpack
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.drop_reasons import FRAME_REASONS, Reason
 from telemetry.testing import batch, frame
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire import codec, frames
 from telemetry.wire.control import CannotResend, End, Hello
+from telemetry.wire.drop_reasons import FRAME_REASONS, Reason
 from telemetry.wire.events import Count, Define, EventBatch, Sample
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
 
@@ -232,7 +232,7 @@ def test_gaps_of_many_producers_share_one_room() -> None:
                 made = batch(f"p{at}", seq, seq, rows=[(0, MONO_NS, 1.0)])
                 assert aggregator.admit(made, NOW)
                 aggregator.apply([made], NOW, WALL)
-        kept = {name: len(aggregator.gaps(name)) for name in aggregator.producers()}
+        kept = {name: len(aggregator.book.gaps(name)) for name in aggregator.book.known}
     assert kept["p0"] == kept["p7"] == 64
     assert kept["p63"] == 512 // 64
     assert sum(kept.values()) < 3.5 * 512
@@ -294,7 +294,7 @@ BESIDE = [
 @pytest.mark.parametrize("change", BESIDE, ids=range(len(BESIDE)))
 def test_a_checkpoint_that_leads_beside_its_tables_is_refused(change: Callable[[dict[str, Any]], object]) -> None:
     """Else the first batch after it would be the end of the aggregator."""
-    assert Aggregator.restore(tampered(lambda state: None)).producers() == ["p", "q"]
+    assert Aggregator.restore(tampered(lambda state: None)).book.known == ["p", "q"]
     with pytest.raises(codec.Malformed):
         Aggregator.restore(tampered(change))
 

@@ -121,9 +121,9 @@ class Tree:
         """End an interval, which is sent with the next one, both added up."""
         leaf = self.leaves[number]
         leaf.roll(self.now_ns)
-        taken = leaf.aggregator.take_interval()
+        taken = leaf.aggregator.leaf.take_interval()
         assert taken is not None
-        assert leaf.aggregator.take_interval() is None
+        assert leaf.aggregator.leaf.take_interval() is None
         self.held[number].append(taken)
 
     def roll(self, number: int) -> None:
@@ -143,7 +143,7 @@ class Tree:
         self.events[number] += sum(isinstance(record, NodeInterval) for record in records)
         assert self.root.aggregator.admit(sent, self.now_ns)
         self.root.aggregator.apply([sent], self.now_ns, self.wall_ns)
-        node = self.root.aggregator.producer(key).node
+        node = self.root.aggregator.book[key].node
         assert node is not None
         assert node.values == whole.values
 

@@ -190,7 +190,7 @@ def test_every_event_is_somewhere(
             assert stat.emitted == end.emitted
             assert stat.missing == sum(one.events for one in made) - received[stat.producer]
         came = {one.batch.seq for one in new if one.batch.producer == stat.producer}
-        assert (aggregator.ended(stat.producer) is not None) == (len(came) == len(made))
+        assert (aggregator.book.ended(stat.producer) is not None) == (len(came) == len(made))
 
     _compare_numbers(snapshot, new)
     _compare_replay(aggregator, snapshot, new)

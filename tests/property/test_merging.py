@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.history.intervals.range_sums import RangeSums
-from telemetry.merge import Merged, MergeTarget, gather, merge
+from telemetry.judge.merge import Merged, MergeTarget, gather, merge
 from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.history import LEVELS, HistoryReader, HistoryWriter
 from telemetry.store.run_directory import Manifest, RunDirectory

@@ -66,7 +66,7 @@ def values_in(made: MetricsSnapshot) -> int:
 def test_every_event_of_a_node_is_in_one_place(data: st.DataObject) -> None:
     """And a run is complete only if everything has arrived, and each node has said that nothing follows."""
     aggregator = Aggregator(AggregatorConfig())
-    aggregator.expect_nodes(ExpectNodes(nodes=["gpu-0"]))
+    aggregator.expected_nodes.expect(ExpectNodes(nodes=["gpu-0"]))
     drawn = [data.draw(leaves(number)) for number in range(data.draw(st.integers(1, 3)))]
     direct = data.draw(st.integers(0, 3))
     aggregator.hello(Hello(producer="p"), NOW, WALL_NS)

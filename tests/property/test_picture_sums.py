@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.history.runs import Making
 
+from telemetry.history.rates import Paces, Stat
+from telemetry.history.request_model import number_of_events
 from telemetry.history.run import RecordedRun
 from telemetry.history.step_curves import StepCurves
 from telemetry.history.time_range import TimeRangeChoice
-from telemetry.rates import Paces, Stat
-from telemetry.request_model import number_of_events
 from telemetry.wire.events import ClosedStep, Define, StreamRecord
 from telemetry.wire.pictures import Pictures
 from telemetry.wire.report import Report

@@ -14,8 +14,8 @@ from tests.unit.history.journaled import Heard, between, chosen, journaled
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.write_ahead import WriteAheadLog
-from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history import RecordedRun, TimeRangeChoice, open_run
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter

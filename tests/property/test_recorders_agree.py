@@ -14,9 +14,9 @@ from telemetry.client.catalog import Catalog
 from telemetry.client.native_recorders import build_recorders
 from telemetry.client.recorders import Recorders, discard, python_recorders
 from telemetry.client.sending.outbox import Outbox
-from telemetry.drop_reasons import Reason
 from telemetry.testing.clock import FakeClock
 from telemetry.wire.codec import decode_batch
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.rows import ROW_BYTES
 
 EARLIEST_NS = 1 << 32

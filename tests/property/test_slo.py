@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry import slo
+from telemetry.common import slo
 
 TIMES = st.integers(0, 1 << 62) | st.integers(0, 50)
 LIMITS = st.dictionaries(st.sampled_from(slo.KEYS), st.integers(0, 1 << 60) | st.integers(0, 20), min_size=1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from telemetry import limits
 from telemetry.aggregator.steps.merger import Steps
-from telemetry.drop_reasons import Reason
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     CLOSING_RULES,
     REDUCTIONS,

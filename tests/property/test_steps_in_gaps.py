@@ -79,8 +79,8 @@ def said(
     for producer, seq in (lost or {}).items():
         streamed += aggregator.cannot_resend(producer, seq, seq, MONO_NS + 99)
     streamed += aggregator.close()
-    for producer in aggregator.producers():
-        assert aggregator.producer(producer).account.ledger.by_reason() == {}
+    for producer in aggregator.book.known:
+        assert aggregator.book[producer].account.ledger.by_reason() == {}
     return [item.record for item in streamed if isinstance(item.record, ClosedStep)]
 
 

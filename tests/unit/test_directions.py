@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.directions import Better, better_of_name, words_of
+from telemetry.common.directions import Better, better_of_name, words_of
 
 
 @pytest.mark.parametrize(

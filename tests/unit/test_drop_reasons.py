@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from telemetry.drop_reasons import EVENT_REASONS, FRAME_REASONS, PRODUCER_REASONS, Ledger, Reason, merge_reasons
+from telemetry.wire.drop_reasons import (
+    EVENT_REASONS,
+    FRAME_REASONS,
+    PRODUCER_REASONS,
+    Ledger,
+    Reason,
+    merge_reasons,
+)
 
 
 def test_every_reason_has_one_owner() -> None:

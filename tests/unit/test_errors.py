@@ -37,3 +37,9 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     named = {name for name, value in vars(errors).items() if isinstance(value, type) and name != "Any"}
     assert errors.__doc__ is not None
     assert {name for name in named if name not in errors.__doc__} == set()
+
+
+def test_an_exception_as_text() -> None:
+    """Class and message; an exception without a message has only its class."""
+    assert errors.error_text(KeyError("x")) == "KeyError: 'x'"
+    assert errors.error_text(TimeoutError()) == "TimeoutError"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from telemetry import limits
-from telemetry.files import cut_file, make_folder, open_file, open_reader, read_file, read_owned
+from telemetry.common.files import cut_file, make_folder, open_file, open_reader, read_file, read_owned
 
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 

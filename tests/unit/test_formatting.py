@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry import formatting
+from telemetry.common import formatting
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from telemetry.common.headline_choice import PARAM, chosen, encoded, parse, shown_params
 from telemetry.errors import UsageError
-from telemetry.headline_choice import PARAM, chosen, encoded, parse, shown_params
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from telemetry import memory
+from telemetry.common import memory
 
 PROGRAM = """
 import resource
-from telemetry.memory import keep_freed
+from telemetry.common.memory import keep_freed
 told = keep_freed()
 def touch():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from telemetry.programs import command_key, program_name
+from telemetry.common.programs import command_key, program_name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.rates import FEW, Pace, Paces, RecentSteps, recent_rate
+from telemetry.history.rates import FEW, Pace, Paces, RecentSteps, recent_rate
 from telemetry.wire.snapshot import AxisStat, CounterStat, MetricsSnapshot, SeriesStat, WindowStat
 
 SECOND = 10**9

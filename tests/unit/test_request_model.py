@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from telemetry.request_model import (
+from telemetry.history.request_model import (
     issued_kind,
     joined,
     rates_of,

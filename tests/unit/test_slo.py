@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from telemetry import slo
+from telemetry.common import slo
 from telemetry.errors import UsageError
 
 MS = 10**6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from telemetry.history.span_model import span_times, without_spans
 from telemetry.report.spans import spans
-from telemetry.span_model import span_times, without_spans
 from telemetry.wire.report import Report, SpanSpread
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, ProducerStat, SeriesStat
 

@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.drop_reasons import Reason
-from telemetry.wire.snapshot import (
-    BACKEND_ENDED,
-    BackendStat,
-    CommandFacts,
-    MetricsSnapshot,
-    Pending,
-    ProducerStat,
-    SeriesStat,
-)
-from telemetry.wording import (
+from telemetry.common.wording import (
     REASON_WORDS,
     backend,
     backend_state,
@@ -34,6 +24,16 @@ from telemetry.wording import (
     shortfall,
     undelivered,
     waiting,
+)
+from telemetry.wire.drop_reasons import Reason
+from telemetry.wire.snapshot import (
+    BACKEND_ENDED,
+    BackendStat,
+    CommandFacts,
+    MetricsSnapshot,
+    Pending,
+    ProducerStat,
+    SeriesStat,
 )
 
 

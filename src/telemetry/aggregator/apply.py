@@ -22,8 +22,8 @@ from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODE
 from telemetry.aggregator.rows import Rows, loosen, unpack
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.usual_rows import UsualRows
-from telemetry.drop_reasons import Reason
-from telemetry.hdr.layout import constant
+from telemetry.statistics.hdr.layout import constant
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import EventBatch
 
 Index = NDArray[np.intp]

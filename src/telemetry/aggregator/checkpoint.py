@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.state import Stateful, encode, load, save
-from telemetry.drop_reasons import Reason
 from telemetry.errors import UsageError
 from telemetry.wire.codec import Malformed
+from telemetry.wire.drop_reasons import Reason
 
 _Owner = TypeVar("_Owner", bound=Stateful)
 _FORMAT: Final = 5

@@ -23,7 +23,6 @@ from telemetry.aggregator.nodes.incoming import IncomingIntervals
 from telemetry.aggregator.nodes.leaf_side import LeafSide
 from telemetry.aggregator.nodes.leaf_sums import LeafSums
 from telemetry.aggregator.nodes.members import Members, NewMembers
-from telemetry.aggregator.nodes.outgoing import OutgoingInterval
 from telemetry.aggregator.nodes.own_account import LeafFacts, OwnNumbers, own_account
 from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.nodes.root_side import RootSide
@@ -44,14 +43,13 @@ from telemetry.aggregator.state import PART
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.aggregator.usual_rows import UsualRows
-from telemetry.drop_reasons import Count, Reason, merge_reasons
-from telemetry.wire.control import End, Ended, ExpectNodes, Hello, MemberFacts, SeriesKey, StepState
+from telemetry.wire.control import End, Hello, SeriesKey
+from telemetry.wire.drop_reasons import Count, Reason, merge_reasons
 from telemetry.wire.events import EventBatch, Params, Scalar
 from telemetry.wire.history import Interval
-from telemetry.wire.nodes import Member, NodeAccount, StepPart
-from telemetry.wire.request_log import LoggedRecords
+from telemetry.wire.nodes import NodeAccount
 from telemetry.wire.sequence import SequenceTracker
-from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, NodeStat
+from telemetry.wire.snapshot import MetricsSnapshot
 
 _UNUSED: Final = SequenceTracker()  # for producers that have sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # minimum length of the last interval, which ends when the books close
@@ -63,7 +61,7 @@ class Aggregator:
     Invalid input of a producer never raises. It is counted by reason and appears in the snapshot.
 
     The same calls with the same arguments give the same state to the last bit, in any process. Calls that only read
-    may be omitted or added. The exception is `acknowledgements`, which remembers its last answer; a restored
+    may be omitted or added. The exception is `book.acknowledgements`, which remembers its last answer; a restored
     aggregator repeats it.
     """
 
@@ -90,19 +88,22 @@ class Aggregator:
     ADDED: ClassVar[tuple[str, ...]] = (
         *("_clock", "_incoming", "_leaf_sums", "expected_nodes", "_members", "_new_members", "_requests"),
     )
-    DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier", "record_room", "_leaf", "_root")
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("_config", "_applier", "record_room", "leaf", "root"),
+        *("clock", "counters", "book", "steps", "incoming", "requests"),  # in STATE, by their names in checkpoints
+    )
 
     def __init__(self, config: AggregatorConfig) -> None:
         self._config = config
-        self._clock = RunClock()
+        self.clock = self._clock = RunClock()
         self.series = SeriesTable(config.percentiles, config.window_rolls, leaf=config.leaf)
-        self._counters = CounterTable(config.window_rolls, leaf=config.leaf)
+        self.counters = self._counters = CounterTable(config.window_rolls, leaf=config.leaf)
         self._gauges = GaugeTable()
         self._notes = Notes()
         self.uncounted = TextQueue()
-        self._book = ProducerBook(config)
-        self._steps = Steps(
-            config.step_grace_s, self._notes.warn, self._book.rank_of, clock=self._clock, leaf=config.leaf
+        self.book = self._book = ProducerBook(config)
+        self.steps = self._steps = Steps(
+            config.step_grace_s, self._notes.warn, self.book.rank_of, clock=self.clock, leaf=config.leaf
         )
         self._bad_frames: Counter[str] = Counter()
         self._new_bad_frames: Counter[str] = Counter()
@@ -114,7 +115,7 @@ class Aggregator:
         """Producers that a leaf has not reported yet."""
         self._registry = Registry(
             {
-                "counter": lambda name, labels, unit, _: self._counters.add(name, labels, unit),
+                "counter": lambda name, labels, unit, _: self.counters.add(name, labels, unit),
                 "gauge": lambda name, labels, unit, _: self._gauges.add(name, labels, unit),
                 "series": self._add_series,
             },
@@ -122,11 +123,11 @@ class Aggregator:
             self._notes.warn,
         )
         self._extents = Extents(self._registry, self._notes.warn)
-        self._leaf_sums = LeafSums(self._registry, self.series, self._counters, self._gauges, self._extents)
-        self._leaf = LeafSide(self._leaf_sums, self._new_members, is_leaf=config.leaf)
-        self._root = RootSide(self._book, self.expected_nodes, self._members, clock=self._clock, config=config)
-        self._incoming = IncomingIntervals(
-            self.series, self._counters, self._gauges, self._extents, clock=self._clock, warn=self._notes.warn
+        self._leaf_sums = LeafSums(self._registry, self.series, self.counters, self._gauges, self._extents)
+        self.leaf = LeafSide(self._leaf_sums, self._new_members, is_leaf=config.leaf)
+        self.root = RootSide(self.book, self.expected_nodes, self._members, clock=self.clock, config=config)
+        self.incoming = self._incoming = IncomingIntervals(
+            self.series, self.counters, self._gauges, self._extents, clock=self.clock, warn=self._notes.warn
         )
         handlers: dict[int, Handler] = {
             KIND_CODES["series"]: self._record_series,
@@ -135,36 +136,36 @@ class Aggregator:
         }
         self.record_room = RecordBudget(config.record_cap_bytes)
         """Budget of the record log. The run state stores its use, next to the number of records."""
-        self._requests = RequestLogIntake(config.request_log_cap_bytes)
+        self.requests = self._requests = RequestLogIntake(config.request_log_cap_bytes)
         reader = RecordReader(
             self._registry,
             self._notes,
             self.uncounted,
             self._extents,
-            self._steps,
-            clock=self._clock,
+            self.steps,
+            clock=self.clock,
             room=self.record_room,
-            requests=self._requests,
+            requests=self.requests,
             nodes=NodeReader(
-                self._incoming,
-                self._steps,
+                self.incoming,
+                self.steps,
                 self._members,
                 self._new_members if config.leaf else None,
-                clock=self._clock,
+                clock=self.clock,
                 room=self.record_room,
-                words=self._book.reasons,
+                words=self.book.reasons,
             ),
         )
-        usual = UsualRows(self.series, self._counters, self._gauges, self._extents)
-        self._applier = Applier(self._book, self._clock, reader, handlers, self._extents.witness, usual=usual)
+        usual = UsualRows(self.series, self.counters, self._gauges, self._extents)
+        self._applier = Applier(self.book, self.clock, reader, handlers, self._extents.witness, usual=usual)
 
     def _record_series(self, part: KindRows) -> None:
         self.series.record(part.indices, part.values)
         self.series.times.note(part.indices, part.values, part.wall_times())
 
     def _record_counters(self, part: KindRows) -> None:
-        self._counters.record(part.indices, part.values)
-        self._counters.times.note(part.indices, part.values, part.wall_times())
+        self.counters.record(part.indices, part.values)
+        self.counters.times.note(part.indices, part.values, part.wall_times())
 
     def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
@@ -194,25 +195,21 @@ class Aggregator:
 
     def restored(self) -> None:
         """Check that all ids lead to existing instruments."""
-        if not self._book.fits([len(self._registry.instruments[kind]) for kind in KIND_CODES]):
+        if not self.book.fits([len(self._registry.instruments[kind]) for kind in KIND_CODES]):
             raise ValueError("an id that leads to no instrument")
 
     # --- input -----------------------------------------------------------------------------------
 
     def hello(self, hello: Hello, now_ns: int, wall_ns: int) -> bool:
         """Introduce a producer. Return False if there are too many."""
-        if hello.producer in self._book.folded:
+        if hello.producer in self.book.folded:
             return True
         producer = self._meet(hello.producer, now_ns)
         if producer is None:
             return False
         producer.hello(hello, now_ns)
-        self._leaf.introduce(hello)
+        self.leaf.introduce(hello)
         return True
-
-    def expect_nodes(self, note: ExpectNodes) -> None:
-        """Add nodes that the run can't be complete without."""
-        self.expected_nodes.expect(note)
 
     def set_params(self, values: Mapping[str, Scalar]) -> None:
         """Set params of the run that no producer sends. Only before the first checkpoint, which has them."""
@@ -220,7 +217,7 @@ class Aggregator:
 
     def ping(self, producer: str, now_ns: int) -> None:
         """Register a sign of life. Ignores unknown producers."""
-        if (known := self._book.get(producer)) is not None:
+        if (known := self.book.get(producer)) is not None:
             known.last_seen_ns = now_ns
 
     def admit(self, batch: EventBatch, now_ns: int) -> bool:
@@ -229,14 +226,14 @@ class Aggregator:
         Events of a new batch count as received, even if `apply` drops them because the end of their producer is
         reconciled.
         """
-        known = self._book.get(batch.producer)
+        known = self.book.get(batch.producer)
         events = count_events(batch)
         sequence = known.sequence if known is not None else _UNUSED
         if not sequence.believable(batch.seq) or not plausible(batch.first + events, batch.dropped):
             self.bad_frame(Reason.IMPLAUSIBLE)
             return False
-        if batch.producer in self._book.folded:
-            self._book.folded.duplicates += 1
+        if batch.producer in self.book.folded:
+            self.book.folded.duplicates += 1
             return False
         producer = self._meet(batch.producer, now_ns)
         return producer is not None and producer.admit(batch, events, now_ns)
@@ -265,22 +262,18 @@ class Aggregator:
         Returns the records for the stream, in order: those of the batches, then the steps that they closed or
         changed.
         """
-        self._clock.read(now_ns, wall_ns)
+        self.clock.read(now_ns, wall_ns)
         streamed = self._applier.apply(batches)
         for key in {batch.producer: None for batch in batches}:
-            self._settle_steps(self._book[key])
+            self._settle_steps(self.book[key])
         return streamed + self._said()
-
-    def take_logged(self) -> list[LoggedRecords]:
-        """Return what the request log gets of all batches since the last call. Call it after each `apply`."""
-        return self._requests.take()
 
     def end(self, end: End, now_ns: int) -> list[StreamedRecord]:
         """Apply the end of a producer, and return the steps that waited for it, for the stream.
 
         It is reconciled at once if all its batches are applied, otherwise when the rest arrives.
         """
-        if end.producer in self._book.folded:
+        if end.producer in self.book.folded:
             return []
         producer = self._meet(end.producer, now_ns)
         if producer is None:
@@ -296,7 +289,7 @@ class Aggregator:
 
         If its end waited only for these batches, it is reconciled.
         """
-        known = self._book.get(producer)
+        known = self.book.get(producer)
         if known is None:
             return []
         known.cannot_resend(first, last, now_ns)
@@ -306,12 +299,12 @@ class Aggregator:
 
     def salvage(self, producer: str) -> None:
         """Count the events of a producer as salvaged from now on. Ignores unknown producers."""
-        if (known := self._book.get(producer)) is not None:
+        if (known := self.book.get(producer)) is not None:
             known.is_salvaged = True
 
     def pass_time(self, elapsed_ns: int) -> list[StreamedRecord]:
         """End an interval of length `elapsed_ns`. Return the steps that have waited long enough, for the stream."""
-        self._steps.pass_time(elapsed_ns)
+        self.steps.pass_time(elapsed_ns)
         return self._said()
 
     def close(self) -> list[StreamedRecord]:
@@ -319,9 +312,9 @@ class Aggregator:
 
         Return the closed steps, to be published. If the run is resumed later, further values of them are late.
         """
-        for producer in self._book:
+        for producer in self.book:
             producer.give_up_waiting()
-        self._steps.close()
+        self.steps.close()
         return self._said()
 
     def _settle_steps(self, producer: Producer) -> None:
@@ -330,12 +323,12 @@ class Aggregator:
         After its reconciled end, no step waits for the producer.
         """
         if producer.reconciled:
-            self._steps.leave(producer.key)
+            self.steps.leave(producer.key)
         else:
-            self._steps.settle(producer.key, producer.sequence.contiguous)
+            self.steps.settle(producer.key, producer.sequence.contiguous)
 
     def _said(self) -> list[StreamedRecord]:
-        taken = self._steps.take()
+        taken = self.steps.take()
         if not taken:
             return []
         said = [StreamedRecord("", wall_ns, step, part) for wall_ns, step, part in taken]
@@ -344,85 +337,14 @@ class Aggregator:
         return said
 
     def _meet(self, producer: str, now_ns: int) -> Producer | None:
-        known = self._book.meet(producer, now_ns)
+        known = self.book.meet(producer, now_ns)
         if known is None:
             self.bad_frame(Reason.TOO_MANY_PRODUCERS)
         return known
 
     # --- producers -------------------------------------------------------------------------------
 
-    def producers(self) -> list[str]:
-        """Return the ids of all producers, in order of appearance."""
-        return [producer.key for producer in self._book]
-
-    def producer(self, producer: str) -> Producer:
-        """Return the state of a producer. Raise KeyError for an unknown one."""
-        return self._book[producer]
-
-    def ended(self, producer: str) -> Ended | None:
-        """Return the account of a reconciled producer. Return None before its end or while batches are missing."""
-        return self._book.ended(producer)
-
-    def account(self, producer: str) -> Ended:
-        """Return the current account of a producer, or an empty account for an unknown one."""
-        return self._book.account(producer)
-
-    def applied_batches(self, producer: str) -> int:
-        """Return the number below which all batches of a producer were applied or given up."""
-        return self._book.applied_batches(producer)
-
-    def losses(self, producer: str) -> tuple[dict[str, int], int]:
-        """Return a producer's dropped events by reason, and the number of its batches that were given up."""
-        return self._book.losses(producer)
-
-    def acknowledgements(self) -> list[tuple[str, int]]:
-        """Return the producers whose `applied_batches` changed since the last call, with the new values."""
-        return self._book.acknowledgements()
-
-    def gaps(self, producer: str) -> list[tuple[int, int]]:
-        """Return ranges `[first, last]` of missing batches."""
-        return self._book.gaps(producer)
-
-    def waiting_for(self) -> list[str]:
-        """Return producers that sent hello and have not ended, or have missing batches."""
-        return self._book.waiting_for()
-
-    def anyone_left(self, now_ns: int, besides: str = "") -> bool:
-        """Return False once there were producers other than `besides` and each has ended or is lost."""
-        return self._book.anyone_left(now_ns, besides)
-
     # --- nodes -----------------------------------------------------------------------------------
-
-    def nodes(self, now_ns: int = 0, wall_ns: int = 0) -> list[NodeStat]:
-        """Return the nodes by name. `now_ns` is the monotonic clock, from which a status such as `late` follows."""
-        return self._root.nodes(now_ns, wall_ns).stats
-
-    def leaves(self) -> dict[str, str]:
-        """Return the leaves by producer id, with the names of their nodes."""
-        return self._root.leaves()
-
-    def all_nodes_ended(self) -> bool:
-        """Return whether nodes are expected, and the leaf of each has ended and sent all its batches."""
-        return self._root.all_ended()
-
-    def members(self, node: str) -> list[MemberFacts] | None:
-        """Return the producers of a node, by its name or the id of its leaf. Return None for an unknown node."""
-        return self._root.members(node)
-
-    def take_step_parts(self) -> list[StepPart]:
-        """Return what a leaf tells its root about steps, besides the parts of closed steps in the record stream.
-
-        Call it once after each interval, and once after `close`.
-        """
-        return self._steps.take_parts()
-
-    def wall_clock(self, now_ns: int, wall_ns: int) -> int:
-        """Return this moment on the wall clock by which records are dated."""
-        return self._clock.wall_at(now_ns, wall_ns)
-
-    def new_members(self) -> list[Member]:
-        """Return the producers that introduced themselves in the interval that ended last. For a leaf."""
-        return self._leaf.new_members()
 
     def node_account(self, roll: int, facts: LeafFacts | None = None) -> NodeAccount:
         """Return the account of a leaf and all its producers, at the end of interval `roll`.
@@ -430,11 +352,11 @@ class Aggregator:
         Its completeness is that of the leaf's result if the run ended now.
         """
         own = OwnNumbers(
-            values=self.series.values + self._counters.values + self._gauges.values,
-            producers=self._book.stats(0, 0),
-            folded=self._book.folded.stat(),
-            nodes=self._root.nodes(0, 0),
-            waiting_for=[key for key in self._book.waiting_for() if self._book[key].node is None],
+            values=self.series.values + self.counters.values + self._gauges.values,
+            producers=self.book.stats(0, 0),
+            folded=self.book.folded.stat(),
+            nodes=self.root.nodes(0, 0),
+            waiting_for=[key for key in self.book.waiting_for() if self.book[key].node is None],
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             uncounted=self.uncounted.pending,
             warnings=self._notes.warnings,
@@ -444,19 +366,9 @@ class Aggregator:
     # --- output ----------------------------------------------------------------------------------
 
     @property
-    def applied(self) -> int:
-        """Number of events of all producers in the numbers or the record stream. Of leaves, their values."""
-        return self._book.counted_events
-
-    @property
     def records_values(self) -> bool:
         """True if a series has values that did not come from nodes. Only these are in the journal."""
-        return self.series.values > self._incoming.series_values
-
-    @property
-    def other_layouts(self) -> Mapping[int, str]:
-        """Series that a node has defined with other digits or bounds, and the first such node."""
-        return self._incoming.other_layouts
+        return self.series.values > self.incoming.series_values
 
     def roll(self, start_wall_ns: int, end_wall_ns: int, elapsed_ns: int, now_ns: int = 0) -> Interval:
         """End an interval, once a second, and return its contents. Also moves windows and rates.
@@ -465,16 +377,16 @@ class Aggregator:
         Windows of young instruments begin with their first event, if `now_ns` is not 0.
         """
         seconds = max(elapsed_ns / 1e9, _SHORTEST_ROLL_S)
-        end_ns = self._clock.at(now_ns) if now_ns else 0
-        self._book.roll(seconds)
+        end_ns = self.clock.at(now_ns) if now_ns else 0
+        self.book.roll(seconds)
         interval = Interval(
             start_wall_ns,
             end_wall_ns,
             self.series.roll(seconds, end_ns),
-            self._counters.roll(seconds, end_ns),
+            self.counters.roll(seconds, end_ns),
             self._gauges.roll(),
         )
-        self._leaf.roll(interval, self._clock.shift_ns)
+        self.leaf.roll(interval, self.clock.shift_ns)
         return interval
 
     def slice(self, start_wall_ns: int, wall_ns: int, now_ns: int) -> Interval:
@@ -483,22 +395,11 @@ class Aggregator:
         The slice ends with its newest event, because later ones are still on their way: at a cut by the clock, a
         steady load would look like a saw. `wall_ns` is the time now.
         """
-        series, counters = self.series.slice(), self._counters.slice()
-        newest_ns = max(self.series.times.newest(series.index), self._counters.times.newest(counters.index))
-        age_ns = self._clock.at(now_ns) - newest_ns
+        series, counters = self.series.slice(), self.counters.slice()
+        newest_ns = max(self.series.times.newest(series.index), self.counters.times.newest(counters.index))
+        age_ns = self.clock.at(now_ns) - newest_ns
         end_ns = max(wall_ns - min(max(age_ns, 0), limits.SLICE_LAG_NS), start_wall_ns + 1)
         return Interval(start_wall_ns, end_ns, series, counters, self._gauges.slice())
-
-    def take_interval(self) -> OutgoingInterval | None:
-        """Return the sums of the interval that ended last, once. For a leaf.
-
-        Call it after each `roll` and before the next checkpoint, which does not hold them.
-        """
-        return self._leaf.take_interval()
-
-    def define_again(self) -> None:
-        """Send all definitions with the next interval. For a leaf whose root may lack some."""
-        self._leaf.define_again()
 
     def keys(self) -> list[SeriesKey]:
         """Return the keys of all instruments. An index is unique within its kind."""
@@ -507,34 +408,26 @@ class Aggregator:
     @property
     def instruments(self) -> int:
         """Number of all instruments."""
-        return len(self.series) + len(self._counters) + len(self._gauges)
-
-    def counters(self) -> list[CounterStat]:
-        """Return all counters now, without their extents."""
-        return self._counters.stats()
-
-    def step(self, axis: str, step: int) -> StepState:
-        """Return the state of one step, without what the record stream and backends know. Makes no snapshot."""
-        return self._steps.state(axis, step)
+        return len(self.series) + len(self.counters) + len(self._gauges)
 
     def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
         """Return the whole state at this moment."""
         extents = self._extents.by_instrument()
-        shift_ns = self._clock.shift_at(now_ns, wall_ns)
+        shift_ns = self.clock.shift_at(now_ns, wall_ns)
         parts = SnapshotParts(
             registry=self._registry,
             notes=self._notes,
-            counters=with_extents(self._counters.stats(), extents["counter"]),
+            counters=with_extents(self.counters.stats(), extents["counter"]),
             gauges=self._gauges.stats(shift_ns),
             series=with_extents(self.series.stats(), extents["series"]),
-            producers=self._book.stats(now_ns, wall_ns, shift_ns),
-            folded=self._book.folded.stat(),
-            nodes=self._root.nodes(now_ns, wall_ns),
-            waiting_for=self._book.names_of(self._book.waiting_for()),
+            producers=self.book.stats(now_ns, wall_ns, shift_ns),
+            folded=self.book.folded.stat(),
+            nodes=self.root.nodes(now_ns, wall_ns),
+            waiting_for=self.book.names_of(self.book.waiting_for()),
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             texts=self.uncounted,
-            axes=self._steps.stats(),
-            requests=self._requests.stat(),
+            axes=self.steps.stats(),
+            requests=self.requests.stat(),
             window_s=self._config.window_rolls,
         )
         return build_snapshot(facts, parts, now_ns, wall_ns)
@@ -542,11 +435,11 @@ class Aggregator:
     def observe(self, observer: Observer) -> None:
         """Call `observer` with all rows that are applied from now on, kind by kind. Not part of a checkpoint."""
         kinds = {code: kind for kind, code in KIND_CODES.items()}
-        self._applier.observe(lambda code, part: observer(AppliedRows(kinds[code], part, self._clock.shift_ns)))
+        self._applier.observe(lambda code, part: observer(AppliedRows(kinds[code], part, self.clock.shift_ns)))
 
     def series_values(self, batch: EventBatch) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Return the series indices and values in a journaled batch, by the current routes.
 
         Changes no state, so it may run beside `snapshot` once no more batches are applied.
         """
-        return replay_series(batch, self._book.replayed(batch.producer), self._registry)
+        return replay_series(batch, self.book.replayed(batch.producer), self._registry)

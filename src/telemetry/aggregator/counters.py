@@ -266,7 +266,7 @@ class CounterTable:
         return rates
 
     def stats(self) -> list[CounterStat]:
-        """Return all counters by index. A total beyond the wire's integers also counts as imprecise."""
+        """Return all counters by index. A total that no integer of a message can hold is marked as imprecise."""
         events, imprecise = self._events.tolist(), self._imprecise.tolist()
         rates = self._rates + [0.0] * (len(self) - len(self._rates))
         values = [self.value(index) for index in range(len(self))]

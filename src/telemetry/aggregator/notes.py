@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from telemetry import limits
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.wire.events import Expect, Mark, Params, Scalar
 from telemetry.wire.snapshot import MarkStat
 

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from telemetry import formatting, limits
+from telemetry import limits
 from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, RowRange, wall_ns
 from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.notes import Notes
@@ -30,9 +30,10 @@ from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
-from telemetry.drop_reasons import Reason
+from telemetry.common import formatting
 from telemetry.redaction import mask_secrets
 from telemetry.wire.codec import Malformed, decode_record, record_tag
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     STREAMED,
     Axis,

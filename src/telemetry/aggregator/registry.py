@@ -24,7 +24,7 @@ _DISTINCT_COUNTED: Final = 50_000  # distinct names beyond the cap that are coun
 class Bounds(NamedTuple):
     """Precision and range of a series. Ignored for counters and gauges."""
 
-    digits: int = 3
+    digits: int = limits.DIGITS
     low: float | None = None
     high: float | None = None
 

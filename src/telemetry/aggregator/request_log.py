@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final
 from msgspec import Raw
 
 from telemetry import limits
-from telemetry.drop_reasons import Count
 from telemetry.wire.control import TOKEN_COUNTER
+from telemetry.wire.drop_reasons import Count
 from telemetry.wire.events import Natural
 from telemetry.wire.request_log import EndedRequests, LoggedRecords, RequestEntry, RequestRecord
 from telemetry.wire.snapshot import RequestLogStat

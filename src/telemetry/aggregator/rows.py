@@ -13,7 +13,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.hdr.layout import constant
+from telemetry.statistics.hdr.layout import constant
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.rows import RowArray
 

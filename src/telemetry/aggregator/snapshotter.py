@@ -12,8 +12,8 @@ from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.snapshot_numbers import bounded
 from telemetry.aggregator.text_queue import TextQueue
-from telemetry.drop_reasons import Reason, merge_reasons
-from telemetry.formatting import listed, number_of, process
+from telemetry.common.formatting import listed, number_of, process
+from telemetry.wire.drop_reasons import Reason, merge_reasons
 from telemetry.wire.feeds import missing_messages
 from telemetry.wire.snapshot import (
     TERMINAL,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from telemetry import limits
-from telemetry.drop_reasons import Count
 from telemetry.wire.codec import Malformed, decode_record
+from telemetry.wire.drop_reasons import Count
 from telemetry.wire.events import Counted, Uncounted
 
 _Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 2)]

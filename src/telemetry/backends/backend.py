@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct
 
 from telemetry.backends.items import Item
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import number_of
 from telemetry.errors import TelemetryError
-from telemetry.formatting import number_of
 from telemetry.wire.events import Scalar
 
 

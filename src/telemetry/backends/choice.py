@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, missing
-from telemetry.backends.registry import BUILT_IN
-from telemetry.distribution import install_hint
-from telemetry.errors import UsageError
-from telemetry.formatting import printable
-from telemetry.plugins import choice as choices
-from telemetry.plugins import points
-from telemetry.plugins.choice import Choice
-from telemetry.plugins.points import Plugin, PluginError, is_installed
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import printable
+from telemetry.config.plugins import choice as choices
+from telemetry.config.plugins import points
+from telemetry.config.plugins.backends import BUILT_IN
+from telemetry.config.plugins.choice import Choice
+from telemetry.config.plugins.points import Plugin, PluginError, is_installed
+from telemetry.errors import UsageError, error_text
 
 _NOUN: Final = "backend"
 _HAS: Final = ("Options", "takes", "idempotent", "open", "write", "flush", "state", "close", "where")
@@ -116,9 +116,9 @@ def make(choice: Choice, place: Path) -> Backend:
             and error.name.split(".")[0] in {one.split(".")[0] for one in ours.needs}
         ):
             raise missing(error.name, ours.extra) from error
-        raise NotConfigured(f"{choice.kind}: {points.words_of(error)}") from error
+        raise NotConfigured(f"{choice.kind}: {printable(error_text(error))}") from error
     except Exception as error:
-        raise NotConfigured(f"{choice.kind}: {points.words_of(error)}") from error
+        raise NotConfigured(f"{choice.kind}: {printable(error_text(error))}") from error
 
 
 def _converted(choice: Choice, cls: type[Backend]) -> Struct:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta, Struct
 
-from telemetry import formatting
 from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Artifact, Item, Mark, Params, Reading, SeriesReading, Step, Text
-from telemetry.formatting import number_of, printable
-from telemetry.wording import labelled
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
+from telemetry.common.wording import labelled
 
 _LINE_CHARS: Final = 400
 _LINES: Final = 20  # printed at once; older lines are only counted

@@ -23,13 +23,13 @@ from telemetry.backends.items import (
     Table,
     Text,
 )
+from telemetry.common.formatting import printable
+from telemetry.common.headline_choice import PARAM, shown_params
+from telemetry.common.wording import labelled
 from telemetry.config import BackendsConfig, BackendValues
 from telemetry.errors import ConfigError
-from telemetry.formatting import printable
-from telemetry.headline_choice import PARAM, shown_params
 from telemetry.wire.events import Scalar
 from telemetry.wire.snapshot import CounterStat, GaugeStat, SeriesStat
-from telemetry.wording import labelled
 
 ALIKE: Final = "renamed_alike"
 """Reason for values left out because their new name already belongs to another name."""

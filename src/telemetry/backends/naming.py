@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from telemetry.backends.items import Reading
-from telemetry.wording import labelled
+from telemetry.common.wording import labelled
 
 FINAL: Final = "final/"
 """Prefix for names of the result."""

@@ -7,11 +7,11 @@ from msgspec import Struct
 from telemetry.backends.backend import NotConfigured
 from telemetry.backends.choice import known, load, missing_modules
 from telemetry.backends.items import KINDS
-from telemetry.backends.registry import BUILT_IN
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
-from telemetry.distribution import install_hint
-from telemetry.plugins.choice import Option, options_of
+from telemetry.common.distribution import install_hint
+from telemetry.config.plugins.backends import BUILT_IN
+from telemetry.config.plugins.choice import Option, options_of
+from telemetry.wire.exit_codes import Exit
 
 
 class Listed(Struct, kw_only=True, frozen=True):

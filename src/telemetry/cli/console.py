@@ -50,7 +50,7 @@ def alarm(message: str) -> None:
 
 def visible(text: str) -> str:
     """Escape control and direction characters in text from outside; keep line breaks."""
-    from telemetry.formatting import printable
+    from telemetry.common.formatting import printable
 
     return "\n".join(map(printable, text.split("\n")))
 
@@ -102,7 +102,7 @@ def write_json(value: object) -> None:
     """Write a value to stdout as one strict, indented JSON document."""
     import msgspec
 
-    from telemetry.formatting import printable_json
+    from telemetry.common.formatting import printable_json
 
     write(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n")
 

@@ -19,10 +19,11 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from telemetry import distribution, limits
+from telemetry import limits
+from telemetry.common import distribution
+from telemetry.common.formatting import number_of
 from telemetry.config import Config
 from telemetry.errors import KeysError, TelemetryError
-from telemetry.formatting import number_of
 
 Status = Literal["ok", "warn", "fail"]
 Finding = tuple[Status, str] | tuple[Status, str, str]
@@ -160,7 +161,7 @@ def check_temporary_directory(_config: Config) -> Finding:
 
 
 def check_run_directory(config: Config) -> Finding:
-    from telemetry.formatting import size
+    from telemetry.common.formatting import size
 
     path = Path(config.run.dir).absolute()
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
@@ -260,7 +261,7 @@ def check_keys(config: Config) -> Finding:
 
 def check_round_trip(_config: Config) -> Finding:
     """Execute a real run: aggregator, producer process, final file."""
-    from telemetry.report import load_report
+    from telemetry.history.result import load_report
     from telemetry.supervise.spawn import telemetry_command
 
     begun = time.monotonic()

@@ -227,7 +227,7 @@ def early_rule() -> EarlyRule:
 
 
 def _load(spec: str, root: Path) -> Report:
-    from telemetry.report import load_report
+    from telemetry.history.result import load_report
 
     return load_report(spec, root, fallback_dirs(), early_rule())
 

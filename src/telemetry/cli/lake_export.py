@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from telemetry import formatting
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.formatting import number_of
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.plugins.choice import Choice
-    from telemetry.tables.lake.export import Exported
+    from telemetry.config.plugins.choice import Choice
+    from telemetry.history.tables.lake.export import Exported
 
 KIND: Final = "parquet"
 """Kind of backend that this module writes itself for runs that have ended: without a process for each run."""
@@ -46,8 +46,8 @@ def write_to_lakes(
 ) -> int:
     """Write runs to each lake, and say what was written. A run that can't be written does not stop the others."""
     from telemetry.backends.parquet.backend import ParquetOptions
-    from telemetry.plugins.choice import convert
-    from telemetry.tables.lake.export import export_run
+    from telemetry.config.plugins.choice import convert
+    from telemetry.history.tables.lake.export import export_run
 
     fallback_dirs = find_run.fallback_dirs()
     lakes: dict[Path, float] = {}

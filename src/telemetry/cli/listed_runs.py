@@ -16,7 +16,7 @@ from telemetry.errors import TelemetryError
 from telemetry.wire.gates import Outcome
 
 if TYPE_CHECKING:
-    from telemetry.headlines import Headline
+    from telemetry.history.headlines import Headline
     from telemetry.store.live_runs import LiveRun
     from telemetry.store.run_directory import RunDirectory
     from telemetry.wire.snapshot import MetricsSnapshot
@@ -177,7 +177,7 @@ def _live(found: LiveRun) -> Listed:
 
 def _figures(snapshot: MetricsSnapshot | None, *, recent: bool) -> dict[str, Any]:
     """Return the fields `figures`, `summary` and `concern`."""
-    from telemetry.headlines import NOT_FINITE, headline, names_not_finite
+    from telemetry.history.headlines import NOT_FINITE, headline, names_not_finite
 
     heads = headline(snapshot, recent=recent) if snapshot is not None else []
     if snapshot is None or not heads:
@@ -195,7 +195,7 @@ def _figures(snapshot: MetricsSnapshot | None, *, recent: bool) -> dict[str, Any
 
 def _summary(head: Headline) -> str:
     """Return the rate and the p99 of requests and series, the first value of steps, else the first figure."""
-    from telemetry.headlines import compact
+    from telemetry.history.headlines import compact
 
     figures = [one for one in head.figures if one.value is not None]
     if head.flavour == "training":
@@ -234,9 +234,9 @@ def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
 
 
 def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
+    from telemetry.common.wording import last_exception
     from telemetry.store.final_snapshot import find_final
     from telemetry.wire.snapshot import PROGRAM_FAILED, TERMINAL
-    from telemetry.wording import last_exception
 
     final, snapshot = find_final(directory, fallback_dirs), None
     try:

@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.parser import CommandParser, GroupedParser
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
     "record": {
@@ -139,7 +139,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _meant(name: str) -> str:
-    from telemetry.formatting import did_you_mean
+    from telemetry.common.formatting import did_you_mean
 
     return did_you_mean(_ELSEWHERE.get(name, name), [*COMMANDS, _HELP], form="`telemetry {}`")
 
@@ -152,7 +152,7 @@ class _Version(argparse.Action):
     """An action that reads the version only on request: package metadata is slow to import."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from telemetry.distribution import version
+        from telemetry.common.distribution import version
 
         console.write(f"telemetry {version()}\n")
         parser.exit()

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from telemetry import slo
 from telemetry.cli import console, find_run, time_range_options
-from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.outputs import Output, make_folders, write
+from telemetry.common import slo
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:

@@ -9,22 +9,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from telemetry.cli import console
+from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.formatting import number_of
+from telemetry.report import TABLE, format_of_suffix
 
-SUFFIXES: Final = {
-    "text": ".txt",
-    "json": ".json",
-    "md": ".md",
-    "csv": ".csv",
-    "html": ".html",
-    "hlog": ".hlog",
-    "hgrm": ".hgrm",
-    "junit": ".xml",
-    "endpoints": ".endpoints.json",
-}
-FORMATS: Final = tuple(SUFFIXES)
-_BY_SUFFIX: Final = {"": "text", ".htm": "html", **{suffix: form for form, suffix in SUFFIXES.items()}}
+FORMATS: Final = tuple(TABLE)
 
 
 class _Html(str):
@@ -99,7 +88,7 @@ def outputs(
         if not forms:
             hint = "--format html --format json"
             raise UsageError("give the formats to write to a folder", hint=hint)
-        return [Output(form, Path(folders[0]) / f"{stem}{SUFFIXES[form]}", True) for form in forms]
+        return [Output(form, Path(folders[0]) / f"{stem}{TABLE[form].suffixes[0]}", True) for form in forms]
     pages = [file for file in files if isinstance(file, _Html)]
     if forms and len(forms) != len(files) - len(pages):
         raise UsageError(
@@ -179,11 +168,11 @@ def _form_of(file: str | Path, forms: Sequence[str]) -> str:
 
     Raises UsageError if `forms` lacks it.
     """
-    suffix = Path(file).suffix
-    form = _BY_SUFFIX.get(suffix)
-    if form is None or form not in forms:
-        known = ", ".join(SUFFIXES[one] for one in forms)
+    form = format_of_suffix(file, forms)
+    if form is None:
+        suffixes = ", ".join(TABLE[name].suffixes[0] for name in forms)
         raise UsageError(
-            f"the suffix {suffix} of {file} does not select a format", hint=f"use one of {known}, or add --format"
+            f"the suffix {Path(file).suffix} of {file} does not select a format",
+            hint=f"use one of {suffixes}, or add --format",
         )
     return form

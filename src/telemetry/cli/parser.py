@@ -56,7 +56,7 @@ class CommandParser(argparse.ArgumentParser):
             raise self._unknown(unknown)
         if (choice := _CHOICE.fullmatch(message)) is not None:
             known = [word.strip("'\"") for word in choice["known"].split(", ")]
-            from telemetry.formatting import did_you_mean
+            from telemetry.common.formatting import did_you_mean
 
             if meant := did_you_mean(choice["given"].strip("'\""), known):
                 message += f"; {meant}"
@@ -77,7 +77,7 @@ class CommandParser(argparse.ArgumentParser):
         return words if words and words[0].partition("=")[0] not in options else [self._default_action, *words]
 
     def _unknown(self, word: str) -> UsageError:
-        from telemetry.formatting import did_you_mean
+        from telemetry.common.formatting import did_you_mean
 
         option = word.partition("=")[0]
         if not option.startswith("-"):

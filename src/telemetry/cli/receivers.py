@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from telemetry import limits
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import number_of
 from telemetry.config.load import env_name
 from telemetry.config.notify_urls import FLAG, KEY, joined, masked
-from telemetry.distribution import install_hint
 from telemetry.errors import UsageError
-from telemetry.formatting import number_of
 from telemetry.supervise.spawn import environment
 from telemetry.supervise.writers import NOTIFY, kind_of
 from telemetry.wire.codec import BAD_INPUT

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from telemetry import formatting
 from telemetry.cli import console
 from telemetry.cli.outputs import say_wrote
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of
 from telemetry.store.request_log import FILE_NAME
 from telemetry.store.run_directory import RunDirectory
 
@@ -20,7 +20,7 @@ def write_request_files(directory: RunDirectory, files: Sequence[str]) -> None:
     Raises RunDirectoryError if the run has no request log, UsageError for an unknown suffix.
     """
     from telemetry.history.request_log import RequestLog, facts
-    from telemetry.tables.request_rows import write_requests
+    from telemetry.history.tables.request_rows import write_requests
 
     known = facts(directory)
     if known is None:

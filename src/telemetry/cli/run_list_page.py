@@ -10,22 +10,22 @@ from urllib.parse import quote
 
 from telemetry.cli import console, find_run
 from telemetry.cli.outputs import make_folder, say_wrote, write, write_file
+from telemetry.common.formatting import number_of
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.formatting import number_of
+from telemetry.report import TABLE
 
 if TYPE_CHECKING:
     from telemetry.report.run_list import ListedRun, Room
 
 MOST: Final = 200
 """Largest number of runs on a page: the newest ones."""
-_SUFFIXES: Final = (".html", ".htm")
 REPORT_PAGE: Final = "report.html"
 """Name of the page of a run in its directory."""
 
 
 def check_path(path: Path) -> None:
     """Raise UsageError for a file that no browser takes for a page."""
-    if path.suffix.lower() not in _SUFFIXES:
+    if path.suffix.lower() not in TABLE["html"].suffixes:
         example = path.with_suffix(".html") if path.name else path / "runs.html"
         raise UsageError(f"{path} does not end with .html, so it is not a page", hint=f"name it {example}")
 
@@ -88,8 +88,8 @@ def _link(directory: Path, folder: Path, start: Path) -> str:
 
 def _write_report(directory: Path, folder: Path) -> bool:
     """Write the report of a run for a browser. Return False if the run has no readable result."""
+    from telemetry.common.memory import uncollected
     from telemetry.history import open_run
-    from telemetry.memory import uncollected
     from telemetry.report import render
 
     try:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from telemetry.cli.outputs import say_wrote
+from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of
 from telemetry.store.records import FILE_NAME
 from telemetry.store.run_directory import RunDirectory
 
@@ -18,7 +18,7 @@ def write_step_files(directory: RunDirectory, files: Sequence[str]) -> None:
     Raises RunDirectoryError if the run has no record log or no steps, UsageError for an unknown suffix.
     """
     from telemetry.history.step_curves import closed_steps
-    from telemetry.tables.step_rows import write_steps
+    from telemetry.history.tables.step_rows import write_steps
 
     lack = "" if (directory.records / FILE_NAME).exists() else "record log"
     if lack or next(closed_steps(directory), None) is None:

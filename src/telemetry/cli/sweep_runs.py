@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from telemetry.cli import find_run
 from telemetry.cli.wrapped.command import in_foreground
 from telemetry.errors import TelemetryError
-from telemetry.sweeps.params import Values, scalar, value_text
+from telemetry.judge.sweeps.params import Values, scalar, value_text
 from telemetry.wire.events import Scalar
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL

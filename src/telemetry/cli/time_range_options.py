@@ -81,8 +81,8 @@ def report_of(
             "the run is still going, and time ranges are for runs that have ended",
             hint="`telemetry top` shows any time range of a live run",
         )
+    from telemetry.common.memory import keep_freed
     from telemetry.history import RecordedRun
-    from telemetry.memory import keep_freed
 
     keep_freed()
     return RecordedRun(report, directory_of(target, report)).time_range(choice, step_s, pictures=pictures)

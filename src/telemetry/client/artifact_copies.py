@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 from telemetry import limits
 from telemetry.client import notice
+from telemetry.common.formatting import printable
 from telemetry.errors import TelemetryError
-from telemetry.formatting import printable
 from telemetry.wire.artifact_copies import FOLDER, path_of, uri_of
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ class Catalog:
         unit: str = "",
         labels: Mapping[str, object] | None = None,
         *,
-        digits: int = 3,
+        digits: int = limits.DIGITS,
         low: float | None = None,
         high: float | None = None,
     ) -> Instrument:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from telemetry.formatting import duration_s, number_of, printable
+from telemetry.common.formatting import duration_s, number_of, printable
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import PROGRAM_FAILED
 
 if TYPE_CHECKING:
-    from telemetry.headlines import Headline
+    from telemetry.history.headlines import Headline
 
 _FIGURES: Final = 4
 _DEFAULT_ROOT: Final = "runs"
@@ -33,7 +33,7 @@ def goodbye(report: Report) -> list[str]:
     name = printable(snapshot.name)
     failed = ""
     if snapshot.reason.startswith(PROGRAM_FAILED):
-        from telemetry.wording import last_exception
+        from telemetry.common.wording import last_exception
 
         failed = f"{name} failed: {last_exception(snapshot.marks)}".removesuffix(": ")
     if not snapshot.accounting.emitted:
@@ -52,7 +52,7 @@ def goodbye(report: Report) -> list[str]:
 
 
 def _figures(report: Report) -> list[str]:
-    from telemetry.headlines import headline, not_finite
+    from telemetry.history.headlines import headline, not_finite
 
     told = [line for one in headline(report.snapshot, recent=False)[:1] for line in _most_telling(one)]
     return [*told, *not_finite(report.snapshot, short=True)]
@@ -60,7 +60,7 @@ def _figures(report: Report) -> list[str]:
 
 def _most_telling(one: Headline) -> list[str]:
     """Return the first figures, without unknown rates. Those that are a warning take the place of the last ones."""
-    from telemetry.headlines import compact
+    from telemetry.history.headlines import compact
 
     figures = [figure for figure in one.figures if figure.value is not None or not figure.title.endswith("/s")]
     warnings = [figure for figure in figures if figure.health in ("warn", "bad")]

@@ -9,7 +9,7 @@ from typing import Final
 from telemetry.client import notice
 from telemetry.client.recorders import Rows
 from telemetry.client.tally import Tally
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 
 _AT_EXIT: Final = (
     b"telemetry: events recorded while the program was ending are not in the result: record them before it ends\n"

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import Final
+
+from telemetry import limits
+
+_reported: Final[set[str]] = set()
+"""Keys of the lines that were written once. Bounded, because keys may have names of the program."""
 
 
 def warn(line: str) -> None:
@@ -13,3 +19,10 @@ def warn(line: str) -> None:
         os.write(2, f"telemetry: {line}\n".encode(errors="replace"))
         return
     logging.getLogger("telemetry.client").warning("telemetry: %s", line)
+
+
+def warn_once(key: str, line: str) -> None:
+    """Write one line, unless a line with this key was written before in this process."""
+    if key not in _reported and len(_reported) < limits.WARNINGS_KEPT:
+        _reported.add(key)
+        warn(line)

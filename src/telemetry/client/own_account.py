@@ -8,9 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from telemetry.client.sending.flusher import Ending
-from telemetry.drop_reasons import Reason
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.wire.control import Hello
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, ProducerStat
 

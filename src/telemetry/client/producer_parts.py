@@ -11,10 +11,10 @@ from telemetry.client.reserve import DescriptorReserve
 from telemetry.client.sending.door import Door, labels_of
 from telemetry.client.sending.flusher import Flusher
 from telemetry.client.sending.outbox import Outbox
-from telemetry.drop_reasons import Reason
 from telemetry.errors import NoRoomError
 from telemetry.redaction import COUNTER, COUNTER_UNIT
 from telemetry.transport.producer import ProducerLink
+from telemetry.wire.drop_reasons import Reason
 
 if TYPE_CHECKING:
     from telemetry.config.schema import EmitConfig

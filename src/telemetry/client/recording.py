@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, cast
 
+from telemetry import limits
 from telemetry.client import bins, records
 from telemetry.client.instruments import Counter, Gauge, Series
 from telemetry.client.labels import joined, named
@@ -21,9 +22,9 @@ from telemetry.client.spans import SpanInstruments, SpanTimer, parent_labels
 from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.client.stragglers import declare, declared
 from telemetry.client.timing import Timer
+from telemetry.common.formatting import number_of
+from telemetry.common.headline_choice import PARAM, encoded
 from telemetry.errors import InstrumentError
-from telemetry.formatting import number_of
-from telemetry.headline_choice import PARAM, encoded
 from telemetry.wire.events import ClosingRule, Reduction
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Recording:
         /,
         unit: str = "",
         *,
-        digits: int = 3,
+        digits: int = limits.DIGITS,
         low: float | None = None,
         high: float | None = None,
         labels: Mapping[str, object] | None = None,

@@ -19,7 +19,7 @@ import msgspec
 from telemetry import limits
 from telemetry.client.catalog import check_text
 from telemetry.client.redaction import REDACTION
-from telemetry.errors import InstrumentError
+from telemetry.errors import InstrumentError, error_text
 from telemetry.wire.events import (
     CLOSING_RULES,
     REDUCTIONS,
@@ -51,7 +51,7 @@ def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
 
 def exception(error: BaseException, time_ns: int) -> bytes:
     """Encode the mark of an exception: `RuntimeError: out of memory`. Raises only errors of `str` on it."""
-    return mark(f"{type(error).__name__}: {error}".removesuffix(": "), {}, time_ns)
+    return mark(error_text(error), {}, time_ns)
 
 
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:

@@ -20,9 +20,9 @@ from telemetry.client.own_account import with_acknowledged, with_own_account
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process
 from telemetry.client.recording import Recording
 from telemetry.client.sending.flusher import Ending
+from telemetry.common.programs import stem
 from telemetry.config.load import DEFAULT, load
 from telemetry.errors import EndpointError, NoRoomError, ProtocolError, TelemetryError, UsageError
-from telemetry.programs import stem
 from telemetry.supervise.aggregator import AggregatorKeeper
 from telemetry.supervise.outcome import await_report, second_best
 from telemetry.supervise.run_files import RunFiles
@@ -39,7 +39,8 @@ from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
-from telemetry.wire.report import SOURCE_WORDS, Report, facade
+from telemetry.wire.provided import provided
+from telemetry.wire.report import SOURCE_WORDS, Report
 from telemetry.wire.snapshot import PROGRAM_FAILED
 
 if TYPE_CHECKING:
@@ -100,12 +101,12 @@ class Run(Recording):
     def _repr_html_(self) -> str:
         """Return the state, location and newest figures of the run as HTML for a notebook."""
         if not self.endpoint:
-            return str(facade().run_html(self, None))
+            return str(provided("reports").run_html(self, None))
         try:
             report = self._report or self._status(_NOTEBOOK_S)
         except TelemetryError:
             report = None
-        return str(facade().run_html(self, report))
+        return str(provided("reports").run_html(self, report))
 
     # --- the end ---------------------------------------------------------------------------------
 

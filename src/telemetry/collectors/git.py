@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from telemetry import limits
 from telemetry.collectors.collector import ONCE_S, NotAvailable, Target
+from telemetry.common.formatting import printable
 from telemetry.errors import TelemetryError
-from telemetry.formatting import printable
 from telemetry.redaction import mask_text
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 
@@ -67,7 +67,7 @@ class Git:
             raise NotAvailable("the program git is not installed", hint="install the package git")
         self._program = program
         try:
-            self._call("rev-parse", "--git-dir")
+            self.call("rev-parse", "--git-dir")
         except RefusedError as error:  # it belongs to another user, or a part of it is not mounted here
             raise NotAvailable(error.message) from error
         except GitError:
@@ -89,7 +89,7 @@ class Git:
         """Do nothing: no program runs between two calls."""
 
     def _state(self) -> dict[str, str | int]:
-        status = self._call("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+        status = self.call("status", "--porcelain=v2", "--branch", "--untracked-files=no")
         lines = status.decode("utf-8", "replace").splitlines()
         heads = dict(line.removeprefix(_HEAD).split(" ", 1) for line in lines if line.startswith(_HEAD))
         params: dict[str, str | int] = {
@@ -107,20 +107,21 @@ class Git:
     def _remote(self) -> str:
         """Return the address of the remote `origin` without user and password; empty without one."""
         try:
-            url = self._call("config", "--get", "remote.origin.url").decode("utf-8", "replace").strip()
+            url = self.call("config", "--get", "remote.origin.url").decode("utf-8", "replace").strip()
         except GitError:  # exit code 1: there is none
             return ""
         return without_login(url)
 
     def _diff(self) -> bytes:
         """Return the uncommitted changes with secrets masked, up to a limit."""
-        text = self._call("diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD").decode("utf-8", "replace")
+        text = self.call("diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD").decode("utf-8", "replace")
         whole = text[: limits.GIT_DIFF_CHARS]
         masked = "\n".join(mask_text(line, limits.GIT_DIFF_CHARS) for line in whole.split("\n"))
         cut = f"\n… {len(text) - len(whole):,} characters more\n" if len(text) > len(whole) else ""
         return (masked + cut).encode()
 
-    def _call(self, *words: str) -> bytes:
+    def call(self, *words: str) -> bytes:
+        """Return the output of a git command. Raises RefusedError if it fails, GitError without an answer."""
         command = [self._program, "-C", str(self._path), "-c", "core.fsmonitor=false", *words]
         environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from telemetry.collectors.collector import NotAvailable, NotConfigured, Target
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
 
 if TYPE_CHECKING:
     from telemetry.client.run import Run

@@ -7,10 +7,10 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from telemetry.collectors.collector import Collector, NotConfigured
+from telemetry.config.plugins import choice as choices
+from telemetry.config.plugins import points
+from telemetry.config.plugins.choice import Choice
 from telemetry.errors import UsageError
-from telemetry.plugins import choice as choices
-from telemetry.plugins import points
-from telemetry.plugins.choice import Choice
 
 GROUP: Final = "collectors"
 NOUN: Final = "collector"

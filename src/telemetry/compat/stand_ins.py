@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from telemetry.common.formatting import did_you_mean, printable
 from telemetry.errors import UsageError
-from telemetry.formatting import did_you_mean, printable
 
 STAND_INS: Final[Mapping[str, str]] = {"wandb": str(Path(__file__).parent / "stand_in")}
 """Name of each library, and the folder that `telemetry run --stand-in` puts in PYTHONPATH."""

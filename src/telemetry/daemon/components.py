@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from telemetry.aggregator import Aggregator
-from telemetry.clock import Clock
+from telemetry.common.clock import Clock
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.process_watch import ProcessWatch

@@ -6,24 +6,28 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.components import Parts
-from telemetry.daemon.disk_reads import DiskReads
 from telemetry.daemon.input import Ingress
-from telemetry.daemon.leaf_peers import LeafPeers
 from telemetry.daemon.process_watch import exists
 from telemetry.daemon.run_status import RunStatus
+from telemetry.daemon.search_channel import SearchChannel
 from telemetry.daemon.write_ahead import no_room
-from telemetry.drop_reasons import Reason
+from telemetry.store.history import HistoryReader
+from telemetry.store.records import RecordLog
 from telemetry.wire import control as msg
-from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control
-from telemetry.wire.search import Found
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control, encode_interval
+from telemetry.wire.control import Error, Noted, Response
+from telemetry.wire.drop_reasons import Reason
+from telemetry.wire.search import Found, Search
+from telemetry.wire.snapshot import MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk
 
+_READS_KEPT: Final = 64  # of a queue shared with the run's own writes; 128 MiB of replies
 _LOG = logging.getLogger("telemetry.daemon")
 _MESSAGES_A_TURN: Final = 256
 _RESEND_PERIOD_NS: Final = 300_000_000  # a resent batch needs a flush period and a turn to arrive
@@ -133,7 +137,7 @@ class Control:
 
     def acknowledge(self) -> None:
         """Tell producers which batches they may forget."""
-        for producer, _ in self._aggregator.acknowledgements():
+        for producer, _ in self._aggregator.book.acknowledgements():
             peer = self._peers.get(producer)
             if peer is not None:
                 self._acknowledge(peer, producer)
@@ -143,10 +147,10 @@ class Control:
         if self._closed:
             return
         for producer, peer in self._peers.items():
-            gaps = self._aggregator.gaps(producer)
+            gaps = self._aggregator.book.gaps(producer)
             if not gaps or now_ns - self._asked_ns.get(producer, 0) < _RESEND_PERIOD_NS:
                 continue
-            if now_ns - self._aggregator.producer(producer).last_seen_ns > _LATE_NS:
+            if now_ns - self._aggregator.book[producer].last_seen_ns > _LATE_NS:
                 continue
             self._asked_ns[producer] = now_ns
             for first, last in gaps[:_RANGES_ASKED]:
@@ -225,7 +229,7 @@ class Control:
 
         Its events would be in no account.
         """
-        return self._closed and hello.producer not in self._aggregator.producers()
+        return self._closed and self._aggregator.book.get(hello.producer) is None
 
     def _ping(self, peer: bytes, ping: msg.Ping) -> None:
         self._ingress.ping(ping.producer)
@@ -269,13 +273,13 @@ class Control:
         return True
 
     def _account(self, end: msg.End) -> msg.Response | None:
-        ended = self._aggregator.ended(end.producer)
-        return self._aggregator.account(end.producer) if ended is None and self._closed else ended
+        ended = self._aggregator.book.ended(end.producer)
+        return self._aggregator.book.account(end.producer) if ended is None and self._closed else ended
 
     def _reached(self, barrier: msg.Barrier) -> msg.Response | None:
-        applied = self._aggregator.applied_batches(barrier.producer)
+        applied = self._aggregator.book.applied_batches(barrier.producer)
         if applied >= barrier.batches:
-            dropped, given_up = self._aggregator.losses(barrier.producer)
+            dropped, given_up = self._aggregator.book.losses(barrier.producer)
             return msg.BarrierReached(batches=applied, dropped=dropped, given_up=given_up)
         return msg.Error(code="unavailable", message="the run is over") if self._closed else None
 
@@ -288,7 +292,7 @@ class Control:
         """Answer with the state of a step. `run.records` counts the records of all closed steps."""
         records = self._numbers.run.records
         backends = self._run_status.backend_stats(self._clock.monotonic_ns(), records)
-        step_state = self._aggregator.step(request.axis, request.step)
+        step_state = self._aggregator.steps.state(request.axis, request.step)
         self._reply(peer, replace(step_state, next_record=records, backends=backends), request.id)
 
     def _stop(self, peer: bytes, stop: msg.Stop) -> None:
@@ -313,7 +317,7 @@ class Control:
         self._reply(peer, msg.Error(code="refused", message=refusal) if refusal else noted, note.id)
 
     def _members(self, peer: bytes, request: msg.GetMembers) -> None:
-        members = self._aggregator.members(request.node)
+        members = self._aggregator.root.members(request.node)
         if members is None:
             unknown = f"this run has no node {request.node!r}; `telemetry nodes` lists its nodes"
             self._reply(peer, msg.Error(code="refused", message=unknown), request.id)
@@ -338,7 +342,7 @@ class Control:
     # --- answers ---------------------------------------------------------------------------------
 
     def _acknowledge(self, peer: bytes, producer: str) -> None:
-        batches = self._aggregator.applied_batches(producer)
+        batches = self._aggregator.book.applied_batches(producer)
         if batches:
             self._reply(peer, msg.Ack(epoch=self._run_status.epoch, batches=batches))
 
@@ -356,3 +360,94 @@ class Control:
         data = encode_control(replace(response, id=request_id))
         self._bytes += len(data)
         self._hub.send_control(peer, data)
+
+
+class DiskReads:
+    """A bounded number of reads that wait for the worker. `reply` is called once for each, on the loop's thread."""
+
+    def __init__(self, parts: Parts, reply: Callable[[bytes, msg.Response, int], object]) -> None:
+        self._worker = parts.worker
+        self._reply = reply
+        self._past = HistoryReader(parts.directory.history)
+        """Reader of the history. Only the worker uses it, for one query after the other."""
+        self._records = parts.records
+        self._waiting = 0
+        """Number of answers that the worker still owes."""
+
+    def records(self, peer: bytes, request: msg.Catchup) -> None:
+        """Answer with records of the run."""
+        self._answer(peer, request.id, lambda: read_records(self._records, request.from_seq))
+
+    def history(self, peer: bytes, request: msg.GetHistory, keys: list[msg.SeriesKey]) -> None:
+        """Answer with intervals of the history, and these keys."""
+        self._answer(peer, request.id, lambda: read_history(self._past, request, keys))
+
+    def _answer(self, peer: bytes, request_id: int, read: Callable[[], msg.Response]) -> None:
+        def done(answer: msg.Response | None, error: Exception | None) -> None:
+            self._waiting -= 1
+            failed = msg.Error(code="unavailable", message=f"could not be read: {error}")
+            self._reply(peer, failed if answer is None else answer, request_id)
+
+        if self._waiting < _READS_KEPT and self._worker.submit(read, done):
+            self._waiting += 1
+        else:
+            self._reply(peer, msg.Error(code="unavailable", message="the disk is far behind"), request_id)
+
+
+def read_records(log: RecordLog, from_seq: int) -> msg.CaughtUp:
+    """Return as many records as fit into one reply, and the next sequence number."""
+    records = log.read(from_seq, limits.CATCHUP_RECORDS, limits.CATCHUP_REPLY_BYTES)
+    following = records[-1].seq + 1 if records else from_seq
+    return msg.CaughtUp(records=records, next_seq=following, last_seq=log.next_seq - 1)
+
+
+def read_history(reader: HistoryReader, request: msg.GetHistory, keys: list[msg.SeriesKey]) -> msg.History:
+    """Return as many intervals as fit into one reply, and the start time of the next one."""
+    intervals: list[Raw] = []
+    size = 0
+    if request.slices:
+        found = reader.fine(request.start_ns, request.end_ns)
+    else:
+        found = reader.intervals(request.start_ns, request.end_ns, request.level_s)
+    for interval in found:
+        raw = encode_interval(interval)
+        if intervals and size + len(raw) > limits.HISTORY_REPLY_BYTES:
+            return msg.History(keys=keys, intervals=intervals, next_ns=interval.start_ns)
+        intervals.append(Raw(raw))
+        size += len(raw)
+    return msg.History(keys=keys, intervals=intervals)
+
+
+class LeafPeers:
+    """Peers of the leaves that said hello. They stay peers after their end. For the thread of the loop."""
+
+    def __init__(self, wake: Callable[[], object], send: Callable[[bytes, Search], object]) -> None:
+        """Prepare the searches. `wake` makes the loop call `push_searches`, which sends with `send`."""
+        self.searches = SearchChannel(wake)
+        """Searches for exact values in the journals of nodes."""
+        self._send = send
+        self._peers: dict[str, bytes] = {}
+
+    def has(self, leaf: str) -> bool:
+        """Return whether a leaf has said hello to this aggregator. Any thread may call it."""
+        return leaf in self._peers
+
+    def meet(self, leaf: str, peer: bytes) -> None:
+        """Register the peer of a leaf. A new one needs the search once more."""
+        if self._peers.get(leaf) != peer:
+            self._peers[leaf] = peer
+            self.searches.returned(leaf)
+
+    def push_searches(self) -> None:
+        """Send the messages of searches. A message to a leaf that is away is lost."""
+        for leaf, search in self.searches.outgoing():
+            if (peer := self._peers.get(leaf)) is not None:
+                self._send(peer, search)
+
+    def answer(self, peer: bytes, found: Found, state: State) -> Response:
+        """Hand an answer of a leaf to the search. Return the response to the leaf."""
+        if self._peers.get(found.producer) != peer:
+            return Error(code="refused", message="only a leaf that said hello may answer a search")
+        if self.searches.deliver(found):
+            return Noted(state=state)
+        return Error(code="unavailable", message="too many answers are waiting: send it again")

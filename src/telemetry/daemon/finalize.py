@@ -14,9 +14,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.common.memory import give_back
 from telemetry.daemon.exact_percentiles import Refinement, Refiner
 from telemetry.daemon.service import Service
-from telemetry.memory import give_back
 from telemetry.store.final_snapshot import final_candidates, write_final
 from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import MetricsSnapshot, State
@@ -50,7 +50,7 @@ def _conclude(service: Service) -> None:
     """Bring the run to its terminal state and its last numbers."""
     run_status = service.run_status
     service.catch_up()
-    run_status.heed_feeds(service.parts.aggregator.counters())
+    run_status.heed_feeds(service.parts.aggregator.counters.stats())
     run_status.decided = True
     run_status.drain_deadline_ns = None
     terminal: State = "INTERRUPTED" if run_status.interrupted else "COMPLETE"
@@ -102,7 +102,7 @@ def _refine(service: Service) -> Refinement:
     """Run the exact pass while ticks and control continue. An interruption ends the pass but not the run."""
     parts, feed = service.parts, service.feed
     hindrance = feed.obstacle()
-    if hindrance and not parts.aggregator.leaves():
+    if hindrance and not parts.aggregator.root.leaves():
         return Refinement(exact=False, reason=hindrance)
     refiner = Refiner(
         parts.aggregator,
@@ -140,7 +140,7 @@ def _deliver(service: Service) -> None:
     Leaves below this one leave when its run is over, so it also waits until the root needs no values of theirs.
     """
     run_status, feed = service.run_status, service.feed
-    interruptions, has_leaves = run_status.interruptions, bool(service.parts.aggregator.leaves())
+    interruptions, has_leaves = run_status.interruptions, bool(service.parts.aggregator.root.leaves())
 
     def over() -> bool:
         delivered = feed.delivered and not (has_leaves and feed.needed)

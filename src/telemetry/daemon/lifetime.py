@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
+from telemetry.common.memory import keep_small
 from telemetry.daemon.finalize import finalize
 from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
 from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
-from telemetry.memory import keep_small
 from telemetry.store.dead_run import forget_finished
 from telemetry.store.live_runs import LiveRun, announce, withdraw
 from telemetry.transport.admission import raise_limit_of_descriptors
@@ -113,7 +113,7 @@ def _announce(service: Service) -> Callable[[], None]:
 def _ready_facts(service: Service) -> dict[str, object]:
     parts = service.parts
     return {
-        "resumed_with": parts.aggregator.applied if parts.options.resume is not None else None,
+        "resumed_with": parts.aggregator.book.counted_events if parts.options.resume is not None else None,
         "endpoint": parts.hub.address,
         "trusted": parts.hub.trusted,
         "run_id": parts.options.run_id,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from telemetry import formatting, limits
+from telemetry import limits
+from telemetry.common import formatting
 from telemetry.daemon.components import Parts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.exact_percentiles import CUT, obstacle
@@ -135,9 +136,9 @@ class LiveFeed:
             self._parts.history is not None
             and run.slices < limits.SLICES
             and run.rolls >= self._first_sliced
-            and aggregator.applied > 0
+            and aggregator.book.counted_events > 0
             and now_ns - max(run.rolled_mono_ns, self._sliced_ns) >= _SLICE_NS
-            and not aggregator.leaves()
+            and not aggregator.root.leaves()
             and aggregator.instruments <= limits.SLICED_INSTRUMENTS
         )
 
@@ -261,7 +262,9 @@ class LiveFeed:
 
         No frame is held at this point.
         """
-        waited_for = [producer for producer in self._parts.aggregator.waiting_for() if producer != OWN_PRODUCER]
+        waited_for = [
+            producer for producer in self._parts.aggregator.book.waiting_for() if producer != OWN_PRODUCER
+        ]
         alive = [producer for producer in waited_for if not self._dead(producer, now_ns)]
         if alive:
             return False
@@ -269,16 +272,15 @@ class LiveFeed:
 
     def _strangers(self) -> bool:
         """Check whether an unknown producer, which sent no hello and will send no end, may have sent events."""
-        aggregator = self._parts.aggregator
-        known = [aggregator.producer(producer) for producer in aggregator.producers()]
-        return not known or not all(producer.greeted for producer in known)
+        producers = self._parts.aggregator.book
+        return not producers or not all(producer.greeted for producer in producers)
 
     def _dead(self, producer: str, now_ns: int) -> bool:
         """Check whether a producer of this host is dead and all its bytes have arrived, and salvage it then.
 
         Such a producer will send no end. A leaf may be restarted by somebody, and then it ends.
         """
-        facts = self._parts.aggregator.producer(producer)
+        facts = self._parts.aggregator.book[producer]
         # a process in another pid namespace may live; then it answers the announcement of the drain
         if now_ns - max(facts.last_seen_ns, self._drain_began_ns) <= _QUIET_NS:
             return False
@@ -300,22 +302,22 @@ class LiveFeed:
 
     def _end_of_owner(self, pid: int) -> str:
         """Return the reason of the end. An owner that records and has not ended is a program that failed."""
-        aggregator = self._parts.aggregator
-        recording = [aggregator.producer(one) for one in aggregator.waiting_for() if one != OWN_PRODUCER]
+        book = self._parts.aggregator.book
+        recording = [book[one] for one in book.waiting_for() if one != OWN_PRODUCER]
         if any((producer.host, producer.pid) == (self._parts.host, pid) for producer in recording):
             return f"{PROGRAM_FAILED}: process {pid} was killed, or ended without finish()"
         return f"process {pid}, which owned the run, is gone"
 
     def _others(self) -> bool:
         """Check whether producers record that do not belong to a process that has ended."""
-        aggregator = self._parts.aggregator
-        others = (aggregator.producer(one) for one in aggregator.waiting_for() if one != OWN_PRODUCER)
+        book = self._parts.aggregator.book
+        others = (book[one] for one in book.waiting_for() if one != OWN_PRODUCER)
         return not all(self._salvage.is_dead(producer) for producer in others)
 
     def _end_when_alone(self, now_ns: int) -> None:
         aggregator, grace_s = self._parts.aggregator, self._parts.options.config.run.orphan_grace_s
-        anyone_left = aggregator.anyone_left(now_ns, besides=OWN_PRODUCER)
-        if not anyone_left and aggregator.all_nodes_ended():
+        anyone_left = aggregator.book.anyone_left(now_ns, besides=OWN_PRODUCER)
+        if not anyone_left and aggregator.root.all_ended():
             self._run_status.end("all nodes have ended")
         elif not grace_s or anyone_left or (self._leaf is not None and self._leaf.uplink.present):
             self._alone_since_ns = None

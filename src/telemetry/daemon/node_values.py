@@ -70,13 +70,13 @@ class NodeValues:
         self._channel = channel or SearchChannel(lambda: None)
         self._now_s = monotonic_s
         self._leaves = {
-            leaf: _Leaf(leaf, name, leaf_series(aggregator.producer(leaf).ids.bound))
-            for leaf, name in aggregator.leaves().items()
+            leaf: _Leaf(leaf, name, leaf_series(aggregator.book[leaf].ids.bound))
+            for leaf, name in aggregator.root.leaves().items()
         }
         self._incomplete = frozenset(
             series
             for leaf in self._leaves.values()
-            if (node := aggregator.producer(leaf.producer).node) is not None and node.missing_values
+            if (node := aggregator.book[leaf.producer].node) is not None and node.missing_values
             for series in leaf.defined
         )
         self._lacking: dict[str, str] = {}
@@ -87,7 +87,8 @@ class NodeValues:
         elif now_ns is not None:
             self._leave_out_absent(aggregator, now_ns)
         self._unfit: dict[int, str] = {
-            series: f"node {name}: {_WHY[OTHER_LAYOUT]}" for series, name in aggregator.other_layouts.items()
+            series: f"node {name}: {_WHY[OTHER_LAYOUT]}"
+            for series, name in aggregator.incoming.other_layouts.items()
         }
         self._pass: OnePass | None = None
         self._number = 0
@@ -119,7 +120,7 @@ class NodeValues:
 
     def _leave_out_absent(self, aggregator: Aggregator, now_ns: int) -> None:
         for leaf in self._leaves.values():
-            producer = aggregator.producer(leaf.producer)
+            producer = aggregator.book[leaf.producer]
             if producer.end is None:
                 self._lose(leaf, " has not ended")
             leaf.was_silent = now_ns - producer.last_seen_ns > limits.LATE_AFTER_S * 1e9

@@ -117,7 +117,7 @@ class Numbers:
     def apply(self, batches: Sequence[EventBatch], now_ns: int) -> None:
         """Apply the admitted batches of one turn."""
         self._stream(self.aggregator.apply(batches, now_ns, self.wall_ns(now_ns)))
-        if logged := self.aggregator.take_logged():
+        if logged := self.aggregator.requests.take():
             self._unlogged += logged
             self.run = replace(self.run, requests=self.run.requests + len(logged))
 
@@ -188,7 +188,7 @@ class Numbers:
             case Watch():
                 self.run = replace(self.run, watched=[*self.run.watched, note.pid])
             case ExpectNodes():
-                self.aggregator.expect_nodes(note)
+                self.aggregator.expected_nodes.expect(note)
             case TellBackend():
                 backends = {stat.name: stat for stat in self.run.backends} | {note.stat.name: note.stat}
                 self.run = replace(self.run, backends=list(backends.values()))

@@ -12,21 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.file_lock import FileLock
+from telemetry.common.files import opener
 from telemetry.config.describe import without_secrets
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.errors import RunDirectoryError
-from telemetry.files import opener
 from telemetry.redaction import Redactor
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
 from telemetry.store.outbox import DiskOutbox
 from telemetry.store.records import RecordLog
 from telemetry.store.request_log import RequestLogWriter
-from telemetry.store.run_directory import RunDirectory, RunLock, manifest_for
+from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.transport.hub import Hub
 from telemetry.wire.journal import RunState
 
@@ -96,7 +97,7 @@ def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
 
 def new_directory(
     options: DaemonOptions, hub: Hub, started_wall_ns: int, *, latest: bool = True
-) -> tuple[RunDirectory, RunLock]:
+) -> tuple[RunDirectory, FileLock]:
     """Create and lock a run directory, write its manifest, and start its log. Raises as `open_new`."""
     directory = RunDirectory.create(options.root, options.name, options.run_id, started_wall_ns, latest=latest)
     lock = directory.lock()

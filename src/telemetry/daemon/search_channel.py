@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import astuple
 
 from telemetry import limits
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.wire.search import Found, Search
 
 _WAIT_S: Final = 0.1

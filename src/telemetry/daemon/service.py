@@ -121,7 +121,7 @@ class Service:
             self.cost.ticked(self.parts.clock.monotonic_ns() - now_ns, late)
 
     def _each_second(self, now_ns: int) -> None:
-        self.cost.each_second(now_ns, self.parts.aggregator.applied)
+        self.cost.each_second(now_ns, self.parts.aggregator.book.counted_events)
         if not self.books_closed:
             self.feed.each_second()
         sd_notify("WATCHDOG=1")
@@ -168,7 +168,7 @@ class Service:
     # --- state and signals -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self.run_status.lifecycle.state == "INITIALIZE" and self.parts.aggregator.producers():
+        if self.run_status.lifecycle.state == "INITIALIZE" and self.parts.aggregator.book.known:
             self.run_status.lifecycle.to("LIVE")
 
     def _take_signals(self) -> None:

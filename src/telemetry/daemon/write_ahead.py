@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import StreamedRecord
-from telemetry.clock import Clock
+from telemetry.common.clock import Clock
 from telemetry.daemon.numbers import LATEST_NS, Numbers
 from telemetry.daemon.process_watch import WATCHED
 from telemetry.store.journal import JournalWriter
@@ -63,7 +63,7 @@ class WriteAheadLog:
         if self._journal is None or not self._journal.full:
             return
         self._numbers.run = replace(self._numbers.run, warnings=list(warnings))
-        valueless = bool(self._aggregator.leaves()) and not self._aggregator.records_values
+        valueless = bool(self._aggregator.root.leaves()) and not self._aggregator.records_values
         if valueless:
             self._numbers.run = replace(self._numbers.run, valueless_segments=self._journal.next_segment)
         self._journal.begin(self._numbers.checkpoint(), self.stamp())
@@ -105,7 +105,8 @@ class WriteAheadLog:
             return no_room()
         self._hellos[hello.producer] += 1
         if len(self._hellos) > 2 * limits.PRODUCERS:  # remove producers that have no row any more
-            self._hellos = Counter({key: count for key, count in self._hellos.items() if self._is_known(key)})
+            book = self._aggregator.book
+            self._hellos = Counter({key: count for key, count in self._hellos.items() if book.get(key) is not None})
         self._note(hello, now_ns)
         if named:
             self.on_named(hello.name)
@@ -122,13 +123,15 @@ class WriteAheadLog:
             self._aggregator.ping(end.producer, now_ns)
             return ""
         self._numbers.take_note(end, now_ns)
-        if self._is_known(end.producer):  # otherwise there was no room for it, and it counts as a bad frame
+        if (
+            self._aggregator.book.get(end.producer) is not None
+        ):  # otherwise there was no room for it, and it counts as a bad frame
             self._note(end, now_ns)
         return ""
 
     def cannot_resend(self, message: CannotResend) -> None:
         """Mark batches as lost for good. Ignores batches that are not missing."""
-        gaps = self._aggregator.gaps(message.producer)
+        gaps = self._aggregator.book.gaps(message.producer)
         if any(first <= message.last and message.first <= last for first, last in gaps):
             now_ns = self.stamp()
             self._note(message, now_ns)
@@ -136,7 +139,7 @@ class WriteAheadLog:
 
     def salvaging(self, producer: str) -> None:
         """Note that what follows of a producer was read from its ring."""
-        if not self._aggregator.producer(producer).is_salvaged:
+        if not self._aggregator.book[producer].is_salvaged:
             now_ns, note = self.stamp(), Salvaging(producer=producer)
             self._note(note, now_ns)
             self._numbers.take_note(note, now_ns)
@@ -220,18 +223,11 @@ class WriteAheadLog:
         if self._journal is not None:
             self._journal.note([encode_note(note)], now_ns)
 
-    def _is_known(self, producer: str) -> bool:
-        try:
-            self._aggregator.producer(producer)
-        except KeyError:
-            return False
-        return True
-
     def _is_introduced(self, hello: Hello, now_ns: int) -> bool:
         """Return whether a hello says nothing new about a producer, or about the clock of a leaf."""
-        if not self._is_known(hello.producer) or self._numbers.is_named_by(hello):
+        known = self._aggregator.book.get(hello.producer)
+        if known is None or self._numbers.is_named_by(hello):
             return False
-        known = self._aggregator.producer(hello.producer)
         said = (hello.name, hello.host, hello.pid, hello.rank, hello.ring)
         if not known.greeted or said != (known.name, known.host, known.pid, known.rank, known.ring):
             return False
@@ -240,11 +236,10 @@ class WriteAheadLog:
 
     def _is_news(self, end: End) -> bool:
         """Check that an `end` changes the numbers: the first one, and the first that contradicts it."""
-        if not self._is_known(end.producer):
+        known = self._aggregator.book.get(end.producer)
+        if known is None or known.end is None:
             return True
-        before = self._aggregator.producer(end.producer).end
-        if before is None:
-            return True
+        before = known.end
         same = (end.batches, end.emitted, end.dropped) == (before.batches, before.emitted, before.dropped)
         if same or end.producer in self._contradicted:
             return False

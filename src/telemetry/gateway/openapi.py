@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from telemetry.distribution import version
+from telemetry.common.distribution import version
 from telemetry.gateway.endpoint import JSON, MSGPACK, Endpoint, Failure
 
 _REF: Final = "#/components/schemas/{name}"

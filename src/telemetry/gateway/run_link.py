@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.client.process import PROCESS
 from telemetry.client.recording import Recording
 from telemetry.client.sending.flusher import Flusher
+from telemetry.common.formatting import number_of
 from telemetry.config.schema import EmitConfig
-from telemetry.drop_reasons import Reason
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
-from telemetry.formatting import number_of
-from telemetry.gateway.commits import UNCONFIRMED, Commit, Commits
 from telemetry.gateway.endpoint import Problem
-from telemetry.gateway.snapshots import Snapshots
 from telemetry.transport import ControlClient
 from telemetry.transport.endpoints import seen_from
-from telemetry.wire.control import GetStatus, Request, Response, Status, Welcome
+from telemetry.transport.subscription import Subscription
+from telemetry.wire.control import Barrier, BarrierReached, GetStatus, Request, Response, Status, Welcome
+from telemetry.wire.drop_reasons import Reason
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
+_LOOK_S: Final = 0.25
+_ROUND_S: Final = 1.0  # of one attempt; a restarted aggregator must be asked again
+_PAUSE_S: Final = 0.2
 RETRY_AFTER_S: Final = 1
 _REQUESTS_WAITING: Final = 1_000
 _RECORDS_WAITING: Final = limits.RECORDS_BUFFERED // 2
@@ -219,3 +226,189 @@ def over() -> Problem:
 
 def _unavailable(why: str) -> Problem:
     return Problem(503, f"{why}; nothing was recorded, try again", headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+class Commit(NamedTuple):
+    """The outcome of a barrier for all requests that shared it."""
+
+    confirmed: bool
+    dropped: dict[str, int]
+    """Events of these requests that the run dropped, by reason."""
+    given_up: int = 0
+    """Batches that were lost on the way."""
+
+
+UNCONFIRMED: Final = Commit(False, {})
+
+
+class Commits:
+    """A thread that finds out when recorded events are in the aggregator's journal and numbers.
+
+    Requests that arrive during one barrier share the next one. Coroutines of one event loop call `committed`.
+    """
+
+    def __init__(self, flusher: Flusher, endpoint: str) -> None:
+        self._flusher = flusher
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._waiting: list[asyncio.Future[Commit]] = []
+        self._losses = BarrierReached(batches=0)
+        """Losses at the last barrier."""
+        self._asked = threading.Event()
+        self._closing = False
+        self._client: ControlClient | None = None
+        self._thread = threading.Thread(target=self._run, name="telemetry-commits", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for the next barrier."""
+        return len(self._waiting)
+
+    async def committed(self, timeout_s: float) -> Commit:
+        """Wait until all events recorded before this call are in the aggregator, or dropped there.
+
+        It is not confirmed after the timeout, and if the run ended without them. They may still arrive later.
+        """
+        future: asyncio.Future[Commit] = self._loop.create_future()
+        with self._lock:
+            self._waiting.append(future)
+        self._asked.set()
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            return UNCONFIRMED
+
+    def close(self) -> None:
+        """End the thread. Blocks for a second at most."""
+        self._closing = True
+        self._asked.set()
+        self._thread.join(2 * _ROUND_S)
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._asked.wait()
+            self._asked.clear()
+            with self._lock:
+                batch, self._waiting = self._waiting, []
+            if batch:
+                self._loop.call_soon_threadsafe(_resolve, batch, self._commit())
+        if self._client is not None:
+            self._client.close()
+
+    def _commit(self) -> Commit:
+        batches: int | None = None
+        while not self._closing:
+            if batches is None:
+                batches = self._flusher.await_packed(_ROUND_S)
+                if batches is None and self._flusher.over:
+                    return UNCONFIRMED
+                continue
+            try:
+                if self._client is None:
+                    self._client = ControlClient(self._endpoint)
+                barrier = Barrier(producer=self._flusher.outbox.producer, batches=batches)
+                reached = self._client.request(barrier, _ROUND_S)
+            except EndpointError:  # silent: it may be restarting
+                if self._flusher.over:
+                    return UNCONFIRMED
+                self._reconnect()
+            except TelemetryError:  # it refuses: the run is over
+                return UNCONFIRMED
+            else:
+                return self._since_last(reached) if isinstance(reached, BarrierReached) else UNCONFIRMED
+        return UNCONFIRMED
+
+    def _since_last(self, reached: BarrierReached) -> Commit:
+        before, self._losses = self._losses, reached
+        lost = {reason: number - before.dropped.get(reason, 0) for reason, number in reached.dropped.items()}
+        dropped = {reason: number for reason, number in lost.items() if number > 0}
+        return Commit(True, dropped, max(0, reached.given_up - before.given_up))
+
+    def _reconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        threading.Event().wait(_PAUSE_S)
+
+
+def _resolve(batch: list[asyncio.Future[Commit]], commit: Commit) -> None:
+    for future in batch:
+        if not future.done():
+            future.set_result(commit)
+
+
+class Snapshots:
+    """A thread that receives snapshots, and the newest one. Coroutines of one event loop read it."""
+
+    def __init__(self, address: str) -> None:
+        """Connect. Raises EndpointError."""
+        self.newest: MetricsSnapshot | None = None
+        self._loop = asyncio.get_running_loop()
+        self._changed: asyncio.Event = asyncio.Event()
+        self._encoded: tuple[int, bytes] = (-1, b"")
+        self._number = 0
+        self._closing = False
+        self._subscription = Subscription(address)
+        self._thread = threading.Thread(target=self._run, name="telemetry-snapshots", daemon=True)
+        self._thread.start()
+
+    @property
+    def number(self) -> int:
+        """Number of snapshots received."""
+        return self._number
+
+    @property
+    def over(self) -> bool:
+        """True once a terminal snapshot has arrived."""
+        return self.newest is not None and self.newest.state in TERMINAL
+
+    def as_json(self) -> bytes:
+        """Return the newest snapshot as JSON. It is encoded once for all clients."""
+        if self._encoded[0] != self._number:
+            self._encoded = (self._number, msgspec.json.encode(self.newest))
+        return self._encoded[1]
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for the next snapshot. Return False after the timeout."""
+        event = self._changed
+        try:
+            await asyncio.wait_for(event.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def each(self, idle_s: float) -> AsyncIterator[MetricsSnapshot | None]:
+        """Yield the newest snapshot whenever there is a new one, and None after each `idle_s` without one.
+
+        Ends after a terminal snapshot.
+        """
+        seen = -1
+        while True:
+            if self._number != seen and self.newest is not None:
+                seen = self._number
+                yield self.newest
+                if self.over:
+                    return
+            elif not await self.wait(idle_s):
+                yield None
+
+    def close(self) -> None:
+        """End the thread. Blocks briefly."""
+        self._closing = True
+        self._thread.join(4 * _LOOK_S)
+
+    def _run(self) -> None:
+        with self._subscription as subscription:
+            while not self._closing:
+                snapshot = subscription.recv(_LOOK_S)
+                if snapshot is not None:
+                    with suppress(RuntimeError):  # the loop is closed
+                        self._loop.call_soon_threadsafe(self._take, snapshot)
+
+    def _take(self, snapshot: MetricsSnapshot) -> None:
+        self.newest = snapshot
+        self._number += 1
+        self._changed.set()
+        self._changed = asyncio.Event()

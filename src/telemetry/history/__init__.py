@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from telemetry.lazy import lazy_names
+from telemetry.common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from telemetry.history.instrument_ids import SeriesId, series_id

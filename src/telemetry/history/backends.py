@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from telemetry import wording
+from telemetry.common import wording
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of, printable
 from telemetry.store.backends import WriterFolder, writer_folders
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.report import Report

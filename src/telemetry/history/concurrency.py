@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError
 from telemetry.history import request_log
+from telemetry.history.request_model import request_instruments
 from telemetry.history.second_sums import AT_ONCE, SecondSums, SmallNumbers
 from telemetry.limits import MIB
-from telemetry.request_model import request_instruments
 from telemetry.wire import requests as words
 from telemetry.wire.report import Report, RequestFigures
 from telemetry.wire.request_log import RequestEntry

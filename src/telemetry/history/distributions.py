@@ -17,15 +17,15 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from telemetry.common.wording import labelled
 from telemetry.errors import RunDirectoryError
-from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.limits import GIB
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.events import Bins
 from telemetry.wire.report import HistogramBounds
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
-from telemetry.wording import labelled
 
 COUNT: Final = ".count"
 """End of the name of a counter with the number of values in a histogram."""

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from telemetry.hdr.layout import Integers, Layout
-from telemetry.hdr.ranks import Ratio, parse_percentile
 from telemetry.history.bounds import edges, is_percentile, reached
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows
 from telemetry.statistics.early_stopping import bound_rank, samples_needed
+from telemetry.statistics.hdr.layout import Integers, Layout
+from telemetry.statistics.hdr.ranks import Ratio, parse_percentile
 from telemetry.wire.report import EarlyRule, EarlyStop
 from telemetry.wire.snapshot import SeriesStat
 

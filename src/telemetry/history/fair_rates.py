@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from telemetry.rates import Paces, Stat, is_trouble
-from telemetry.request_model import number_of_events
+from telemetry.history.rates import Paces, Stat, is_trouble
+from telemetry.history.request_model import number_of_events
 
 _ENDING_S: Final = 3.0
 """Time after the last event in which a program usually ends."""

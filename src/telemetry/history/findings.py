@@ -8,19 +8,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry import formatting, wording
-from telemetry.formatting import number_of, printable
-from telemetry.hdr.ranks import parse_percentile
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
 from telemetry.history.backends import of_backends
 from telemetry.history.bounds import series_bounds
-from telemetry.history.feeds import of_feeds
 from telemetry.history.request_log import why_not_all
 from telemetry.history.requests import of_requests, with_requests
 from telemetry.statistics.confidence import least_count
+from telemetry.statistics.hdr.ranks import parse_percentile
 from telemetry.wire import requests as words
+from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, interruption
 from telemetry.wire.report import Report, SeriesBounds
-from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.snapshot import CounterStat, SeriesStat
 
+_WHY: Final = {
+    NO_TOKENIZER: "no tokenizer was given: pass --tokenizer tokenizer.json, the file that belongs to the model",
+    TOOL_CALLS: "the answer contains tool calls, which can't be counted without a chat template",
+    NO_TEXT: "the benchmark sent no text for the answer",
+}
+"""Map of reason of UNCOUNTED → explanation and advice."""
 _NAMED: Final = 3
 """Series named in one line; further ones are counted."""
 _LINES: Final = 8
@@ -265,3 +271,25 @@ def _over_time(report: Report) -> Iterator[str]:
             f"figures over time show the {formatting.count(len(report.over_time))} series with the "
             f"most values, of {formatting.count(series)}"
         )
+
+
+def of_feeds(report: Report) -> Iterator[str]:
+    """Yield findings about feeds.
+
+    The accounting of events does not cover messages that a feed missed or could not use.
+    """
+    counters = report.snapshot.counters
+    if said := interruption(counters):
+        yield printable(f"{said}: figures lack everything it had not done yet")
+    refused = _named(counters, REFUSED)
+    if refused:
+        reasons = ", ".join(f"{stat.labels.get('reason', '')} {formatting.count(stat.value)}" for stat in refused)
+        yield printable(f"a feed ignored some messages: {reasons}")
+    for stat in _named(counters, UNCOUNTED):
+        reason = stat.labels.get("reason", "")
+        why = _WHY.get(reason, reason)
+        yield printable(f"the output tokens of {number_of(stat.value, 'completed request')} are unknown: {why}")
+
+
+def _named(counters: list[CounterStat], name: str) -> list[CounterStat]:
+    return [stat for stat in counters if stat.name == name and stat.value]

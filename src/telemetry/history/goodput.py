@@ -9,11 +9,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry import formatting, slo
+from telemetry.common import formatting, slo
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import UsageError
-from telemetry.formatting import number_of, printable
 from telemetry.history.request_log import RequestLog, facts
-from telemetry.request_model import RequestCounts, request_counts
+from telemetry.history.request_model import RequestCounts, request_counts
 from telemetry.statistics.proportions import wilson
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import PAGE_BITS, PAGE_SLOTS, Floats, Integers, Layout
-from telemetry.hdr.pages import grown
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.statistics.hdr.layout import PAGE_BITS, PAGE_SLOTS, Floats, Integers, Layout
+from telemetry.statistics.hdr.pages import grown
 from telemetry.wire.control import SeriesKey
 
 _PENDING_SLOTS: Final = 1 << 20  # sorting up to this many is cheaper than pages; they take 16 MiB

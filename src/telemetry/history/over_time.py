@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from telemetry import formatting
+from telemetry.common import formatting
 from telemetry.errors import UsageError
 from telemetry.history.fair_rates import Activity, Steps
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows
 from telemetry.history.range_totals import RangeTotals
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.wire.report import SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 

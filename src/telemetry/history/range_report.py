@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from telemetry.hdr.layout import Integers, Layout
 from telemetry.history.bounds import bound_ranks, is_percentile
 from telemetry.history.early_stopping import early_ranks
 from telemetry.history.instrument_ids import SeriesId, series_id
@@ -18,8 +17,9 @@ from telemetry.history.interval_sums import Added, Rows, Sum
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.range_totals import RangeTotals
+from telemetry.history.rates import Paces, Stat, TimeRange, per_second
 from telemetry.limits import EXACT_INTEGER
-from telemetry.rates import Paces, Stat, TimeRange, per_second
+from telemetry.statistics.hdr.layout import Integers, Layout
 from telemetry.wire.report import EarlyRule
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat, WindowStat
 

@@ -12,9 +12,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from telemetry import formatting
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of
 from telemetry.store.final_snapshot import find_final
 from telemetry.store.request_log import RequestLogReader
 from telemetry.store.run_directory import RunDirectory

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from telemetry import formatting, limits, wording
-from telemetry.formatting import number_of, printable
-from telemetry.request_model import RequestCounts, late_at, request_counts
+from telemetry import limits
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
+from telemetry.history.request_model import RequestCounts, late_at, request_counts
 from telemetry.statistics.proportions import wilson
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures

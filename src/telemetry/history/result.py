@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from telemetry import formatting
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of
 from telemetry.history.backends import with_backends
 from telemetry.history.requests import with_requests
 from telemetry.store import run_directory

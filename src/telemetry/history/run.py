@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from telemetry import formatting
+from telemetry.common import formatting
+from telemetry.common.memory import uncollected
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.hdr.ranks import parse_percentile
 from telemetry.history import distributions
 from telemetry.history.bounds import is_percentile, series_bounds
 from telemetry.history.concurrency import InFlight, with_peaks
@@ -25,23 +26,27 @@ from telemetry.history.over_time import STEPS, OverTime, busiest, check_points, 
 from telemetry.history.pictures.collector import PictureCollector, result_pictures
 from telemetry.history.range_report import RangeReport, snapshot_of
 from telemetry.history.range_totals import RangeTotals
+from telemetry.history.rates import Paces
 from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.history.request_slots import with_slots
 from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
-from telemetry.history.spans import span_spreads
+from telemetry.history.span_model import span_times
 from telemetry.history.steady_range import settled
 from telemetry.history.step_curves import curve_findings, curves_of
 from telemetry.history.stragglers import has_work_and_wait, stragglers
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
-from telemetry.memory import uncollected
-from telemetry.rates import Paces
-from telemetry.span_model import span_times
+from telemetry.statistics.hdr.ranks import parse_percentile
+from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.events import Span
 from telemetry.wire.pictures import Pictures, StepCurve
-from telemetry.wire.report import EarlyRule, Report, Stragglers
+from telemetry.wire.report import EarlyRule, Report, SpanSpread, Stragglers
 
+_MOST_BYTES: Final = 256 * MIB
+"""Size of a record log that a report still reads: a few seconds."""
+_NS_PER_MS: Final = 1e6
 _US: Final = 1_000  # a moment in seconds since the run's start is not exact to the nanosecond
 OWN_BYTES: Final = 128 * MIB
 """Largest history read by default: five seconds of work, five hours of a thousand busy series."""
@@ -348,3 +353,31 @@ def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool)
         report = replace(report, requests=gathered.in_flight.filled_in(report.requests))
     covered = Covered(part.start_s, part.end_s, part.seconds, int(added.count.sum()), whole)
     return replace(report, findings=[*gathered.damage, *findings(report, covered)])
+
+
+def span_spreads(directory: RunDirectory) -> list[SpanSpread]:
+    """Return the spread of spans that several producers recorded. Return nothing for a large or unreadable log."""
+    totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    try:
+        if (directory.records / FILE_NAME).stat().st_size > _MOST_BYTES:
+            return []
+        for record in RecordLog(directory.records).readable():
+            if isinstance(record.record, Span):
+                duration_ns = record.record.end_ns - record.record.start_ns
+                totals[record.record.name][record.producer] += max(duration_ns, 0)
+    except (OSError, RunDirectoryError):
+        return []
+    return [_spread(name, by_producer) for name, by_producer in totals.items() if len(by_producer) > 1]
+
+
+def _spread(name: str, by_producer: dict[str, int]) -> SpanSpread:
+    least, most = min(by_producer, key=by_producer.__getitem__), max(by_producer, key=by_producer.__getitem__)
+    return SpanSpread(
+        name=name,
+        producers=len(by_producer),
+        mean_ms=sum(by_producer.values()) / len(by_producer) / _NS_PER_MS,
+        least_ms=by_producer[least] / _NS_PER_MS,
+        most_ms=by_producer[most] / _NS_PER_MS,
+        least=least,
+        most=most,
+    )

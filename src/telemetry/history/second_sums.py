@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Floats, Integers
+from telemetry.statistics.hdr.layout import Floats, Integers
 
 AT_ONCE: Final = 1 << 16
 """Numbers of a piece, so that temporary arrays of a piece stay small."""

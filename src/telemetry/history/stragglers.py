@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from telemetry import formatting
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of, printable
 from telemetry.limits import MIB
 from telemetry.statistics.stragglers import CONFIDENCE, Slow, StragglerDetector
 from telemetry.statistics.window_map import MapColumn

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from telemetry.common.formatting import printable
+from telemetry.config.plugins import points
+from telemetry.config.plugins.choice import unknown
 from telemetry.errors import EndpointError, UsageError
-from telemetry.formatting import printable
 from telemetry.integrations.sender_addresses import is_pattern
-from telemetry.plugins import points
-from telemetry.plugins.choice import unknown
 from telemetry.transport.endpoints import check_connectable
 
 if TYPE_CHECKING:

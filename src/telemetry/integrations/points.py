@@ -20,12 +20,9 @@ from telemetry.client import notice
 from telemetry.client.module_level import counter, gauge, series
 from telemetry.errors import InstrumentError
 
-_REPORTS_MOST: Final = 10
 _NAME_SHOWN: Final = 100
 _CALLS: Final = (".success", ".failure")
 _UNIT: Final = re.compile(r"(?<![._]per)[._](ns|us|ms|s|bytes)\Z")
-_reported: Final[set[str]] = set()
-"""Names that can't be recorded and were reported. The set is bounded, as a program may make any number of names."""
 
 PutPoint = Callable[[Any], None]
 
@@ -107,6 +104,4 @@ def _leave_out(value: Any) -> None:
 
 def _report(name: object, error: InstrumentError) -> None:
     shown = repr(name)[:_NAME_SHOWN]
-    if shown not in _reported and len(_reported) < _REPORTS_MOST:
-        _reported.add(shown)
-        notice.warn(f"metric {shown} is not recorded: {error}")
+    notice.warn_once(f"metric {shown}", f"metric {shown} is not recorded: {error}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat

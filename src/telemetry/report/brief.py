@@ -9,10 +9,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, listed, number_of, printable
-from telemetry.headline_choice import shown_params
-from telemetry.headlines import failures, headline, not_finite
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, listed, number_of, printable
+from telemetry.common.headline_choice import shown_params
+from telemetry.history.headlines import failures, headline, not_finite
 from telemetry.history.requests import unended
 from telemetry.integrations.capture.signs import Signs, not_imported, read_signs
 from telemetry.report.machine import machine_words

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.report.text import INDENT, render_section
 from telemetry.store.calibrations import Calibration, MetricNoise

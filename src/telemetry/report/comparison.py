@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
-from telemetry import formatting, wording
-from telemetry.compare import (
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, number_of, printable, printable_json
+from telemetry.judge.compare import (
     COMMAND_WORDS,
     ONE_SIDED,
     VERDICT_WORDS,
@@ -27,7 +28,6 @@ from telemetry.compare import (
     largest_without_bounds,
     main_difference,
 )
-from telemetry.formatting import NOTHING, number_of, printable, printable_json
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
 from telemetry.report.table import DOT, Column, Section, Table, cut, without_empty_columns

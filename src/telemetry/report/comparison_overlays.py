@@ -8,9 +8,9 @@ from html import escape
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from telemetry import formatting, wording
-from telemetry.compare import Comparison, MetricResult, Overlay, OverlayLine
-from telemetry.formatting import printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
+from telemetry.judge.compare import Comparison, MetricResult, Overlay, OverlayLine
 from telemetry.report.html.data import embedded
 from telemetry.report.html.help import question
 from telemetry.report.html.numbers import column

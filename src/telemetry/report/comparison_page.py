@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict, largest
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
+from telemetry.judge.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict, largest
 from telemetry.report import comparison as compared
 from telemetry.report.comparison_overlays import overlay_sections, script
 from telemetry.report.html import curves, page

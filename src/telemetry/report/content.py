@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from telemetry import formatting, wording
-from telemetry.formatting import number_of, printable
-from telemetry.headline_choice import chosen
-from telemetry.headlines import Headline, headline
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
+from telemetry.common.headline_choice import chosen
+from telemetry.history.headlines import Headline, headline
 from telemetry.report import brief
 from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers, troubled
 from telemetry.report.backends import backends

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.report.rows import Number, Row, labels_json, rows
 from telemetry.wire.report import Report
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import NOTHING
+from telemetry.common import formatting
+from telemetry.common.formatting import NOTHING
+from telemetry.common.wording import instrument
 from telemetry.history.distributions import PERCENTILES
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import HistogramBounds, Report
-from telemetry.wording import instrument
 
 TITLE: Final = "Histograms"
 _NARROW: Final = 0.05

@@ -16,14 +16,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.distribution import version
+from telemetry.common.distribution import version
+from telemetry.common.formatting import printable
+from telemetry.common.headline_choice import shown_params
+from telemetry.common.wording import instrument
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.formatting import printable
-from telemetry.hdr.ranks import parse_percentile
-from telemetry.headline_choice import shown_params
 from telemetry.history.request_log import RequestLog
-from telemetry.request_model import RequestCounts, joined, request_counts, together
+from telemetry.history.request_model import RequestCounts, joined, request_counts, together
 from telemetry.statistics.early_stopping import bound_rank
+from telemetry.statistics.hdr.ranks import parse_percentile
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words
 from telemetry.wire.cells import edge
@@ -32,7 +33,6 @@ from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
 from telemetry.wire.request_log import RequestEntry
 from telemetry.wire.snapshot import Extent, SeriesStat
 from telemetry.wire.units import TIME_NS
-from telemetry.wording import instrument
 
 BLOCKS: Final = {
     "ttft": words.TTFT,

@@ -6,15 +6,15 @@ import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from telemetry.common.formatting import printable
 from telemetry.errors import ProtocolError, RunDirectoryError, UsageError
-from telemetry.formatting import printable
 from telemetry.history.findings import alone
 from telemetry.history.run import with_history
-from telemetry.report import FORMATS, Format, render
+from telemetry.report import FORMATS, TABLE, format_of_suffix, render, renderer
 from telemetry.report.content import Content, content
 from telemetry.report.gates import ORDER, gate_lines
 from telemetry.report.html.sections import block
@@ -29,10 +29,6 @@ from telemetry.wire.gates import Outcome, worst
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
-SUFFIXES: Final[dict[str, Format]] = {
-    "": "text", ".txt": "text", ".json": "json", ".md": "md", ".csv": "csv", ".html": "html", ".htm": "html",
-    ".hgrm": "hgrm", ".xml": "junit",
-}  # fmt: skip
 _ROWS: Final = 10
 """Rows of each table in a notebook, where hundreds would be too many."""
 _ALARM: Final = "#d0362b"
@@ -54,16 +50,16 @@ class RunFacts(Protocol):
 def save(report: Report, path: str | os.PathLike[str], format: str | None) -> None:
     """Write a report to a file atomically. See `Report.save`."""
     target = Path(path)
-    form = format or SUFFIXES.get(target.suffix.lower())
+    form = format or format_of_suffix(target, FORMATS)
     if form is None:
+        suffixes = [suffix for known in FORMATS for suffix in TABLE[known].suffixes if suffix]
         raise UsageError(
             f"the suffix {target.suffix} of {target} does not select a format",
-            hint=f"use one of {', '.join(filter(None, SUFFIXES))}",
+            hint=f"use one of {', '.join(suffixes)}",
         )
-    if form not in FORMATS:
-        raise UsageError(f"unknown report format {form!r}", hint=f"one of {', '.join(FORMATS)}")
+    renderer("report", form)  # before the work
     full = with_history(report, over_time=True, pictures=form == "html")
-    text = render(full, cast(Format, form))
+    text = render(full, form)
     try:
         write_atomic(target, text.encode())
     except OSError as error:

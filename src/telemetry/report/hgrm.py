@@ -22,13 +22,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from telemetry import wording
+from telemetry import limits
+from telemetry.common import wording
+from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
-from telemetry.hdr.layout import DIGITS, TICK_BITS, Floats, Layout
-from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history import RecordedRun, series_id
 from telemetry.history.intervals.digest import Digest
+from telemetry.statistics.hdr.layout import DIGITS, TICK_BITS, Floats, Layout
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import ticks_per_unit
@@ -101,7 +102,7 @@ def result_distribution(stat: SeriesStat) -> str:
         lines += [Line(value, fraction, at) for fraction, at, value in ordered if fraction < 1.0]
         lines.append(Line(float(stat.max or 0.0), 1.0, stat.count))
     footer = Footer(stat.mean or 0.0, stat.stddev or 0.0, float(stat.max or 0.0), stat.count)
-    digits = stat.digits if stat.digits in DIGITS else 3
+    digits = stat.digits if stat.digits in DIGITS else limits.DIGITS
     return _section(_title(stat.name, stat.labels, stat.unit), lines, footer, digits, ticks_per_unit(stat.unit))
 
 

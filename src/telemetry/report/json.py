@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from telemetry.formatting import printable_json
+from telemetry.common.formatting import printable_json
 from telemetry.report import brief
 from telemetry.store.final_snapshot import strict_json
 from telemetry.wire.report import Report

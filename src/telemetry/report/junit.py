@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.common import formatting
+from telemetry.common.formatting import printable
+from telemetry.common.wording import failure
 from telemetry.report.brief import alarms
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
-from telemetry.wording import failure
 
 _ENDED: Final = {"lossy", "incomplete", "interrupted"}
 _SUITE: Final = "telemetry"

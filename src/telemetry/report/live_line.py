@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.formatting import columns, count, number_of, printable, without_middle
-from telemetry.headlines import (
+from telemetry.common.formatting import columns, count, number_of, printable, without_middle
+from telemetry.common.wording import backend, node_is_well
+from telemetry.history.headlines import (
     Headline,
     Health,
     compact,
@@ -21,9 +22,8 @@ from telemetry.headlines import (
     makes_room,
     not_finite,
 )
-from telemetry.rates import RecentSteps
+from telemetry.history.rates import RecentSteps
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress
-from telemetry.wording import backend, node_is_well
 
 _HEADLINES: Final = 2
 """Largest number of kinds of requests and axes in a line."""

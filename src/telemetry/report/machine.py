@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import number_of
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of
 from telemetry.report.table import DOT
 from telemetry.wire.collectors import PROCESS_LABEL
 from telemetry.wire.report import Report

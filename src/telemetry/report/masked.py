@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from telemetry import formatting
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
 from telemetry.redaction import COUNTER, COUNTER_LABEL
 from telemetry.redaction.named import NAMED
 from telemetry.report.table import DOT, Section

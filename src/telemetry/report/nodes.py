@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.report.accounting import is_over
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report

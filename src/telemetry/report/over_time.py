@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.report.sparkline import bars
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint

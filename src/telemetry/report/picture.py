@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-from telemetry import formatting, wording
-from telemetry.directions import better_of_name
-from telemetry.formatting import printable
+from telemetry.common import formatting, wording
+from telemetry.common.directions import better_of_name
+from telemetry.common.formatting import printable
 from telemetry.report.content import headlines
 from telemetry.report.html.main_series import main_groups
 from telemetry.report.html.over_time import LEAST_STEPS, identity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from telemetry.request_model import RequestCounts
+from telemetry.history.request_model import RequestCounts
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import TIME_NS

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry import formatting, wording
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
+from telemetry.common.slo import describe, parse
 from telemetry.errors import UsageError
-from telemetry.formatting import number_of, printable
-from telemetry.headlines import all_kinds
-from telemetry.rates import Paces, per_second
+from telemetry.history.headlines import all_kinds
+from telemetry.history.rates import Paces, per_second
+from telemetry.history.request_model import RequestCounts, request_counts
 from telemetry.report.request_phases import phases
 from telemetry.report.requests import (
     KINDS_SHOWN,
@@ -30,8 +32,6 @@ from telemetry.report.requests import (
 )
 from telemetry.report.series import part_s, summary_table
 from telemetry.report.table import DOT, Column, Section, Table
-from telemetry.request_model import RequestCounts, request_counts
-from telemetry.slo import describe, parse
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyRule, Report, RequestFigures
 from telemetry.wire.snapshot import SeriesStat

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, number_of, printable
+from telemetry.history.request_model import Number, RequestCounts, request_counts
 from telemetry.history.requests import late_words
 from telemetry.report.series import few_notes, keep_of, percentile_words, series_table
 from telemetry.report.table import Column, Section, Table
-from telemetry.request_model import Number, RequestCounts, request_counts
 from telemetry.wire import requests as words
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures

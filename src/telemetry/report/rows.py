@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from telemetry.errors import UsageError
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, ProducerStat, SeriesStat
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, printable
-from telemetry.rates import Paces
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, printable
+from telemetry.history.rates import Paces
+from telemetry.history.request_model import without_requests
+from telemetry.history.span_model import without_spans
 from telemetry.redaction import COUNTER
 from telemetry.report.sparkline import bars
 from telemetry.report.table import Column, Section, Table
-from telemetry.request_model import without_requests
-from telemetry.span_model import without_spans
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.feeds import ENDED, SESSIONS
 from telemetry.wire.report import Bounds, Report, SeriesOverTime

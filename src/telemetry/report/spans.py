@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import NOTHING, printable
+from telemetry.common import formatting
+from telemetry.common.formatting import NOTHING, printable
+from telemetry.history.span_model import SpanTimes, span_times
 from telemetry.report.table import Column, Section, Table, without_empty_columns
-from telemetry.span_model import SpanTimes, span_times
 from telemetry.wire.report import Report, SpanSpread
 from telemetry.wire.snapshot import ProducerStat
 from telemetry.wire.spans import UNIT

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from telemetry import formatting
-from telemetry.directions import better_of_name, is_count
-from telemetry.formatting import NOTHING, number_of, printable
-from telemetry.headline_choice import chosen
-from telemetry.headlines.training import telling
-from telemetry.rates import Paces
+from telemetry.common import formatting
+from telemetry.common.directions import better_of_name, is_count
+from telemetry.common.formatting import NOTHING, number_of, printable
+from telemetry.common.headline_choice import chosen
+from telemetry.history.headlines.training import telling
+from telemetry.history.rates import Paces
 from telemetry.report.sparkline import curve as drawn
 from telemetry.report.table import DOT, Column, Section, Table
 from telemetry.wire.pictures import StepCurve
@@ -114,7 +114,7 @@ def _best(name: str, curve: StepCurve) -> tuple[str, str]:
 
 
 def _spread(curve: StepCurve) -> str:
-    """Return the lowest and the highest value of a producer in the last step; empty with one producer."""
+    """Return the lowest and the highest value among the producers in the last step; empty with one producer."""
     return _range(curve.last_low, curve.last_high) if curve.producers > 1 else ""
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from telemetry import formatting, slo
+from telemetry.common import formatting, slo
+from telemetry.common.formatting import NOTHING, number_of, printable, printable_json
 from telemetry.errors import UsageError
-from telemetry.formatting import NOTHING, number_of, printable, printable_json
-from telemetry.headlines.loads import ATTAINED
-from telemetry.headlines.model import per_second
+from telemetry.history.headlines.loads import ATTAINED
+from telemetry.history.headlines.model import per_second
+from telemetry.judge.sweeps import model
+from telemetry.judge.sweeps.build import describe
+from telemetry.judge.sweeps.figures import ATTAINMENT, GOODPUT, REQUESTS, TOKENS
+from telemetry.judge.sweeps.model import VERDICT_WORDS, Point, Sweep, Verdict
+from telemetry.judge.sweeps.params import told, value_text
 from telemetry.report import markdown, text
 from telemetry.report.csv import quoted
 from telemetry.report.table import DOT, Column, Section, Table, wrapped
 from telemetry.report.text import INDENT
-from telemetry.sweeps import model
-from telemetry.sweeps.build import describe
-from telemetry.sweeps.figures import ATTAINMENT, GOODPUT, REQUESTS, TOKENS
-from telemetry.sweeps.model import VERDICT_WORDS, Point, Sweep, Verdict
-from telemetry.sweeps.params import told, value_text
 
 VERDICT: Final = "verdict"
 """Title of the column of verdicts."""
@@ -180,27 +180,6 @@ def sweep_csv(sweep: Sweep) -> str:
             cells += map(_number, (one.value, one.low, one.high))
         lines.append(",".join(cells))
     return "\n".join(lines) + "\n"
-
-
-def render_sweep(sweep: Sweep, form: str = "text", *, width: int = 100, color: bool = False) -> str:
-    """Render a sweep in a form of `FORMATS`, ending with a newline.
-
-    `width` (columns) and `color` (ANSI) concern text alone. Raises UsageError for an unknown format.
-    """
-    from telemetry.report.sweep_page import sweep_html
-
-    renderers: Mapping[str, Callable[[Sweep], str]] = {
-        "md": sweep_markdown,
-        "csv": sweep_csv,
-        "json": sweep_json,
-        "html": sweep_html,
-    }
-    if form not in FORMATS:
-        raise UsageError(f"unknown format {form!r} of a sweep", hint=f"one of {', '.join(FORMATS)}")
-    return sweep_text(sweep, width, color) if form == "text" else renderers[form](sweep)
-
-
-FORMATS: Final = ("text", "json", "md", "csv", "html")
 
 
 def _rule(sweep: Sweep) -> str:

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final
 
-from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.common import formatting
+from telemetry.common.formatting import printable
+from telemetry.judge.sweeps import model
+from telemetry.judge.sweeps.build import describe
+from telemetry.judge.sweeps.figures import GOODPUT, TOKENS
+from telemetry.judge.sweeps.model import VERDICT_WORDS, Point, PointRun, Sweep, Verdict
+from telemetry.judge.sweeps.params import told, value_text
+from telemetry.judge.sweeps.points import is_number
+from telemetry.judge.sweeps.verdicts import ended, has_failed
 from telemetry.report import sweep as said
 from telemetry.report.html.data import embedded
 from telemetry.report.html.numbers import rounded
 from telemetry.report.html.page import asset, page
 from telemetry.report.html.sections import block, table
 from telemetry.report.table import Column, Section, Table
-from telemetry.sweeps import model
-from telemetry.sweeps.build import describe
-from telemetry.sweeps.figures import GOODPUT, TOKENS
-from telemetry.sweeps.model import VERDICT_WORDS, Point, PointRun, Sweep, Verdict
-from telemetry.sweeps.params import told, value_text
-from telemetry.sweeps.points import is_number
-from telemetry.sweeps.verdicts import ended, has_failed
 
 _LOOKS: Final[dict[Verdict, tuple[str, str]]] = {
     "pass": ("good", "✓"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from telemetry.formatting import NOTHING, columns
+from telemetry.common.formatting import NOTHING, columns
 
 GAP = "  "
 NAME_COLUMNS = 20

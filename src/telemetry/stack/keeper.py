@@ -10,20 +10,22 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
+from pathlib import Path
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
 from telemetry import limits
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.stack.layout import Layout
-from telemetry.stack.logs import LogFile
 from telemetry.stack.parts import Part
 from telemetry.stack.ports import holder, is_taken_by
-from telemetry.store.append_file import describe
+from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.processes import start_of
 from telemetry.store.stack_state import PartState, StackState, remove_state, write_state
 from telemetry.supervise.child import Child, ChildPolicy
 
+FILE_BYTES: Final = 8 * limits.MIB
+"""Size after which a log is renamed to `NAME.1.log`, whose content is lost."""
 Say = Callable[[str], object]
 LOGS: Final = "logs"
 _POLICY: Final = ChildPolicy(
@@ -281,3 +283,30 @@ def answers(url: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, ValueError, HTTPException):
         return False
+
+
+class LogFile:
+    """A log of lines, at most two files of `FILE_BYTES`. Thread-safe. Never raises: a full disk ends no process."""
+
+    def __init__(self, path: Path, file_bytes: int = FILE_BYTES) -> None:
+        self._path = path
+        self._file_bytes = file_bytes
+        self._lock = threading.Lock()
+        self._file: AppendFile | None = None
+
+    def write(self, line: str) -> None:
+        data = f"{line}\n".encode(errors="replace")
+        with self._lock, suppress(OSError):
+            if self._file is None:
+                self._file = AppendFile(self._path)
+            if self._file.size and self._file.size + len(data) > self._file_bytes:
+                self._file.close()
+                os.replace(self._path, self._path.with_suffix(".1.log"))
+                self._file = AppendFile(self._path)
+            self._file.append([data])
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None

@@ -19,6 +19,8 @@ from telemetry.errors import UsageError
 from telemetry.stack.settings import ANYWHERE, LogLevel, StackSettings, data_directory, targets_directory
 from telemetry.store.atomic import write_atomic
 
+RULES: Final = Path(__file__).with_name("rules.yml")
+DASHBOARDS: Final = Path(__file__).with_name("dashboards")
 COMPOSE_FILE: Final = "compose.yaml"
 JOB: Final = "telemetry"
 PROMETHEUS_UID: Final = "prometheus"
@@ -101,23 +103,22 @@ class Layout:
 
         Raises OSError, and UsageError if one would replace a file of the user.
         """
-        from telemetry.stack import dashboards, rules
-
         texts = {
             self.prometheus_yml: self.prometheus_text(),
-            self.rules_yml: f"# {_HEAD}\n{rules.text()}",
+            self.rules_yml: f"# {_HEAD}\n{RULES.read_text()}",
             self.tempo_yaml: self.tempo_text(),
             self.grafana_ini: self.grafana_text(),
             self.provisioning / "datasources" / "telemetry.yaml": self.datasources_text(),
             self.provisioning / "dashboards" / "telemetry.yaml": self.dashboards_text(),
             self.compose_yaml: self.compose_text(podman=podman),
+            **{self.dashboards / path.name: path.read_text() for path in sorted(DASHBOARDS.glob("*.json"))},
         }
-        _check_ours((*texts, *(self.dashboards / f"{one.name}.json" for one in dashboards.DASHBOARDS)))
+        _check_ours(texts)
         for folder in (*self._folders(), self.targets):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, text in texts.items():
             write_atomic(path, text.encode(), durable=False)
-        return [*texts, *dashboards.write(self.dashboards)]
+        return [*texts]
 
     def _folders(self) -> Iterator[Path]:
         yield self.directory
@@ -326,7 +327,7 @@ def _quoted(text: object) -> str:
 
 
 def _escaped(text: object) -> str:
-    """Return a text for files whose readers replace `$NAME` by a variable: compose and Grafana."""
+    """Escape each `$` of a text, because compose and Grafana replace `$NAME` by a variable."""
     return _quoted(str(text).replace("$", "$$"))
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from telemetry.files import open_file
+from telemetry.common.files import open_file
 
 Buffer = bytes | bytearray | memoryview
 
@@ -20,7 +20,7 @@ _IOV_MAX: Final = 1024  # POSIX guarantees 16; Linux and macOS have 1024
 class AppendFile:
     """A file opened for appending at `path`, created if missing, for this user alone unless `mode` is given.
 
-    `depth`: as in `telemetry.files`, if it is a file of a run directory.
+    `depth`: as in `telemetry.common.files`, if it is a file of a run directory.
 
     It has one owner. Every method may raise OSError.
     """

@@ -11,7 +11,6 @@ data/            files of the tracker, unless an option sets another place
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from contextlib import suppress
@@ -23,8 +22,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from telemetry import limits
+from telemetry.common.file_lock import lock_file
+from telemetry.common.files import make_folder, open_file, open_reader, read_file
 from telemetry.errors import RunDirectoryError
-from telemetry.files import make_folder, open_file, open_reader, read_file
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
@@ -35,7 +35,7 @@ from telemetry.wire.version import SCHEMA
 
 BACKENDS: Final = "backends"
 _DEPTH: Final = 3
-"""Depth of the files of a writer, as in `telemetry.files`."""
+"""Depth of the files of a writer, as in `telemetry.common.files`."""
 
 _AHEAD: Final = re.compile(rb"(\d{1,18}) (\d{1,18})\n")
 _T = TypeVar("_T", bound=Struct)
@@ -160,12 +160,11 @@ class WriterFolder:
         """Return whether a live writer has this folder; True also if that is unknown."""
         try:
             with open_reader(self.lock, depth=_DEPTH) as file:
-                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the lock is released when the file closes
+                return not lock_file(file.fileno(), shared=True, of_process=True)  # closing the file releases it
         except FileNotFoundError:
             return False
         except OSError:
             return True
-        return False
 
     def read_status(self) -> BackendStat | None:
         """Return the newest report; None if there is none yet. Raises RunDirectoryError."""

@@ -16,8 +16,8 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from telemetry.common.programs import command_key
 from telemetry.errors import RunDirectoryError, RunNotFoundError
-from telemetry.programs import command_key
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.run_directory import RunDirectory, slug
@@ -30,7 +30,7 @@ _DIGEST_CHARS: Final = 8
 _DIGEST: Final = re.compile(rf"-[0-9a-f]{{{_DIGEST_CHARS}}}$")
 
 Command = tuple[str, ...]
-"""The identity of a command, from `telemetry.programs.command_key`."""
+"""The identity of a command, from `telemetry.common.programs.command_key`."""
 
 Of = Literal["series", "counter", "command", "requests", "steps"]
 """Kind of thing that a figure of a run describes."""

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from telemetry import limits
+from telemetry.common.files import read_file, read_owned
 from telemetry.errors import RunDirectoryError
-from telemetry.files import read_file, read_owned
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, replacing, write_atomic
 from telemetry.store.run_directory import FINAL, RunDirectory

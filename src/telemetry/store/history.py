@@ -22,9 +22,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from telemetry import formatting, limits
+from telemetry import limits
+from telemetry.common import formatting
+from telemetry.common.files import make_folder, open_reader, read_file
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.files import make_folder, open_reader, read_file
 from telemetry.limits import KIB
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import write_atomic

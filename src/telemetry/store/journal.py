@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from telemetry import limits
+from telemetry.common.files import make_folder, open_file, open_reader, opener
 from telemetry.errors import RunDirectoryError
-from telemetry.files import make_folder, open_file, open_reader, opener
 from telemetry.store.append_file import AppendFile, Buffer, describe
 from telemetry.store.atomic import sync_directory
 from telemetry.store.framing import SEGMENT_HEADER_BYTES, Kind, SegmentReader, frame, segment_header

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,8 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from telemetry.common.file_lock import FileLock, lock_path
+from telemetry.common.formatting import did_you_mean
 from telemetry.errors import RunDirectoryError, RunNotFoundError
-from telemetry.formatting import did_you_mean
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.processes import process_lives, start_of
@@ -81,11 +81,12 @@ def forget(runtime_dir: Path, run_id: str) -> bool:
     Return False and change nothing if it is alive or another one is starting in its place. Never raises.
     """
     folder = runtime_dir / run_id
-    held: list[int] = []
+    locks: list[FileLock] = []
     try:
         for path in folder.glob("*.lock"):
-            held.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (lock := lock_path(path, os.O_RDWR)) is None:
+                return False
+            locks.append(lock)
         if any(run.alive for run in list_live(runtime_dir) if run.run_id == run_id):
             return False
         for path in folder.iterdir():
@@ -95,8 +96,8 @@ def forget(runtime_dir: Path, run_id: str) -> bool:
     except OSError:
         return not folder.exists()
     finally:
-        for fd in held:
-            os.close(fd)
+        for lock in locks:
+            lock.release()
     return True
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from telemetry import limits
+from telemetry.common.files import cut_file, make_folder, open_reader, read_file
 from telemetry.errors import RunDirectoryError
-from telemetry.files import cut_file, make_folder, open_reader, read_file
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import OWNER_ONLY, sync_directory, write_atomic
 from telemetry.store.framing import FramePosition, SegmentSteps, frame, segment_header

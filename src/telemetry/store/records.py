@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from telemetry.common.files import make_folder, open_reader, opener
 from telemetry.errors import RunDirectoryError
-from telemetry.files import make_folder, open_reader, opener
 from telemetry.limits import MIB, RECORD_LINE_BYTES
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.wire.codec import BAD_INPUT

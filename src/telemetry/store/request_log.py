@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from telemetry import limits
+from telemetry.common.files import make_folder, open_reader
 from telemetry.errors import RunDirectoryError
-from telemetry.files import make_folder, open_reader
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.framing import Kind, SegmentReader, frame, segment_header
 from telemetry.wire.codec import Malformed, decode_logged, encode_logged

@@ -5,8 +5,6 @@ It reads with `pread` and never maps the file, because access to a mapped file t
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import struct
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.drop_reasons import Reason
+from telemetry.common.file_lock import lock_file
 from telemetry.store.ring_definitions import (
     LENGTH,
     Definitions,
@@ -27,6 +25,7 @@ from telemetry.store.ring_definitions import (
     read_definitions,
     split_entries,
 )
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
 
 MAGIC: Final = b"TMTRING1"
@@ -168,7 +167,7 @@ class RingFile:
         return b"".join(pieces)
 
     def _read_wrapped(self, at: int, capacity: int, begin: int, end: int) -> bytes:
-        """Read positions `[begin, end)`, in bytes, of a ring that is at `at` in the file."""
+        """Read the bytes `[begin, end)` of a ring that begins at offset `at` of the file and may wrap around."""
         start, size = begin % capacity, end - begin
         first = min(size, capacity - start)
         return self._read(at + start, first) + self._read(at, size - first)
@@ -290,10 +289,9 @@ def checksum(*numbers: int) -> int:
 def _lock(fd: int) -> None:
     """Take a shared lock, for which the file need not be writable. The lock of the writer is exclusive."""
     try:
-        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not lock_file(fd, shared=True, of_process=True):
+            raise RingInUse
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise RingInUse from None
         raise RingUnreadable(error.strerror or str(error)) from None
 
 

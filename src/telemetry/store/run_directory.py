@@ -6,6 +6,7 @@ journal/  history/  records/  requests/  upstream/
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -25,15 +26,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.distribution import version
+from telemetry.common.distribution import version
+from telemetry.common.file_lock import FileLock, is_locked, lock_path
+from telemetry.common.files import read_file
+from telemetry.common.formatting import did_you_mean, number_of
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
-from telemetry.files import read_file
-from telemetry.formatting import did_you_mean, number_of
 from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.processes import process_lives
-from telemetry.store.run_lock import RunLock, Unsupported, take, taken
 from telemetry.wire.codec import BAD_INPUT, carriable
 from telemetry.wire.events import Natural, RunId
 from telemetry.wire.seal import check_seal, sealed
@@ -44,7 +45,6 @@ __all__ = [
     "Manifest",
     "MergedRun",
     "RunDirectory",
-    "RunLock",
     "called",
     "directory_name",
     "list_runs",
@@ -61,6 +61,9 @@ REMOVED: Final = ".removed"
 """End of the name of a run directory while it is deleted. Such a directory is no run."""
 
 _AGAIN_S: Final = 0.02
+_PATIENCE_S: Final = 1.0  # a process that only checks holds the lock for microseconds
+_NO_LOCKS: Final = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
+"""Errors of file systems without locks, or without locks on directories: some network file systems."""
 _SLUG_CHARS: Final = 80  # with time and id still far below the 255 bytes of a file name
 _HAS: Final = f"a run is a directory with {MANIFEST} or {FINAL}"
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
@@ -209,17 +212,17 @@ class RunDirectory:
     def upstream(self) -> Path:
         return self.path / "upstream"
 
-    def lock(self) -> RunLock:
+    def lock(self) -> FileLock:
         """Lock the directory for this process. Raises RunDirectoryError if another process has it.
 
         If the file system has no locks, the process named in the manifest owns the directory while it lives.
         """
         try:
-            lock = take(self.path)
-        except Unsupported:
-            lock = None if self._owner_lives() else RunLock()
+            lock = lock_path(self.path, os.O_DIRECTORY, _PATIENCE_S)
         except OSError as error:
-            raise RunDirectoryError(f"can't lock the run directory: {describe(error)}") from error
+            if error.errno not in _NO_LOCKS:
+                raise RunDirectoryError(f"can't lock the run directory: {describe(error)}") from error
+            lock = None if self._owner_lives() else FileLock()
         if lock is None:
             raise RunDirectoryError(f"{self.path} is in use by a live aggregator", hint="`telemetry ls` shows it")
         return lock
@@ -227,13 +230,11 @@ class RunDirectory:
     def locked(self) -> bool:
         """Return whether a process has locked the directory; True also if that is unknown."""
         try:
-            return taken(self.path)
-        except Unsupported:
-            return self._owner_lives()
+            return is_locked(self.path, os.O_DIRECTORY)
         except FileNotFoundError:
             return False
-        except OSError:
-            return True
+        except OSError as error:
+            return error.errno not in _NO_LOCKS or self._owner_lives()
 
     def await_release(self, timeout_s: float) -> bool:
         """Return whether no process has locked the directory, at the latest after a timeout. Blocks.

@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from telemetry import limits
+from telemetry.common.files import read_file
 from telemetry.errors import RunDirectoryError
-from telemetry.files import read_file
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT

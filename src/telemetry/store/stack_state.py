@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from telemetry.common.file_lock import is_locked, lock_path
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
@@ -116,31 +116,22 @@ def remove_state(directory: Path) -> None:
 def is_claimed(directory: Path) -> bool:
     """Return whether a process holds the lock of a folder. Raises OSError."""
     try:
-        fd = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        return is_locked(directory / _LOCK, os.O_RDWR)
     except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
     """Hold the lock of a folder in the block. Raises UsageError while another process holds it, and OSError."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
+    lock = lock_path(directory / _LOCK, os.O_RDWR | os.O_CREAT)
+    if lock is None:
+        raise UsageError(
+            f"the stack in {directory} is up already",
+            hint="`telemetry stack status` shows it, `telemetry stack down` ends it",
+        )
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(
-                f"the stack in {directory} is up already",
-                hint="`telemetry stack status` shows it, `telemetry stack down` ends it",
-            ) from None
         yield
     finally:
-        os.close(fd)
+        lock.release()

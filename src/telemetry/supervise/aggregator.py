@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from telemetry import limits
+from telemetry.common import clock
 from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.supervise.run_files import RunFiles
 from telemetry.supervise.spawn import Aggregator, respawn
@@ -135,7 +136,7 @@ class AggregatorKeeper:
         """Try once to start a successor. Return the reason if a further attempt is useless."""
         if self._short_lives >= limits.RESTARTS:
             return f"{limits.RESTARTS} restarts in a row failed"
-        if self._short_lives and self._released.wait(limits.RESTART_PAUSE_S * 2 ** (self._short_lives - 1)):
+        if self._short_lives and self._released.wait(clock.backoff_s(self._short_lives, limits.RESTART_PAUSE_S)):
             return ""
         self._short_lives += 1
         try:

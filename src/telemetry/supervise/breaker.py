@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from telemetry import limits
+from telemetry.common.clock import backoff_s
 
 State = Literal["closed", "open", "half-open"]
 
@@ -66,8 +67,8 @@ class Breaker:
         if self.state == "half-open" or self.failures >= limits.BACKEND_BREAKER_FAILURES:
             self.state = "open"
         waits = self._waits
-        grown_s = waits.first_s * waits.factor ** min(self.failures - 1, 30)
-        self._wait_s = max(min(grown_s, waits.most_s) * (1.0 + self._chance()), after_s)
+        grown_s = backoff_s(self.failures, waits.first_s, waits.most_s, waits.factor)
+        self._wait_s = max(grown_s * (1.0 + self._chance()), after_s)
         self._asked_s = after_s
         self._failed_s = self._clock()
 

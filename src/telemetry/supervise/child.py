@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import IO, Final
 
 from telemetry import limits
-from telemetry.formatting import printable
+from telemetry.common import clock
+from telemetry.common.formatting import printable
 from telemetry.supervise.parent import PARENT_VARIABLE
 
 _KILLED_S: Final = 10.0  # for the end of a process that was killed
@@ -130,7 +131,7 @@ class Child:
                 break
             left = short_lives < limits.RESTARTS
             self._say(f"{self._who} {_how(code)}{'; it is started again' if left else ''}")
-            if not left or not self._another(self._policy.pause_s * 2 ** (short_lives - 1) if short_lives else 0.0):
+            if not left or not self._another(clock.backoff_s(short_lives, self._policy.pause_s)):
                 break
             short_lives += 1
         if code > 0 and code not in self._policy.told_codes | self._policy.restart_codes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from telemetry import limits
-from telemetry.files import read_file, read_owned
+from telemetry.common.files import read_file, read_owned
 from telemetry.supervise.spawn import Aggregator
 from telemetry.wire.codec import Malformed, snapshot_from_json
 from telemetry.wire.consistency import contradiction

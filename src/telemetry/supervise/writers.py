@@ -20,33 +20,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.common.files import read_file
+from telemetry.common.formatting import printable
+from telemetry.common.wording import shortfall
+from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.errors import EndpointError, TelemetryError, UsageError
-from telemetry.files import read_file
-from telemetry.formatting import printable
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
 from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import refuses
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.control import TellBackend
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, BackendState
-from telemetry.wording import shortfall
 
-OURS: Final = frozenset(
-    (
-        *("aim", "clearml", "console", "jsonl", "mlflow", "notify", "otlp", "parquet", "prometheus"),
-        *("tensorboard", "timeline", "trackio", "wandb"),
-    )
-)
-"""Backend kinds of this package. This process does not import them."""
-_DIED: Final = 1
-_NOT_CONFIGURED: Final = 2
-_UNDELIVERED: Final = 6
 MANNER: Final = ChildPolicy(
     "writer",
-    restart_codes=frozenset({_DIED}),
-    told_codes=frozenset({_NOT_CONFIGURED, _UNDELIVERED}),
+    restart_codes=frozenset({Exit.ERROR}),
+    told_codes=frozenset({Exit.USAGE, Exit.BACKEND_FAILED}),
     pause_s=limits.RESTART_PAUSE_S,
     lasts_s=limits.RESTART_LASTS_S,
 )
@@ -55,7 +47,7 @@ _TELL_S: Final = 1.0
 _TELL_AGAIN_S: Final = 0.2
 _UNTOLD_S: Final = 1.9  # of waiting before a message; checked after each `_TELL_S`
 _OPTIONS: Final = re.compile(r"(?:\\.|[^\\,])+|\\", re.DOTALL)
-_ENDED: Final[dict[int | None, BackendState]] = {0: "done", _NOT_CONFIGURED: "failed"}
+_ENDED: Final[dict[int | None, BackendState]] = {Exit.OK: "done", Exit.USAGE: "failed"}
 
 NOTIFY: Final = "notify"
 """Kind of the backend that sends notifications."""
@@ -102,12 +94,12 @@ def with_notifications(to: Sequence[str], urls: Sequence[str], *, gates: bool = 
 def check_kinds(to: Sequence[str]) -> None:
     """Raise UsageError for an unknown backend. Each writer checks its own options."""
     kinds = [text.partition(":")[0] for text in to]
-    if set(kinds) <= OURS:
+    if BUILT_IN.keys() >= set(kinds):
         return
-    from telemetry.plugins.choice import unknown
-    from telemetry.plugins.points import plugins
+    from telemetry.config.plugins.choice import unknown
+    from telemetry.config.plugins.points import plugins
 
-    known = OURS | plugins("backends", {}).keys()
+    known = BUILT_IN.keys() | plugins("backends", {}).keys()
     for kind in kinds:
         if kind not in known:
             raise unknown(kind, "backend", known)
@@ -173,7 +165,7 @@ class Writers:
         Without them, a step may be reported as delivered too early. Backends with invalid names are left out: their
         writers will say so and end.
         """
-        from telemetry.plugins.choice import is_valid_name
+        from telemetry.config.plugins.choice import is_valid_name
 
         return [
             BackendStat(name=name, kind=kind_of(text)) for name, text in self._to.items() if is_valid_name(name)

@@ -10,7 +10,13 @@ Each test runs real writers that deliver a small run to the backend, with its li
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -22,19 +28,20 @@ from telemetry.backends.items import Item, Live, Params, Reading, Step
 from telemetry.backends.naming import FINAL, flat
 from telemetry.backends.sources.disk import DiskSource
 from telemetry.backends.sources.source import Position
+from telemetry.store.backends import WriterFolder, writer_folder
 from telemetry.store.run_directory import RunDirectory
-from telemetry.testing.faulty import AWAY, Fault
+from telemetry.testing.faulty import AWAY, Fault, Faults, around, plug_in
 from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, Sample, record_run
-from telemetry.testing.trial import Ended, Trial
-from telemetry.testing.written import Written
-from telemetry.wire.snapshot import BackendStat
+from telemetry.wire.exit_codes import Exit
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
+WAIT_S: Final = 60.0
+"""Timeout for a process or a condition, in seconds."""
+_LOOK_S: Final = 0.02
+_AGAIN: Final = (-signal.SIGKILL, 1)  # exit codes after which a writer is restarted
+_MOST_STARTS: Final = 10
 __all__ = ["BackendContract", "BackendEssentials", "Trial", "Written"]
-
 NAMES: Final = 10_000
-_DELIVERED: Final = 0
-_CANT_BEGIN: Final = 2
-_UNDELIVERED: Final = 6
 _KILLED: Final = -9
 _CLOSE: Final = 1e-6  # relative tolerance of numbers in the result
 
@@ -140,7 +147,7 @@ class _Contract:
         """Check that the writer ended well and the tracker has the whole run. Returns the writer's last status."""
         stat = trial.status()
         dropped = sum(stat.dropped.values())
-        assert end.code == (_UNDELIVERED if dropped else _DELIVERED), (end, trial.log())
+        assert end.code == (Exit.BACKEND_FAILED if dropped else Exit.OK), (end, trial.log())
         assert (stat.state, stat.queued) == ("done", 0), stat
         assert dropped <= 1, stat.dropped
         if self.reads_back:
@@ -192,7 +199,7 @@ class _Contract:
 
     def _check_failed(self, trial: Trial, end: Ended) -> None:
         stat = trial.status()
-        assert end.code == _CANT_BEGIN, (end, trial.log())
+        assert end.code == Exit.USAGE, (end, trial.log())
         assert end.said.startswith("telemetry: "), end.said
         assert (stat.written, stat.retried) == (0, 0), stat
 
@@ -222,7 +229,7 @@ class BackendContract(_Contract):
         self.break_it(trial)
         end = trial.wait(trial.start(), until=lambda stat: stat.state == "retrying" and stat.retried)
         stat = trial.status()
-        assert (end.code, stat.state) == (_UNDELIVERED, "undelivered"), end
+        assert (end.code, stat.state) == (Exit.BACKEND_FAILED, "undelivered"), end
         assert stat.last_error
         assert stat.queued or not self._skip
         assert not trial.writer.read_checkpoint().done
@@ -284,7 +291,7 @@ class BackendEssentials(_Contract):
         trial.faults.mend()
         self.break_it(trial)
         end = trial.wait(process, until=lambda stat: stat.last_error not in ("", full.last_error))
-        assert (end.code, trial.status().state) == (_UNDELIVERED, "undelivered"), end
+        assert (end.code, trial.status().state) == (Exit.BACKEND_FAILED, "undelivered"), end
         self.mend_it(trial)
         trial.faults.plan(Fault(what="dies"), Fault(what="dies", call="flush"), Fault(what="hangs"))
         assert trial.wait(trial.start()).code == _KILLED
@@ -313,3 +320,149 @@ def _result(sample: Sample) -> dict[str, float]:
     final = items[-1]
     assert isinstance(final, Reading)
     return {name.removeprefix(FINAL): number for name, number in flat(final).items()}
+
+
+@dataclass
+class Written:
+    """The content of one run, as read by the tracker's own reader."""
+
+    steps: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    """(axis, step) → name → value; the newest of duplicates."""
+    params: dict[str, str] = field(default_factory=dict)
+    finals: dict[str, float] = field(default_factory=dict)
+    """Numbers of the result, by flat names without `final/`."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Counts: `step` counts values of steps including duplicates, `reading` counts readings."""
+
+    def value(self, axis: str, step: int, name: str, value: float) -> None:
+        """Add a value of a step. Call it in the order of the tracker."""
+        self.steps.setdefault((axis, step), {})[name] = value
+        self.counts["step"] = self.counts.get("step", 0) + 1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a process."""
+
+    code: int
+    said: str
+    """Output on stderr."""
+    out: str = ""
+
+
+class Trial:
+    """A trial. Its processes see no settings except those in `environment`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        sample: Sample,
+        to: str,
+        environment: Mapping[str, str],
+        meanwhile: Callable[[Path, str], object] = lambda folder, where: None,
+    ) -> None:
+        """Prepare the trial in `folder`.
+
+        `meanwhile` is called repeatedly while a writer runs, with the writer's folder and the place that it writes
+        to.
+        """
+        self.sample = sample
+        self.to = to
+        self.faults = Faults(folder)
+        self.writer: WriterFolder = writer_folder(sample.path, parse(to).name)
+        self._folder = folder
+        self._meanwhile = meanwhile
+        self._words = [str(sample.path), "--every", str(EVERY_S)]
+        self._to = around(to, folder)
+        plug = plug_in(folder)
+        own = {name: text for name, text in os.environ.items() if not name.startswith("TELEMETRY_")}
+        own |= {"XDG_CONFIG_HOME": str(folder), "XDG_STATE_HOME": str(folder), **environment}
+        paths = [str(plug), *filter(None, [environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")])]
+        self.environment = own | {"PYTHONPATH": os.pathsep.join(paths)}
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the writer's process, with the faults."""
+        return self._start("export", *self._words, "--writer", "--to", self._to)
+
+    def write(self, *faults: Fault) -> Ended:
+        """Run the writer once, to its end."""
+        self.faults.plan(*faults)
+        return self.wait(self.start())
+
+    def write_bare(self, to: str = "") -> Ended:
+        """Run the writer without the fault injection. `to`: another backend than the one on trial."""
+        return self.wait(self._start("export", *self._words, "--writer", "--to", to or self.to))
+
+    def write_until_it_ends(self) -> list[Ended]:
+        """Run the writer, and restart it after a kill or a hang, as a supervisor does."""
+        ends: list[Ended] = []
+        while not ends or (ends[-1].code in _AGAIN and len(ends) < _MOST_STARTS):
+            ends.append(self.wait(self.start()))
+        return ends
+
+    def resume(self) -> Ended:
+        """Run `telemetry export --resume`, which supervises writers."""
+        return self.wait(self._start("export", str(self.sample.path), "--resume"))
+
+    def wait(self, process: subprocess.Popen[str], until: Callable[[BackendStat], object] | None = None) -> Ended:
+        """Wait for the end of a process. Kills it after a timeout.
+
+        `until`: once it is true of the status, the process is asked to stop.
+        """
+        deadline_s = time.monotonic() + WAIT_S
+        try:
+            while process.poll() is None:
+                stat = self.status()
+                if until is not None and until(stat):
+                    process.terminate()
+                    until = None
+                self._look(stat)
+                if time.monotonic() > deadline_s:
+                    raise TimeoutError(f"the writer takes more than {WAIT_S:.0f} s: {stat}; {self.log()}")
+                time.sleep(_LOOK_S)
+        finally:
+            process.kill()
+            out, said = process.communicate()
+        return Ended(process.returncode, said, out)
+
+    def until(
+        self, process: subprocess.Popen[str], condition: Callable[[BackendStat], object]
+    ) -> BackendStat | None:
+        """Wait until a condition is true and return the status, or None if the process ended before.
+
+        Kills the process after a timeout.
+        """
+        deadline_s = time.monotonic() + WAIT_S
+        while not condition(stat := self.status()):
+            if process.poll() is not None:
+                return None
+            self._look(stat)
+            if time.monotonic() > deadline_s:
+                process.kill()
+                process.communicate()
+                raise TimeoutError(f"nothing like that is seen within {WAIT_S:.0f} s: {stat}; {self.log()}")
+            time.sleep(_LOOK_S)
+        return stat
+
+    def status(self) -> BackendStat:
+        """Return the writer's latest status."""
+        return self.writer.read_status() or BackendStat(name=self.writer.path.name)
+
+    def log(self) -> str:
+        """Return the output of the library."""
+        return self.writer.log.read_text(errors="replace") if self.writer.log.exists() else ""
+
+    def _look(self, stat: BackendStat) -> None:
+        self._meanwhile(self.writer.path, stat.place if stat.state not in BACKEND_ENDED else "")
+
+    def _start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "telemetry", *words],
+            cwd=self._folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )

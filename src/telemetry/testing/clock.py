@@ -6,7 +6,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class FakeClock:
-    """A `telemetry.clock.Clock`. Both of its clocks move together."""
+    """A `telemetry.common.clock.Clock`. Both of its clocks move together."""
 
     def __init__(self, monotonic_ns: int = 1_000 * _SECOND_NS, wall_ns: int = 1_700_000_000 * _SECOND_NS) -> None:
         self._monotonic_ns = monotonic_ns

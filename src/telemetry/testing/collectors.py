@@ -16,23 +16,36 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Final
+from types import SimpleNamespace
+from typing import ClassVar, Final, cast
 
 import pytest
 
 from telemetry import limits
+from telemetry.client import notice
+from telemetry.client.process import Process
+from telemetry.client.run import Run
+from telemetry.client.sending.flusher import Flusher
 from telemetry.collectors import registry
 from telemetry.collectors.collector import Collector, NotAvailable, NotConfigured, Target
+from telemetry.config import Config
+from telemetry.config.plugins import points
 from telemetry.errors import UsageError
-from telemetry.plugins import points
 from telemetry.store.final_snapshot import read_final
 from telemetry.store.run_directory import RunDirectory
-from telemetry.testing.memory_run import MemoryRun
+from telemetry.supervise.writers import Writers
+from telemetry.wire.codec import decode_record
+from telemetry.wire.events import Define, Mark, Params, Scalar
+from telemetry.wire.nodes import BatchRecord
 
+_ROW: Final = 3
+Key = tuple[str, tuple[tuple[str, str], ...]]
+"""Name and sorted labels of an instrument."""
 SAMPLES: Final = 5
 SAMPLE_S: Final = 30.0
 """Longest time for one sample. A collector with a longer wait needs a timeout of its own."""
@@ -271,3 +284,56 @@ def _held() -> dict[str, int]:
         "threads": threading.active_count(),
         "children": len(children.read_text().split()) if children.exists() else 0,
     }
+
+
+class MemoryRun(Run):
+    """A run without an aggregator, sockets or threads. Its recording calls are those of any run."""
+
+    def __init__(self, name: str = "memory") -> None:
+        process = Process()
+        self._records: deque[bytes] = deque()
+        process._flusher = cast(Flusher, SimpleNamespace(outbox=SimpleNamespace(records=self._records)))
+        process.state = "live"
+        process.recorders.install(process.recorders.buffer.extend)
+        super().__init__(process, name, Config(), Writers([], notice.warn))
+
+    @property
+    def definitions(self) -> list[Define]:
+        """Definitions of all instruments, in the order of their making."""
+        found = (decode_record(raw) for raw in self._process.catalog.definitions)
+        return [one for one in found if isinstance(one, Define)]
+
+    @property
+    def records(self) -> list[BatchRecord]:
+        """All records, such as marks and parameters."""
+        return [decode_record(raw) for raw in self._records]
+
+    @property
+    def values(self) -> dict[Key, list[float]]:
+        """All values of each instrument, and increments of counters."""
+        definitions = self.definitions
+        found: dict[Key, list[float]] = {}
+        rows = list(self._process.recorders.buffer)
+        for row_id, _, value in zip(rows[::_ROW], rows[1::_ROW], rows[2::_ROW], strict=True):
+            one = definitions[int(row_id)]
+            found.setdefault((one.name, tuple(sorted(one.labels.items()))), []).append(float(value))
+        return found
+
+    @property
+    def all_params(self) -> dict[str, Scalar]:
+        """All parameters; the newest value of each."""
+        found: dict[str, Scalar] = {}
+        for record in self.records:
+            if isinstance(record, Params):
+                found.update(record.values)
+        return found
+
+    @property
+    def marks(self) -> list[str]:
+        """Texts of all marks."""
+        return [record.text for record in self.records if isinstance(record, Mark)]
+
+    @property
+    def refused(self) -> int:
+        """Number of values and records that could not be recorded, such as NaN as the value of a gauge."""
+        return self._process.recorders.refused.total + self._process.unencodable.total

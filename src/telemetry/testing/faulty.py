@@ -22,8 +22,8 @@ from telemetry import limits
 from telemetry.backends.backend import Backend, RunFacts, Unavailable
 from telemetry.backends.choice import make, parse
 from telemetry.backends.items import KINDS, Item
-from telemetry.plugins.choice import Choice
-from telemetry.plugins.points import GROUPS
+from telemetry.config.plugins.choice import Choice
+from telemetry.config.plugins.points import GROUPS
 from telemetry.store.atomic import write_atomic
 
 KIND: Final = "faulty"

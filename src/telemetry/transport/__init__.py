@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from telemetry.lazy import lazy_names
+from telemetry.common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from telemetry.transport.client import ControlClient, hello

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import zmq
 
+from telemetry.common.file_lock import lock_path
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.transport import sockets
 from telemetry.transport.admission import ASIDE, Admission, Listener
@@ -243,8 +243,7 @@ def _bind_error(endpoint: str, error: zmq.ZMQError) -> EndpointError:
 class _PathLock:
     """The lock of an ipc path. ZeroMQ itself lets a second bind steal the path from the first.
 
-    The lock file is removed together with the socket. A process that waits for a removed file detects this by the
-    inode.
+    The lock file is removed together with the socket.
     """
 
     def __init__(self, path: Path, endpoint: str) -> None:
@@ -252,41 +251,25 @@ class _PathLock:
             raise EndpointError(f"{path} is a file, and binding would replace it", hint="choose another path")
         self._path = path
         self._lock_path = Path(f"{path}.lock")
-        self._fd = -1
         try:
-            while self._fd < 0:
-                self._fd = self._try_lock()
-        except BlockingIOError:
-            raise EndpointError(
-                f"{endpoint} is in use by another aggregator",
-                hint="`telemetry ls` shows it; use another address",
-            ) from None
+            lock = lock_path(self._lock_path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise EndpointError(
                 f"can't create {self._lock_path}: {error.strerror}", hint="choose a directory that you can write to"
             ) from error
-
-    def _try_lock(self) -> int:
-        """Return the locked descriptor, or -1 if the file was removed meanwhile."""
-        fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(fd).st_ino == self._lock_path.stat().st_ino:
-                return fd
-        except FileNotFoundError:
-            pass
-        except OSError:
-            os.close(fd)
-            raise
-        os.close(fd)
-        return -1
+        if lock is None:
+            raise EndpointError(
+                f"{endpoint} is in use by another aggregator",
+                hint="`telemetry ls` shows it; use another address",
+            )
+        self._lock = lock
 
     def release(self) -> None:
         """Remove socket and lock, and the run's runtime directory if it is empty."""
         for leftover in (self._path, Path(f"{self._path}{ASIDE}"), self._lock_path):
             with suppress(OSError):
                 leftover.unlink()
-        os.close(self._fd)
+        self._lock.release()
         with suppress(OSError, EndpointError):
             if self._path.parent.parent == runtime_directory():
                 self._path.parent.rmdir()

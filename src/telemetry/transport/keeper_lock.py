@@ -6,22 +6,20 @@ keeper. The kernel releases the lock when the process ends for any reason.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
-import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from telemetry.common.file_lock import FileLock, lock_file
 from telemetry.errors import EndpointError
 from telemetry.transport.endpoints import runtime_directory
 
 _NAME: Final = "keeper.lock"
 _PID_BYTES: Final = 20
-_TRIES: Final = 20  # a process that looks up the keeper holds the lock for a moment; no other use exists
-_TRY_AGAIN_S: Final = 0.005
+_PATIENCE_S: Final = 0.1  # a process that looks up the keeper holds the lock for a moment; no other use exists
 
 
 class KeeperLock:
@@ -32,16 +30,16 @@ class KeeperLock:
 
     def __init__(self, run_id: str) -> None:
         self._path: Path | None = None
-        self._fd = -1
+        self._lock = FileLock()
         with suppress(OSError, EndpointError), _FORKING:
             _WILLING.add(self)
             path = _path(run_id)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            _lock(self._fd)
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, b"%d" % os.getpid(), 0)
-            self._path = path
+            self._lock = FileLock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if lock_file(self._lock.fd, _PATIENCE_S):
+                os.ftruncate(self._lock.fd, 0)
+                os.pwrite(self._lock.fd, b"%d" % os.getpid(), 0)
+                self._path = path
 
     def end(self) -> None:
         """Release the lock. Can be called twice and from any thread."""
@@ -54,10 +52,7 @@ class KeeperLock:
 
     def let_go(self) -> None:
         """Close the descriptor copied by a fork; the parent keeps the lock."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with suppress(OSError):  # a program that becomes a daemon closes unknown descriptors
-                os.close(fd)
+        self._lock.release()
 
 
 def keeper_of(run_id: str) -> int:
@@ -67,15 +62,12 @@ def keeper_of(run_id: str) -> int:
     except (OSError, ValueError, EndpointError):
         return 0
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(fd, _PID_BYTES, 0)
-        return int(text) if text.isdigit() else 0
+        text = b"" if lock_file(fd, shared=True) else os.pread(fd, _PID_BYTES, 0)
     except OSError:
         return 0
     finally:
         os.close(fd)
-    return 0
+    return int(text) if text.isdigit() else 0
 
 
 def clear(run_id: str) -> None:
@@ -87,15 +79,6 @@ def clear(run_id: str) -> None:
 
 def _path(run_id: str) -> Path:
     return runtime_directory() / run_id / _NAME
-
-
-def _lock(fd: int) -> None:
-    """Lock the file. Raises OSError if another process holds it longer than a look-up takes."""
-    for _ in range(_TRIES):
-        with suppress(BlockingIOError):
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(_TRY_AGAIN_S)
-    raise BlockingIOError
 
 
 _WILLING: Final[weakref.WeakSet[KeeperLock]] = weakref.WeakSet()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -10,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from telemetry.common.file_lock import lock_file
 from telemetry.errors import EndpointError
 from telemetry.transport.endpoints import IPC, ipc_path, is_loopback, runtime_directory
 from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
@@ -100,7 +100,7 @@ def _kind(words: list[str]) -> str:
 
 
 def remove_old(directory: Path) -> None:
-    """Remove files of processes that ended more than an hour ago, and that no aggregator came for."""
+    """Remove old ring files: their process ended more than an hour ago, and no aggregator has read them."""
     before = time.time() - _OLD_S
     for name in os.listdir(directory):
         path = directory / name
@@ -118,9 +118,6 @@ def _has_ended(path: Path) -> bool:
     """Check that no process holds the lock of a ring file. A process that checks its own ring loses its lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+        return lock_file(descriptor, of_process=True)
     finally:
         os.close(descriptor)
-    return True

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from datetime import UTC, datetime
+from functools import partial, partialmethod
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -14,30 +18,45 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import TuiConfig
-from telemetry.errors import TelemetryError
-from telemetry.tui import export, keys, view_changes
+from telemetry.errors import RunDirectoryError, TelemetryError
+from telemetry.history.intervals.timeline import Timeline
+from telemetry.store.atomic import write_atomic
+from telemetry.tui import keys, view_changes
 from telemetry.tui.feed.news import Feed
+from telemetry.tui.model import export as parts
 from telemetry.tui.model import nodes, overview
-from telemetry.tui.model.export import export_json
-from telemetry.tui.model.scene import Baseline
+from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, ValuesOverTime, View
 from telemetry.tui.opening import Opening
 from telemetry.tui.screens.choose import ChooseScreen
 from telemetry.tui.screens.confirm import ConfirmScreen
 from telemetry.tui.screens.curve import CurveScreen
 from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.screens.help import HelpScreen
-from telemetry.tui.screens.log import LogScreen
 from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.screens.producers import ProducersScreen
-from telemetry.tui.screens.requests import RequestsScreen
 from telemetry.tui.screens.series import SeriesScreen
 from telemetry.tui.screens.spans import SpansScreen
 from telemetry.tui.screens.steps import StepsScreen
 from telemetry.tui.screens.tables import TablesScreen, ValuesTable
-from telemetry.tui.viewer import TABS
+from telemetry.tui.tabs import TABS
 from telemetry.tui.widgets.grid_view import GridView
+
+_FONT_ADDRESS: Final = re.compile(r",?\s*url\([^)]*\) format\([^)]*\)")
+_NAME_CHARS: Final = 60
+"""Characters of a run's name in a file name: file names have at most 255 bytes."""
+
+
+def _screen(path: str) -> Screen[Any]:
+    module, _, name = path.partition(".")
+    screen: Screen[Any] = getattr(import_module(f"telemetry.tui.screens.{module}"), name)()
+    return screen
+
+
+def _has_tab(tab: str, cockpit: Cockpit) -> bool:
+    return tab in cockpit.tabs
+
 
 _SWITCH: Final = ""
 """Entry in the list of baselines: switches the last one on or off."""
@@ -49,12 +68,7 @@ class Cockpit(Opening):
     CSS_PATH = "cockpit.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [keys.PALETTE]
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        "overview": OverviewScreen,
-        "producers": ProducersScreen,
-        "log": LogScreen,
-        "requests": RequestsScreen,
-        "steps": StepsScreen,
-        "spans": SpansScreen,
+        name: partial(_screen, tab.screen) for name, tab in TABS.items()
     }
     DEFAULT_MODE = "overview"
 
@@ -109,9 +123,7 @@ class Cockpit(Opening):
         "scrub_forward": lambda self: self._past is not None,
         **dict.fromkeys(("scrub_back", "export", "freeze"), lambda self: self.scene.snapshot is not None),
         "open": lambda self: not isinstance(self.focused, ValuesTable) and self._can_open,
-        "tab_4": lambda self: "requests" in self.tabs,
-        "tab_5": lambda self: "steps" in self.tabs,
-        "tab_6": lambda self: "spans" in self.tabs,
+        **{f"tab_{number}": partial(_has_tab, name) for number, name in enumerate(TABS, 1)},
         "table": lambda self: isinstance(self.cockpit_screen, StepsScreen) and self.cockpit_screen.has_both,
         "group": lambda self: bool(overview.label_keys(self.scene)),
         "figures": lambda self: self._past is None,
@@ -138,7 +150,7 @@ class Cockpit(Opening):
         elif self.view.filter:
             self.see(replace(self.view, filter=""))
         else:
-            self._enter(TABS[0])
+            self._enter(self.DEFAULT_MODE)
 
     def action_open(self) -> None:
         screen = self.cockpit_screen
@@ -261,31 +273,12 @@ class Cockpit(Opening):
 
     # --- tabs and dialogs ------------------------------------------------------------------------
 
-    def action_tab_1(self) -> None:
-        self._go(0)
-
-    def action_tab_2(self) -> None:
-        self._go(1)
-
-    def action_tab_3(self) -> None:
-        self._go(2)
-
-    def action_tab_4(self) -> None:
-        self._go(3)
-
-    def action_tab_5(self) -> None:
-        self._go(4)
-
-    def action_tab_6(self) -> None:
-        self._go(5)
-
     def action_next_tab(self) -> None:
         tabs = self.tabs
         self._enter(tabs[(tabs.index(self.current_mode) + 1) % len(tabs)])
 
-    def _go(self, number: int) -> None:
+    def go_to(self, tab: str) -> None:
         """Switch to a tab if it exists. In the current tab, leave the open series."""
-        tab = TABS[number]
         if tab in self.tabs:
             if tab == self.current_mode and self._open_here is not None:
                 self._leave_open()
@@ -378,7 +371,7 @@ class Cockpit(Opening):
         )
         try:
             picture, numbers = await asyncio.to_thread(
-                export.write, self._export_dir, self.title, self._clock.wall_ns(), svg, document
+                write, self._export_dir, self.title, self._clock.wall_ns(), svg, document
             )
         except TelemetryError as error:
             self.say(str(error), bad=True)
@@ -392,3 +385,55 @@ class Cockpit(Opening):
         drawn = asyncio.Event()
         self.call_after_refresh(drawn.set)
         await drawn.wait()
+
+
+for _number, _tab in enumerate(TABS, 1):
+    setattr(Cockpit, f"action_tab_{_number}", partialmethod(Cockpit.go_to, _tab))
+
+
+def export_json(
+    scene: Scene,
+    view: View,
+    screen: str,
+    *,
+    series: SeriesId | None = None,
+    timeline: Timeline | None = None,
+    opened: Opened | None = None,
+    values: ValuesOverTime | None = None,
+) -> dict[str, Any]:
+    """Return the content of a screen as strict JSON: the same rows in the same order, without filtered ones.
+
+    Values are in the units of their series. `screen` is one of `telemetry.tui.keys.PLACES`; `series` needs the
+    argument `series`, and `curve` needs `opened`.
+    """
+    document = {"screen": screen, "run": parts.run(scene.snapshot), "view": parts.view_state(scene, view)}
+    if screen in TABS:
+        document |= TABS[screen].content(scene, view)
+    elif screen == "series" and series is not None:
+        document["series"] = parts.detail(scene, view, series, timeline)
+    elif screen == "curve" and opened is not None:
+        document["curve"] = parts.curve(scene, opened, values)
+    plain: dict[str, Any] = parts.strict(document)
+    return plain
+
+
+def offline(svg: str) -> str:
+    """Remove the addresses of fonts from a picture, so that opening it causes no network requests."""
+    return _FONT_ADDRESS.sub("", svg)
+
+
+def write(folder: Path, name: str, wall_ns: int, svg: str, document: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Write `<name>-<UTC time>.svg` and `.json`. A second export within a second replaces the first.
+
+    Blocks until both are on the disk. Raises RunDirectoryError.
+    """
+    when = datetime.fromtimestamp(wall_ns / 1e9, UTC)
+    safe = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-.")[:_NAME_CHARS] or "run"
+    picture, numbers = (folder / f"{safe}-{when:%Y%m%dT%H%M%SZ}.{kind}" for kind in ("svg", "json"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(picture, offline(svg).encode())
+        write_atomic(numbers, json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise RunDirectoryError(f"can't write {error.filename or folder}: {error.strerror}") from error
+    return picture, numbers

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from textual.binding import Binding, BindingType
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, format_key, key_to_character
 
 from telemetry.config.load import closest
 from telemetry.errors import ConfigError
+from telemetry.tui.tabs import TABS
 
-Place = Literal["overview", "series", "producers", "log", "requests", "steps", "spans", "curve"]
-"""A screen with keys of its own."""
-
-PLACES: Final[tuple[Place, ...]] = (
-    *("overview", "series", "producers", "log"),
-    *("requests", "steps", "spans", "curve"),
-)
-_SORTED: Final[tuple[Place, ...]] = ("overview", "producers")
-_OPENED: Final[tuple[Place, ...]] = ("overview", "requests")
-_OPENABLE: Final[tuple[Place, ...]] = (*_OPENED, "producers", "steps", "spans")
-_TIMES: Final[tuple[Place, ...]] = ("overview", "series", "requests")
-_NUMBERS: Final[tuple[Place, ...]] = (*_TIMES, "producers", "steps", "spans", "curve")
+PLACES: Final = (*TABS, "series", "curve")
+"""Screens with keys of their own: the tabs, and those opened from one."""
+_SORTED: Final = ("overview", "producers")
+_OPENED: Final = ("overview", "requests")
+_OPENABLE: Final = (*_OPENED, "producers", "steps", "spans")
+_TIMES: Final = ("overview", "series", "requests")
+_NUMBERS: Final = (*_TIMES, "producers", "steps", "spans", "curve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,7 @@ class Key:
     """Text in the footer; empty for keys that only the help shows."""
     help: str
     """Effect of the action, in 30 columns."""
-    on: tuple[Place, ...] = PLACES
+    on: tuple[str, ...] = PLACES
     beside: str = ""
     """Id of the action whose key is shown beside this one in the footer."""
 
@@ -68,12 +64,10 @@ TABLE: Final = (
     Key("export", "e", "export", "save it as SVG and JSON"),
     Key("next_pane", "shift+tab", "", "switch to the other table", (*_OPENED, "steps")),
     Key("next_tab", "tab", "", "the next tab"),
-    Key("tab_1", "1", "", "overview"),
-    Key("tab_2", "2", "", "producers"),
-    Key("tab_3", "3", "", "log"),
-    Key("tab_4", "4", "", "requests"),
-    Key("tab_5", "5", "", "steps and backends"),
-    Key("tab_6", "6", "", "spans"),
+    *(
+        Key(f"tab_{number}", str(number), "", tab.help or tab.title.lower())
+        for number, tab in enumerate(TABS.values(), 1)
+    ),
     Key("stop", "ctrl+x", "stop", "end the run, asks first"),
     Key("palette", "ctrl+p", "", "all commands, and themes"),
     Key("help", "question_mark,f1", "help", "show all keys"),
@@ -84,7 +78,7 @@ TABLE: Final = (
 BY_ID: Final = {key.id: key for key in TABLE}
 TAKEN: Final = ("up", "down", "pageup", "pagedown", "home", "ctrl+end", "ctrl+q", "ctrl+c")
 """Keys of tables and of Textual itself, unavailable for actions."""
-_TAKEN_AT: Final[Mapping[Place, tuple[str, ...]]] = {"steps": ("left", "right")}
+_TAKEN_AT: Final[Mapping[str, tuple[str, ...]]] = {"steps": ("left", "right")}
 """Keys of the widgets of one screen, unavailable there."""
 
 
@@ -104,7 +98,7 @@ def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
     return keys
 
 
-def bindings(place: Place) -> list[BindingType]:
+def bindings(place: str) -> list[BindingType]:
     """Return the bindings of a screen with the default keys. `App.set_keymap` changes keys by action id."""
     return [
         Binding(key.key, f"app.{key.id}", key.words, id=key.id)
@@ -141,7 +135,7 @@ _SHORT: Final = {
 }
 
 
-def _check_single(keys: Mapping[str, str], place: Place) -> None:
+def _check_single(keys: Mapping[str, str], place: str) -> None:
     owners = dict.fromkeys((*TAKEN, *_TAKEN_AT.get(place, ())), "the cockpit itself")
     for key in TABLE:
         if place not in key.on:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.rates import RecentSteps
+from telemetry.history.rates import LEAST_NS, RecentSteps, SnapshotWindow
 from telemetry.tui.feed.news import (
     CurvesOf,
     GatesOf,
@@ -22,10 +22,15 @@ from telemetry.tui.feed.news import (
     Trouble,
     ValuesOf,
 )
-from telemetry.tui.model.scene import TREND_POINTS, Baseline, Scene, SeriesId, Trend, ValuesOverTime
-from telemetry.tui.rates import InFlightPeaks, TotalRates, tokens
-from telemetry.wire.snapshot import TERMINAL
+from telemetry.tui.model.scene import TREND_POINTS, Baseline, Scene, SeriesId, Trend, ValuesOverTime, series_id
+from telemetry.wire import requests as words
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
+_SUFFIXES: Final = (f".{words.INPUT_TOKENS}", f".{words.OUTPUT_TOKENS}")
+_CHANGES: Final = {words.ISSUED: 1, words.COMPLETED: -1, words.FAILED: -1, words.EXPIRED: -1}
+_REQUESTS: Final = words.INSTRUMENTS[words.ISSUED][1]
+_NOT_OF_KIND: Final = (words.FINISH, words.REASON, words.WINDOW)
+"""Labels that counters of one kind of request differ in."""
 FRESH_S: Final = 2.0
 """Age in seconds from which silence is shown. Snapshots normally arrive ten times a second."""
 _INTERVALS_FRESH: Final = 3.0
@@ -37,7 +42,7 @@ class RunKnowledge:
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
-        self._tokens = TotalRates(tokens)
+        self._tokens = TokenRates()
         self._steps = RecentSteps()
         self._in_flight = InFlightPeaks()
         self._heard_ns = now_ns
@@ -130,3 +135,48 @@ def _extended(known: Mapping[SeriesId, Trend], news: Trends) -> Mapping[SeriesId
         gap = (None,) * (news.steps - len(more)) if series in known else ()
         extended[series] = (*known.get(series, ()), *gap, *more)[-TREND_POINTS:]
     return extended
+
+
+def _tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
+    """Return the total of each series of input or output tokens."""
+    return {
+        series_id(stat.name, stat.labels): stat.total for stat in snapshot.series if stat.name.endswith(_SUFFIXES)
+    }
+
+
+class InFlightPeaks:
+    """The most requests in flight that a snapshot had, by kind and labels."""
+
+    def __init__(self) -> None:
+        self._known: Mapping[SeriesId, float] = {}
+
+    def learn(self, snapshot: MetricsSnapshot) -> Mapping[SeriesId, float]:
+        """Return the peaks since watching began. Between two snapshots there may have been more."""
+        now: dict[SeriesId, float] = {}
+        for stat in snapshot.counters:
+            kind, _, word = stat.name.rpartition(".")
+            if word in _CHANGES and stat.unit == _REQUESTS:
+                labels = {key: value for key, value in stat.labels.items() if key not in _NOT_OF_KIND}
+                key = series_id(kind, labels)
+                now[key] = now.get(key, 0.0) + _CHANGES[word] * stat.value
+        self._known = {key: max(number, self._known.get(key, 0.0)) for key, number in now.items()}
+        return self._known
+
+
+class TokenRates:
+    """How fast the totals of tokens grow."""
+
+    def __init__(self) -> None:
+        self._window = SnapshotWindow[Mapping[SeriesId, float]]()
+
+    def learn(self, snapshot: MetricsSnapshot) -> Mapping[SeriesId, float]:
+        """Return the growth per second of each total, over the window or since the first snapshot.
+
+        Returns an empty map at first.
+        """
+        totals, now_ns = _tokens(snapshot), round(snapshot.elapsed_s * 1e9)
+        start_ns, before = self._window.learn(snapshot, now_ns, totals)
+        if now_ns - start_ns < LEAST_NS:
+            return {}
+        seconds = (now_ns - start_ns) / 1e9
+        return {key: max(0.0, total - before.get(key, 0)) / seconds for key, total in totals.items()}

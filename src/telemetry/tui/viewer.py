@@ -4,49 +4,106 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from signal import SIGCONT, SIGHUP, SIGINT, SIGTERM
+from threading import Lock
 from typing import Final
 
-from textual.events import Event, Key
+from textual.app import App
+from textual.events import Event, Key, Paste
 from textual.message import Message
 
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.formatting import printable
 from telemetry.config.load import closest
 from telemetry.config.schema import TuiConfig
-from telemetry.errors import ConfigError
-from telemetry.formatting import printable
+from telemetry.errors import ConfigError, error_text
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui import keys, view_changes
-from telemetry.tui.feed.news import Feed, Note
-from telemetry.tui.inbox import Inbox
-from telemetry.tui.keyboard import OrderedKeys
+from telemetry.tui.feed.news import Feed, MembersOf, News, Note, Trends
 from telemetry.tui.model.request_flow import has_requests
-from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, View
-from telemetry.tui.model.spans import has_spans
-from telemetry.tui.model.steps import has_steps
+from telemetry.tui.model.scene import TREND_POINTS, Baseline, Opened, Scene, SeriesId, View
 from telemetry.tui.run_knowledge import RunKnowledge
 from telemetry.tui.screens.bar import Shortcut
 from telemetry.tui.screens.base import CockpitScreen, ScreenContent
 from telemetry.tui.screens.steps import StepsScreen
+from telemetry.tui.tabs import TABS
 from telemetry.tui.theme import fitting_theme
 
-TABS: Final = ("overview", "producers", "log", "requests", "steps", "spans")
-_THERE: Final[Mapping[str, Callable[[Scene], bool]]] = {
-    "requests": has_requests,
-    "steps": has_steps,
-    "spans": has_spans,
-}
-"""Conditions for tabs that not every run has."""
+WAITING: Final = 1_000
+"""Largest number of waiting keys. Users do not type further ahead."""
+LOST_S: Final = 1.0
+"""Seconds after which a key counts as lost, together with the widget that handled it."""
+_TURNS: Final = 2
+"""Number of times a marker is sent behind a key.
+
+The first arrives once the key has been handled; the second arrives after the messages that the handler sent.
+"""
+_NOTES: Final = 20
+"""Largest number of unread notes. Users do not read more at once."""
 _ALWAYS: Final = ("help", "quit")
 """Actions that always stay in the footer."""
 _FAILURES_KEPT: Final = 20
 """Largest number of stored failures; further ones would add little."""
 _WATCH_S: Final = 1.0
 """Interval of the check for silence."""
+
+
+class OrderedKeys(App[None]):
+    """An app in which each key goes to the widget that has focus after the previous key was handled.
+
+    So letters typed after the filter key become words of the filter, and a second `enter` opens what the first one
+    selected. Plain Textual dispatches keys on arrival, to the widget that has focus while earlier keys are still
+    being handled. Here a marker message follows each key through the same queues, and the next key waits for its
+    return.
+    """
+
+    class Heeded(Message):
+        """A marker behind a key."""
+
+        def __init__(self, turns: int) -> None:
+            super().__init__()
+            self.turns = turns
+            """Passes left, including this one, until the effects of the key are complete."""
+
+    def __init__(self, *, ansi_color: bool | None = None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self._typed: deque[Key | Paste] = deque()
+        self._patience: asyncio.TimerHandle | None = None
+        """Timer of the key that is being handled."""
+
+    async def on_event(self, event: Event) -> None:
+        if not isinstance(event, Key | Paste) or event.is_forwarded:
+            await super().on_event(event)
+        elif len(self._typed) < WAITING:
+            self._typed.append(event)
+            if self._patience is None:
+                await self._send_next()
+
+    async def on_ordered_keys_heeded(self, message: Heeded) -> None:
+        if message.turns > 1:
+            self._trail(message.turns - 1)
+        else:
+            await self._send_next()
+
+    async def _send_next(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self._typed and self.screen_stack:
+            lost = asyncio.get_running_loop().call_later(LOST_S, self.call_later, self._send_next)
+            self._patience = lost
+            await super().on_event(self._typed.popleft())
+            if self._patience is lost:
+                self._trail(_TURNS)
+
+    def _trail(self, turns: int) -> None:
+        if self.screen_stack:
+            (self.focused or self.screen).post_message(self.Heeded(turns))
 
 
 class Viewer(OrderedKeys):
@@ -210,7 +267,7 @@ class Viewer(OrderedKeys):
     def tabs(self) -> tuple[str, ...]:
         """The available tabs. The current tab always stays."""
         scene, here = self.scene, self.current_mode
-        return tuple(tab for tab in TABS if tab == here or tab not in _THERE or _THERE[tab](scene))
+        return tuple(name for name, tab in TABS.items() if name == here or tab.exists(scene))
 
     @property
     def _open_here(self) -> Opened | None:
@@ -255,7 +312,7 @@ class Viewer(OrderedKeys):
         try:
             screen.draw(self._shown(screen))
         except Exception as error:  # noqa: BLE001 – no snapshot may end the viewer; reported once
-            words = f"{screen.PLACE}: {type(error).__name__}: {error}"
+            words = f"{screen.PLACE}: {error_text(error)}"
             if words not in self.failures and len(self.failures) < _FAILURES_KEPT:
                 self.failures.append(words)
                 self.say(f"This screen failed to draw. {words}", bad=True)
@@ -271,7 +328,11 @@ class Viewer(OrderedKeys):
             values=self._known.values(opened.series) if opened is not None else None,
             frozen=self._held is not None,
             tab=self.current_mode,
-            tab_keys={tab: keys.shown(self._keys[f"tab_{TABS.index(tab) + 1}"]) for tab in self.tabs},
+            tab_keys={
+                tab: keys.shown(self._keys[f"tab_{number}"])
+                for number, tab in enumerate(TABS, 1)
+                if tab in self.tabs
+            },
             shortcuts=tuple(self._shortcuts(screen)),
             now_ns=self._clock.monotonic_ns(),
             always=tuple(self._shortcut(keys.BY_ID[name]) for name in _ALWAYS),
@@ -312,3 +373,41 @@ class Viewer(OrderedKeys):
     def is_live(self, action: str) -> bool:
         """Return whether this action is available now."""
         return True
+
+
+class Inbox:
+    """An inbox. Any thread may call `tell`; one thread calls `take`.
+
+    `wake` is called for the first news after each `take`, by the thread that calls `tell`.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = Lock()
+        self._newest: dict[tuple[type[News], str], News] = {}
+        """The newest news by kind; producers of nodes also by node."""
+        self._trends: deque[News] = deque(maxlen=TREND_POINTS)
+        self._notes: deque[News] = deque(maxlen=_NOTES)
+        self._awake = False
+
+    def tell(self, news: News) -> None:
+        with self._lock:
+            if isinstance(news, Trends):
+                self._trends.append(news)
+            elif isinstance(news, Note):
+                self._notes.append(news)
+            else:
+                self._newest[type(news), news.node if isinstance(news, MembersOf) else ""] = news
+            woken, self._awake = self._awake, True
+        if not woken:
+            self._wake()
+
+    def take(self) -> list[News]:
+        """Return the news since the last call: the newest of each kind, all trends and all notes."""
+        with self._lock:
+            news = [*self._newest.values(), *self._trends, *self._notes]
+            self._newest.clear()
+            self._trends.clear()
+            self._notes.clear()
+            self._awake = False
+        return news

@@ -15,10 +15,10 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict
 
 from telemetry import limits
-from telemetry.drop_reasons import Reason
 from telemetry.wire import frames
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.control import Request, Response
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import EventBatch, OutgoingBatch, RawBatch, StreamRecord
 from telemetry.wire.history import Interval, fits_together
 from telemetry.wire.journal import Checkpoint, Note

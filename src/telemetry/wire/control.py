@@ -251,7 +251,7 @@ class SeriesKey(Struct, kw_only=True, frozen=True):
     kind: str
     unit: str = ""
     labels: dict[str, str] = {}
-    digits: Digits = 3
+    digits: Digits = limits.DIGITS
     ticks_per_unit: float = 1.0
 
 

@@ -75,7 +75,7 @@ class Define(BaseRecord, tag="define", frozen=True):
     kind: Kind
     unit: Unit = ""
     labels: Labels = {}
-    digits: Digits = 3
+    digits: Digits = limits.DIGITS
     low: Bound | None = None
     high: Bound | None = None
     within: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""

@@ -6,8 +6,14 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from telemetry.wire.exit_codes import Exit
+
 Outcome = Literal["pass", "fail", "inconclusive"]
-RUN_EXIT_CODES: Final[dict[Outcome, int]] = {"fail": 99, "inconclusive": 3, "pass": 0}
+RUN_EXIT_CODES: Final[dict[Outcome, Exit]] = {
+    "fail": Exit.GATE_FAILED,
+    "inconclusive": Exit.INCONCLUSIVE,
+    "pass": Exit.OK,
+}
 """Worst outcome of the gates → exit code of `telemetry run` for a command that succeeded."""
 _WORST: Final[tuple[Outcome, ...]] = ("fail", "inconclusive", "pass")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from telemetry.errors import UsageError
 from telemetry.wire.feeds import missing_messages, tells_interruption
 from telemetry.wire.gates import GateResult
 from telemetry.wire.pictures import Pictures, StepCurve
+from telemetry.wire.provided import provided
 from telemetry.wire.snapshot import (
     TERMINAL,
     Completeness,
@@ -360,7 +360,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         `snapshot` may be its JSON form: what `final_snapshot.json` or a line of `telemetry tail` contains. Raises
         ProtocolError if it is not that of a snapshot.
         """
-        report: Report = facade().of_snapshot(snapshot)
+        report: Report = provided("reports").of_snapshot(snapshot)
         return report
 
     @property
@@ -433,7 +433,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         Blocks for the disk. Raises UsageError for an unknown format, RunDirectoryError if the file can't be
         written.
         """
-        facade().save(self, path, format)
+        provided("reports").save(self, path, format)
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame with one figure per row and a column `label_…` for each label.
@@ -443,7 +443,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
 
         Raises UsageError if pandas is not installed.
         """
-        return facade().frame(self, "pandas")
+        return provided("reports").frame(self, "pandas")
 
     def to_polars(self) -> Any:
         """Return a polars data frame with one figure per row and a column `label_…` for each label.
@@ -453,14 +453,14 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
 
         Raises UsageError if polars is not installed.
         """
-        return facade().frame(self, "polars")
+        return provided("reports").frame(self, "polars")
 
     def __repr__(self) -> str:
         return f"<Report {self.headline()}>"
 
     def _repr_html_(self) -> str:
         """Return the headline and the most important figures, for a notebook."""
-        return str(facade().report_html(self))
+        return str(provided("reports").report_html(self))
 
     @property
     def verdict(self) -> str:
@@ -527,20 +527,12 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         return self.headline()
 
 
-def facade() -> Any:
-    """Return the module that draws, writes and tabulates reports.
-
-    It belongs to a layer above this one. Loading it on demand keeps the client light.
-    """
-    return import_module("telemetry.report.facade")
-
-
 def _identity(of: SeriesStat | SeriesBounds) -> _Identity:
     return of.name, frozenset(of.labels.items())
 
 
 def _number_of(number: int, what: str) -> str:
-    """Return the count with its noun, like `telemetry.formatting`, which the wire layer can't import."""
+    """Return the count with its noun, like `telemetry.common.formatting`, which the wire layer can't import."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from telemetry import limits
-from telemetry.drop_reasons import Count
+from telemetry.wire.drop_reasons import Count
 
 Range = tuple[int, int]
 """A range `[first, last]`."""

@@ -234,7 +234,7 @@ class SeriesStat(Struct, kw_only=True, frozen=True):
     name: str
     labels: dict[str, str] = {}
     unit: str = ""
-    digits: int = 3
+    digits: int = limits.DIGITS
     count: int = 0
     total: int | float = 0
     min: int | float | None = None

@@ -13,7 +13,7 @@ import pytest
 from tests.golden.other_tools.cases import CASES, EQUAL, Case, Sent
 from tests.golden.other_tools.record import differences, golden
 
-from telemetry import slo
+from telemetry.common import slo
 from telemetry.report.other_tools import aiperf, sglang, vllm
 from telemetry.report.other_tools.answers import Answers, Collector
 from telemetry.report.other_tools.selection import Selection

@@ -17,7 +17,7 @@ from telemetry.aggregator import Aggregator, AggregatorConfig, usual_rows
 from telemetry.aggregator.series import group
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.state import encode, save
-from telemetry.hdr.layout import Layout
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.events import Define

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.drop_reasons import Reason
 from telemetry.testing import FakeClock, batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import decode_snapshot, encode_snapshot, snapshot_from_json, snapshot_to_json
 from telemetry.wire.control import End, Hello
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     Count,
     Define,
@@ -66,15 +66,15 @@ def test_a_whole_run_is_complete() -> None:
     """Hello, events, end: all of it is in the numbers, and the snapshot says so."""
     bench = _Bench()
     assert bench.hello()
-    assert bench.aggregator.waiting_for() == ["p"]
+    assert bench.aggregator.book.waiting_for() == ["p"]
     bench.feed(batch(records=[SERIES, COUNTER], rows=[(1, T, 5), (2, T, 3)]))
-    assert bench.aggregator.ended("p") is None
+    assert bench.aggregator.book.ended("p") is None
     bench.end(1, 2)
-    ended = bench.aggregator.ended("p")
+    ended = bench.aggregator.book.ended("p")
     assert ended is not None
     assert (ended.emitted, ended.received, ended.missing) == (2, 2, 0)
-    assert bench.aggregator.waiting_for() == []
-    assert bench.aggregator.applied == 2
+    assert bench.aggregator.book.waiting_for() == []
+    assert bench.aggregator.book.counted_events == 2
     snapshot = bench.snapshot("COMPLETE")
     assert (snapshot.completeness, snapshot.producers[0].completeness) == ("complete", "complete")
     assert snapshot.producers[0].status == "ended"
@@ -108,17 +108,17 @@ def test_a_missing_batch_is_named_and_asked_for() -> None:
     first = batch(seq=0, records=[SERIES], rows=[(1, T, 1)])
     lost = batch(seq=1, first=1, rows=[(1, T, 1)] * 3)
     bench.feed(first, batch(seq=2, first=4, rows=[(1, T, 1)]))
-    assert bench.aggregator.gaps("p") == [(1, 1)]
-    assert bench.aggregator.applied_batches("p") == 1
-    assert bench.aggregator.acknowledgements() == [("p", 1)]
-    assert bench.aggregator.acknowledgements() == []
+    assert bench.aggregator.book.gaps("p") == [(1, 1)]
+    assert bench.aggregator.book.applied_batches("p") == 1
+    assert bench.aggregator.book.acknowledgements() == [("p", 1)]
+    assert bench.aggregator.book.acknowledgements() == []
     assert bench.snapshot().accounting.missing == 3
     bench.end(3, 5)
-    assert bench.aggregator.waiting_for() == ["p"]
+    assert bench.aggregator.book.waiting_for() == ["p"]
     bench.feed(lost, lost)
-    assert bench.aggregator.gaps("p") == []
-    assert bench.aggregator.acknowledgements() == [("p", 3)]
-    assert bench.aggregator.waiting_for() == []
+    assert bench.aggregator.book.gaps("p") == []
+    assert bench.aggregator.book.acknowledgements() == [("p", 3)]
+    assert bench.aggregator.book.waiting_for() == []
     account = bench.snapshot("COMPLETE").accounting
     assert (account.missing, account.duplicates, account.applied) == (0, 1, 5)
 
@@ -157,7 +157,7 @@ def test_batches_after_the_end_are_journaled_and_dropped() -> None:
     assert (account.received, account.applied, account.dropped) == (4, 1, {"after_end": 3})
     assert [stat.value for stat in snapshot.counters] == [1]
     assert snapshot.series == []
-    assert bench.aggregator.applied_batches("p") == 1
+    assert bench.aggregator.book.applied_batches("p") == 1
     assert len(bench.aggregator.series_values(late)[0]) == 0
 
 
@@ -186,7 +186,7 @@ def test_a_stranger_with_an_unbelievable_batch_number_is_refused() -> None:
     """Before it takes a place among the producers."""
     bench = _Bench()
     assert bench.feed(batch("liar", seq=1 << 62)) == [False]
-    assert bench.aggregator.producers() == []
+    assert bench.aggregator.book.known == []
 
 
 def test_producers_beyond_the_limit_are_refused_and_make_the_run_lossy() -> None:
@@ -199,7 +199,7 @@ def test_producers_beyond_the_limit_are_refused_and_make_the_run_lossy() -> None
     bench.end(0, 0, "one more")
     bench.aggregator.ping("one more", 0)
     assert bench.snapshot().accounting.bad_frames == {"too_many_producers": 3}
-    assert bench.aggregator.ended("one more") is None
+    assert bench.aggregator.book.ended("one more") is None
 
 
 def test_names_in_the_millions_end_in_one_instrument() -> None:
@@ -311,7 +311,7 @@ def test_pings_keep_a_producer_live() -> None:
     assert bench.snapshot().producers[0].status == "late"
     bench.aggregator.ping("p", bench.clock.monotonic_ns())
     assert bench.snapshot().producers[0].status == "live"
-    assert bench.aggregator.anyone_left(bench.clock.monotonic_ns())
+    assert bench.aggregator.book.anyone_left(bench.clock.monotonic_ns())
 
 
 def test_a_lost_producer_may_return() -> None:
@@ -322,13 +322,13 @@ def test_a_lost_producer_may_return() -> None:
     for silence, status in ((limits.LATE_AFTER_S + 1, "late"), (limits.LOST_AFTER_S, "lost")):
         bench.clock.advance(silence)
         assert bench.snapshot().producers[0].status == status
-        assert bench.aggregator.waiting_for() == ["p"]
-    assert not bench.aggregator.anyone_left(bench.clock.monotonic_ns())
+        assert bench.aggregator.book.waiting_for() == ["p"]
+    assert not bench.aggregator.book.anyone_left(bench.clock.monotonic_ns())
     bench.feed(batch(seq=2, first=2, records=[Count("x")]))
     stat = bench.snapshot().producers[0]
     assert (stat.status, stat.completeness, stat.missing) == ("live", "incomplete", 1)
-    assert bench.aggregator.anyone_left(bench.clock.monotonic_ns())
-    assert bench.aggregator.gaps("p") == [(1, 1)]
+    assert bench.aggregator.book.anyone_left(bench.clock.monotonic_ns())
+    assert bench.aggregator.book.gaps("p") == [(1, 1)]
     bench.feed(batch(seq=1, first=1, records=[Count("x")]))
     bench.end(3, 3)
     final = bench.snapshot("COMPLETE")
@@ -342,14 +342,14 @@ def test_the_last_gap_given_up_reconciles_the_end() -> None:
     bench.feed(batch(records=[Count("x")]), batch(seq=3, first=7, records=[Count("x")]))
     bench.end(4, 8)
     bench.aggregator.cannot_resend("p", 0, 1, bench.clock.monotonic_ns())
-    assert bench.aggregator.ended("p") is None
-    assert bench.aggregator.gaps("p") == [(2, 2)]
-    assert bench.aggregator.applied_batches("p") == 2
+    assert bench.aggregator.book.ended("p") is None
+    assert bench.aggregator.book.gaps("p") == [(2, 2)]
+    assert bench.aggregator.book.applied_batches("p") == 2
     bench.aggregator.cannot_resend("p", 2, 9, bench.clock.monotonic_ns())
-    ended = bench.aggregator.ended("p")
+    ended = bench.aggregator.book.ended("p")
     assert ended is not None
     assert (ended.emitted, ended.received, ended.missing) == (8, 2, 6)
-    assert bench.aggregator.applied_batches("p") == 4
+    assert bench.aggregator.book.applied_batches("p") == 4
     final = bench.snapshot("COMPLETE")
     stat = final.producers[0]
     assert (final.completeness, stat.completeness, final.accounting.missing) == ("lossy", "lossy", 6)
@@ -390,19 +390,19 @@ def test_batches_that_the_end_overtook_are_not_repaired() -> None:
     bench.hello()
     bench.feed(batch(records=[Count("x")]))
     bench.end(3, 3)
-    assert bench.aggregator.ended("p") is None
+    assert bench.aggregator.book.ended("p") is None
     bench.feed(batch(seq=1, first=1, records=[Count("x")]))
     bench.feed(batch(seq=2, first=2, records=[Count("x")]))
     account = bench.snapshot("COMPLETE").accounting
     assert (account.repaired, account.missing, account.applied) == (0, 0, 3)
-    assert bench.aggregator.ended("p") is not None
+    assert bench.aggregator.book.ended("p") is not None
 
 
 def test_what_a_stranger_cannot_resend_is_nothing() -> None:
     """It takes no place among the producers."""
     aggregator = _Bench().aggregator
     aggregator.cannot_resend("x", 0, 9, 0)
-    assert aggregator.producers() == []
+    assert aggregator.book.known == []
 
 
 def test_the_newest_event_is_dated_by_its_own_clock() -> None:
@@ -428,13 +428,13 @@ def test_the_newest_event_is_dated_by_its_own_clock() -> None:
 def test_questions_about_strangers_have_answers() -> None:
     """Nothing raises but `producer`, which promises facts."""
     aggregator = _Bench().aggregator
-    assert aggregator.gaps("x") == []
-    assert aggregator.applied_batches("x") == 0
-    assert aggregator.ended("x") is None
-    assert aggregator.account("x").emitted == 0
-    assert aggregator.waiting_for() == []
+    assert aggregator.book.gaps("x") == []
+    assert aggregator.book.applied_batches("x") == 0
+    assert aggregator.book.ended("x") is None
+    assert aggregator.book.account("x").emitted == 0
+    assert aggregator.book.waiting_for() == []
     with pytest.raises(KeyError):
-        aggregator.producer("x")
+        aggregator.book["x"]
 
 
 def test_refused_frames_are_told_by_reason() -> None:
@@ -487,11 +487,11 @@ def test_an_end_before_its_batches_waits_for_them() -> None:
     bench = _Bench()
     bench.hello()
     bench.end(2, 2)
-    assert bench.aggregator.gaps("p") == [(0, 1)]
+    assert bench.aggregator.book.gaps("p") == [(0, 1)]
     bench.feed(batch(seq=0, records=[Count("x")]))
-    assert bench.aggregator.ended("p") is None
+    assert bench.aggregator.book.ended("p") is None
     bench.feed(batch(seq=1, first=1, records=[Count("x")]))
-    assert bench.aggregator.ended("p") is not None
+    assert bench.aggregator.book.ended("p") is not None
 
 
 def test_an_end_gives_up_rows_whose_definition_never_came() -> None:

@@ -49,7 +49,7 @@ def test_slots_tell_instruments_apart() -> None:
 
 
 def test_rows_of_several_groups_and_lots(producer: Producer) -> None:
-    """Clocks are those of the lot that a row is of; a row without a time was made with its batch, or just now."""
+    """A row uses the clock of its lot. A row without a time gets the time of its batch, or the current time."""
     pending = PendingRows()
     first = [RowRange(producer, (0, 1_000), 2), RowRange(producer, (100, 5_000), 3)]
     add(pending, group(first, [7, 8, 9, 7, 8]), NOW_NS)

@@ -34,7 +34,7 @@ class Run:
         assert self.aggregator.admit(one, MONO_NS)
         assert not [item for item in self.aggregator.apply([one], MONO_NS, WALL_NS) if not is_mark(item.record)]
         self.sent[producer] = seq + 1, first + len(records)
-        self.logged += self.aggregator.take_logged()
+        self.logged += self.aggregator.requests.take()
 
     @property
     def stat(self) -> RequestLogStat | None:
@@ -71,7 +71,7 @@ def test_requests_go_to_the_log_and_not_to_the_stream() -> None:
     ]
     assert (run.account.applied, run.account.lost) == (4, 0)
     assert run.stat == RequestLogStat(kept=5)
-    assert run.aggregator.take_logged() == []
+    assert run.aggregator.requests.take() == []
 
 
 def test_a_run_without_requests_has_no_figure_of_a_log() -> None:

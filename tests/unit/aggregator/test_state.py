@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.aggregator.state import PART, PARTS, Column, encode, load, save
-from telemetry.drop_reasons import Reason
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS as T
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.codec import Malformed, encode_snapshot
 from telemetry.wire.control import End, Hello
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     Axis,
     Count,
@@ -155,7 +155,7 @@ def test_a_restored_aggregator_says_the_same() -> None:
         assert restored.roll(1, 2, SECOND) == whole.roll(1, 2, SECOND)
         assert restored.snapshot(FACTS, 9, 10) == whole.snapshot(FACTS, 9, 10)
     assert restored.keys() == whole.keys()
-    assert restored.gaps("p") == whole.gaps("p") == [(3, 3)]
+    assert restored.book.gaps("p") == whole.book.gaps("p") == [(3, 3)]
 
 
 def test_a_batch_may_be_admitted_before_a_checkpoint_and_applied_after_it() -> None:
@@ -172,9 +172,9 @@ def test_a_batch_may_be_admitted_before_a_checkpoint_and_applied_after_it() -> N
 def test_a_restored_aggregator_acknowledges_anew() -> None:
     """Its producers may have missed what was said before."""
     whole = busy()
-    whole.acknowledgements()
-    assert whole.acknowledgements() == []
-    assert Aggregator.restore(whole.checkpoint()).acknowledgements() == [("p", 3), ("q", 2)]
+    whole.book.acknowledgements()
+    assert whole.book.acknowledgements() == []
+    assert Aggregator.restore(whole.checkpoint()).book.acknowledgements() == [("p", 3), ("q", 2)]
 
 
 def test_a_new_aggregator_has_a_checkpoint() -> None:

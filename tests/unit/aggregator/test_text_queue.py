@@ -191,9 +191,9 @@ def test_texts_are_events_that_are_applied_and_not_streamed() -> None:
     sent(aggregator, 1, 2, Counted([0]))
     assert [text.text for _, text in aggregator.uncounted.take(99)] == ["b"]
     assert [told(aggregator, state)[0].deferred for state in ("LIVE", "DRAINING", "COMPLETE")] == [1, 1, 1]  # type: ignore[arg-type]
-    account = aggregator.producer("p").account.ledger
+    account = aggregator.book["p"].account.ledger
     assert (account.received, account.applied) == (3, 3)
-    assert aggregator.producer("p").last_event_ns == WALL_NS - 5
+    assert aggregator.book["p"].last_event_ns == WALL_NS - 5
 
 
 def test_a_run_with_texts_nobody_counted_is_incomplete() -> None:
@@ -215,7 +215,7 @@ def test_a_text_without_room_is_an_event_lost(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(limits, "UNCOUNTED_TEXTS", 1)
     aggregator = Aggregator(AggregatorConfig())
     sent(aggregator, 0, 0, Uncounted("a", "tokens"), Uncounted("b", "tokens"))
-    ledger = aggregator.producer("p").account.ledger
+    ledger = aggregator.book["p"].account.ledger
     assert (ledger.applied, ledger.by_reason()) == (1, {"texts_full": 1})
     assert "no room to count the tokens of 1 text" in told(aggregator)[1]
 

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.backends.sources.source import Position, Read, Source
-from telemetry.daemon.disk_reads import read_history
+from telemetry.common.file_lock import FileLock
+from telemetry.daemon.control import read_history
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
 from telemetry.store.records import RecordLog
-from telemetry.store.run_directory import RunDirectory, RunLock, manifest_for
+from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
 from telemetry.transport import Hub, plan
 from telemetry.wire import control as msg
@@ -53,7 +54,7 @@ class Going:
         self._aggregator = Aggregator(AggregatorConfig(percentiles=PERCENTILES, window_s=3))
         self._aggregator.hello(msg.Hello(producer="p", name="p"), MONO_NS, WALL_NS)
         self._seconds = self._events = 0
-        self._lock: RunLock | None = self.directory.lock()
+        self._lock: FileLock | None = self.directory.lock()
 
     def second(
         self, *rows: Row, define: Sequence[Define] = (), lasting_ns: int = SECOND, known: bool = True

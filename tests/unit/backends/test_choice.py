@@ -16,9 +16,9 @@ from telemetry.backends.backend import NotConfigured
 from telemetry.backends.choice import known, load, make, parse, parse_all, unheeded
 from telemetry.backends.console import ConsoleBackend
 from telemetry.backends.items import KINDS
-from telemetry.backends.registry import BUILT_IN
+from telemetry.config.plugins.backends import BUILT_IN
+from telemetry.config.plugins.choice import Choice, options_of
 from telemetry.errors import UsageError
-from telemetry.plugins.choice import Choice, options_of
 
 
 def others(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:

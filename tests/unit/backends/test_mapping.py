@@ -21,9 +21,9 @@ from telemetry.backends.items import (
     Text,
 )
 from telemetry.backends.mapping import ALIKE, ItemMapping, values_of
+from telemetry.common.headline_choice import PARAM
 from telemetry.config import BackendsConfig, BackendValues
 from telemetry.errors import ConfigError
-from telemetry.headline_choice import PARAM
 from telemetry.wire.events import Spread
 from telemetry.wire.snapshot import AxisStat, GaugeStat, MetricsSnapshot
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
 from telemetry.backends.naming import escape, flat, unescape
-from telemetry.wording import labelled
+from telemetry.common.wording import labelled
 
 LATENCY = SeriesReading(
     name="latency",

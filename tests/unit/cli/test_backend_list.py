@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from telemetry.backends.registry import BUILT_IN, BuiltIn
 from telemetry.cli import backend_list
 from telemetry.cli.backend_list import show
+from telemetry.config.plugins.backends import BUILT_IN, BuiltIn
 
 JSONL = {
     "name": "jsonl",

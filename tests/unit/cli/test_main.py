@@ -13,9 +13,9 @@ import pytest
 
 from telemetry.cli import commands
 from telemetry.cli import main as main_module
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.main import COMMANDS, GROUPS, build_parser, main
 from telemetry.errors import EndpointError, TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 Behave = Callable[[argparse.Namespace], int]
 
@@ -242,8 +242,10 @@ def test_start_up_is_light() -> None:
     code = (
         "import sys; from telemetry.cli.main import main; main(['--help']);"
         "heavy = {'numpy', 'asyncio', 'zmq', 'hdrh', 'textual', 'rich', 'msgspec'};"
+        "light = {'telemetry.errors', 'telemetry.common', 'telemetry.common.lazy', 'telemetry.wire',"
+        " 'telemetry.wire.exit_codes', 'telemetry.wire.provided'};"
         "commands = {name for name in sys.modules if name.startswith('telemetry.') and"
-        " name.split('.')[1] not in ('cli', 'errors', 'lazy')};"
+        " not name.startswith('telemetry.cli')} - light;"
         "print(sorted(heavy & set(sys.modules)), sorted(commands), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.cli.outputs import FORMATS, SUFFIXES, Output, add_output_arguments, make_folder, outputs, write
+from telemetry.cli.outputs import FORMATS, Output, add_output_arguments, make_folder, outputs, write
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.report import FORMATS as RENDERED
+from telemetry.report import TABLE
 
 
 def test_every_form_has_a_suffix_of_its_own() -> None:
     """And all that can be rendered can be asked for; the history log and others' forms are made elsewhere."""
     assert set(FORMATS) == {*RENDERED, "hlog", "endpoints"}
-    assert len(set(SUFFIXES.values())) == len(FORMATS)
+    suffixes = [suffix for format in TABLE.values() for suffix in format.suffixes]
+    assert len(set(suffixes)) == len(suffixes)
 
 
 @pytest.mark.parametrize(

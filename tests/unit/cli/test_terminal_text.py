@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry.cli.main import main
-from telemetry.formatting import printable_json
+from telemetry.common.formatting import printable_json
 from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory

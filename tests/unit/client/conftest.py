@@ -15,11 +15,11 @@ from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.tally import Tally
-from telemetry.drop_reasons import Reason
 from telemetry.testing.clock import FakeClock
 from telemetry.wire import rows
 from telemetry.wire.codec import decode_batch, decode_record, record_tag
 from telemetry.wire.control import Request, Response
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Define, EventBatch, EventRecord
 
 

@@ -17,8 +17,8 @@ from telemetry.client.process import Process
 from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.steps import DEFAULT_AXIS, Steps, number, plain_step
-from telemetry.drop_reasons import Reason
 from telemetry.wire.codec import decode_record
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import EventRecord, Scalars, StepEnd
 
 Said = Callable[[], list[str]]

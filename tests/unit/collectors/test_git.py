@@ -10,7 +10,7 @@ import pytest
 from telemetry import limits
 from telemetry.collectors.collector import NotAvailable, Target
 from telemetry.collectors.git import Git, GitError, without_login
-from telemetry.testing.memory_run import MemoryRun
+from telemetry.testing.collectors import MemoryRun
 from telemetry.wire.events import Artifact
 
 _IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")

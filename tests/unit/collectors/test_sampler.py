@@ -12,7 +12,7 @@ from msgspec import Struct
 from tests.unit.collectors.conftest import Recorded
 
 from telemetry.collectors.collector import NotAvailable, NotConfigured
-from telemetry.collectors.sampler import Sampler
+from telemetry.collectors.process import Sampler
 
 
 class Counting:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from telemetry.client import notice, start
 from telemetry.client import run as run_module
-from telemetry.client import start
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import relax
-from telemetry.compat.relax import events, timeline, timers
+from telemetry.compat.relax import timeline, timers
 from telemetry.compat.relax import timeline as timeline_module
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import Mark, Span
@@ -33,8 +33,8 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     timers.Timer()._held.take()
     monkeypatch.setattr(timers.Timer, "_only", None)
     monkeypatch.setattr(timeline, "_TIMELINE", made := timeline._Timeline())
-    monkeypatch.setattr(events, "_warned", set())
-    monkeypatch.setattr(PROCESS, "before_finish", [events._record_rest, made.end])
+    monkeypatch.setattr(notice, "_reported", set())
+    monkeypatch.setattr(PROCESS, "before_finish", [timeline._record_rest, made.end])
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def now_us() -> int:
 
 
 def test_the_timers_are_one_object() -> None:
-    """Seconds of a name add up until they are reset."""
+    """Seconds that are timed under one name add up until this timer is reset."""
     made = relax.Timer()
     assert relax.Timer() is made
     made.add("a", 2.0)
@@ -274,7 +274,7 @@ def test_blocks_that_no_step_took_are_recorded_at_the_end(records: Records) -> N
 
 def test_events_that_wait_are_bounded(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest ones are recorded without a step, and each is recorded once."""
-    monkeypatch.setattr(events, "HELD", 10)
+    monkeypatch.setattr(timeline, "HELD", 10)
     for number in range(25):
         with relax.timer(f"{number}"):
             pass

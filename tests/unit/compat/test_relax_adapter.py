@@ -13,17 +13,17 @@ import numpy
 import pytest
 from tests.unit.compat.relax_service import RelaxService, Reply
 
+from telemetry.client import notice
 from telemetry.client import run as run_module
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import relax
 from telemetry.compat.relax import (
     MetricsServiceAdapter,
     Timer,
-    events,
+    http,
     metrics_service_adapter,
-    sender,
     serve_url,
-    told,
+    timeline,
     tracking_utils,
 )
 from telemetry.compat.relax import client as client_module
@@ -40,14 +40,14 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin each test as a new process does."""
     for name in (ENDPOINT_VARIABLE, GATEWAY_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(told, "_SAID", set())
+    monkeypatch.setattr(notice, "_reported", set())
     monkeypatch.setattr(client_module, "_CLIENT", [])
     monkeypatch.setattr(metrics_service_adapter, "_ADAPTER", [])
     Timer()._held.take()
     yield
-    for each in sender._SENDERS:
+    for each in http._TRANSPORTS:
         each.close(0.0)
-    sender._SENDERS.clear()
+    http._TRANSPORTS.clear()
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_without_a_run_the_adapter_uses_the_service(monkeypatch: pytest.MonkeyPa
     with RelaxService() as service:
         service.answer = lambda request: Reply(body={"status": "healthy"} if request.body is None else {})
         monkeypatch.setenv(GATEWAY_VARIABLE, service.url.removesuffix("/metrics"))
-        monkeypatch.setattr(PROCESS, "before_finish", [events._record_rest])
+        monkeypatch.setattr(PROCESS, "before_finish", [timeline._record_rest])
         adapter = MetricsServiceAdapter(Namespace(timeline_dump_dir="traces"))
         assert adapter.client.service_url == service.url
         timers = Timer()

@@ -14,16 +14,15 @@ import numpy
 import pytest
 from tests.unit.compat.relax_service import RelaxService, Reply
 
+from telemetry.client import notice
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax import (
     TIMELINE_EVENTS_KEY,
     MetricsClient,
     Timer,
-    default_transport,
     get_metrics_client,
     serve_url,
     step_buffer,
-    told,
 )
 from telemetry.compat.relax import client as client_module
 from telemetry.testing.aggregator import FakeAggregator
@@ -36,7 +35,7 @@ Records = Callable[[], list[Any]]
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test as a new process does."""
     monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
-    monkeypatch.setattr(told, "_SAID", set())
+    monkeypatch.setattr(notice, "_reported", set())
     monkeypatch.setattr(client_module, "_CLIENT", [])
 
 
@@ -423,7 +422,7 @@ def test_a_service_that_begins_later_is_found_by_a_report(
     """Until then, one line on stderr says that nothing is recorded."""
     monkeypatch.setattr(serve_url, "_DEFAULT", "http://127.0.0.1:9")
     for name in ("_LOOK_AGAIN_S", "_LOOK_SHARE"):
-        monkeypatch.setattr(default_transport, name, 0.0)
+        monkeypatch.setattr(client_module, name, 0.0)
     client = MetricsClient()
     for step in range(3):
         assert client.log_metric(step, "loss", 0.5)

@@ -14,8 +14,9 @@ import pytest
 from tests.ports import free_port
 from tests.unit.compat.relax_service import Received, RelaxService, Reply
 
-from telemetry.compat.relax import MetricsClient, sender, told, values
-from telemetry.compat.relax.http_link import TOKEN_VARIABLE
+from telemetry.client import notice
+from telemetry.compat.relax import MetricsClient, http, values
+from telemetry.compat.relax.http import TOKEN_VARIABLE
 from telemetry.errors import UsageError
 
 LONG_S = 60.0
@@ -25,11 +26,11 @@ Eventually = Callable[[Callable[[], object]], None]
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin each test as a new process does, and leave no queue to it that exit would wait for."""
-    monkeypatch.setattr(told, "_SAID", set())
+    monkeypatch.setattr(notice, "_reported", set())
     yield
-    for each in sender._SENDERS:
+    for each in http._TRANSPORTS:
         each.close(0.0)
-    sender._SENDERS.clear()
+    http._TRANSPORTS.clear()
 
 
 @pytest.fixture
@@ -288,7 +289,7 @@ def test_a_service_that_hangs_costs_one_wait(
     service: RelaxService, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     """The first report waits for its timeout, and the others don't wait. Everything arrives in the end."""
-    monkeypatch.setattr(sender, "REQUEST_S", 0.5)
+    monkeypatch.setattr(http, "REQUEST_S", 0.5)
     client = MetricsClient(service.url, report_timeout_s=0.4)
     service.open.clear()
     times = []
@@ -310,7 +311,7 @@ def test_a_request_that_breaks_the_service_is_given_up(
     service: RelaxService, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]
 ) -> None:
     """After five answers of 500 it makes room for those behind it."""
-    monkeypatch.setattr(sender, "_RETRY_S", 0.01)
+    monkeypatch.setattr(http, "_RETRY_S", 0.01)
     client = MetricsClient(service.url, report_timeout_s=LONG_S)
 
     def answer(request: Received) -> Reply:
@@ -385,7 +386,7 @@ def test_a_full_queue_refuses(
     service: RelaxService, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]
 ) -> None:
     """By number and by bytes; a step goes in as a whole or not at all."""
-    monkeypatch.setattr(sender, "REQUESTS", 5)
+    monkeypatch.setattr(http, "REQUESTS", 5)
     client = MetricsClient(service.url, report_timeout_s=0.1)
     service.open.clear()
     taken = [client.log_metric(0, f"x{number}", 1.0, immediate=True) for number in range(8)]
@@ -394,8 +395,8 @@ def test_a_full_queue_refuses(
     answer = client.report_step(1)
     assert (answer["status"], "is full" in answer["message"]) == ("error", True)
     assert client._transport.refused == 4  # type: ignore[union-attr]
-    monkeypatch.setattr(sender, "REQUESTS", 1_000)
-    monkeypatch.setattr(sender, "BYTES", 2_000)
+    monkeypatch.setattr(http, "REQUESTS", 1_000)
+    monkeypatch.setattr(http, "BYTES", 2_000)
     assert client.log_metric(0, "text", "x" * 4_000, immediate=True) is False
     assert client.log_metric(0, "text", "x", immediate=True) is True
     assert said().count("is full") == 1

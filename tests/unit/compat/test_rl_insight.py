@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.report import load_report
+from telemetry.history.result import load_report
 from telemetry.wire.report import Report
 
 PROGRAM = """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.compat.rl_insight.exporters import TRACES_VARIABLE, exporters_of
+from telemetry.compat.rl_insight.api import TRACES_VARIABLE, exporters_of
 from telemetry.compat.rl_insight.prometheus_file import write_targets
 from telemetry.integrations.rl_insight.targets import forget_targets, record_targets
 from telemetry.store.processes import start_of

@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 
-from telemetry.client import module_level, start
+from telemetry.client import module_level, notice, start
 from telemetry.client import run as run_module
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import torchelastic as package
 from telemetry.compat.torchelastic import metrics
-from telemetry.compat.torchelastic.metrics import api, handlers
+from telemetry.compat.torchelastic.metrics import api
 from telemetry.errors import UsageError
-from telemetry.integrations import points
 from telemetry.testing.aggregator import FakeAggregator, Heard
 from telemetry.wire import rows
 from telemetry.wire.codec import decode_record
@@ -67,8 +66,7 @@ class SameValue:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test as a new process does."""
     monkeypatch.setattr(api, "_state", api._State())
-    monkeypatch.setattr(points, "_reported", set())
-    monkeypatch.setattr(handlers, "_faulty", set())
+    monkeypatch.setattr(notice, "_reported", set())
 
 
 @pytest.fixture

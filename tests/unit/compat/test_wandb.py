@@ -23,7 +23,8 @@ import telemetry
 import telemetry.compat.wandb as face
 from telemetry.backends.wandb.log import whole_row
 from telemetry.compat.stand_ins import STAND_INS
-from telemetry.compat.wandb import configs, png
+from telemetry.compat.wandb import configs
+from telemetry.compat.wandb.media import png_of
 from telemetry.integrations.wandb.values import flat
 from telemetry.store.records import RecordLog
 from telemetry.wire.events import Artifact, Bins, ClosedStep, Mark, Note, Params, Table
@@ -546,7 +547,7 @@ def test_ranges_of_pictures(values: list[list[float]], expected: list[int], tmp_
     from PIL import Image as Pillow
 
     path = tmp_path / "a.png"
-    path.write_bytes(png.encoded(np.array(values)))
+    path.write_bytes(png_of(np.array(values)))
     assert np.asarray(Pillow.open(path)).ravel().tolist() == expected
 
 

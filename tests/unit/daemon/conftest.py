@@ -180,7 +180,7 @@ class Peer:
 
     def applied(self, events: int) -> None:
         """Turns until so many events are in the numbers."""
-        self.until(lambda: self.service.parts.aggregator.applied >= events, f"{events} applied events")
+        self.until(lambda: self.service.parts.aggregator.book.counted_events >= events, f"{events} applied events")
 
 
 @pytest.fixture

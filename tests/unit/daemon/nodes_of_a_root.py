@@ -82,7 +82,7 @@ class Place:
         assert self._root is not None
         self._rolls += 1
         self.aggregator.roll(NOW_NS, NOW_NS + SECOND_NS, SECOND_NS)
-        interval = self.aggregator.take_interval()
+        interval = self.aggregator.leaf.take_interval()
         assert interval is not None
         self._root.take(self.name, interval.records(self._rolls, NOW_NS, NOW_NS + SECOND_NS, 1 << 20))
 

@@ -320,7 +320,7 @@ def test_a_silent_producer_is_not_asked_for_ever(make_service: Any, connect: Any
     peer.frame([Count("n")])
     peer.send(Count("n"))
     peer.until(lambda: peer.all(msg.Resend))
-    facts = service.parts.aggregator.producer("p")
+    facts = service.parts.aggregator.book["p"]
     late_ns = int(limits.LATE_AFTER_S * 1e9)
 
     def asked_at(now_ns: int) -> bool:
@@ -350,7 +350,7 @@ def test_what_a_producer_no_longer_has_is_given_up(make_service: Any, connect: A
     assert peer.all(msg.Ended) == [msg.Ended(id=9, emitted=2, received=1, missing=1)]
     (producer,) = service.snapshot().producers
     assert (producer.unrepairable_batches, producer.missing_batches) == ([(0, 0)], [])
-    assert service.parts.aggregator.waiting_for() == []
+    assert service.parts.aggregator.book.waiting_for() == []
     frames = JournalReader(service.parts.directory.journal).frames()
     notes = [decode_note(item.data) for item in frames if item.kind == NOTE]
     assert msg.CannotResend(producer="p", first=0, last=0) in notes

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.daemon.disk_reads import read_history, read_records
+from telemetry.daemon.control import read_history, read_records
 from telemetry.store.history import HistoryReader
 from telemetry.testing.builders import MONO_NS
 from telemetry.wire import control as msg

@@ -104,7 +104,7 @@ def test_a_bounded_number_is_taken_together(slow: Any, monkeypatch: Any, held: i
         peer.hold(Count("n"))
     for _ in range(20 - held):
         peer.send(Count("n"))
-    while service.parts.aggregator.applied < 14:
+    while service.parts.aggregator.book.counted_events < 14:
         arrive(service)
         service.feed.ingest.turn()
     while any(service.parts.hub.wait(0.05)):
@@ -123,7 +123,7 @@ def test_a_bounded_number_of_bytes_is_taken_together(slow: Any, monkeypatch: Any
     service.feed.ingest.turn()
     for frame_ in frames[1:]:
         peer.send_frame(frame_)
-    while service.parts.aggregator.applied < 8:
+    while service.parts.aggregator.book.counted_events < 8:
         service.feed.ingest.turn()
         service.feed.ingest.catch_up()
     assert max(turns(service)) == 3
@@ -137,7 +137,7 @@ def test_a_few_events_wait_for_more(slow: Any) -> None:
         assert not service.feed.listens
     assert (journaled(service), service.snapshot().accounting.received) == ([], 0)
     service.feed.catch_up()
-    assert (len(journaled(service)), service.parts.aggregator.applied) == (3, 3)
+    assert (len(journaled(service)), service.parts.aggregator.book.counted_events) == (3, 3)
     assert turns(service) == [3]
 
 
@@ -146,11 +146,11 @@ def test_many_events_wait_for_none(slow: Any) -> None:
     service, peer = slow()
     row = (0, time.monotonic_ns(), 1.0)
     peer.hold(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
-    assert (service.parts.aggregator.applied, service.feed.listens) == (limits.CHUNK_EVENTS, True)
+    assert (service.parts.aggregator.book.counted_events, service.feed.listens) == (limits.CHUNK_EVENTS, True)
     assert service.feed.due_s() == math.inf
     for applied in (1, 2):
         peer.hold(rows=[row] * (limits.CHUNK_EVENTS // 2))
-        assert service.parts.aggregator.applied == limits.CHUNK_EVENTS * applied
+        assert service.parts.aggregator.book.counted_events == limits.CHUNK_EVENTS * applied
         assert not service.feed.listens
     peer.hold(rows=[row] * limits.CHUNK_EVENTS)
     assert service.feed.listens
@@ -167,7 +167,7 @@ def test_every_snapshot_has_what_came(slow: Any, hz: float) -> None:
     service._next_second_ns = 0
     assert tick(service).accounting.applied == 2
     assert turns(service) == [2]
-    assert service.parts.aggregator.acknowledgements() == []
+    assert service.parts.aggregator.book.acknowledgements() == []
     assert service.parts.numbers.run.rolls == 1
     assert not service.parts.aggregator.roll(0, 1, 1).counters.index
 
@@ -177,7 +177,7 @@ def test_who_asks_for_the_state_hears_of_what_came(slow: Any, wait_until: Any) -
     service, peer = slow(greet=False)
     assert service.run_status.lifecycle.state == "INITIALIZE"
     peer.hold(Count("n"))
-    assert service.parts.aggregator.applied == 0
+    assert service.parts.aggregator.book.counted_events == 0
     peer.say(GetStatus(id=5))
     service.turn()
     wait_until(lambda: peer.all(Status))
@@ -206,7 +206,7 @@ def test_who_waits_for_batches_waits_for_no_others(slow: Any, wait_until: Any) -
     peer.send(Count("n"))
     arrive(service)
     peer.say(Barrier(id=5, producer="p", batches=2))
-    service.turns_until(lambda: service.parts.aggregator.applied == 2)
+    service.turns_until(lambda: service.parts.aggregator.book.counted_events == 2)
     wait_until(lambda: peer.all(BarrierReached))
 
 
@@ -218,7 +218,7 @@ def test_a_batch_that_comes_after_its_barrier_is_taken_at_once(slow: Any) -> Non
     service.turns_until(lambda: service.control.owed)
     ticks = service._ticks
     peer.send(Count("n"))
-    service.turns_until(lambda: service.parts.aggregator.applied == 2)
+    service.turns_until(lambda: service.parts.aggregator.book.counted_events == 2)
     assert service._ticks == ticks
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.clock import SystemClock
+from telemetry.common.clock import SystemClock
 from telemetry.store.history import HistoryReader
 from telemetry.wire import control as msg
 from telemetry.wire.events import ClosedStep, Count, Define, Mark, Scalars, StepEnd
@@ -92,7 +92,7 @@ def test_there_are_no_slices_where_they_would_cost_too_much(
     peer.send(Define(1, "n", "counter"), rows=[(1, 1 << 40, 2.0)])
     peer.applied(1)
     if why == "nodes":
-        monkeypatch.setattr(type(service.parts.aggregator), "leaves", lambda _: {"leaf": "node"})
+        monkeypatch.setattr(service.parts.aggregator.root, "leaves", lambda: {"leaf": "node"})
     elif why == "many":
         monkeypatch.setattr(limits, "SLICED_INSTRUMENTS", 0)
     before, ticks = service.parts.numbers.run.slices, service.cost.ticks
@@ -233,7 +233,7 @@ def test_a_drain_waits_for_the_end_of_every_producer(make_service: Any, connect:
     turn = service.turn
     service.turn = lambda **options: (turn(**options), producer_flushes_and_ends())
     service.drain()
-    assert service.parts.aggregator.waiting_for() == []
+    assert service.parts.aggregator.book.waiting_for() == []
     assert service.run_status.lifecycle.state == "DRAINING"
     assert service.snapshot().accounting.applied == 2
     peer.until(lambda: peer.all(msg.Ended) and peer.all(msg.Ack)[-1:] == [msg.Ack(epoch="e1", batches=2)])
@@ -281,7 +281,7 @@ def test_a_drain_hears_who_only_seems_dead(make_service: Any, connect: Any) -> N
         gone.wait()
     service = make_service({"run.drain_timeout_s": 60.0})
     peer = connect(service, pid=gone.pid, host=service.parts.host)
-    facts = service.parts.aggregator.producer("p")
+    facts = service.parts.aggregator.book["p"]
     service.turns_until(lambda: service.parts.clock.monotonic_ns() - facts.last_seen_ns > 600_000_000)
     service.run_status.end("enough")
     turn = service.turn
@@ -294,7 +294,7 @@ def test_a_drain_hears_who_only_seems_dead(make_service: Any, connect: Any) -> N
 
     service.turn = flush_after_a_while
     service.drain()
-    assert service.parts.aggregator.waiting_for() == []
+    assert service.parts.aggregator.book.waiting_for() == []
     assert service.snapshot().accounting.applied == 1
 
 
@@ -320,7 +320,7 @@ def test_a_drain_reads_what_is_here_from_producers_that_never_said_hello(make_se
     assert service.parts.hub.wait(10.0).events
     service.run_status.end("enough")
     service.drain()
-    assert service.parts.aggregator.applied == 51
+    assert service.parts.aggregator.book.counted_events == 51
 
 
 def test_a_drain_knows_of_events_that_are_held(make_service: Any, connect: Any) -> None:
@@ -330,4 +330,4 @@ def test_a_drain_knows_of_events_that_are_held(make_service: Any, connect: Any) 
     peer.hold(Count("n"))
     service.run_status.end("enough")
     service.drain()
-    assert service.parts.aggregator.applied == 1
+    assert service.parts.aggregator.book.counted_events == 1

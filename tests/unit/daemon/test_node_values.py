@@ -178,7 +178,7 @@ def test_values_that_the_root_lacks_do_not_replace_those_of_a_node_that_is_gone(
     last.record({"tail": [5.5]}, "t")
     for leaf in run.leaves:
         leaf.report()
-    node = run.root.aggregator.producer("n0").node
+    node = run.root.aggregator.book["n0"].node
     assert node is not None
     first.record({"tail": [5.5001]}, "u")
     run.root.take("n0", [NodeAccount(9, node.values + 1, Accounting())])

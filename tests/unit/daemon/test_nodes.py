@@ -92,7 +92,7 @@ def test_a_leaf_may_be_restarted_often(root: Root, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(write_ahead, "_LEAF_HELLOS_TAKEN", 200)
     assert root.log.hello(leaf.hello(pid=200)) == ""
     assert root.log.hello(leaf.hello(pid=201)) == "more than 200 different hellos of one producer"
-    assert root.folded().aggregator.producer("leaf1").pid == 200
+    assert root.folded().aggregator.book["leaf1"].pid == 200
 
 
 def test_a_hello_that_tells_the_clock_better_is_news(root: Root) -> None:
@@ -103,7 +103,7 @@ def test_a_hello_that_tells_the_clock_better_is_news(root: Root) -> None:
     root.log.hello(leaf.hello(mono_ns=root.clock.monotonic_ns() - 2 * SECOND))
     root.log.hello(leaf.hello(mono_ns=root.clock.monotonic_ns() - 2 * SECOND))
     assert len(root.notes()) == 2, "the third one says nothing new"
-    node = root.folded().aggregator.producer("leaf1").node
+    node = root.folded().aggregator.book["leaf1"].node
     assert node is not None
     assert 2 * SECOND <= (node.offset_ns or 0) < 2.1 * SECOND
 
@@ -125,7 +125,7 @@ def test_a_root_without_values_of_its_own_forgets_old_segments(tmp_path: Path) -
     folded = root.folded()
     assert folded.run.valueless_segments == root.numbers.run.valueless_segments > 3
     assert folded.aggregator.checkpoint() == root.numbers.aggregator.checkpoint()
-    assert folded.aggregator.applied == 3_000
+    assert folded.aggregator.book.counted_events == 3_000
 
 
 def test_values_of_direct_producers_keep_their_segments(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_the_run_ends_with_its_nodes(make_service: Any, connect: Any) -> None:
     """At once when the last expected one has ended, and complete."""
     service = make_service({"run.orphan_grace_s": 0})
     leaves = [HandMadeLeaf("l1", "a"), HandMadeLeaf("l2", "b")]
-    service.parts.aggregator.expect_nodes(ExpectNodes(nodes=["a"], count=2))
+    service.parts.aggregator.expected_nodes.expect(ExpectNodes(nodes=["a"], count=2))
     for leaf in leaves:
         assert not service.run_status.ending
         peer = joined(service, connect, leaf)
@@ -226,7 +226,7 @@ def test_a_direct_producer_keeps_the_run_alive(make_service: Any, connect: Any) 
     """Its events would otherwise be cut off."""
     service = make_service({"run.orphan_grace_s": 0})
     leaf = HandMadeLeaf()
-    service.parts.aggregator.expect_nodes(ExpectNodes(count=1))
+    service.parts.aggregator.expected_nodes.expect(ExpectNodes(count=1))
     driver = connect(service, "driver")
     peer = joined(service, connect, leaf)
     send(peer, leaf, *leaf.last())
@@ -283,12 +283,12 @@ def test_a_drain_waits_for_a_leaf_that_died(make_service: Any, connect: Any) -> 
     service.turn = turns_and_comes_back
     service.drain()
     assert back, "the drain did not wait"
-    assert service.parts.aggregator.waiting_for() == ["worker"]
+    assert service.parts.aggregator.book.waiting_for() == ["worker"]
     assert service.snapshot().nodes[0].completeness == "complete"
 
 
 def test_a_hello_of_a_producer_says_nothing_about_nodes(root: Root) -> None:
     """Old and new producers leave the field empty."""
     root.log.hello(Hello(producer="p"))
-    assert root.numbers.aggregator.producer("p").node is None
-    assert root.numbers.aggregator.leaves() == {}
+    assert root.numbers.aggregator.book["p"].node is None
+    assert root.numbers.aggregator.root.leaves() == {}

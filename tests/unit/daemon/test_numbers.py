@@ -87,12 +87,12 @@ def test_each_note_changes_what_it_speaks_of(numbers: Numbers) -> None:
     """The same as if the peer had said it."""
     aggregator = numbers.aggregator
     numbers.take_note(Hello(producer="p", name="worker"), MONO_NS)
-    assert aggregator.producer("p").name == "worker"
+    assert aggregator.book["p"].name == "worker"
     take(numbers, 3, Count("n"))
     numbers.take_note(End(producer="p", batches=4, emitted=4), MONO_NS)
-    assert aggregator.waiting_for() == ["p"]
+    assert aggregator.book.waiting_for() == ["p"]
     numbers.take_note(CannotResend(producer="p", first=0, last=2), MONO_NS)
-    assert aggregator.waiting_for() == []
+    assert aggregator.book.waiting_for() == []
     numbers.take_note(BadFrames(counts={"wrong_topic": 2}), MONO_NS)
     assert aggregator.take_bad_frames() == {}
     ending = Ending(reason="enough")
@@ -110,7 +110,7 @@ def test_a_checkpoint_holds_all_of_it(numbers: Numbers) -> None:
     assert again.checkpoint() == numbers.checkpoint()
     take(again, 1, Count("n", 0.2))
     numbers.start_over(again.checkpoint())
-    assert numbers.aggregator.applied == 3
+    assert numbers.aggregator.book.counted_events == 3
 
 
 def test_a_checkpoint_is_as_documented(numbers: Numbers) -> None:

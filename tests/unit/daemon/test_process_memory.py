@@ -12,7 +12,7 @@ PROGRAM = """
 import sys
 import numpy as np
 from telemetry.daemon.cost import rss_bytes
-from telemetry.memory import keep_small
+from telemetry.common.memory import keep_small
 
 if sys.argv[1] == "yes":
     assert keep_small()
@@ -37,7 +37,7 @@ def test_freed_arrays_go_back_to_the_system() -> None:
 HOLES = """
 import numpy as np
 from telemetry.daemon.cost import rss_bytes
-from telemetry.memory import give_back, keep_small
+from telemetry.common.memory import give_back, keep_small
 
 assert keep_small()
 pieces = [np.ones(1 << 14) for _ in range(512)]  # 128 KiB each, one after the other

@@ -15,7 +15,7 @@ from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.losses import journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.replay_input import ClosedIngress, Playback
+from telemetry.daemon.replay import ClosedIngress, Playback
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.store.journal import JournalReader, JournalWriter
@@ -86,7 +86,7 @@ class Stage:
 
     @property
     def applied(self) -> int:
-        return self.fold.numbers.aggregator.applied // 2
+        return self.fold.numbers.aggregator.book.counted_events // 2
 
 
 def test_batches_come_at_the_pace_of_their_stamps(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def salvaged(make_service: Any, connect: Any, ring: HandMadeRing, dead_pid: int)
 
 def silence(service: Any) -> None:
     """Let the time pass after which a silent producer is looked for."""
-    service.parts.aggregator.producer("p").last_seen_ns -= 3_000_000_000
+    service.parts.aggregator.book["p"].last_seen_ns -= 3_000_000_000
     service._next_second_ns = 0
 
 
@@ -85,7 +85,7 @@ def test_a_run_that_goes_on_salvages_the_silent(salvaged: Any, ring: HandMadeRin
     silence(service)
     peer.until(lambda: not ring.path.exists())
     check(service.snapshot())
-    assert service.parts.aggregator.waiting_for() == []
+    assert service.parts.aggregator.book.waiting_for() == []
     answer = peer.ask(GetStatus(id=77))
     assert isinstance(answer, Status)
     assert answer.snapshot.accounting.salvaged == 5
@@ -95,14 +95,14 @@ def test_a_killed_worker_may_be_replaced(salvaged: Any) -> None:
     """The run waits for its successor as long as it waited for the worker itself, not just for the grace."""
     service, peer = salvaged
     silence(service)
-    peer.until(lambda: service.parts.aggregator.applied == 7)
-    aggregator, producer = service.parts.aggregator, service.parts.aggregator.producer("p")
+    peer.until(lambda: service.parts.aggregator.book.counted_events == 7)
+    aggregator, producer = service.parts.aggregator, service.parts.aggregator.book["p"]
     assert producer.reconciled
     lost_ns = producer.last_seen_ns + 31_000_000_000
-    assert aggregator.anyone_left(producer.last_seen_ns)
-    assert not aggregator.anyone_left(lost_ns)
+    assert aggregator.book.anyone_left(producer.last_seen_ns)
+    assert not aggregator.book.anyone_left(lost_ns)
     producer.is_salvaged = False
-    assert not aggregator.anyone_left(producer.last_seen_ns), "one that ended by itself"
+    assert not aggregator.book.anyone_left(producer.last_seen_ns), "one that ended by itself"
 
 
 def test_an_interrupted_run_salvages_the_dead_as_well(salvaged: Any) -> None:
@@ -118,7 +118,7 @@ def test_a_batch_that_arrives_after_all_counts_once(salvaged: Any) -> None:
     """It is known by its number."""
     service, peer = salvaged
     silence(service)
-    peer.until(lambda: service.parts.aggregator.applied == 7)
+    peer.until(lambda: service.parts.aggregator.book.counted_events == 7)
     late = peer.frame(rows=rows(2, 2))
     peer.send_frame(late)
     peer.until(lambda: service.snapshot().producers[0].duplicates == 1)
@@ -136,9 +136,9 @@ def test_a_living_process_keeps_its_ring(salvaged: Any, ring: HandMadeRing) -> N
     silence(service)
     ticks = service.cost.ticks
     peer.until(lambda: service.cost.ticks > ticks + 10)
-    facts = service.parts.aggregator.producer("p")
+    facts = service.parts.aggregator.book["p"]
     assert not service.feed._salvage.is_dead(facts)
-    assert (service.parts.aggregator.applied, ring.path.exists()) == (2, True)
+    assert (service.parts.aggregator.book.counted_events, ring.path.exists()) == (2, True)
     holder.kill()
     holder.communicate()
     assert service.feed._salvage.is_dead(facts)
@@ -252,7 +252,7 @@ def test_an_aggregator_that_dies_in_a_salvage_is_followed_by_another(
         take(frames)
 
     service.feed.ingest.take = take_some
-    facts = service.parts.aggregator.producer("p")
+    facts = service.parts.aggregator.book["p"]
     if taken < 3:
         with pytest.raises(SystemExit):
             service.feed._salvage.salvage(facts)
@@ -272,11 +272,11 @@ def test_a_checkpoint_and_the_journal_give_the_same_numbers(salvaged: Any) -> No
     """What was salvaged is in both."""
     service, peer = salvaged
     silence(service)
-    peer.until(lambda: service.parts.aggregator.applied == 7)
+    peer.until(lambda: service.parts.aggregator.book.counted_events == 7)
     restored = Numbers.restore(bytes(service.parts.numbers.checkpoint())).aggregator
-    known = service.parts.aggregator.producer("p")
+    known = service.parts.aggregator.book["p"]
     facts = (known.ring, known.is_salvaged, known.salvaged)
-    found = restored.producer("p")
+    found = restored.book["p"]
     assert (found.ring, found.is_salvaged, found.salvaged) == facts
     assert facts[1:] == (True, 5)
     service.close_books()
@@ -284,5 +284,5 @@ def test_a_checkpoint_and_the_journal_give_the_same_numbers(salvaged: Any) -> No
     fold = rebuild.Fold(JournalReader(service.parts.directory.journal))
     for entry in fold.entries():
         fold.apply(entry)
-    found = fold.numbers.aggregator.producer("p")
+    found = fold.numbers.aggregator.book["p"]
     assert (found.ring, found.is_salvaged, found.salvaged) == facts

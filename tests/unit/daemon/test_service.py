@@ -60,7 +60,7 @@ def test_after_the_books_are_closed_events_stay_in_the_socket(make_service: Any,
     ticks = service.cost.ticks
     peer.say(msg.GetStatus(id=5))
     service.turns_until(lambda: service.cost.ticks >= ticks + 5 and peer.all(msg.Status))
-    assert service.parts.aggregator.applied == 1
+    assert service.parts.aggregator.book.counted_events == 1
     assert service.parts.hub.wait(0.0).events
 
 

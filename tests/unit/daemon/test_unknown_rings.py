@@ -66,7 +66,7 @@ def look(service: Service) -> None:
 
 
 def producers(service: Service) -> list[str]:
-    return list(service.parts.aggregator.producers())
+    return list(service.parts.aggregator.book.known)
 
 
 def test_a_killed_producer_is_found_and_salvaged(make_service: Any, leave_ring: LeaveRing) -> None:
@@ -83,9 +83,9 @@ def test_a_killed_producer_is_found_and_salvaged(make_service: Any, leave_ring: 
     fold = rebuild.Fold(JournalReader(service.parts.directory.journal))
     for entry in fold.entries():
         fold.apply(entry)
-    found = fold.numbers.aggregator.producer("p")
+    found = fold.numbers.aggregator.book["p"]
     assert (found.name, found.rank, found.is_salvaged, found.salvaged) == ("job", 3, True, 3)
-    assert Numbers.restore(bytes(fold.numbers.checkpoint())).aggregator.producer("p").salvaged == 3
+    assert Numbers.restore(bytes(fold.numbers.checkpoint())).aggregator.book["p"].salvaged == 3
 
 
 def test_a_ring_that_can_not_be_read_now_is_looked_at_again(make_service: Any, leave_ring: LeaveRing) -> None:

@@ -119,10 +119,10 @@ def test_a_sign_of_life_is_no_note(kept: Kept) -> None:
     kept.clock.advance(5.0)
     kept.book.ping("p")
     kept.book.ping("nobody")
-    assert kept.numbers.aggregator.producer("p").last_seen_ns == kept.clock.monotonic_ns()
+    assert kept.numbers.aggregator.book["p"].last_seen_ns == kept.clock.monotonic_ns()
     kept.clock.advance(5.0)
     kept.book.hello(Hello(producer="p"))
-    assert kept.numbers.aggregator.producer("p").last_seen_ns >= kept.clock.monotonic_ns()
+    assert kept.numbers.aggregator.book["p"].last_seen_ns >= kept.clock.monotonic_ns()
     assert len(kept.notes()) == 1
 
 
@@ -132,7 +132,7 @@ def test_a_producer_that_says_something_else_each_time_is_refused(kept: Kept) ->
     assert set(answers[:16]) == {""}
     assert set(answers[16:]) == {"more than 16 different hellos of one producer"}
     assert len(kept.notes()) == 16
-    assert kept.numbers.aggregator.producer("p").name == "15"
+    assert kept.numbers.aggregator.book["p"].name == "15"
     assert kept.book.hello(Hello(producer="q")) == ""
 
 
@@ -159,7 +159,7 @@ def test_batches_that_are_not_missing_are_no_news(kept: Kept) -> None:
     assert kept.notes() == []
     kept.book.cannot_resend(CannotResend(producer="p", first=0, last=1))
     assert kept.notes() == [CannotResend(producer="p", first=0, last=1)]
-    assert kept.numbers.aggregator.gaps("p") == [(2, 2)]
+    assert kept.numbers.aggregator.book.gaps("p") == [(2, 2)]
 
 
 def test_an_interval_is_noted_with_all_it_was_made_of(kept: Kept) -> None:
@@ -195,7 +195,7 @@ def test_a_segment_that_is_long_enough_is_followed_by_another(tmp_path: Path) ->
     kept.book.renew(["careful"])
     _, (_, data) = kept.frames(CHECKPOINT)
     assert decode_checkpoint(data).run.warnings == ["careful"]
-    assert Numbers.restore(data).aggregator.applied == seq + 1
+    assert Numbers.restore(data).aggregator.book.counted_events == seq + 1
     assert data == kept.numbers.checkpoint()
 
 
@@ -233,7 +233,7 @@ def test_what_is_repeated_raises_no_warning_that_no_note_tells(kept: Kept) -> No
         for emitted in (0, 1, 2, 3):
             kept.clock.advance(1.0)
             kept.book.end(End(producer=f"q{number}", batches=0, emitted=emitted))
-        assert kept.numbers.aggregator.producer(f"q{number}").last_seen_ns >= kept.clock.monotonic_ns()
+        assert kept.numbers.aggregator.book[f"q{number}"].last_seen_ns >= kept.clock.monotonic_ns()
     fold = Fold(JournalReader(kept.folder))
     for entry in fold.entries():
         fold.apply(entry)
@@ -253,7 +253,7 @@ def test_the_closing_of_the_books_is_in_the_journal(kept: Kept) -> None:
     assert streamed == [said]
     assert fold.numbers.run.records == kept.numbers.run.records == 1
     for numbers in (kept.numbers, fold.numbers):
-        ledger = numbers.aggregator.producer("p").account.ledger
+        ledger = numbers.aggregator.book["p"].account.ledger
         assert (ledger.received, ledger.applied, ledger.by_reason()) == (2, 1, {"unknown_id": 1})
     assert (fold.last_notes(), fold.end_interval().interval) == ([], None)
     assert fold.close().streamed == ()

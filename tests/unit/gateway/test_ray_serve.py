@@ -18,7 +18,7 @@ from telemetry.gateway import ray_serve
 from telemetry.gateway.options import TOKEN_VARIABLE, GatewayOptions
 from telemetry.gateway.ray_serve import __main__ as program
 from telemetry.gateway.ray_serve import cluster, deployment
-from telemetry.gateway.ray_serve.replica import Replica, ReplicaApp
+from telemetry.gateway.ray_serve.deployment import Replica, ReplicaApp
 from telemetry.testing.aggregator import FakeAggregator
 
 OWN = "10.0.0.1"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from telemetry.history.curve_points import first_step, has_means, lowest_step
-from telemetry.history.step_points import NewSteps, StepPoints
+from telemetry.history.step_curves import NewSteps, StepPoints
 from telemetry.wire.pictures import StepCurve
 
 

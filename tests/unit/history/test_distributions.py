@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.history.test_step_curves import logged
 
-from telemetry.gates.check import check
-from telemetry.gates.parser import parse
-from telemetry.gates.run_evidence import evidence_of
-from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history import RecordedRun
 from telemetry.history.distributions import read
+from telemetry.judge.gates.check import check
+from telemetry.judge.gates.parser import parse
+from telemetry.judge.gates.run_evidence import evidence_of
 from telemetry.report.distributions import between, distributions
 from telemetry.report.html import render_html
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.wire.events import Bins
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot, SeriesStat

@@ -12,12 +12,12 @@ from tests.unit.history.runs import Making, Row
 from tests.unit.history.test_bounds import stat
 
 from telemetry.errors import UsageError
-from telemetry.hdr.ranks import Ratio
 from telemetry.history import early_stopping as early
 from telemetry.history.early_stopping import early_ranks, early_stops
 from telemetry.history.run import RecordedRun
 from telemetry.report import render
 from telemetry.statistics.early_stopping import bound_rank, samples_needed
+from telemetry.statistics.hdr.ranks import Ratio
 from telemetry.wire.cells import cell, edge
 from telemetry.wire.events import Define
 from telemetry.wire.report import EarlyRule, EarlyStop

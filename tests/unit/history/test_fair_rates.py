@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from telemetry.history.fair_rates import Activity, Steps
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 SECOND = 10**9

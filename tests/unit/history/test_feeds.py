@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.history.feeds import of_feeds
+from telemetry.history.findings import of_feeds
 from telemetry.wire.feeds import ENDED, REFUSED, SESSIONS
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot

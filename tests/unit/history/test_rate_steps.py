@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from tests.unit.history.runs import SECOND, Making
 
-from telemetry.history.rate_steps import Steps, steps_of
 from telemetry.history.reader import FAR_NS, RunHistory
+from telemetry.history.steady_range import Steps, steps_of
 from telemetry.wire.events import Define
 
 DEFINITIONS = (Define(0, "latency", "series", "tokens"), Define(1, "other", "series", "tokens"))

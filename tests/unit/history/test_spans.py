@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.history import spans as module
-from telemetry.history.spans import span_spreads
+from telemetry.history import run as module
+from telemetry.history.run import span_spreads
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.events import Mark, Span, StreamRecord

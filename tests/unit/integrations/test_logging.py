@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import telemetry
+from telemetry.history.result import load_report
 from telemetry.integrations import logging as capture
-from telemetry.report import load_report
 from telemetry.testing.clock import FakeClock
 from telemetry.wire.report import Report
 

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from telemetry.compare import (
+from telemetry.errors import UsageError
+from telemetry.judge.compare import (
     ONE_SIDED,
     BoundedFigure,
     Comparison,
@@ -24,8 +25,8 @@ from telemetry.compare import (
     Setting,
     largest_without_bounds,
 )
-from telemetry.compare.model import WITHOUT_BOUNDS
-from telemetry.errors import UsageError
+from telemetry.judge.compare.model import WITHOUT_BOUNDS
+from telemetry.report import render_as
 from telemetry.report.comparison import (
     amount,
     change,
@@ -39,7 +40,6 @@ from telemetry.report.comparison import (
     obstacles,
     title,
 )
-from telemetry.report.comparison_forms import render_comparison
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "comparison"
 NS = 10**9
@@ -213,12 +213,12 @@ def single() -> Comparison:
 
 
 FORMS: dict[str, Callable[[], str]] = {
-    "comparison.json": lambda: render_comparison(sample(), "json"),
-    "comparison.md": lambda: render_comparison(sample(), "md"),
-    "text_80.txt": lambda: render_comparison(sample(), width=80),
-    "whole_80.txt": lambda: render_comparison(sample(), width=80, whole=True),
-    "text_120.txt": lambda: render_comparison(sample(), width=120),
-    "single_120.txt": lambda: render_comparison(single(), width=120),
+    "comparison.json": lambda: render_as("comparison", sample(), "json"),
+    "comparison.md": lambda: render_as("comparison", sample(), "md"),
+    "text_80.txt": lambda: render_as("comparison", sample(), width=80),
+    "whole_80.txt": lambda: render_as("comparison", sample(), width=80, whole=True),
+    "text_120.txt": lambda: render_as("comparison", sample(), width=120),
+    "single_120.txt": lambda: render_as("comparison", single(), width=120),
 }
 
 
@@ -234,7 +234,7 @@ def test_json_is_strict_and_whole() -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
-    text = render_comparison(sample(), "json")
+    text = render_as("comparison", sample(), "json")
     document = json.loads(text, parse_constant=refuse)
     assert document["schema_version"] == 1
     assert len(document["metrics"]) == len(sample().metrics)
@@ -246,15 +246,15 @@ def test_json_is_strict_and_whole() -> None:
 def test_text_keeps_within_its_width(width: int) -> None:
     """Columns go rather than lines break."""
     for comparison in (sample(), single()):
-        lines = render_comparison(comparison, width=width).splitlines()
+        lines = render_as("comparison", comparison, width=width).splitlines()
         assert [line for line in lines[1:] if len(line) > width] == []
 
 
 def test_text_from_outside_can_t_break_a_line() -> None:
     """Control characters become visible."""
-    assert "renamed\n" not in render_comparison(sample(), whole=True)
-    assert r"renamed\n" in render_comparison(sample(), whole=True)
-    assert r"/a\|b" in render_comparison(sample(), "md")
+    assert "renamed\n" not in render_as("comparison", sample(), whole=True)
+    assert r"renamed\n" in render_as("comparison", sample(), whole=True)
+    assert r"/a\|b" in render_as("comparison", sample(), "md")
 
 
 def test_two_single_runs_are_told_in_words() -> None:
@@ -277,8 +277,8 @@ def test_two_single_runs_are_told_in_words() -> None:
         "after is 10 % slower at latency p50 (4.60 → 5.06 ms); one run a side: beyond the noise of the "
         "calibration, -2.91 % … +3 %"
     )
-    assert all("after is 10.4× faster" in render_comparison(one, form) for form in ("md", "html"))
-    assert json.loads(render_comparison(one, "json"))["headline"] == first
+    assert all("after is 10.4× faster" in render_as("comparison", one, form) for form in ("md", "html"))
+    assert json.loads(render_as("comparison", one, "json"))["headline"] == first
 
 
 def test_what_can_t_be_told_is_one_line_unless_there_is_nothing_else() -> None:
@@ -289,7 +289,7 @@ def test_what_can_t_be_told_is_one_line_unless_there_is_nothing_else() -> None:
     assert "--all" not in comparison_text(told, whole=True)
     alone = replace(told, metrics=[one for one in told.metrics if one.verdict == "cannot_tell"])
     assert "--all" not in comparison_text(alone)
-    assert "<details><summary>2 figures that can&#x27;t be told</summary>" in render_comparison(told, "html")
+    assert "<details><summary>2 figures that can&#x27;t be told</summary>" in render_as("comparison", told, "html")
 
 
 def test_large_differences_of_figures_without_bounds_are_named() -> None:
@@ -305,7 +305,7 @@ def test_large_differences_of_figures_without_bounds_are_named() -> None:
     assert [one.name for one in largest_without_bounds(told)] == ["step"]
     words = "largest without bounds: step rate 47.7/s → 32.1/s (-32.7 %)"
     assert words in comparison_text(told)
-    assert f"<summary>3 figures that can&#x27;t be told; {words}</summary>" in render_comparison(told, "html")
+    assert f"<summary>3 figures that can&#x27;t be told; {words}</summary>" in render_as("comparison", told, "html")
 
 
 def test_a_run_outside_of_many_is_told_by_figures() -> None:
@@ -317,7 +317,7 @@ def test_a_run_outside_of_many_is_told_by_figures() -> None:
     told = replace(single(), before=runs("main", 0, 2), min_effect=0.05, metrics=[figure])
     line = "outside all runs of the other side: latency p99 10.2 ms → 50.0 ms (+390 %)"
     assert comparison_text(told).splitlines()[1] == line
-    assert f"<p>{line}</p>" in render_comparison(told, "html")
+    assert f"<p>{line}</p>" in render_as("comparison", told, "html")
 
 
 def test_figures_with_too_few_values_are_one_line() -> None:
@@ -343,7 +343,7 @@ def test_only_what_is_shown_not_to_differ_is_said_not_to(form: str) -> None:
     """Overlapping bounds can't tell, and noise shows no difference: both stand apart from what is the same."""
     figure = single().metrics[0]
     same, noisy = replace(figure, name="same", verdict="same"), replace(figure, name="noisy", verdict="not_shown")
-    whole = render_comparison(replace(single(), metrics=[same, noisy, figure]), form, whole=True)
+    whole = render_as("comparison", replace(single(), metrics=[same, noisy, figure]), form, whole=True)
     names = ("same p99", "noisy p99", "latency p99")
     titles = "No difference that matters in these two runs", "No difference shown in these two runs", "Cannot tell"
     parts = [whole.partition(title)[2] for title in titles]
@@ -353,8 +353,8 @@ def test_only_what_is_shown_not_to_differ_is_said_not_to(form: str) -> None:
 
 def test_colour_is_asked_for() -> None:
     """The headline says the verdict in it."""
-    assert "\x1b" not in render_comparison(sample())
-    assert render_comparison(sample(), color=True).startswith("\x1b[1;31mworse: 2 worse, ")
+    assert "\x1b" not in render_as("comparison", sample())
+    assert render_as("comparison", sample(), color=True).startswith("\x1b[1;31mworse: 2 worse, ")
 
 
 def test_figures_without_a_difference_have_a_row_each() -> None:
@@ -447,7 +447,9 @@ def test_the_largest_differences_and_the_settings_are_said_first() -> None:
         "sent 2.00 MiB → 41.0 MiB (+1,950 %)"
     )
     assert differs == "differs: lr 1.0 → 1.6 · seed 1, 2, 3, 1 more → 5 · command – → --fast"
-    assert render_comparison(sample(), "md").splitlines()[2].startswith("largest differences: errors 0 → 3.50")
+    assert (
+        render_as("comparison", sample(), "md").splitlines()[2].startswith("largest differences: errors 0 → 3.50")
+    )
     calm = replace(sample(), metrics=[], settings=[])
     assert comparison_text(calm).splitlines()[1].startswith("before: ")
 
@@ -461,8 +463,8 @@ def test_the_title_names_both_sides() -> None:
 
 def test_an_unknown_format_is_said() -> None:
     """With those there are."""
-    with pytest.raises(UsageError, match="one of text, md, json, html"):
-        render_comparison(sample(), "csv")
+    with pytest.raises(UsageError, match="one of text, json, md, html"):
+        render_as("comparison", sample(), "csv")
 
 
 if __name__ == "__main__":

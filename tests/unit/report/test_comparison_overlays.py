@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 from tests.unit.report.test_comparison import sample
 
-from telemetry.compare import Comparison, MetricResult, Overlay, OverlayLine
-from telemetry.report.comparison_forms import render_comparison
+from telemetry.judge.compare import Comparison, MetricResult, Overlay, OverlayLine
+from telemetry.report import render_as
 from telemetry.report.comparison_overlays import overlay_sections
 
 
@@ -88,11 +88,11 @@ def test_a_page_has_the_overlays_and_their_script() -> None:
         ),
         steps(line("a", [1.0, 2.0]), line("b", [1.0, 3.0], after=True)),
     ]
-    page = render_comparison(replace(sample(), overlays=overlays), "html")
+    page = render_as("comparison", replace(sample(), overlays=overlays), "html")
     assert page.index('id="steps"') < page.index('id="over-time"') < page.index('id="curves"')
     assert "<loss>" not in page
     assert "overlay-grid" in page
-    assert "overlay-grid" not in render_comparison(sample(), "html")
+    assert "overlay-grid" not in render_as("comparison", sample(), "html")
 
 
 def test_points_of_several_steps_say_which() -> None:

@@ -7,7 +7,7 @@ import re
 
 from msgspec.structs import replace
 
-from telemetry.compare import Comparison, Curve, MetricResult, RunFacts, Setting
+from telemetry.judge.compare import Comparison, Curve, MetricResult, RunFacts, Setting
 from telemetry.report.comparison import comparison_text
 from telemetry.report.comparison_page import comparison_html
 

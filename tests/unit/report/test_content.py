@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
 from tests.unit.test_request_model import counter, series, snapshot
 
-from telemetry import formatting, render
-from telemetry.drop_reasons import Reason
+from telemetry import render
+from telemetry.common import formatting
 from telemetry.errors import UsageError
 from telemetry.history import RecordedRun
 from telemetry.report import brief
 from telemetry.report.content import cost, marks, params, surroundings, time_range_words, warnings
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.gates import GateResult, worst
 from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, TimeRange
 from telemetry.wire.requests import COMPLETED, ISSUED, LATENCY

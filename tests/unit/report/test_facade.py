@@ -12,7 +12,7 @@ from tests.golden.report.renderings import stored_report
 from tests.unit.report.html.samples import training_report
 
 from telemetry.errors import ProtocolError, RunDirectoryError, UsageError
-from telemetry.report import Format, render
+from telemetry.report import render
 from telemetry.wire.codec import snapshot_to_json
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
@@ -29,7 +29,7 @@ from telemetry.wire.report import Report
         ("r.xml", "junit"),
     ],
 )
-def test_the_suffix_says_the_format(tmp_path: Path, name: str, form: Format) -> None:
+def test_the_suffix_says_the_format(tmp_path: Path, name: str, form: str) -> None:
     """The file has what `render` returns."""
     report = stored_report()
     report.save(tmp_path / name)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+from tests.golden.report.renderings import stored_report
 
-from telemetry.report.gate_report import render_gates, render_gates_markdown
+from telemetry.report import render_as
 from telemetry.report.gates import evidence_words, gate_lines, tally
+from telemetry.report.markdown import escape
 from telemetry.wire.gates import GateResult
+from telemetry.wire.report import Report
 
 PASS = GateResult(
     expression="p99(ttft) < 250ms",
@@ -25,6 +28,10 @@ FAIL = GateResult(
 UNCLEAR = GateResult(
     expression="p99.99(ttft) < 1s", outcome="inconclusive", reason="1 value is too few", low=1.0, samples=1
 )
+
+
+def _report(*gates: GateResult) -> Report:
+    return replace(stored_report(), gates=list(gates))
 
 
 def test_what_failed_comes_first() -> None:
@@ -58,21 +65,22 @@ def test_thousands_of_label_sets_are_not_thousands_of_lines() -> None:
 
 def test_text() -> None:
     """The worst outcome and the run first; colours only where they are wanted."""
-    assert render_gates([PASS, FAIL], "complete: job\n") == (
-        "fail: 1 fail, 1 pass · complete: job\\n\n"
+    report = _report(PASS, FAIL)
+    assert render_as("gates", report, span="\n") == (
+        f"fail: 1 fail, 1 pass · {report.headline()}\\n\n"
         "  fail  value(errors|`x`) == 0\\x1b\n"
         "      3 is not == 0\n"
         "  pass  p99(ttft) < 250ms\n"
         "      212 ms < 250 ms (95 %: 205 ms to 219 ms, 10,000 values)\n"
     )
-    assert "\x1b[1;31mfail\x1b[0m" in render_gates([FAIL], "", color=True)
+    assert "\x1b[1;31mfail\x1b[0m" in render_as("gates", _report(FAIL), color=True)
 
 
 def test_markdown() -> None:
     """A table whose cells nothing breaks out of."""
-    text = render_gates_markdown([PASS, FAIL], "complete: job")
-    assert text.splitlines() == [
-        "**fail: 1 fail, 1 pass** · complete: job",
+    report = _report(PASS, FAIL)
+    assert render_as("gates", report, "md").splitlines() == [
+        f"**fail: 1 fail, 1 pass** · {escape(report.headline())}",
         "",
         "| outcome | gate | why | evidence |",
         "|---|---|---|---|",

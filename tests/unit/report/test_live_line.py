@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.report.live_line import LiveLine, Part, describe, fitted, joined
 from telemetry.wire.snapshot import (
     Accounting,
@@ -194,7 +194,7 @@ def test_the_time_of_long_runs() -> None:
 
 
 def test_a_narrow_line_leaves_out_whole_parts() -> None:
-    """From the end on; a figure is never cut, and so never read wrong."""
+    """Parts are left out from the end of the line. No figure is cut, because a cut figure would be misread."""
     parts = LiveLine().parts(snapshot(counters=LOAD, series=[series("chat.latency")]))
     for width in range(4, 80):
         line = joined(fitted(parts, width))

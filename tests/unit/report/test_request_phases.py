@@ -7,10 +7,10 @@ from tests.unit.history.test_requests import report
 from tests.unit.test_request_model import counter, series
 
 from telemetry import render
+from telemetry.history.request_model import request_counts
 from telemetry.history.requests import with_requests
 from telemetry.report.html.requests import requests_section
 from telemetry.report.request_phases import phases
-from telemetry.request_model import request_counts
 from telemetry.wire.report import Report
 from telemetry.wire.requests import COMPLETED, ISSUED, LATENCY, OUTPUT_TOKENS, QUEUE_DELAY, TTFT
 

@@ -11,7 +11,7 @@ from tests.unit.history.test_requests import EXTENT, planned, report
 from tests.unit.test_request_model import SECOND, counter, series
 
 from telemetry import render
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.history.findings import alone
 from telemetry.history.requests import with_requests
 from telemetry.report.request_summary import request_sections

@@ -7,13 +7,14 @@ import io
 import json
 
 import pytest
+from tests.unit.judge.sweeps.runs import load_run, training_run
 from tests.unit.report.html.samples import EVIL
-from tests.unit.sweeps.runs import load_run, training_run
 
 from telemetry.errors import UsageError
-from telemetry.report.sweep import FORMATS, conclusion, render_sweep
-from telemetry.sweeps.build import sweep_of
-from telemetry.sweeps.model import Sweep
+from telemetry.judge.sweeps.build import sweep_of
+from telemetry.judge.sweeps.model import Sweep
+from telemetry.report import formats_of, render_as
+from telemetry.report.sweep import conclusion
 
 
 def load_sweep(*, good: tuple[float | None, ...] = (1.0, 0.995, 0.5)) -> Sweep:
@@ -25,7 +26,7 @@ def load_sweep(*, good: tuple[float | None, ...] = (1.0, 0.995, 0.5)) -> Sweep:
 
 def test_the_knee_is_the_first_sentence() -> None:
     """With its throughput, its attainment and the interval, and the latency there."""
-    text = render_sweep(load_sweep(), width=200)
+    text = render_as("sweep", load_sweep(), width=200)
     first, facts, _, head, *_ = text.splitlines()
     assert first == (
         "knee: users = 2 with 20 requests/s, the highest throughput with attainment of at least 99 % "
@@ -58,7 +59,7 @@ def test_a_training_concludes_with_its_best_point() -> None:
 
 def test_narrow_text_keeps_rate_percentile_and_verdict() -> None:
     """Less important columns are left out first."""
-    text = render_sweep(load_sweep(), width=60)
+    text = render_as("sweep", load_sweep(), width=60)
     assert max(map(len, text.splitlines())) <= 60
     for title in ("users", "requests/s", "attainment", "latency p99", "verdict"):
         assert title in text
@@ -67,7 +68,7 @@ def test_narrow_text_keeps_rate_percentile_and_verdict() -> None:
 
 def test_csv_has_a_row_for_each_point() -> None:
     """Numbers are in full; intervals have columns of their own."""
-    rows = list(csv.DictReader(io.StringIO(render_sweep(load_sweep(), "csv"))))
+    rows = list(csv.DictReader(io.StringIO(render_as("sweep", load_sweep(), "csv"))))
     assert [row["users"] for row in rows] == ["1", "2", "4"]
     assert [row["verdict"] for row in rows] == ["pass", "pass", "fail"]
     assert float(rows[1]["requests_per_s"]) == 20.0
@@ -78,17 +79,17 @@ def test_csv_has_a_row_for_each_point() -> None:
 def test_json_and_markdown_have_the_same_points() -> None:
     """JSON has the fields of `Sweep`."""
     sweep = load_sweep()
-    found = json.loads(render_sweep(sweep, "json"))
+    found = json.loads(render_as("sweep", sweep, "json"))
     assert found["knee"]["params"] == {"users": 2}
     assert [point["params"]["users"] for point in found["points"]] == [1, 2, 4]
-    table = [line for line in render_sweep(sweep, "md").splitlines() if line.startswith("| ")]
+    table = [line for line in render_as("sweep", sweep, "md").splitlines() if line.startswith("| ")]
     assert [row.split()[1] for row in table] == ["users", "---", "1", "2", "4"]
 
 
 def test_the_page_has_curves_and_no_text_from_outside_as_markup() -> None:
     """Names and values of parameters may be anything."""
     runs = [load_run({"mode": f"{EVIL}{number}"}, 10.0 + number, name=EVIL) for number in range(2)]
-    html = render_sweep(sweep_of(runs), "html")
+    html = render_as("sweep", sweep_of(runs), "html")
     assert "<img" not in html
     assert "<svg onload" not in html
     assert html.count('class="chart scatter"') == 4
@@ -98,18 +99,18 @@ def test_the_page_has_curves_and_no_text_from_outside_as_markup() -> None:
 def test_a_page_without_figures_has_no_empty_section() -> None:
     """Runs that recorded nothing still have a row."""
     runs = [load_run({"users": users}, counters=[], series=[]) for users in (1, 2)]
-    html = render_sweep(sweep_of(runs), "html")
+    html = render_as("sweep", sweep_of(runs), "html")
     assert 'id="curves"' not in html
     assert 'id="points"' in html
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", formats_of("sweep"))
 def test_each_format_ends_with_a_newline(form: str) -> None:
     """So that files and terminals are well."""
-    assert render_sweep(load_sweep(), form).endswith("\n")
+    assert render_as("sweep", load_sweep(), form).endswith("\n")
 
 
 def test_an_unknown_format_is_refused() -> None:
     """The hint has those that there are."""
-    with pytest.raises(UsageError, match="unknown format 'pdf'"):
-        render_sweep(load_sweep(), "pdf")
+    with pytest.raises(UsageError, match="unknown sweep format 'pdf'"):
+        render_as("sweep", load_sweep(), "pdf")

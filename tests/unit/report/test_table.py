@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.formatting import NOTHING, columns
+from telemetry.common.formatting import NOTHING, columns
 from telemetry.report.table import Column, Section, Table, cut, fit, layout, without_empty_columns, wrapped
 
 HEADS = [Column("name"), Column("a"), Column("b", 2), Column("c", 1), Column("d", 3, right=False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from telemetry.stack.logs import LogFile
+from telemetry.stack.keeper import LogFile
 
 
 def test_a_log_has_two_files_at_most(tmp_path: Path) -> None:

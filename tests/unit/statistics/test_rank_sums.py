@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.statistics import rank_sums
-from telemetry.statistics.rank_sums import interval_rank, rank_sum_test
+from telemetry.statistics import runs as runs_module
+from telemetry.statistics.runs import interval_rank, rank_sum_test
 
 values = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=6)
 
@@ -49,9 +49,9 @@ def test_many_values_are_nearly_exact() -> None:
     for shift in (0.0, 0.3, 0.6):
         before, after = generator.normal(size=40).round(1), generator.normal(shift, 1.0, 40).round(1)
         exact = rank_sum_test(before.tolist(), after.tolist())
-        with patch.object(rank_sums, "EXACT_TO", 10):
+        with patch.object(runs_module, "EXACT_TO", 10):
             assert rank_sum_test(before.tolist(), after.tolist()) == pytest.approx(exact, rel=0.15, abs=1e-5)
-    with patch.object(rank_sums, "EXACT_TO", 10):
+    with patch.object(runs_module, "EXACT_TO", 10):
         assert abs(interval_rank.__wrapped__(40, 40, 0.95) - interval_rank(40, 40, 0.95)) <= 1
         assert rank_sum_test([1.0] * 6, [1.0] * 7) == 1.0
 

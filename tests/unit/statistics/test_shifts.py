@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from telemetry.statistics.shifts import Floats, clearest_shift, differ, is_slope
+from telemetry.statistics.steady import Floats, clearest_shift, differ, is_slope
 
 NONE = np.nan
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from telemetry.statistics.shifts import Floats
-from telemetry.statistics.steady import SteadyRange, steady_part, warmup_end
+from telemetry.statistics.steady import Floats, SteadyRange, steady_part, warmup_end
 
 SEEDS = range(100)
 STEPS = 200

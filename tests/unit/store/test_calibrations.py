@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from telemetry.common.programs import command_key
 from telemetry.errors import RunDirectoryError, RunNotFoundError
-from telemetry.programs import command_key
 from telemetry.store.calibrations import (
     Calibration,
     MetricNoise,

@@ -635,7 +635,7 @@ def test_half_a_large_checkpoint_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_notes_are_added_to_a_journal_that_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind its last frame, in the same segment; a disk that refuses leaves it as it was."""
+    """Notes follow the last frame, in its segment. A disk that refuses the write leaves the journal unchanged."""
     write(tmp_path, 3).close()
     append_notes(tmp_path, [b"note a", b"note b"], 9)
     assert read(tmp_path)[2:] == [(2, BATCH, b"00002"), (9, NOTE, b"note a"), (9, NOTE, b"note b")]

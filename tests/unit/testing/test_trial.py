@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.testing import trial as trials
+from telemetry.testing import backends as trials
+from telemetry.testing.backends import Trial
 from telemetry.testing.faulty import Fault
 from telemetry.testing.sample import record_run
-from telemetry.testing.trial import Trial
 
 
 def made(folder: Path, **environment: str) -> Trial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.testing.written import Written
+from telemetry.testing.backends import Written
 
 
 def test_values_that_come_twice_are_counted_twice() -> None:

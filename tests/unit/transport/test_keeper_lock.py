@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -91,11 +90,10 @@ def test_a_fork_in_mid_construction_inherits_nothing(runtime: Path, monkeypatch:
             links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
             os._exit(any(os.path.realpath(link).endswith("keeper.lock") for link in links))
         children.append(os.waitpid(child, 0)[1])
-        fcntl.flock(fd, how)
+        real(fd, how)
 
-    monkeypatch.setattr(
-        subject, "fcntl", SimpleNamespace(flock=fork_first, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB)
-    )
+    real = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", fork_first)
     keeping = KeeperLock("r")
     assert (children, alone) == ([0], [True])
     assert subject._FORKING.acquire(blocking=False)
@@ -111,13 +109,11 @@ def test_whoever_just_looks_keeps_nobody_from_keeping(runtime: Path, monkeypatch
         looks.append(fd)
         if len(looks) < 3:
             raise BlockingIOError
-        fcntl.flock(fd, how)
+        real(fd, how)
 
-    monkeypatch.setattr(
-        subject, "fcntl", SimpleNamespace(flock=looked_at, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB)
-    )
+    real = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", looked_at)
     keeping = KeeperLock("r")
-    monkeypatch.setattr(subject, "fcntl", fcntl)
     assert keeper_of("r") == os.getpid()
     keeping.end()
 

@@ -13,8 +13,8 @@ from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.history.step_curves import StepCurves
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
+from telemetry.tui.feed.history_thread import ValueHistory, columns, keys_of
 from telemetry.tui.feed.news import News, Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
-from telemetry.tui.feed.value_history import ValueHistory, columns, keys_of
 from telemetry.tui.model.scene import RangeFigures, SeriesId, ValuesOverTime, series_id
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.control import Hello, SeriesKey
@@ -148,7 +148,7 @@ class Recorded:
             for item in self._aggregator.apply([one], end_ns, WALL_NS + (second + 1) * SECOND_NS):
                 numbered = len(self.streamed), item.producer, item.wall_ns, item.record
                 self.streamed.append(StreamRecord(PROTOCOL, name, *numbered))
-            self._first[name] = self._aggregator.producer(name).account.ledger.received
+            self._first[name] = self._aggregator.book[name].account.ledger.received
         wall_ns = WALL_NS + second * SECOND_NS
         self.intervals.append(self._aggregator.roll(wall_ns, wall_ns + SECOND_NS, SECOND_NS))
         self._aggregator.pass_time(SECOND_NS)

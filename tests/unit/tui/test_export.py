@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.errors import RunDirectoryError
-from telemetry.tui import export
+from telemetry.tui import app
 
 WALL_NS = 1_700_000_000_000_000_000
 FACE = '@font-face { src: local("FiraCode"), url("https://example.org/a.woff2") format("woff2"); }'
@@ -16,7 +16,7 @@ FACE = '@font-face { src: local("FiraCode"), url("https://example.org/a.woff2") 
 
 def test_a_picture_and_its_numbers_lie_beside_each_other(tmp_path: Path) -> None:
     """Under the name of the run and the time, in a folder that is made if need be."""
-    picture, numbers = export.write(tmp_path / "new", "my run/7", WALL_NS, "<svg/>", {"a": 1})
+    picture, numbers = app.write(tmp_path / "new", "my run/7", WALL_NS, "<svg/>", {"a": 1})
     assert picture == tmp_path / "new" / "my-run-7-20231114T221320Z.svg"
     assert picture.read_text() == "<svg/>"
     assert json.loads(numbers.read_bytes()) == {"a": 1}
@@ -28,18 +28,18 @@ def test_a_picture_and_its_numbers_lie_beside_each_other(tmp_path: Path) -> None
 )
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str, stem: str) -> None:
     """Whatever a run is called."""
-    picture, _ = export.write(tmp_path, name, WALL_NS, "", {})
+    picture, _ = app.write(tmp_path, name, WALL_NS, "", {})
     assert picture.parent == tmp_path
     assert picture.name.startswith(f"{stem}-2023")
 
 
 def test_a_picture_asks_nobody_for_anything() -> None:
     """Addresses of fonts are left out, names of fonts are not."""
-    assert export.offline(FACE) == '@font-face { src: local("FiraCode"); }'
+    assert app.offline(FACE) == '@font-face { src: local("FiraCode"); }'
 
 
 def test_a_folder_that_cant_be_written_is_said(tmp_path: Path) -> None:
     """With its name."""
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirectoryError, match="file"):
-        export.write(tmp_path / "file", "run", WALL_NS, "", {})
+        app.write(tmp_path / "file", "run", WALL_NS, "", {})

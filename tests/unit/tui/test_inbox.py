@@ -5,8 +5,8 @@ from __future__ import annotations
 from threading import Thread
 
 from telemetry.tui.feed.news import MembersOf, Note, Output, Trends, Trouble
-from telemetry.tui.inbox import Inbox
 from telemetry.tui.model.scene import TREND_POINTS
+from telemetry.tui.viewer import Inbox
 
 
 def test_of_each_kind_the_newest_is_kept() -> None:

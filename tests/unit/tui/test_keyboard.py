@@ -9,7 +9,7 @@ from tests.unit.tui.cockpits import cockpit, live, shows, until
 from textual.events import Key, Paste
 from textual.pilot import Pilot
 
-from telemetry.tui import keyboard
+from telemetry.tui import viewer
 from telemetry.tui.screens.filter import FilterLine
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def burst(pilot: Pilot[None], *keys: str) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No key is taken for lost."""
-    monkeypatch.setattr(keyboard, "LOST_S", 3_600.0)
+    monkeypatch.setattr(viewer, "LOST_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -90,10 +90,10 @@ async def test_a_key_whose_end_is_not_heard_of_holds_up_the_next_for_a_moment(
 ) -> None:
     """Whoever had it may be gone."""
     app = cockpit(live())
-    monkeypatch.setattr(keyboard, "LOST_S", 0.05)
+    monkeypatch.setattr(viewer, "LOST_S", 0.05)
     async with app.run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")
-        monkeypatch.setattr(keyboard.OrderedKeys, "on_ordered_keys_heeded", lambda *_: None)
+        monkeypatch.setattr(viewer.OrderedKeys, "on_ordered_keys_heeded", lambda *_: None)
         began = time.monotonic()
         burst(pilot, "slash", *"que")
         await shows(pilot, "filter 'que'")
@@ -102,7 +102,7 @@ async def test_a_key_whose_end_is_not_heard_of_holds_up_the_next_for_a_moment(
 
 async def test_keys_without_end_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are too many are dropped, the last ones first."""
-    monkeypatch.setattr(keyboard, "WAITING", 3)
+    monkeypatch.setattr(viewer, "WAITING", 3)
     app = cockpit(live())
     async with app.run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.tui.model.scenes import series, snapshot
 
-from telemetry.tui.rates import InFlightPeaks, TotalRates, tokens
+from telemetry.tui.run_knowledge import InFlightPeaks, TokenRates
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 TOKENS = ("llm.output_tokens", ())
@@ -18,7 +18,7 @@ def at(second: float, total: float, **more: float) -> MetricsSnapshot:
 
 def test_over_the_window_at_most() -> None:
     """Ten seconds: what came before is forgotten."""
-    growth = TotalRates(tokens)
+    growth = TokenRates()
     found = [growth.learn(at(second / 4, 100.0 * second if second < 80 else 8_000.0)) for second in range(161)]
     assert found[40][TOKENS] == 400.0
     assert found[80][TOKENS] == 400.0
@@ -28,21 +28,21 @@ def test_over_the_window_at_most() -> None:
 
 def test_the_beginning_is_no_rate() -> None:
     """One snapshot, and two of the same moment, tell none; what was there before it was watched is none."""
-    growth = TotalRates(tokens)
+    growth = TokenRates()
     assert growth.learn(at(0, 5_000.0)) == growth.learn(at(0.25, 5_100.0)) == {}
     assert growth.learn(at(1, 5_300.0)) == {TOKENS: 300.0}
 
 
 def test_a_series_that_comes_later_begins_at_nothing() -> None:
     """All of it has come since."""
-    growth = TotalRates(tokens)
+    growth = TokenRates()
     growth.learn(at(0, 0.0))
     assert growth.learn(at(2, 0.0, b=100.0))["b.output_tokens", ()] == 50.0
 
 
 def test_a_total_never_shrinks() -> None:
     """Where another aggregator knows less, or is another run, it begins anew."""
-    growth = TotalRates(tokens)
+    growth = TokenRates()
     growth.learn(at(5, 900.0))
     assert growth.learn(at(6, 100.0)) == {TOKENS: 0.0}
     assert growth.learn(at(2, 100.0)) == {}
@@ -51,7 +51,7 @@ def test_a_total_never_shrinks() -> None:
 
 def test_a_run_without_a_window() -> None:
     """It has no last seconds."""
-    growth = TotalRates(tokens)
+    growth = TokenRates()
     for second in range(3):
         known = at(second, 9.0 * second)
         assert growth.learn(snapshot(elapsed_s=known.elapsed_s, window_s=0.0, series=known.series)) == {}

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.drop_reasons import Reason
 from telemetry.wire import codec, control, frames
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Mark, OutgoingBatch, Sample, StreamRecord
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 

@@ -7,8 +7,8 @@ from struct import pack
 import msgspec
 import pytest
 
-from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 
 SERIES = [

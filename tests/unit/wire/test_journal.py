@@ -8,9 +8,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.journal import (
     NOTES,
     BadFrames,

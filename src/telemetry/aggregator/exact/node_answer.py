@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.exact.node_search import LeafPass, LeafSpans, check_sizes, read_column, unfit_numbers
 from telemetry.aggregator.exact.one_pass import OnePass
-from telemetry.hdr.layout import Floats, Integers
+from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.wire.search import Found, FoundBins, FoundValues, UnfitRanges
 
 _VALUES_A_PART: Final = limits.SEARCH_PART_BYTES // 16  # a value has 8 bytes, and number and count of its range 8

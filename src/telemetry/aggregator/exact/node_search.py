@@ -17,7 +17,7 @@ from telemetry.aggregator.exact.ranges import BIN_BYTES, HIGHEST_ORDINAL, VALUE_
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.series.ticks import Indices
-from telemetry.hdr.layout import Integers
+from telemetry.statistics.hdr.layout import Integers
 from telemetry.wire.search import DISAGREES, OTHER_LAYOUT, Search, SearchedRanges, SearchedSeries
 
 _RANGE_BYTES: Final = 34

@@ -22,7 +22,7 @@ from telemetry.aggregator.exact.ranges import (
     ordinals,
 )
 from telemetry.aggregator.series.ticks import Indices, TickColumns
-from telemetry.hdr.layout import PAGE_BITS, PAGE_SLOTS, Floats, Integers
+from telemetry.statistics.hdr.layout import PAGE_BITS, PAGE_SLOTS, Floats, Integers
 
 _OFFSET_MASK: Final = np.int64(PAGE_SLOTS - 1)
 _PAGE_SHIFT: Final = np.int64(PAGE_BITS)

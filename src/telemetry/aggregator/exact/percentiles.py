@@ -17,8 +17,8 @@ from telemetry import limits
 from telemetry.aggregator.exact.one_pass import OnePass, SlotColumns
 from telemetry.aggregator.exact.ranges import Resolved, ValueRange, WantedPercentile, ordinal, plan_pass
 from telemetry.aggregator.series.ticks import Indices, TickColumns
-from telemetry.hdr.layout import Floats
-from telemetry.hdr.percentiles import Found
+from telemetry.statistics.hdr.layout import Floats
+from telemetry.statistics.hdr.percentiles import Found
 
 
 @dataclass(frozen=True, slots=True)

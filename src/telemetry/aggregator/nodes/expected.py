@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from telemetry import limits
-from telemetry.drop_reasons import Count
 from telemetry.wire.control import ExpectNodes
+from telemetry.wire.drop_reasons import Count
 
 
 class ExpectedNodes:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from telemetry import limits
@@ -17,6 +18,8 @@ from telemetry.aggregator.nodes.checks import (
     check_extents,
     check_gauges,
     check_series,
+    first_slots_of,
+    last_slots_of,
 )
 from telemetry.aggregator.nodes.columns import (
     CounterArrays,
@@ -30,18 +33,21 @@ from telemetry.aggregator.nodes.columns import (
     read_series,
 )
 from telemetry.aggregator.nodes.interval_sums import join_counters, join_extents, join_gauges, join_series
-from telemetry.aggregator.nodes.layouts import LeafLayouts
-from telemetry.aggregator.nodes.waiting_intervals import WaitingInterval, WaitingIntervals
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, UNKNOWN
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.series.table import SeriesTable
+from telemetry.aggregator.series.ticks import unbounded_slots
 from telemetry.aggregator.state import PART
-from telemetry.drop_reasons import Count
-from telemetry.wire.events import Define
+from telemetry.statistics.hdr.layout import DIGITS, Layout
+from telemetry.wire.drop_reasons import Count
+from telemetry.wire.events import Define, Natural, ProducerId
 from telemetry.wire.nodes import CounterSums, ExtentSums, GaugeSums, NodeInterval, SeriesSums
+from telemetry.wire.units import ticks_per_unit
 
+_LEAVES: Final = 8
+"""Number of leaves that share the room, at least."""
 _LATEST: Final = np.int64(LATEST_NS)
 _INDICES: Final = 1 << INDEX_BITS
 _NO_SERIES_SUMS, _NO_COUNTER_SUMS, _NO_GAUGE_SUMS, _NO_EXTENT_SUMS = (
@@ -286,3 +292,176 @@ def _are_distinct(index: NDArray[np.intp]) -> bool:
     if (index[1:] > index[:-1]).all():  # the usual case
         return True
     return bool(np.unique(index).size == index.size)
+
+
+class WaitingInterval(Struct, array_like=True, frozen=True):
+    """An interval, and one of the ids that have no definition yet."""
+
+    record: NodeInterval
+    shift_ns: int
+    missing: Natural
+
+
+class WaitingIntervals:
+    """Waiting intervals by leaf, in order of arrival. They take at most NODE_WAITING_BYTES."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {"_by_leaf": dict[ProducerId, list[WaitingInterval]]}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_bytes",)
+
+    def __init__(self) -> None:
+        self._by_leaf: dict[str, list[WaitingInterval]] = {}
+        self._bytes: dict[str, int] = {}
+        """Size of the intervals of each leaf."""
+
+    def restored(self) -> None:
+        self._bytes = {
+            leaf: sum(_size(waiting.record) for waiting in several) for leaf, several in self._by_leaf.items()
+        }
+        if not all(self._by_leaf.values()) or sum(self._bytes.values()) > limits.NODE_WAITING_BYTES:
+            raise ValueError("intervals that can't be waiting")
+
+    def add(self, leaf: str, waiting: WaitingInterval) -> bool:
+        """Add an interval. Return False if there is no room for it."""
+        size = _size(waiting.record)
+        of_leaf = self._bytes.get(leaf, 0) + size
+        of_all = sum(self._bytes.values()) + size
+        if of_leaf > limits.NODE_WAITING_BYTES // _LEAVES or of_all > limits.NODE_WAITING_BYTES:
+            return False
+        self._by_leaf.setdefault(leaf, []).append(waiting)
+        self._bytes[leaf] = of_leaf
+        return True
+
+    def take(self, leaf: str, is_bound: Callable[[int], bool]) -> list[WaitingInterval]:
+        """Remove and return the intervals of a leaf whose missing id is bound now. Others may be missing too."""
+        waiting = self._by_leaf.pop(leaf, [])
+        taken = [one for one in waiting if is_bound(one.missing)]
+        if len(taken) < len(waiting):
+            self._by_leaf[leaf] = [one for one in waiting if not is_bound(one.missing)]
+            self._bytes[leaf] -= sum(_size(one.record) for one in taken)
+        else:
+            self._bytes.pop(leaf, None)
+        return taken
+
+
+def _size(record: NodeInterval) -> int:
+    columns = (record.series, record.counters, record.gauges, record.extents)
+    return 200 + sum(len(getattr(sums, name)) for sums in columns for name in sums.__struct_fields__)
+
+
+class LeafLayout(NamedTuple):
+    """Slots of a series on a leaf."""
+
+    digits: int
+    ticks_per_unit: float
+
+
+class LeafLayouts:
+    """Layouts of leaves that differ from those of the root."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "other": dict[int, str],
+        "_differing": dict[str, dict[int, LeafLayout]],
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("_series", "_warn")
+
+    def __init__(self, series: SeriesTable, warn: Callable[[str], None]) -> None:
+        self._series = series
+        self._warn = warn
+        self.other: dict[int, str] = {}
+        """Series index → first node whose definition has another layout, among those with values."""
+        self._differing: dict[str, dict[int, LeafLayout]] = {}
+        """Leaf → id → layout."""
+
+    def restored(self) -> None:
+        layouts = [layout for of_leaf in self._differing.values() for layout in of_leaf.values()]
+        if not all(layout.digits in DIGITS and 0.0 < layout.ticks_per_unit < np.inf for layout in layouts):
+            raise ValueError("an invalid layout")
+        if not all(0 <= index < len(self._series) for index in self.other):
+            raise ValueError("a layout of no series")
+
+    def define(self, leaf: str, define: Define, index: int) -> None:
+        """Compare the layout of a leaf's definition with that of the root's series."""
+        ticks = ticks_per_unit(define.unit, define.low)
+        own = self._series.definition(index)
+        if (define.digits, ticks) == (own.digits, own.ticks_per_unit):
+            if define.id in self._differing.get(leaf, ()):
+                del self._differing[leaf][define.id]
+        elif 0.0 < ticks < np.inf:  # there is no series of other ticks on a leaf
+            self._differing.setdefault(leaf, {})[define.id] = LeafLayout(define.digits, ticks)
+
+    def check(self, leaf: str, sums: SeriesArrays, index: NDArray[np.intp]) -> None:
+        """Check that all slots lie between those of the extremes in the leaf's layout. Raises ValueError.
+
+        Values above the range of the leaf, which may be smaller than that of the root, are in its last slot.
+        """
+        differing = self._differing.get(leaf, {})
+        lowest, highest = (
+            self._series.unbounded_slots(index, sums.min),
+            self._series.unbounded_slots(index, sums.max),
+        )
+        for line, number in enumerate(sums.id.tolist()) if differing else ():
+            if layout := differing.get(number):
+                extremes = np.array([sums.min[line], sums.max[line]])
+                lowest[line], highest[line] = unbounded_slots(
+                    Layout.of(layout.digits), layout.ticks_per_unit, extremes
+                )
+        too_low = (first_slots_of(sums) < lowest) & (sums.above < sums.count)
+        if too_low.any() or (last_slots_of(sums) > highest).any():
+            raise ValueError("a slot outside the range of the values")
+
+    def convert(self, leaf: str, node: str, sums: SeriesArrays, index: NDArray[np.intp]) -> SeriesArrays:
+        """Return the columns with the slots of the root's layout, and indices in place of ids.
+
+        Slots above the root's range become its last.
+        """
+        differing = self._differing.get(leaf, {})
+        lines = [line for line, number in enumerate(sums.id.tolist()) if number in differing] if differing else []
+        for line in lines:
+            self._meet(int(index[line]), node, differing[int(sums.id[line])])
+        last = self._series.last_slots(index)
+        beyond = last_slots_of(sums) > last
+        if lines:
+            beyond[lines] = True
+        if not beyond.any():
+            return sums.with_ids(index)
+        ends = np.cumsum(sums.occupied)
+        slots, above = sums.slots.copy(), sums.above.copy()
+        for line in np.flatnonzero(beyond).tolist():
+            part = slice(int(ends[line] - sums.occupied[line]), int(ends[line]))
+            layout = differing.get(int(sums.id[line]))
+            if layout is None:
+                cut = slots[part] > last[line]
+                np.minimum(slots[part], last[line], out=slots[part], casting="unsafe")
+            else:
+                slots[part], cut = self._converted(layout, int(index[line]), sums, line, part)
+            above[line] = max(int(above[line]), int(sums.counts[part][cut].sum(dtype=np.int64)))
+        return replace(sums, id=index, slots=slots, above=above)
+
+    def _converted(
+        self, layout: LeafLayout, index: int, sums: SeriesArrays, line: int, part: slice
+    ) -> tuple[Integers, NDArray[np.bool_]]:
+        """Return the slots of the highest value of each slot on the leaf, and which of them are above the range."""
+        highest = Layout.of(layout.digits).highest_of(sums.slots[part].astype(np.int64)).astype(np.float64)
+        ticks, row = self._series.ticks_of(index)
+        with np.errstate(over="ignore"):
+            values = np.clip(highest / layout.ticks_per_unit, sums.min[line], sums.max[line])
+            own = np.rint(values * ticks.scale[row])
+        ceiling = ticks.highest_tick[row]
+        return ticks.layout.slot_of_whole(np.minimum(own, ceiling), small=True), own > ceiling
+
+    def _meet(self, index: int, node: str, layout: LeafLayout) -> None:
+        """Register that values of a series come in another layout."""
+        if index not in self.other:
+            self.other[index] = node
+            name = self._series.definition(index).name
+            self._warn(
+                f"series {name!r} has other digits or bounds on node {node!r}: its values there are known less "
+                "exactly; define the series in the same way everywhere"
+            )
+        own = self._series.definition(index)
+        bound = Layout.of(layout.digits).error_bound
+        self._series.loosen(
+            index,
+            own.error_bound + bound + own.error_bound * bound,
+            own.resolution + 1.0 / layout.ticks_per_unit,
+        )

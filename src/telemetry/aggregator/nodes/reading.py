@@ -10,7 +10,7 @@ from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.steps.merger import Steps
-from telemetry.drop_reasons import Reason
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Define
 from telemetry.wire.nodes import Member, NodeAccount, NodeInterval, StepPart
 

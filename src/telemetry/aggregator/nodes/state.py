@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.aggregator.producers.account import ReasonWords
 from telemetry.aggregator.run_clock import LATEST_NS
-from telemetry.drop_reasons import Count, Reason
 from telemetry.wire.control import Hello
+from telemetry.wire.drop_reasons import Count, Reason
 from telemetry.wire.events import Natural
 from telemetry.wire.nodes import NodeAccount
 from telemetry.wire.snapshot import Accounting

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final
 
 from telemetry import limits
 from telemetry.aggregator.state import PART
-from telemetry.drop_reasons import PRODUCER_REASONS, Count, Ledger
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
+from telemetry.wire.drop_reasons import PRODUCER_REASONS, Count, Ledger
 
 _OTHER: Final = "other"
 _USUAL: Final = frozenset(reason.value for reason in PRODUCER_REASONS)

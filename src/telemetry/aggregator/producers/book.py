@@ -12,8 +12,8 @@ from telemetry.aggregator.producers.account import ReasonWords
 from telemetry.aggregator.producers.folded import Folded, RememberedProducer
 from telemetry.aggregator.producers.producer import Budgets, Producer
 from telemetry.aggregator.state import PART, PARTS
-from telemetry.drop_reasons import merge_reasons
 from telemetry.wire.control import Ended
+from telemetry.wire.drop_reasons import merge_reasons
 from telemetry.wire.snapshot import FoldedProducers, ProducerStat
 
 _FOLD_EVERY: Final = 128  # in rows, because a search for foldable producers scans the whole table

@@ -11,8 +11,8 @@ import numpy as np
 from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.producers.ids import IdTable
-from telemetry.drop_reasons import Count
 from telemetry.wire.control import Ended
+from telemetry.wire.drop_reasons import Count
 from telemetry.wire.events import Natural
 from telemetry.wire.snapshot import FoldedProducers
 

@@ -17,10 +17,10 @@ from telemetry.aggregator.producers.ids import IdTable
 from telemetry.aggregator.producers.waiting import WaitingRows
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import PART
-from telemetry.drop_reasons import Count, Reason
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.wire.collectors import COLLECTORS
 from telemetry.wire.control import End, Ended, Hello
+from telemetry.wire.drop_reasons import Count, Reason
 from telemetry.wire.events import EventBatch, Natural
 from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.snapshot import ProducerCompleteness, ProducerStat, ProducerStatus

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,7 +21,6 @@ from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.pending_rows import KIND_BITS, Columns, PendingRows, Slots, slot_of
 from telemetry.aggregator.registry import OVERFLOW, Registry
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
-from telemetry.aggregator.series.extent_tail import Tail, TailRows
 from telemetry.aggregator.series.node_extents import NodeExtents
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 from telemetry.aggregator.state import PART, Column
@@ -29,10 +28,10 @@ from telemetry.wire.events import Kind, Labels, Name
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 from telemetry.wire.units import TIME_NS
 
+_FEWEST: Final = 1_024  # minimum number of rows for a scan
 Index = NDArray[np.intp]
 Values = NDArray[np.float64]
 _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
-
 _NEVER: Final = np.iinfo(np.int64).max
 _LONGEST_NS: Final = float(1 << 62)  # times start at 0
 _MOST_WITNESSED: Final = 1 << 13  # rows; the rows of one turn are added to that
@@ -375,3 +374,100 @@ def _kind_and_index(route: int) -> tuple[Kind, int]:
     code = route >> INDEX_BITS
     kind = next(kind for kind, number in KIND_CODES.items() if number == code)
     return kind, route - (code << INDEX_BITS)
+
+
+class TailRows(NamedTuple):
+    places: NDArray[np.int32]
+    wall_times: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+class Tail:
+    """Rows in order of arrival.
+
+    They are scanned only after as many rows arrived as were left by the last scan, so the cost per row is constant.
+    So there are at most twice EXTENT_ROWS, plus the rows of one turn.
+    """
+
+    STATE: ClassVar[Mapping[str, Any]] = {"rows": TailRows, "_left": int, "_came": int}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_places", "_wall_times", "_values", "_used")
+
+    def __init__(self) -> None:
+        self._places = np.zeros(0, np.int32)
+        self._wall_times = np.zeros(0, np.int64)
+        self._values = np.zeros(0)
+        self._used = 0
+        self._left = 0
+        """Number of rows left after the last scan."""
+        self._came = 0
+        """Number of rows announced since then."""
+
+    def restored(self) -> None:
+        values = self.values
+        good = bool((values >= 0).all() and (values < np.inf).all()) and self.places.min(initial=0) >= 0
+        good = good and self._used <= self._left + self._came
+        if not good or not 0 <= self._left <= limits.EXTENT_ROWS or self._came < 0 or self.rows_until_due <= 0:
+            raise ValueError("an invalid tail")
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def rows(self) -> TailRows:
+        """The rows, as views. A new tail can be assigned these once."""
+        return TailRows(self.places, self.wall_times, self.values)
+
+    @rows.setter
+    def rows(self, rows: TailRows) -> None:
+        if len({len(column) for column in rows}) != 1:
+            raise ValueError("an invalid tail")
+        self.add(*rows)
+
+    @property
+    def places(self) -> NDArray[np.int32]:
+        """The follower of each row."""
+        return self._places[: self._used]
+
+    @property
+    def wall_times(self) -> NDArray[np.int64]:
+        return self._wall_times[: self._used]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        return self._values[: self._used]
+
+    @property
+    def rows_until_due(self) -> int:
+        """Number of further rows until a scan for rows inside is due."""
+        return max(_FEWEST, self._left) - self._came
+
+    @property
+    def is_full(self) -> bool:
+        """True if more rows are left than there is room for."""
+        return self._used > limits.EXTENT_ROWS
+
+    def expect(self, rows: int) -> None:
+        """Announce the maximum number of rows that will be added before the next scan."""
+        self._came += rows
+
+    def add(self, places: NDArray[np.int32], wall_times: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        start, self._used = self._used, self._used + len(places)
+        self._places = grown(self._places, self._used)
+        self._wall_times = grown(self._wall_times, self._used)
+        self._values = grown(self._values, self._used)
+        self._places[start : self._used] = places
+        self._wall_times[start : self._used] = wall_times
+        self._values[start : self._used] = values
+
+    def release(self, gone: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Remove these rows. Return their followers and values."""
+        places, values = self.places[gone], self.values[gone]
+        stay = ~gone
+        self._places, self._wall_times, self._values = self.places[stay], self.wall_times[stay], self.values[stay]
+        self._used = self._left = len(self._places)
+        self._came = 0
+        return places, values
+
+    def shed(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Remove the oldest rows beyond the limit. Returns as `release`."""
+        return self.release(np.arange(self._used) < self._used - limits.EXTENT_ROWS)

@@ -17,11 +17,11 @@ from telemetry.aggregator.series.ticks import Indices, TickColumns, highest_tick
 from telemetry.aggregator.snapshot_numbers import grown
 from telemetry.aggregator.state import PART
 from telemetry.errors import InstrumentError
-from telemetry.hdr.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
-from telemetry.hdr.pages import PagedCounts
-from telemetry.hdr.percentiles import Counts, Found, PageIndex, find_ranks
-from telemetry.hdr.sparse import NO_COUNTS, SparseCounts
-from telemetry.hdr.window import WindowCounts
+from telemetry.statistics.hdr.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
+from telemetry.statistics.hdr.pages import PagedCounts
+from telemetry.statistics.hdr.percentiles import Counts, Found, PageIndex, find_ranks
+from telemetry.statistics.hdr.sparse import NO_COUNTS, SparseCounts
+from telemetry.statistics.hdr.window import WindowCounts
 from telemetry.wire.units import ticks_per_unit
 
 _RESERVED: Final = 1 << 30
@@ -43,7 +43,7 @@ class Definition:
     name: str
     labels: dict[str, str]
     unit: str
-    digits: int = 3
+    digits: int = limits.DIGITS
     low: float | None = None
     high: float | None = None
     ticks_per_unit: float = field(init=False)

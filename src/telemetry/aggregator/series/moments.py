@@ -15,7 +15,7 @@ from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.series.interval_moments import IntervalMoments
 from telemetry.aggregator.series.summary import Addend, Floats, Indices, Integers, Summary
 from telemetry.aggregator.state import PART, Column
-from telemetry.hdr.pages import grown
+from telemetry.statistics.hdr.pages import grown
 
 _ONE: Final = np.int64(1)
 _HALF_WORD: Final = 2.0**27

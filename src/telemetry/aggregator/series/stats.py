@@ -14,9 +14,9 @@ from telemetry.aggregator.series.group import Definition, SeriesGroup
 from telemetry.aggregator.series.summary import Summary
 from telemetry.aggregator.series.ticks import Indices
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
-from telemetry.hdr.cells import count_cells
-from telemetry.hdr.layout import Floats
-from telemetry.hdr.ranks import Ratio, parse_percentile, ranks
+from telemetry.statistics.hdr.cells import count_cells
+from telemetry.statistics.hdr.layout import Floats
+from telemetry.statistics.hdr.ranks import Ratio, parse_percentile, ranks
 from telemetry.wire.snapshot import SeriesStat, WindowStat
 
 Number = int | float

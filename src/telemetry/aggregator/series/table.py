@@ -24,10 +24,10 @@ from telemetry.aggregator.series.moments import SQUARABLE, Moments
 from telemetry.aggregator.series.stats import StatBuilder, Window
 from telemetry.aggregator.series.ticks import Indices, TickColumns, unbounded_slots
 from telemetry.aggregator.state import PART, PARTS, Column
-from telemetry.hdr.layout import Floats, Integers, Layout
-from telemetry.hdr.pages import grown
-from telemetry.hdr.percentiles import find_ranks
-from telemetry.hdr.ranks import ranks
+from telemetry.statistics.hdr.layout import Floats, Integers, Layout
+from telemetry.statistics.hdr.pages import grown
+from telemetry.statistics.hdr.percentiles import find_ranks
+from telemetry.statistics.hdr.ranks import ranks
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import SeriesColumns
 from telemetry.wire.snapshot import SeriesStat
@@ -126,7 +126,7 @@ class SeriesTable:
         name: str,
         labels: dict[str, str],
         unit: str,
-        digits: int = 3,
+        digits: int = limits.DIGITS,
         low: float | None = None,
         high: float | None = None,
     ) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from telemetry.aggregator.snapshot_numbers import grown
 from telemetry.aggregator.state import Column
-from telemetry.hdr.layout import Floats, Integers, Layout
+from telemetry.statistics.hdr.layout import Floats, Integers, Layout
 
 Indices = NDArray[np.intp]
 

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
+from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import msgspec
 from msgspec import Struct
 
+from telemetry.backends import pictures
 from telemetry.backends.axis_owners import AxisOwners
-from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
+from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable, missing
 from telemetry.backends.clearml.events import Event, Events
-from telemetry.backends.clearml.server import Server
-from telemetry.backends.clearml.session import OfflineSession
-from telemetry.backends.clearml.target import Identity, Target
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
-from telemetry.store.append_file import describe
+from telemetry.common.formatting import number_of
+from telemetry.store.append_file import AppendFile, describe
+from telemetry.store.atomic import replacing, write_atomic
+from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Scalar
+
+_BEGIN_S: Final = 50.0  # the import alone takes four seconds on a busy machine
+_FILES: Final = ("metrics.jsonl", "log.jsonl")
+_CONFIG: Final = "sdk.development.report_use_subprocess: false\n"
+"""Configuration of the session. Without this setting, ending a task takes ten seconds."""
+_VERSION: Final = "2.13"  # API version of the server, from 2020
+_RETRIES: Final = {
+    **dict.fromkeys(("total", "connect", "read", "redirect", "status"), 1),
+    "backoff_factor": 0.5,
+    "backoff_max": 2.0,
+}
+"""Few retries of the library, because the writer retries itself and reports it."""
+_NEVER: Final = (401, 403)
 
 
 class ClearMLOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -157,3 +179,302 @@ class ClearMLBackend:
 def _offline(mode: str) -> bool:
     said = os.environ.get("CLEARML_OFFLINE_MODE", "").lower() in ("1", "true", "yes", "on", "y", "t")
     return mode == "offline" or (not mode and said)
+
+
+# `Task` is not used: it takes over signals and threads, and hides which data a server rejected.
+
+
+class Server:
+    def __init__(self, identity: Identity, state: dict[str, Any]) -> None:
+        """Create a task, or continue the task in `state`. Blocks. Raises NotConfigured, Unavailable."""
+        self._session = _session()
+        self._task: str = state.get("task", "")
+        self._project: str = state.get("project", "")
+        if not self._task:
+            self._project = self._project_of(identity.project)
+            task = {
+                "name": identity.name,
+                "type": "training",
+                "project": self._project,
+                "tags": list(identity.tags),
+            }
+            self._task = str(self._call("tasks", "create", task)["id"])
+        self._call("tasks", "started", {"task": self._task, "force": True})
+
+    def send(self, events: Sequence[Event]) -> None:
+        owned = [{**event, "task": self._task} for event in events]
+        for event in owned:
+            del event["method"]
+        try:
+            answers = self._session.send_request_batch("events", "add_batch", version=_VERSION, json=owned)
+        except Exception as error:
+            raise Unavailable(f"ClearML: {error}") from error
+        for answer in answers or []:
+            said = self._checked(answer, "events.add_batch")
+            if said.get("errors"):
+                raise ValueError(f"ClearML refused {number_of(said['errors'], 'event')}: {said.get('errors_info')}")
+
+    def picture(self, item: Artifact) -> tuple[str, str] | None:
+        return (item.uri, item.uri) if item.uri.startswith(("http://", "https://", "s3://", "gs://")) else None
+
+    def update(self, params: dict[str, Scalar], artifacts: dict[str, Artifact]) -> None:
+        if params:
+            settings = [one for section in hyperparams(params).values() for one in section.values()]
+            self._call("tasks", "edit_hyper_params", {"task": self._task, "hyperparams": settings, "force": True})
+        if artifacts:
+            entries = list(map(artifact_entry, artifacts.values()))
+            self._call(
+                "tasks", "add_or_update_artifacts", {"task": self._task, "artifacts": entries, "force": True}
+            )
+
+    def sync(self) -> None:
+        """Return at once: each answer already confirms that the data is stored."""
+
+    def state(self) -> dict[str, Any]:
+        return {"task": self._task, "project": self._project}
+
+    def end(self) -> None:
+        self._call("tasks", "completed", {"task": self._task, "force": True})
+
+    def where(self) -> str:
+        host = str(self._session.get_app_server_host())
+        return f"{host}/projects/{self._project or '*'}/experiments/{self._task}/output/log"
+
+    def _project_of(self, name: str) -> str:
+        pattern = "".join(f"\\{char}" if char in r".^$*+?()[]{}|\\" else char for char in name)
+        asked = {"name": f"^{pattern}$", "only_fields": ["id", "name"], "search_hidden": True}
+        for found in self._call("projects", "get_all", asked).get("projects", []):
+            if found["name"] == name:
+                return str(found["id"])
+        return str(self._call("projects", "create", {"name": name, "description": ""})["id"])
+
+    def _call(self, service: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            answer = self._session.send_request(service, action, version=_VERSION, json=body)
+        except Exception as error:
+            raise Unavailable(f"ClearML: {error}") from error
+        return self._checked(answer, f"{service}.{action}")
+
+    def _checked(self, answer: Any, action: str) -> dict[str, Any]:
+        """Return the data of an answer. Raises Unavailable for a temporary error, ValueError for rejected data."""
+        if answer.status_code == 200:
+            said: dict[str, Any] = answer.json().get("data") or {}
+            return said
+        words = f"ClearML: {action} answered {answer.status_code}: {answer.text[:200]}"
+        if answer.status_code in _NEVER:
+            raise NotConfigured(words, hint="ClearML rejects its keys")
+        if answer.status_code == 400:
+            raise ValueError(words)
+        raise Unavailable(words)
+
+
+def _session() -> Any:
+    try:
+        sessions = import_module("clearml.backend_api.session")
+    except ModuleNotFoundError as error:
+        if error.name == "clearml":
+            raise missing("clearml", "clearml") from error
+        raise
+    try:
+        return sessions.Session(http_retries_config=dict(_RETRIES))
+    except Exception as error:
+        raise _named(error) from error
+
+
+def _named(error: Exception) -> Exception:
+    text = str(error).partition("\n")[0]
+    if type(error).__name__ == "MissingConfigError":
+        return NotConfigured(f"ClearML: {text}", hint="run `clearml-init`, or set mode=offline")
+    if type(error).__name__ == "LoginError" and any(str(status) in text for status in _NEVER):
+        return NotConfigured(f"ClearML: {text}", hint="ClearML rejects its keys")
+    return Unavailable(f"ClearML: {text or type(error).__name__}")
+
+
+# <session>/task.json        task with parameters and artifacts; replaced when more arrive
+# <session>/metrics.jsonl    a list of events on each line
+# <session>/log.jsonl        the same for lines of the console
+# <session>/data/            images
+# <session>.zip              all of the above, once the run is over
+
+
+class OfflineSession:
+    """An offline session. Each item is written exactly once.
+
+    Data after the last checkpoint is cut off and delivered again.
+    """
+
+    def __init__(self, identity: Identity, place: Path, folder: Path, state: dict[str, Any]) -> None:
+        """Continue the session in `state`, or create one in `folder`. Raises NotConfigured, Unavailable."""
+        try:
+            self._folder = Path(state["session"]) if "session" in state else _begin(identity, place, folder)
+            task = (self._folder / "task.json").read_bytes()
+            self._task = msgspec.json.decode(task, type=dict[str, Any])
+            self._files = {name: AppendFile(self._folder / name) for name in _FILES}
+            for name, size in state.get("sizes", dict.fromkeys(_FILES, 0)).items():
+                if self._files[name].size < size:
+                    raise ValueError(f"{name} is shorter than before")
+                self._files[name].cut(size)
+        except (FileNotFoundError, NotADirectoryError, PermissionError, *BAD_INPUT) as error:
+            raise NotConfigured(f"can't use ClearML's offline session: {error}") from error
+        except OSError as error:
+            raise Unavailable(describe(error)) from error
+        self._flushed = self._sizes()
+
+    def send(self, events: Sequence[Event]) -> None:
+        logs = [event | {"worker": "telemetry"} for event in events if event["type"] == "log"]
+        images = [event for event in events if event["type"] == "training_debug_image"]
+        others = [event for event in events if event["type"] not in ("log", "training_debug_image")]
+        # Give each image its own line: an importer that can't upload an image skips the rest of its line.
+        metrics = [others, *([image] for image in images)]
+        try:
+            self._files["metrics.jsonl"].append(self._lines(metrics))
+            self._files["log.jsonl"].append(self._lines([logs]))
+        except OSError as error:
+            self._take_back()
+            raise Unavailable(describe(error)) from error
+
+    def picture(self, item: Artifact) -> tuple[str, str] | None:
+        data = pictures.read(item.uri)
+        if data is None:
+            return None
+        suffix = Path(item.uri).suffix if Path(item.uri).suffix.isascii() else ""
+        named = sha256(f"{item.key}\0{item.name}".encode()).hexdigest()[:20]
+        key = f"telemetry.{self._task['id']}/metrics/{named}{suffix[:8]}"
+        path = self._folder / "data" / key
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, data, durable=False)
+        except OSError as error:
+            raise Unavailable(describe(error)) from error
+        return path.as_uri(), key
+
+    def update(self, params: dict[str, Scalar], artifacts: dict[str, Artifact]) -> None:
+        self._task["hyperparams"] = hyperparams(params)
+        execution = self._task.setdefault("execution", {})
+        execution["artifacts"] = list(map(artifact_entry, artifacts.values()))
+        try:
+            write_atomic(self._folder / "task.json", json.dumps(self._task).encode())
+        except OSError as error:
+            raise Unavailable(describe(error)) from error
+
+    def sync(self) -> None:
+        try:
+            for file in self._files.values():
+                os.fdatasync(file.fd)
+        except OSError as error:
+            self._take_back()
+            raise Unavailable(describe(error)) from error
+        self._flushed = self._sizes()
+
+    def state(self) -> dict[str, Any]:
+        return {"session": str(self._folder), "sizes": self._flushed}
+
+    def end(self) -> None:
+        try:
+            with replacing(self._zip()) as whole, ZipFile(whole, "w", ZIP_DEFLATED) as zipped:
+                for path in sorted(self._folder.rglob("*")):
+                    if path.is_file():
+                        zipped.write(path, path.relative_to(self._folder).as_posix())
+        except OSError as error:
+            raise Unavailable(describe(error)) from error
+
+    def where(self) -> str:
+        return str(self._folder)
+
+    def _lines(self, lists: Sequence[Sequence[Event]]) -> list[bytes]:
+        task = {"task": self._task["id"]}
+        return [json.dumps([event | task for event in events]).encode() + b"\n" for events in lists if events]
+
+    def _sizes(self) -> dict[str, int]:
+        return {name: file.size for name, file in self._files.items()}
+
+    def _take_back(self) -> None:
+        for name, size in self._flushed.items():
+            self._files[name].cut(size)
+
+    def _zip(self) -> Path:
+        return self._folder.with_name(f"{self._folder.name}.zip")
+
+
+def _begin(identity: Identity, place: Path, folder: Path) -> Path:
+    if find_spec("clearml") is None:
+        raise missing("clearml", "clearml")
+    config = place / "clearml.conf"
+    write_atomic(config, _CONFIG.encode(), durable=False)
+    own = {"CLEARML_CONFIG_FILE": str(config), "CLEARML_CACHE_DIR": str(folder), "HOME": str(place)}
+    words = [sys.executable, "-P", "-m", "telemetry.backends.clearml.beginning", identity.project, identity.name]
+    try:
+        done = subprocess.run(
+            [*words, *identity.tags],
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            check=False,
+            text=True,
+            timeout=_BEGIN_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"ClearML did not start a session within {_BEGIN_S:.0f} s") from error
+    found = Path(done.stdout.strip().rpartition("\n")[2])
+    if done.returncode or not (found / "task.json").is_file():
+        raise NotConfigured("ClearML did not start an offline session", hint="see writer.log")
+    found.with_name(f"{found.name}.zip").unlink(missing_ok=True)  # zip file of the empty session
+    shutil.rmtree(place / ".clearml", ignore_errors=True)
+    return found
+
+
+class Identity(NamedTuple):
+    project: str
+    name: str
+    tags: tuple[str, ...] = ()
+
+
+class Target(Protocol):
+    """A task. All methods raise Unavailable, NotConfigured."""
+
+    def send(self, events: Sequence[Event]) -> None: ...
+
+    def picture(self, item: Artifact) -> tuple[str, str] | None:
+        """Return (URL for a browser, key) of an image, or None if a browser can't find it."""
+
+    def update(self, params: dict[str, Scalar], artifacts: dict[str, Artifact]) -> None:
+        """Store all parameters and artifacts so far."""
+
+    def sync(self) -> None:
+        """Wait until all sent data would survive the end of this process."""
+
+    def state(self) -> dict[str, Any]: ...
+
+    def end(self) -> None:
+        """Mark the task as completed. All data was sent."""
+
+    def where(self) -> str: ...
+
+
+def hyperparams(params: dict[str, Scalar]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return parameters in ClearML's format, in its section `General`."""
+    return {
+        "General": {
+            name: {
+                "section": "General",
+                "name": name,
+                "value": "" if value is None else str(value),
+                "type": type(value).__name__,
+                "description": "",
+            }
+            for name, value in params.items()
+        }
+    }
+
+
+def artifact_entry(item: Artifact) -> dict[str, Any]:
+    """Return an artifact as a reference: ClearML stores its address."""
+    uri = f"file://{item.uri}" if item.uri.startswith("/") else item.uri
+    return {
+        "key": item.name,
+        "type": item.kind or "custom",
+        "mode": "output",
+        "uri": uri,
+        "timestamp": item.time_ns // 1_000_000_000,
+        "display_data": [["step", f"{item.axis} {item.step}"]] if item.axis else [],
+    }

@@ -10,8 +10,8 @@ from typing import Any, Final
 from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text
 from telemetry.backends.naming import FINAL, flat
+from telemetry.common.wording import labelled
 from telemetry.wire.events import Scalar
-from telemetry.wording import labelled
 
 Event = dict[str, Any]
 """An event without its task, which the sender adds."""

@@ -6,13 +6,14 @@ no effect. A correction adds a row to its step, with a later time.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -20,11 +21,18 @@ from msgspec import Struct
 from telemetry.backends import pictures
 from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable, missing
 from telemetry.backends.items import Artifact, Item, Params, Reading, Step, Table, Text
-from telemetry.backends.mlflow import errors, files
-from telemetry.backends.mlflow.batch import Batch, Point
+from telemetry.backends.mlflow import files
 from telemetry.backends.mlflow.names import SECONDS, Keys, cleaned
 from telemetry.backends.naming import flat
 
+_WORDS_CHARS: Final = 300
+_WRAPPED: Final = " with exception "  # the text after it repeats the reason several times
+_PASSING: Final = (408, 409, 429, 499)  # of a server; also all errors from 500 on
+_THINGS: Final = 1_000
+_PARAMS: Final = 100
+_TAGS: Final = 100
+_BYTES: Final = 800_000  # of 1,000,000; the largest tag takes 96,000 as JSON
+_AROUND: Final = 200  # bytes of a metric as JSON, without its name
 RUN_TAG: Final = "telemetry.run_id"
 _PARAM_TAG: Final = "telemetry.param"
 _TAG_CHARS: Final = 8_000  # MLflow truncates longer values
@@ -171,7 +179,7 @@ class MLflowBackend:
         if found is None:
             try:
                 return str(self._client.create_experiment(name, artifact_location=self._artifacts()))
-            except errors.kinds(self._remote)[0] as error:
+            except kinds(self._remote)[0] as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
                 found = self._client.get_experiment_by_name(name)  # another process has just created it
@@ -210,7 +218,7 @@ class MLflowBackend:
         """Return the run, set to running again. Raises NotConfigured if it was deleted."""
         try:
             found = self._client.get_run(self._run_id)
-        except errors.kinds(self._remote)[0] as error:
+        except kinds(self._remote)[0] as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             self._gone()
@@ -332,8 +340,8 @@ class MLflowBackend:
         """Translate errors of MLflow and its database to backend errors."""
         try:
             yield
-        except errors.kinds(self._remote) as error:
-            raise errors.meant(error, remote=self._remote, opening=opening) from error
+        except kinds(self._remote) as error:
+            raise meant(error, remote=self._remote, opening=opening) from error
 
 
 def _library() -> None:
@@ -350,3 +358,88 @@ def _shown(uri: str) -> str:
     if not (parts.username or parts.password):
         return uri
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+class Point(NamedTuple):
+    """A value of a metric."""
+
+    key: str
+    value: float
+    time_ms: int
+    step: int
+
+
+class Batch:
+    """The content of a request. It starts empty. Check `full` after each addition."""
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self.params: dict[str, str] = {}
+        self.tags: dict[str, str] = {}
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.points or self.params or self.tags)
+
+    @property
+    def full(self) -> bool:
+        return (
+            len(self.points) + len(self.params) + len(self.tags) >= _THINGS
+            or len(self.params) >= _PARAMS
+            or len(self.tags) >= _TAGS
+            or self._bytes >= _BYTES
+        )
+
+    def put(self, point: Point) -> None:
+        self.points.append(point)
+        self._bytes += _AROUND + (len(point.key) if point.key.isascii() else len(json.dumps(point.key)))
+
+    def param(self, key: str, value: str) -> None:
+        self.params[key] = value
+        self._bytes += _AROUND + len(json.dumps([key, value]))
+
+    def tag(self, key: str, value: str) -> None:
+        self.tags[key] = value
+        self._bytes += _AROUND + len(json.dumps([key, value]))
+
+
+def kinds(remote: bool) -> tuple[type[Any], ...]:
+    """Return MLflow's error class, then those of its database. Imports MLflow."""
+    from mlflow.exceptions import MlflowException
+
+    if remote:
+        return (MlflowException,)
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return MlflowException, SQLAlchemyError
+
+
+def meant(error: Any, *, remote: bool, opening: bool) -> Exception:
+    """Translate an error: Unavailable, NotConfigured, or ValueError for rejected data."""
+    text = _words(error)
+    code: str = getattr(error, "error_code", "")
+    if not code:
+        from sqlalchemy.exc import OperationalError
+
+        return Unavailable(text) if isinstance(error, OperationalError) else NotConfigured(f"mlflow: {text}")
+    status: int = error.get_http_status_code()
+    if remote and status in (401, 403):  # a key that worked before may work again
+        return NotConfigured(f"mlflow: {text}") if opening else Unavailable(text)
+    if code == "TEMPORARILY_UNAVAILABLE" or (remote and (status >= 500 or status in _PASSING)):
+        return Unavailable(text)
+    if opening or code == "RESOURCE_DOES_NOT_EXIST" or "'active' state" in text:
+        return NotConfigured(f"mlflow: {text}")
+    return ValueError(text)
+
+
+def _words(error: BaseException) -> str:
+    """Return the text of an error. For a failed request: the request, and the innermost reason."""
+    text = " ".join(str(error).split())
+    request, wrapped, _ = text.partition(_WRAPPED)
+    if wrapped:
+        inner = error
+        while (below := inner.__cause__ or inner.__context__) is not None:
+            inner = below
+        reason = " ".join(str(inner).split()) or type(inner).__name__
+        text = text if inner is error else f"{request[: _WORDS_CHARS // 2]}: {reason}"
+    return text[:_WORDS_CHARS]

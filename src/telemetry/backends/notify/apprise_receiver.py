@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from telemetry.backends.backend import NotConfigured, missing
 from telemetry.backends.notify.message import Message
+from telemetry.common.formatting import printable
 from telemetry.config.notify_urls import masked
-from telemetry.formatting import printable
 
 EXTRA: Final = "notify"
 _NAME: Final = "telemetry"

@@ -7,10 +7,10 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from telemetry import formatting
+from telemetry.common import formatting
+from telemetry.common.formatting import printable
 from telemetry.config.schema import EventName
-from telemetry.formatting import printable
-from telemetry.headlines import compact, headline
+from telemetry.history.headlines import compact, headline
 from telemetry.redaction import mask_text
 from telemetry.wire.snapshot import MetricsSnapshot
 

@@ -19,7 +19,7 @@ from telemetry.backends.otlp.http import HttpSender
 from telemetry.backends.otlp.points import Points, library, metrics_request
 from telemetry.backends.otlp.settings import OtlpOptions, Signal, resource_of, target_of
 from telemetry.backends.otlp.spans import Spans, traces_request
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 
 _REQUEST_WEIGHT: Final = 5_000  # numbers, about 0.5 MB; gRPC receivers accept 4 MB
 _WRITE_S: Final = 30.0  # per batch; the rest is delivered again and continues where it stopped

@@ -14,7 +14,7 @@ from typing import Any, Final
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken, answer_type, taken
 from telemetry.backends.otlp.settings import Signal, Target
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.store.append_file import describe
 
 _TYPE: Final = "application/x-protobuf"

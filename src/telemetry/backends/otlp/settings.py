@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Meta, Struct
 
 from telemetry.backends.backend import NotConfigured, RunFacts
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 
 Signal = Literal["metrics", "traces"]
 _ENV: Final = "OTEL_EXPORTER_OTLP_"

@@ -17,9 +17,9 @@ from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Mark, Params, Reading, Span, Step
 from telemetry.config import load
 from telemetry.errors import TelemetryError
+from telemetry.history.tables.arrow import arrow
 from telemetry.limits import LAKE_CLOSE_S
 from telemetry.store.append_file import describe
-from telemetry.tables.arrow import arrow
 
 _FOLDER: Final = "lake"
 
@@ -77,7 +77,7 @@ class ParquetBackend:
     def close(self, *, final: bool) -> None:
         if not final or self._directory is None:
             return
-        from telemetry.tables.lake.export import export_run
+        from telemetry.history.tables.lake.export import export_run
 
         fallback_dirs = load({}).config.run.fallback_dirs
         done = export_run(self._directory, self._lake, every_s=self._options.every_s, fallback_dirs=fallback_dirs)

@@ -2,11 +2,112 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from telemetry.backends.prometheus import protobuf, text
-from telemetry.backends.prometheus.family import Family
+from telemetry.backends.exponential_histogram import FINEST, Cells, buckets, runs
+from telemetry.backends.prometheus import text
+from telemetry.backends.prometheus.family import Distribution, Family, Labels
+
+CONTENT_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+_TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4}
+_VARINT: Final = 0
+_DOUBLE: Final = 1
+_BYTES: Final = 2
+_ZERO_THRESHOLD: Final = 2.0**-128  # usual value; must be above 0, also for a series without values
+
+
+# Prometheus reads native histograms only from this format, and classic buckets from text.
+
+
+def delimited(families: Iterable[Family]) -> bytes:
+    return b"".join(_delimited(_family(family)) for family in families)
+
+
+def _family(family: Family) -> bytes:
+    name = f"{family.name}_total" if family.kind == "counter" else family.name
+    parts = [_text(1, name), _text(2, family.help), _number(3, _TYPES[family.kind])]
+    place = 3 if family.kind == "counter" else 2
+    parts += [_message(4, _labels(labels) + _message(place, _double(1, value))) for labels, value in family.samples]
+    parts += [
+        _message(4, _labels(found.labels) + _message(7, b"".join(_histogram(found))))
+        for found in family.distributions
+    ]
+    if family.unit:
+        parts.append(_text(5, family.unit))
+    return b"".join(parts)
+
+
+def _histogram(found: Distribution) -> Iterator[bytes]:
+    """Encode both kinds of buckets. Clients without native histograms read the classic buckets."""
+    yield _number(1, found.count)
+    yield _double(2, found.total)
+    for bound, count in found.buckets:
+        yield _message(3, _number(1, count) + _double(2, bound))
+    yield from _native(found.cells)
+
+
+def _native(cells: Cells) -> Iterator[bytes]:
+    """Encode native buckets. Their index is one higher than in other formats."""
+    made = buckets(cells, FINEST)
+    yield _number(5, _zigzag(FINEST))
+    yield _double(6, _ZERO_THRESHOLD)
+    yield _number(7, made.zero)
+    end = 0
+    for first, length in runs(made.counts):
+        yield _message(12, _number(1, _zigzag(first + 1 - end)) + _number(2, length))
+        end = first + 1 + length
+    before = 0
+    deltas = []
+    for count in made.counts.values():
+        deltas.append(_varint(_zigzag(count - before)))
+        before = count
+    if deltas:
+        yield _message(13, b"".join(deltas))
+
+
+def _labels(labels: Labels) -> bytes:
+    return b"".join(_message(1, _text(1, key) + _text(2, value)) for key, value in labels)
+
+
+# --- protobuf ------------------------------------------------------------------------------------
+
+
+def _text(field: int, text: str) -> bytes:
+    return _message(field, text.encode("utf-8", "replace"))
+
+
+def _message(field: int, data: bytes) -> bytes:
+    return _varint(field << 3 | _BYTES) + _delimited(data)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3 | _VARINT) + _varint(value)
+
+
+def _double(field: int, value: float) -> bytes:
+    return _varint(field << 3 | _DOUBLE) + struct.pack("<d", value)
+
+
+def _delimited(data: bytes) -> bytes:
+    return _varint(len(data)) + data
+
+
+def _zigzag(value: int) -> int:
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def _varint(value: int) -> bytes:
+    """Encode a varint. `value` must not be negative."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 class Format(NamedTuple):
@@ -16,7 +117,7 @@ class Format(NamedTuple):
 
 PLAIN: Final = Format(text.PLAIN_TYPE, text.plain)
 OPENMETRICS: Final = Format(text.OPEN_TYPE, text.openmetrics)
-PROTOBUF: Final = Format(protobuf.CONTENT_TYPE, protobuf.delimited)
+PROTOBUF: Final = Format(CONTENT_TYPE, delimited)
 _OPEN_VERSIONS: Final = ("", "0.0.1", "1.0.0")
 _ACCEPT_CHARS: Final = 4_096
 

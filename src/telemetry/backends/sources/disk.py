@@ -12,9 +12,9 @@ from telemetry.backends.sources.readings import HistoryReadings
 from telemetry.backends.sources.records import Records
 from telemetry.backends.sources.sequence import Sequence, SequenceSource
 from telemetry.backends.sources.source import Position, Read
+from telemetry.common.headline_choice import shown_params
 from telemetry.config.schema import PERCENTILES
 from telemetry.errors import RunDirectoryError
-from telemetry.headline_choice import shown_params
 from telemetry.history.bounds import is_percentile
 from telemetry.history.interval_source import DiskIntervals
 from telemetry.store.dead_run import remains

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from telemetry.backends.backend import RunFacts
-from telemetry.backends.items import Item, Step
+from telemetry.backends.items import Artifact, Item, Step
 from telemetry.backends.mapping import ItemMapping
-from telemetry.backends.sources.copies import located
 from telemetry.backends.sources.source import MISSED, NOTHING, Position, Read, Source
 from telemetry.backends.step_thinning import Thinning
 from telemetry.errors import TelemetryError
+from telemetry.wire.artifact_copies import digest_of, original_name, path_of, uri_of
 
 
 class MappedSource:
@@ -109,3 +110,13 @@ class MappedSource:
     def _held(self, position: Position) -> Position:
         held = self._thinning.held
         return position if held == position.held else replace(position, held=dict(held))
+
+
+def located(item: Item, directory: Path | None) -> Item:
+    """Return an item whose reference is the copy in this run directory, if it has one; else the item itself."""
+    if not isinstance(item, Artifact) or directory is None:
+        return item
+    digest = digest_of(item.uri)
+    if not digest or not directory.joinpath(path_of(digest)).is_file():
+        return item
+    return replace(item, uri=uri_of(str(directory.absolute()), digest, original_name(item.uri)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.snapshot import GaugeStat, MetricsSnapshot, SeriesStat
 

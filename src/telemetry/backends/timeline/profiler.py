@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from telemetry.backends.timeline.trace import Event
+from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
 
 _PIDS: Final = 1_000_000
 """First process number of the first file. Each file has as many numbers."""

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from telemetry.backends.items import Artifact, Histogram, Item, Reading, Step, Table, Text, without_gaps
 from telemetry.backends.naming import FINAL, flat
+from telemetry.common.wording import labelled
 from telemetry.wire.events import Scalar
-from telemetry.wording import labelled
 
 SECONDS: Final = ""
 """Axis of items without a step: whole seconds since the run's start. Axes of steps are never empty."""

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text, without_gaps
 from telemetry.backends.naming import FINAL, escape, flat
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
+from telemetry.common.wording import labelled
 from telemetry.wire.events import Scalar
-from telemetry.wording import labelled
 
 TIME_AXIS: Final = "elapsed_s"
 """X-axis of items without a step: seconds since the run's start."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from telemetry import limits
 from telemetry.backends.items import Histogram, Item, Live, Params, Reading, Step, Table, Text
 from telemetry.backends.sources.source import MISSED, NOTHING, Position, Read, Source
-from telemetry.errors import TelemetryError
+from telemetry.errors import TelemetryError, error_text
 
 _READ_MOST: Final = 100
 _READ_S: Final = 0.5
@@ -106,7 +106,7 @@ class RunReader:
                     self._read()
         except Exception as error:  # noqa: BLE001 – root of a thread: the writer must learn of the error
             traceback.print_exc()
-            self._fail(f"{type(error).__name__}: {error}")
+            self._fail(f"{error_text(error)}")
         finally:
             self._source.close()
 

@@ -12,8 +12,8 @@ from typing import Final, Literal
 from telemetry import limits
 from telemetry.backends.backend import Unavailable
 from telemetry.backends.sources.source import Position
-from telemetry.errors import TelemetryError
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
+from telemetry.errors import TelemetryError, error_text
 from telemetry.redaction import mask_secrets
 from telemetry.store.backends import Counts
 from telemetry.supervise.breaker import Breaker
@@ -157,6 +157,4 @@ def _tellable(text: str) -> str:
 
 def words(error: BaseException) -> str:
     """Format an error as one line."""
-    if isinstance(error, Unavailable | TelemetryError):
-        return printable(str(error))
-    return printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    return printable(str(error) if isinstance(error, Unavailable | TelemetryError) else error_text(error))

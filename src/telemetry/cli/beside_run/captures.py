@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from telemetry import distribution
+from telemetry.common import distribution
+from telemetry.common.files import opener
+from telemetry.common.formatting import printable
 from telemetry.compat.stand_ins import STAND_INS, check_stand_ins
-from telemetry.files import opener
-from telemetry.formatting import printable
 from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER
 from telemetry.integrations.capture.captures import check_captures, plugin_variable
 from telemetry.integrations.capture.signs import SIGNS, not_imported, read_signs

@@ -13,17 +13,16 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment
+from telemetry.wire.exit_codes import Exit
 
 NONE: Final = "none"
 """Value of `collect.names` for no collectors, since an empty variable counts as not set."""
 _SETTING: Final = "collect.names"
 _END_S: Final = 0.3  # for the last samples and the producer's goodbye
-_NO_RUN: Final = 1
-_FAILED: Final = 6
 _POLICY: Final = ChildPolicy(
     "collectors process",
-    restart_codes=frozenset({_NO_RUN}),
-    told_codes=frozenset({_FAILED}),
+    restart_codes=frozenset({Exit.ERROR}),
+    told_codes=frozenset({Exit.BACKEND_FAILED}),
     pause_s=limits.RESTART_PAUSE_S,
     lasts_s=limits.RESTART_LASTS_S,
 )
@@ -35,10 +34,10 @@ class RunCollectors:
     def __init__(
         self, asked: Sequence[str], defaults: Sequence[str], say: Callable[[str], object], *, node: str = ""
     ) -> None:
-        """Check the collectors. One that is asked for replaces a default of its name.
+        """Check the collectors. A requested collector replaces the default collector of the same name.
 
         `node` is the name of this machine in a run on several machines. Raises UsageError for an unknown collector,
-        a wrong option, two of one name, or too many.
+        a wrong option, two collectors of the same name, or too many collectors.
         """
         self._asked = list(asked)
         self._defaults = [text for text in defaults if text != NONE]

@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from telemetry import limits
+from telemetry.history.request_model import issued_kind
 from telemetry.integrations.feed_loop import Ending, FeedLoop
 from telemetry.integrations.feeds import Feed
-from telemetry.request_model import issued_kind
 from telemetry.transport.foreign_subscription import ForeignSubscription
 from telemetry.wire.feeds import SESSION
 from telemetry.wire.snapshot import CounterStat

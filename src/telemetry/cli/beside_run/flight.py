@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from telemetry.common.files import make_folder
+from telemetry.common.formatting import number_of, printable
 from telemetry.config.schema import Config
-from telemetry.errors import TelemetryError, UsageError
-from telemetry.files import make_folder
-from telemetry.formatting import number_of, printable
+from telemetry.errors import TelemetryError, UsageError, error_text
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.run_directory import RunDirectory
@@ -182,7 +182,7 @@ class FlightRecorder:
             except OSError as error:
                 self._say(f"can't write a flight recording ({order.reason}): {describe(error)}")
             except Exception as error:  # noqa: BLE001 – thread root: the run goes on without the recording
-                self._say(f"can't write a flight recording ({order.reason}): {type(error).__name__}: {error}")
+                self._say(f"can't write a flight recording ({order.reason}): {error_text(error)}")
 
     def _write(self, order: _Order) -> None:
         from telemetry.daemon.recovery.flight import record_flight

@@ -11,22 +11,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.cli.exit_codes import Exit
 from telemetry.config.schema import Config
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
-from telemetry.gates.check import Rules, check_one
-from telemetry.gates.evidence import Evidence
-from telemetry.gates.functions import SHARE
-from telemetry.gates.noise import floors
-from telemetry.gates.parser import parse_all
-from telemetry.gates.run_evidence import RunEvidence, evidence_of
-from telemetry.gates.tree import Gate
-from telemetry.gates.watch import Watch
 from telemetry.history import RecordedRun, TimeRangeChoice, open_run
+from telemetry.judge.gates.check import Rules, check_one
+from telemetry.judge.gates.evidence import Evidence
+from telemetry.judge.gates.functions import SHARE
+from telemetry.judge.gates.noise import floors
+from telemetry.judge.gates.parser import parse_all
+from telemetry.judge.gates.run_evidence import RunEvidence, evidence_of
+from telemetry.judge.gates.tree import Gate
+from telemetry.judge.gates.watch import Watch
 from telemetry.store.calibrations import Calibration, Command, find_calibration, read_calibration
 from telemetry.store.gate_results import write_ending_gate, write_gates, write_gates_so_far
 from telemetry.store.run_directory import RunDirectory
-from telemetry.wire.gates import GateResult, worst
+from telemetry.wire.exit_codes import Exit
+from telemetry.wire.gates import RUN_EXIT_CODES, GateResult, worst
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -38,7 +38,7 @@ _SHOWN_CHARS: Final = 1_000  # of a gate with all its labels: the reason a run e
 
 def exit_code(results: Sequence[GateResult]) -> Exit:
     """Return the exit code: a failed gate (99) takes precedence over an inconclusive one (3)."""
-    return {"fail": Exit.GATE_FAILED, "inconclusive": Exit.INCONCLUSIVE, "pass": Exit.OK}[worst(list(results))]
+    return RUN_EXIT_CODES[worst(list(results))]
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,16 @@ from telemetry.cli.commands import gateway
 from telemetry.errors import UsageError
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command
+from telemetry.wire.exit_codes import Exit
 
 _LAST_WORDS_S: Final = 10.0  # for open requests, and the producer's goodbye
 _GRPC_S: Final = 10.0  # for the start of the gateway
 _GRPC_LOOK_S: Final = 0.05
-_NO_RUN: Final = 1
-_USAGE: Final = 2
 _LOOK_S: Final = 60.0
 _POLICY: Final = ChildPolicy(
     "gateway",
-    restart_codes=frozenset({_NO_RUN}),
-    told_codes=frozenset({_USAGE}),
+    restart_codes=frozenset({Exit.ERROR}),
+    told_codes=frozenset({Exit.USAGE}),
     pause_s=limits.RESTART_PAUSE_S,
     lasts_s=limits.RESTART_LASTS_S,
     holds_term=True,

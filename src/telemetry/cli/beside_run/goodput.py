@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from telemetry import slo
+from telemetry.common import slo
 from telemetry.errors import UsageError
 
 

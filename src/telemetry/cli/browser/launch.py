@@ -21,9 +21,9 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
 from telemetry.errors import EndpointError, TelemetryError
+from telemetry.wire.exit_codes import Exit
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8765

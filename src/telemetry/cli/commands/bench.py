@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
+from telemetry.common.formatting import number_of
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.formatting import number_of
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.client import Run
@@ -225,7 +225,7 @@ def machine() -> str:
 
 def render(figures: Bench) -> str:
     """Return the machine and one line for each figure."""
-    from telemetry.formatting import count, duration_ns, scaled, size
+    from telemetry.common.formatting import count, duration_ns, scaled, size
 
     lines = [
         ("machine", figures.machine),

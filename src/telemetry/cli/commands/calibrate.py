@@ -16,13 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from telemetry import formatting
 from telemetry.cli import console, find_run
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.run import name_of
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import say_wrote
+from telemetry.common import formatting
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.store.calibrations import Calibration
@@ -114,7 +114,7 @@ def _took(report: Report, seconds: float) -> str:
 
 
 def _calibration(reports: Sequence[Report]) -> Calibration:
-    from telemetry.compare import noise_of
+    from telemetry.judge.compare import noise_of
     from telemetry.store.calibrations import Calibration
     from telemetry.store.run_directory import RunDirectory
 

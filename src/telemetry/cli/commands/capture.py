@@ -6,9 +6,9 @@ import argparse
 from typing import Final
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import say_wrote
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
+from telemetry.wire.exit_codes import Exit
 
 SUMMARIES: Final = {
     "lightning": "metrics that Lightning modules log, hyperparameters, checkpoints",

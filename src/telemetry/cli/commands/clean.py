@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from telemetry import formatting
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
-from telemetry.formatting import number_of, printable
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.config.schema import Config

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
 from telemetry.errors import UsageError
+from telemetry.report import formats_of, render_as
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.compare import Comparison
+    from telemetry.judge.compare import Comparison
     from telemetry.store.calibrations import Calibration, Command
     from telemetry.wire.report import Report
 
-FORMATS: Final = ("text", "json", "md", "html")
+FORMATS: Final = formats_of("comparison")
 STEM: Final = "comparison"
 _FRACTION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?(%?)")
 
@@ -80,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from telemetry.compare import SIDES, Directions, Options, compare
+    from telemetry.judge.compare import SIDES, Directions, Options, compare
     from telemetry.store.calibrations import read_calibration
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
@@ -130,7 +131,7 @@ def _sides(args: argparse.Namespace, root: Path, *, html: bool) -> tuple[list[Re
     With one run on each side, results include confidence bounds. For a page, the newest runs of each side include
     figures over time. Both read the histories of these runs.
     """
-    from telemetry.compare.overlays import RUNS
+    from telemetry.judge.compare.overlays import RUNS
 
     before, after = (
         list(dict.fromkeys(path for spec in specs for path in find_run.directories(spec, root, args.last)))
@@ -180,12 +181,10 @@ def _own_calibration(root: Path, commands: Sequence[Command]) -> Calibration | N
 
 
 def _write(comparison: Comparison, output: Output, *, whole: bool) -> None:
-    from telemetry.report.comparison_forms import render_comparison
-
     width, color = console.PIPED_WIDTH, False
     if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
-    text = render_comparison(comparison, output.form, width=width, color=color, whole=whole)
+    text = render_as("comparison", comparison, output.form, width=width, color=color, whole=whole)
     write(text, output.path)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.wire.snapshot import MetricsSnapshot
@@ -65,13 +65,6 @@ _INSTALL: Final = {
     "zsh": "add to ~/.zshrc, after compinit: source <(telemetry completion zsh)",
     "fish": "run: telemetry completion fish > ~/.config/fish/completions/telemetry.fish",
 }
-_FUNCTIONS: Final = {
-    "series": ("p50", "p99", "mean", "max", "count"),
-    "counter": ("value", "rate"),
-    "gauge": ("value", "max"),
-    "step": ("last", "best"),
-}
-"""Kind of instrument → the functions that are suggested for it in a gate."""
 _MANY: Final = ("*", "+")
 
 Given = Mapping[str, Sequence[str]]
@@ -236,7 +229,7 @@ def _for_bash(word: str, current: str, replaced: str, *, is_quoted: bool) -> str
 
 def _runs(current: str, given: Given) -> Iterator[Candidate]:
     """Yield `latest`, the names of runs, and ids that begin like the word."""
-    from telemetry.formatting import number_of, timestamp
+    from telemetry.common.formatting import number_of, timestamp
     from telemetry.store.live_runs import list_live
     from telemetry.store.run_directory import LATEST, list_runs, slug
     from telemetry.transport import runtime_directory
@@ -260,8 +253,9 @@ def _runs(current: str, given: Given) -> Iterator[Candidate]:
 
 def _gates(_current: str, given: Given) -> Iterator[Candidate]:
     """Yield figures of the run, or of the newest run for a gate of `telemetry run`."""
-    from telemetry.gates.run_facts import FACTS, WORD_FACTS
-    from telemetry.gates.tree import Metric
+    from telemetry.judge.gates.functions import FUNCTIONS
+    from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
+    from telemetry.judge.gates.tree import Metric
 
     snapshot = _snapshot(given)
     names = {
@@ -270,15 +264,17 @@ def _gates(_current: str, given: Given) -> Iterator[Candidate]:
         "counter": [Metric(one.name, tuple(sorted(one.labels.items()))) for one in snapshot.counters],
         "gauge": [Metric(one.name, tuple(sorted(one.labels.items()))) for one in snapshot.gauges],
     }
-    for kind, functions in _FUNCTIONS.items():
-        for metric in names[kind]:
+    for kind, metrics in names.items():
+        functions = ["p50", "p99"] if kind == "series" else []
+        functions += [name for name, function in FUNCTIONS.items() if kind in function.suggested_for]
+        for metric in metrics:
             yield from (Candidate(f"{function}({metric})", f"of a {kind}") for function in functions)
     yield from (Candidate(name, meaning) for name, (_, meaning) in FACTS.items())
     yield from (Candidate(f"{name} == {words[0]}") for name, words in WORD_FACTS.items())
 
 
 def _series(_current: str, given: Given) -> Iterator[Candidate]:
-    from telemetry.wording import instrument
+    from telemetry.common.wording import instrument
 
     for one in _snapshot(given).series:
         yield Candidate(instrument(one.name, one.labels), one.unit)
@@ -287,7 +283,7 @@ def _series(_current: str, given: Given) -> Iterator[Candidate]:
 def _backends(current: str, _given: Given) -> Iterator[Candidate]:
     """Yield the names of backends, and behind a name its options."""
     from telemetry.backends.choice import known, load, missing_modules
-    from telemetry.backends.registry import BUILT_IN
+    from telemetry.config.plugins.backends import BUILT_IN
 
     if ":" in current:
         yield from _options(current, BUILT_IN, load)
@@ -305,7 +301,7 @@ def _collectors(current: str, _given: Given) -> Iterator[Candidate]:
 
 def _options(current: str, built_in: Container[str], load: Callable[[str], Any]) -> Iterator[Candidate]:
     """Yield the options behind the name of a built-in plug-in: importing others may take long."""
-    from telemetry.plugins.choice import options_of
+    from telemetry.config.plugins.choice import options_of
 
     kind, _, rest = current.partition(":")
     before = f"{kind}:{rest[: rest.rfind(',') + 1]}"
@@ -327,14 +323,14 @@ def _captures(current: str, _given: Given) -> Iterator[Candidate]:
 
 def _plugins(*groups: str) -> Iterator[Candidate]:
     from telemetry.cli.plugin_inventory.facts import built_in
-    from telemetry.plugins.points import plugins
+    from telemetry.config.plugins.points import plugins
 
     for group in groups:
         yield from (Candidate(name, group) for name in plugins(group, built_in(group)))
 
 
 def _all_plugins(_current: str, _given: Given) -> Iterator[Candidate]:
-    from telemetry.plugins.points import GROUPS
+    from telemetry.config.plugins.points import GROUPS
 
     yield from _plugins(*GROUPS)
 
@@ -349,7 +345,7 @@ def _tools(current: str, _given: Given) -> Iterator[Candidate]:
 
 def _limits(current: str, _given: Given) -> Iterator[Candidate]:
     """Yield the keys of limits for requests, also behind a kind of request."""
-    from telemetry import slo
+    from telemetry.common import slo
 
     before = current[: max(current.rfind("="), current.rfind(",")) + 1]
     yield from (Candidate(f"{before}{key}:") for key in (*slo.KEYS, slo.TPS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
+from telemetry.wire.exit_codes import Exit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
 from telemetry.cli.sweep_runs import recorded
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.report import formats_of, render_as
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.sweeps.model import Sweep
+    from telemetry.judge.sweeps.model import Sweep
     from telemetry.wire.report import Report
 
-FORMATS: Final = ("text", "json", "md", "csv", "html")
+FORMATS: Final = formats_of("sweep")
 STEM: Final = "sweep"
 
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from telemetry.sweeps.build import sweep_of
+    from telemetry.judge.sweeps.build import sweep_of
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
     if args.last is not None and args.last < 1:
@@ -62,14 +63,12 @@ def run(args: argparse.Namespace) -> int:
 
 def write_sweep(sweep: Sweep, wanted: Sequence[Output]) -> None:
     """Write a sweep to all outputs. Raises RunDirectoryError."""
-    from telemetry.report.sweep import render_sweep
-
     make_folders(wanted)
     for output in wanted:
         width, color = console.PIPED_WIDTH, False
         if output.path is None:
             width, color = console.width(sys.stdout), console.color(sys.stdout)
-        write(render_sweep(sweep, output.form, width=width, color=color), output.path)
+        write(render_as("sweep", sweep, output.form, width=width, color=color), output.path)
 
 
 def _reports(spec: str, root: Path, last: int | None) -> list[Report]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from telemetry.cli import console, find_run
 from telemetry.cli.commands import run as run_command
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.requests < 1 or args.connections < 1:
         raise UsageError("--requests and --connections must be at least 1")
-    benchmark = [sys.executable, "-P", "-m", "telemetry.demo.http_benchmark"]
+    benchmark = [sys.executable, "-P", "-m", "telemetry.cli.demo.http_benchmark"]
     sizes = ["--requests", str(args.requests), "--connections", str(args.connections)]
     parser = argparse.ArgumentParser()
     run_command.add_arguments(parser)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
 from telemetry.cli.doctor_checks import CHECKS, Check, Finding
-from telemetry.cli.exit_codes import Exit
-from telemetry.errors import TelemetryError
+from telemetry.errors import TelemetryError, error_text
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.config import Config
@@ -53,7 +53,7 @@ def examine(name: str, check: Callable[[Config], Finding], config: Config) -> Ch
     try:
         status, found, *advice = check(config)
     except Exception as error:  # noqa: BLE001 – a broken machine fails in unforeseen ways
-        status, found, advice = "fail", f"{type(error).__name__}: {error}", []
+        status, found, advice = "fail", error_text(error), []
     return Check(name=name, status=status, found=found, advice="".join(advice))
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import EndpointError, RunDirectoryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.cli.beside_run.exports import Task

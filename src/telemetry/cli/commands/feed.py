@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import EndpointError, TelemetryError
-from telemetry.formatting import number_of, printable
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.client import Run

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from telemetry.cli import console, find_run, time_range_options
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
 from telemetry.errors import UsageError
+from telemetry.report import formats_of, render_as
 
 if TYPE_CHECKING:
-    from telemetry.gates.evidence import Evidence
     from telemetry.history import RecordedRun
+    from telemetry.judge.gates.evidence import Evidence
     from telemetry.store.calibrations import Command
-    from telemetry.wire.gates import GateResult
     from telemetry.wire.report import Report
 
-FORMATS: Final = ("text", "json", "junit", "md")
+FORMATS: Final = formats_of("gates")
 STEM: Final = "gates"
 
 
@@ -68,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
     from telemetry.cli.beside_run.gates import demands, exit_code
     from telemetry.config.load import load
-    from telemetry.gates.check import check
-    from telemetry.gates.parser import parse_all
-    from telemetry.gates.run_evidence import evidence_of
     from telemetry.history import open_run
+    from telemetry.judge.gates.check import check
+    from telemetry.judge.gates.parser import parse_all
+    from telemetry.judge.gates.run_evidence import evidence_of
 
     config = load({"run.dir": args.dir}).config
     texts = args.expressions or list(config.gates.expressions)
@@ -124,7 +124,7 @@ def _refuse_nothing(args: argparse.Namespace, texts: list[str]) -> None:
 
 def _span(evidence: Evidence) -> str:
     """Return the checked time range for the first line; empty for a whole run and if no range was found."""
-    from telemetry.formatting import duration_s
+    from telemetry.common.formatting import duration_s
 
     if evidence.whole or evidence.obstacle:
         return ""
@@ -133,42 +133,4 @@ def _span(evidence: Evidence) -> str:
 
 def _write(report: Report, output: Output, span: str) -> None:
     color = output.path is None and console.color(sys.stdout)
-    write(_rendered(report, output.form, span, color=color), output.path)
-
-
-def _rendered(report: Report, form: str, span: str, *, color: bool) -> str:
-    if form == "junit":
-        from telemetry.report.junit import render_junit
-
-        return render_junit(report)
-    if form == "json":
-        return _json(report, report.gates)
-    from telemetry.report.brief import alarms
-    from telemetry.report.gate_report import render_gates, render_gates_markdown
-
-    headline, failed = report.headline() + span, list(alarms(report))
-    if form == "md":
-        return render_gates_markdown(report.gates, headline, alarms=failed)
-    return render_gates(report.gates, headline, alarms=failed, color=color)
-
-
-def _json(report: Report, results: list[GateResult]) -> str:
-    import msgspec
-
-    from telemetry.formatting import printable_json
-    from telemetry.wire.gates import worst
-    from telemetry.wire.version import SCHEMA
-
-    snapshot, command = report.snapshot, report.snapshot.command
-    document = {
-        "schema_version": SCHEMA,
-        "run_id": snapshot.run_id,
-        "name": snapshot.name,
-        "directory": snapshot.directory,
-        "completeness": snapshot.completeness,
-        "exit_code": command.exit_code if command else None,
-        "signal": command.signal if command else None,
-        "outcome": worst(results),
-        "gates": results,
-    }
-    return printable_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()) + "\n"
+    write(render_as("gates", report, output.form, span=span, color=color), output.path)

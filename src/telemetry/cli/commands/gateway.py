@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.gateway.options import GatewayOptions

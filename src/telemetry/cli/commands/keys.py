@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from telemetry import limits
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.parser import CommandParser
 from telemetry.errors import KeysError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.transport.keys import KeyFolder

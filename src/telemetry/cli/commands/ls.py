@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.listed_runs import (
     DEAD,
     RESTARTING,
@@ -23,6 +22,7 @@ from telemetry.cli.listed_runs import (
     newest_snapshot,
 )
 from telemetry.errors import RunNotFoundError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.report.run_list import Health, ListedRun
@@ -103,7 +103,7 @@ def _listed_as(found: list[Listed], spec: str, root: Path, *, only_live: bool) -
     except RunNotFoundError:
         if os.path.exists(spec):  # a folder or a file; the error says what a run is
             raise
-    from telemetry.formatting import did_you_mean
+    from telemetry.common.formatting import did_you_mean
 
     words = [find_run.LATEST, *(word for item in found for word in (item.name, item.run_id))]
     hint = did_you_mean(spec, [word for word in words if word != spec], most=3) or "`telemetry ls` shows the runs"
@@ -150,7 +150,7 @@ def _row(item: Listed) -> ListedRun:
 
 
 def _offer_recovery(found: list[Listed]) -> None:
-    from telemetry.formatting import printable
+    from telemetry.common.formatting import printable
 
     for item in found[:_OFFERED]:
         command = f"telemetry recover {shlex.quote(item.dir)}"
@@ -168,7 +168,7 @@ def _from_here(directory: str) -> str:
 
 
 def _print_table(found: list[Listed]) -> None:
-    from telemetry.formatting import NOTHING, duration_s, printable, scaled
+    from telemetry.common.formatting import NOTHING, duration_s, printable, scaled
     from telemetry.report.table import Column, Table, fit, layout
 
     with_nodes = any(item.nodes for item in found)
@@ -231,7 +231,7 @@ def _result(item: Listed, where: str = "elsewhere") -> str:
 
 def _exit(item: Listed) -> str:
     """Return the signal or the exit code of the command, or the one that gates gave to `telemetry run`."""
-    from telemetry.formatting import NOTHING, printable
+    from telemetry.common.formatting import NOTHING, printable
     from telemetry.wire.gates import RUN_EXIT_CODES
 
     if item.signal:
@@ -242,14 +242,14 @@ def _exit(item: Listed) -> str:
 
 def _started(started_ns: int) -> str:
     """Return the start in UTC, without the year and the seconds."""
-    from telemetry.formatting import NOTHING, timestamp
+    from telemetry.common.formatting import NOTHING, timestamp
 
     return timestamp(started_ns)[5:16] if started_ns else NOTHING
 
 
 def _painted(line: str, head: str, item: Listed) -> str:
     """Return a row with its result in colour."""
-    from telemetry.formatting import columns, printable
+    from telemetry.common.formatting import columns, printable
 
     word, name = _result(item), printable(item.name)
     start = head.index("result") - (columns(name) - len(name))

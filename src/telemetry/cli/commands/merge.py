@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
 from telemetry.cli.commands.recover import Progress
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import say_wrote
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
-    from telemetry.merge import Merged
-    from telemetry.merge.run import Refine
-    from telemetry.merge.sources import Input
+    from telemetry.judge.merge import Merged
+    from telemetry.judge.merge.run import Refine
+    from telemetry.judge.merge.sources import Input
     from telemetry.store.run_directory import RunDirectory
     from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
-    from telemetry.merge import MergeTarget, gather, merge
-    from telemetry.merge.related import unrelated
+    from telemetry.judge.merge import MergeTarget, gather, merge
+    from telemetry.judge.merge.related import unrelated
 
     root = find_run.root_directory(args.dir)
     found = [_open(target, root) for target in args.targets]
@@ -103,7 +103,7 @@ def _refine(progress: Progress) -> Refine:
 
 
 def _open(spec: str, root: Path) -> tuple[RunDirectory, MetricsSnapshot]:
-    from telemetry.report import load_report
+    from telemetry.history.result import load_report
     from telemetry.store.run_directory import resolve
 
     if "://" in spec:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.wire.control import MemberFacts
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import NodeStat
 
@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_nodes(report: Report, *, as_json: bool) -> None:
+    from telemetry.common.wording import nodes as summary
     from telemetry.report import nodes
     from telemetry.report.accounting import is_over
     from telemetry.report.table import layout
-    from telemetry.wording import nodes as summary
 
     everyone = nodes.troubled_first(report)
     if as_json:
@@ -106,7 +106,7 @@ def _members(target: find_run.Target, report: Report, node: NodeStat) -> tuple[l
 
 
 def _write_node(report: Report, node: NodeStat, members: Sequence[MemberFacts] | None) -> None:
-    from telemetry.formatting import NOTHING, printable
+    from telemetry.common.formatting import NOTHING, printable
     from telemetry.report import nodes
     from telemetry.report.table import Column, Table, layout
 

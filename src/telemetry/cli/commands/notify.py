@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import UsageError
+from telemetry.wire.exit_codes import Exit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

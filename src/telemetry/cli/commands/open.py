@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from telemetry.cli import console, find_run, time_range_options
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.run_list_page import REPORT_PAGE
 from telemetry.errors import RunDirectoryError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 
 
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from telemetry.common.memory import uncollected
     from telemetry.history import TimeRangeChoice
-    from telemetry.memory import uncollected
     from telemetry.report import render
 
     target = find_run.find(args)

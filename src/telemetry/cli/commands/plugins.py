@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.parser import CommandParser
-from telemetry.formatting import number_of, printable
+from telemetry.common.formatting import number_of, printable
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.cli.plugin_inventory.inventory import Listed

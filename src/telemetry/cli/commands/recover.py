@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import EndpointError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from telemetry import limits
 from telemetry.cli import console, find_run
 from telemetry.cli.commands import serve
-from telemetry.cli.exit_codes import Exit
+from telemetry.wire.exit_codes import Exit
 
 _FASTEST = "max"
 

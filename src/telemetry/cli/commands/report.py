@@ -7,26 +7,24 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from telemetry import wording
 from telemetry.cli import console, find_run, time_range_options
-from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.other_tools import goodput_of, judged_again, write_as_tool
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, say_wrote, write, write_all
+from telemetry.common import wording
+from telemetry.common.formatting import did_you_mean
+from telemetry.common.memory import uncollected
 from telemetry.errors import UsageError
-from telemetry.formatting import did_you_mean
-from telemetry.memory import uncollected
+from telemetry.report import TABLE, render
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
     from telemetry.history import RecordedRun
     from telemetry.wire.snapshot import SeriesStat
-
-_BARE: Final = frozenset({"hlog", "hgrm", "junit"})
-"""Formats without bounds, findings and figures over time. For a whole run they need the result only."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +106,8 @@ def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
     target = find_run.find(args)
     choice, step_s = time_range_options.choice_of(args), time_range_options.step_of(args)
     limits = goodput_of(args)
-    if limits is None and choice.whole and step_s is None and all(output.form in _BARE for output in wanted):
+    bare = all(TABLE[output.form].bare for output in wanted)
+    if limits is None and choice.whole and step_s is None and bare:
         report = find_run.report_of(target)
     else:
         pictures = args.pictures or any(output.form == "html" for output in wanted)
@@ -130,13 +129,10 @@ def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
 
 
 def _write(report: Report, output: Output, *, steps: bool, full: bool) -> None:
-    from telemetry.report import render
-
-    form: Any = output.form
     width, color = console.PIPED_WIDTH, False
     if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
-    write(render(report, form, width=width, color=color, steps=steps, full=full), output.path)
+    write(render(report, output.form, width=width, color=color, steps=steps, full=full), output.path)
 
 
 def _write_summary(report: Report, target: find_run.Target, args: argparse.Namespace, output: Output) -> None:
@@ -217,8 +213,8 @@ def _distributions(target: find_run.Target, report: Report, wanted: str | None) 
 
 
 def _recorded(target: find_run.Target) -> RecordedRun:
+    from telemetry.common.memory import keep_freed
     from telemetry.history import open_run
-    from telemetry.memory import keep_freed
 
     keep_freed()
     return open_run(target.directory_spec, target.root, find_run.fallback_dirs())

@@ -15,27 +15,29 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.cli import console, run_options
 from telemetry.cli.beside_run import goodput, redaction
+from telemetry.cli.beside_run.captures import Captures
+from telemetry.cli.beside_run.companions import Companions
+from telemetry.cli.beside_run.feeds import Feeds
+from telemetry.cli.beside_run.flight import FlightRecorder, flight_seconds
+from telemetry.cli.beside_run.gateway import RunGateway
 from telemetry.cli.beside_run.ray import RayRoot
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.clean import apply_retention
-from telemetry.cli.exit_codes import Exit, strictly
 from telemetry.cli.wrapped.command import Job, shown_argv
 from telemetry.cli.wrapped.stage import Stage, open_stage
+from telemetry.common.programs import command_key, program_name
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.programs import command_key, program_name
+from telemetry.judge.sweeps.params import parse_assignments, variable
 from telemetry.report.brief import has_data
 from telemetry.report.live_line import LiveLine
-from telemetry.sweeps.params import parse_assignments, variable
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import Request, Stop, Watch
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
 
 if TYPE_CHECKING:
-    from telemetry.cli.beside_run.captures import Captures
-    from telemetry.cli.beside_run.companions import Companions
-    from telemetry.cli.beside_run.flight import FlightRecorder
     from telemetry.cli.beside_run.gates import RunGates
     from telemetry.config.schema import Config
     from telemetry.supervise.aggregator import AggregatorKeeper
@@ -103,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         _companions(args, config, stage) as companions,
         RayRoot(wanted=args.ray) as ray_root,
     ):
-        captures = _captures(args, stage)
+        captures = Captures(args.captures, args.stand_ins, stage.say)
         flight = _flight_recorder(args, config, stage)
         aggregator = spawn(
             name,
@@ -126,8 +128,8 @@ def run(args: argparse.Namespace) -> int:
                 **companions.variables,
                 **_waits(args, config),
                 **ray_root.variables(aggregator.endpoint, name),
+                **captures.environment(aggregator.directory),
             }
-            variables |= captures.environment(aggregator.directory) if captures is not None else {}
             job = Job(command, variables, stage.launch, redactor=redactor)
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
@@ -136,7 +138,11 @@ def run(args: argparse.Namespace) -> int:
                     run_gates.begin(aggregator.directory, stage.say, job.end)
                 flight.begin(aggregator.directory)
                 companions.accompany(aggregator.endpoint, job.pid)
-                job.wait(_Watch(snapshots, keeper, stage, run_gates, captures, flight=flight, args=args))
+                job.wait(
+                    _Watch(
+                        snapshots, keeper, stage, captures=captures, run_gates=run_gates, flight=flight, args=args
+                    )
+                )
                 stage.over()
                 hurried = _await_workers(keeper, config, job, companions, stage, quiet=args.quiet)
             companions.end()
@@ -144,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
             report = _result(snapshots, keeper, config)
             keeper.release()
-            if captures is not None and job.started:
+            if job.started:
                 captures.conclude(
                     report.snapshot.producers,
                     companions.pids,
@@ -163,7 +169,7 @@ def run(args: argparse.Namespace) -> int:
     _say_result(report, quiet=args.quiet or args.no_report or not job.started)
     _await_leaf(keeper, None if hurried else config, quiet=args.quiet)
     apply_retention(config)
-    failed = companions.failed or writers.failed or (captures is not None and captures.failed)
+    failed = companions.failed or writers.failed or captures.failed
     return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
 
 
@@ -288,29 +294,14 @@ def _run_gates(args: argparse.Namespace, config: Config, command: Sequence[str])
 
 def _companions(args: argparse.Namespace, config: Config, stage: Stage) -> Companions:
     """Return the feeds, the gateway and the collectors. Raises UsageError for an invalid one."""
-    from telemetry.cli.beside_run.companions import Companions
-    from telemetry.cli.beside_run.feeds import Feeds
-    from telemetry.cli.beside_run.gateway import RunGateway
-
     feeds = Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
     return Companions(
         feeds, RunGateway(args.gateway, args.gateway_grpc, stage.say), serve.collectors(args, config, stage.say)
     )
 
 
-def _captures(args: argparse.Namespace, stage: Stage) -> Captures | None:
-    """Return the captures of the command line, or None. Raises UsageError for an unknown name."""
-    if not args.captures and not args.stand_ins:
-        return None
-    from telemetry.cli.beside_run.captures import Captures
-
-    return Captures(args.captures, args.stand_ins, stage.say)
-
-
 def _flight_recorder(args: argparse.Namespace, config: Config, stage: Stage) -> FlightRecorder:
     """Return the flight recorder of the command line. Raises UsageError for an invalid length."""
-    from telemetry.cli.beside_run.flight import FlightRecorder, flight_seconds
-
     text: str | None = args.flight_recorder
     return FlightRecorder(None if text is None else flight_seconds(text, config), stage.say)
 
@@ -359,9 +350,9 @@ class _Watch:
         snapshots: Subscription,
         keeper: AggregatorKeeper,
         stage: Stage,
-        run_gates: RunGates | None = None,
-        captures: Captures | None = None,
         *,
+        captures: Captures,
+        run_gates: RunGates | None,
         flight: FlightRecorder,
         args: argparse.Namespace,
     ) -> None:
@@ -378,8 +369,7 @@ class _Watch:
         """True if the command ends the run itself, shortly before its own end."""
 
     def __call__(self) -> None:
-        if self._captures is not None:
-            self._captures.look()
+        self._captures.look()
         snapshot = self._snapshots.recv(0.0)
         if snapshot is None or self._over:
             return

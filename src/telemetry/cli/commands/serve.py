@@ -19,9 +19,9 @@ from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.beside_run import redaction
 from telemetry.cli.commands.clean import apply_retention
-from telemetry.cli.exit_codes import Exit, strictly
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import UsageError
-from telemetry.formatting import number_of, printable
+from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
@@ -265,8 +265,8 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.config.load import load
     from telemetry.config.notify_urls import without_secrets
     from telemetry.daemon import DaemonOptions, run_daemon
+    from telemetry.judge.sweeps.params import parse_assignments, scalar
     from telemetry.supervise.writers import Writers
-    from telemetry.sweeps.params import parse_assignments, scalar
 
     name = args.name or socket.gethostname()
     check_name(name)

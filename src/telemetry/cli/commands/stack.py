@@ -14,9 +14,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.parser import CommandParser
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.stack.control import PartView
@@ -243,14 +243,14 @@ def _detach(args: argparse.Namespace, directory: Path) -> int:
 
 def _from_home(path: str) -> str:
     """Return a path for people: `~` in place of the home folder."""
-    from telemetry.formatting import printable
+    from telemetry.common.formatting import printable
 
     home = os.path.expanduser("~")  # stays `~` for a user without a home
     return printable(f"~/{Path(path).relative_to(home)}" if Path(path).is_relative_to(home) else path)
 
 
 def _show_ready(state: StackState) -> None:
-    from telemetry.formatting import printable
+    from telemetry.common.formatting import printable
 
     for part in state.parts:
         where = " ".join(word for word in (part.address, _HOW.get(part.how, "")) if word)
@@ -326,7 +326,7 @@ def _say_what_up_would_start(directory: Path) -> None:
 
 
 def _print_status(state: StackState, parts: list[PartView], targets: int) -> None:
-    from telemetry.formatting import number_of, printable
+    from telemetry.common.formatting import number_of, printable
 
     for part in parts:
         pid = f"pid {part.pid}" if part.pid else ""

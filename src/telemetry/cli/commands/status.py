@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import RunDirectoryError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
-    from telemetry.formatting import count, printable
+    from telemetry.common.formatting import count, printable
     from telemetry.report import backends
     from telemetry.report.content import content
     from telemetry.report.text import render_section

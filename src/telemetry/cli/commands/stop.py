@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from telemetry import limits
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import EndpointError, TelemetryError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
 

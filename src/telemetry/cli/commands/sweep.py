@@ -8,19 +8,18 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from telemetry import formatting
 from telemetry.cli import console, find_run, run_options
 from telemetry.cli.beside_run import goodput
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.curve import FORMATS, STEM, write_sweep
 from telemetry.cli.commands.run import name_of
-from telemetry.cli.exit_codes import Exit
 from telemetry.cli.outputs import add_output_arguments, outputs
 from telemetry.cli.sweep_runs import Finished, Plan, Runner, finished_runs, result_of
+from telemetry.common import formatting
 from telemetry.config.load import env_name
 from telemetry.config.notify_urls import KEY, joined
 from telemetry.errors import UsageError
-from telemetry.sweeps.params import (
+from telemetry.judge.sweeps.params import (
     MOST_RUNS,
     Values,
     check_used,
@@ -30,9 +29,10 @@ from telemetry.sweeps.params import (
     scalar,
     told,
 )
+from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.sweeps.model import Point, Sweep
+    from telemetry.judge.sweeps.model import Point, Sweep
     from telemetry.wire.report import Report
 
 _FIGURES: Final = 5
@@ -145,8 +145,8 @@ class _Series:
 
     def result(self) -> Sweep:
         """Return the points of all runs so far."""
-        from telemetry.sweeps.build import sweep_of
-        from telemetry.sweeps.points import axis_first
+        from telemetry.judge.sweeps.build import sweep_of
+        from telemetry.judge.sweeps.points import axis_first
 
         return sweep_of(self.reports, axis_first([one.snapshot.params for one in self.reports], self._names))
 
@@ -185,7 +185,7 @@ class _Series:
         return Exit.OK
 
     def _point(self, report: Report) -> Point:
-        from telemetry.sweeps.build import sweep_of
+        from telemetry.judge.sweeps.build import sweep_of
 
         return sweep_of([report], self._names).points[0]
 
@@ -211,8 +211,8 @@ def _params(values: Values) -> dict[str, str | int | float | None]:
 
 def _line(where: str, report: Report, point: Point) -> str:
     """Return a line about a finished run: its headline, and how it ended."""
-    from telemetry.headlines import compact, headline
-    from telemetry.sweeps.model import VERDICT_WORDS
+    from telemetry.history.headlines import compact, headline
+    from telemetry.judge.sweeps.model import VERDICT_WORDS
 
     heads = headline(report.snapshot, recent=False, curves=report.curves, requests=report.requests)
     parts = [compact(figure, heads[0]) for figure in heads[0].figures[:_FIGURES]] if heads else ["nothing recorded"]

@@ -13,10 +13,10 @@ from msgspec.structs import asdict
 
 from telemetry import limits
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
+from telemetry.common.formatting import number_of, printable_json
 from telemetry.errors import EndpointError, RunNotFoundError
-from telemetry.formatting import number_of, printable_json
 from telemetry.wire.events import StreamRecord
+from telemetry.wire.exit_codes import Exit
 
 _TURN_S = 1.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from telemetry.cli import console, find_run
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.wire.exit_codes import Exit
 
 _FILE: Final = "timeline.json"
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, find_run, plain_viewer
 from telemetry.cli.commands import status
-from telemetry.cli.exit_codes import Exit
 from telemetry.errors import ConfigError, TelemetryError, UsageError
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.snapshot import TERMINAL
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 def choose(live: Sequence[LiveRun]) -> LiveRun:
     """Ask which of several runs is meant. Blocks until the user answers. Raises UsageError at end of input."""
-    from telemetry.formatting import printable, timestamp
+    from telemetry.common.formatting import printable, timestamp
 
     widest = max(len(printable(run.name)) for run in live)
     for number, run in enumerate(live, 1):
@@ -119,8 +119,8 @@ def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> Baseli
 
     Raises RunNotFoundError or RunDirectoryError.
     """
+    from telemetry.history.result import load_report
     from telemetry.history.step_curves import curves_of
-    from telemetry.report import load_report
     from telemetry.store.run_directory import RunDirectory
     from telemetry.tui.model.scene import Baseline
 
@@ -132,7 +132,7 @@ def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> Baseli
 
 def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None) -> list[tuple[str, str]]:
     """Return (directory, text) of the newest finished runs except `but`. Reads the heads of files."""
-    from telemetry.formatting import printable, timestamp
+    from telemetry.common.formatting import printable, timestamp
     from telemetry.store.final_snapshot import find_final
     from telemetry.store.run_directory import list_runs
 
@@ -197,7 +197,7 @@ def _is_in(run: LiveRun, root: Path) -> bool:
 
 
 def _names(live: Sequence[LiveRun]) -> str:
-    from telemetry.formatting import printable
+    from telemetry.common.formatting import printable
 
     names = [printable(f"{run.name} ({run.run_id})") for run in live[:_NAMED]]
     return ", ".join(names) + (f" and {len(live) - _NAMED:,} more" if len(live) > _NAMED else "")

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from telemetry.distribution import install_hint
-from telemetry.errors import TelemetryError
-from telemetry.formatting import printable
-from telemetry.plugins.choice import Option, options_of
-from telemetry.plugins.points import Plugin, is_installed, words_of
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import printable
+from telemetry.config.plugins.choice import Option, options_of
+from telemetry.config.plugins.points import Plugin, is_installed
+from telemetry.errors import TelemetryError, error_text
 
 _SUMMARY_CHARS: Final = 200
 
@@ -33,7 +33,7 @@ class Facts(Struct, kw_only=True, frozen=True):
 def built_in(group: str) -> Mapping[str, str]:
     """Return the built-in plug-ins of a group: name → value."""
     if group == "backends":
-        from telemetry.backends.registry import BUILT_IN
+        from telemetry.config.plugins.backends import BUILT_IN
 
         return {name: ours.value for name, ours in BUILT_IN.items()}
     if group == "collectors":
@@ -64,7 +64,7 @@ def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
         try:
             import_module(module)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the library of another project
-            problem = f"{module} is broken: {words_of(error)}"
+            problem = f"{module} is broken: {printable(error_text(error))}"
             return _with_problem(described, problem, f"install {module} again: {install_hint(extra)}")
     return described
 
@@ -75,7 +75,7 @@ def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
 def _needs(plugin: Plugin) -> tuple[tuple[str, ...], str]:
     """Return the modules that a built-in plug-in needs, and the extra that installs them."""
     if plugin.group == "backends" and plugin.is_built_in:
-        from telemetry.backends.registry import BUILT_IN
+        from telemetry.config.plugins.backends import BUILT_IN
 
         ours = BUILT_IN[plugin.name]
         return ours.needs, ours.extra

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from telemetry.cli.plugin_inventory.facts import Facts, built_in, read_facts
+from telemetry.common.formatting import number_of
+from telemetry.config.plugins.points import Plugin, broken, plugins
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.formatting import number_of
-from telemetry.plugins.points import Plugin, broken, plugins
 from telemetry.supervise.spawn import telemetry_command
 
 _FACTS_BYTES: Final = 1 << 20

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from telemetry import limits
-from telemetry.formatting import size
+from telemetry.common.formatting import size
 from telemetry.store.output_log import OutputLog
 
 _READ_BYTES: Final = 64 * limits.KIB

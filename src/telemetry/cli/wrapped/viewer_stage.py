@@ -4,27 +4,97 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import termios
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from telemetry.cli import console
-from telemetry.cli.wrapped.pseudo_terminal import JobTerminal
 from telemetry.cli.wrapped.relay import Relay
 from telemetry.cli.wrapped.status_line import SpacedLines
-from telemetry.cli.wrapped.terminal import Terminal
-from telemetry.cli.wrapped.viewer import Viewer, viewer_command
-from telemetry.formatting import size
+from telemetry.cli.wrapped.terminal import GONE, Modes, Terminal
+from telemetry.common.formatting import size
 from telemetry.redaction import Redactor
 from telemetry.report.live_line import Part
 from telemetry.store.output_log import OutputLog
+from telemetry.supervise.spawn import telemetry_command
 
+_LAST_RESPECTS_S: Final = 2.0  # for a viewer that was asked to leave
 _SETTLE_S: Final = 1.0  # for the last output of a command that has ended; its children may never stop writing
 _HELD: Final = 100  # messages kept until the viewer leaves: one for each restart of the aggregator
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def viewer_command(directory: str, job_pid: int) -> list[str]:
+    """Return the command line of a viewer whose stop key sends SIGTERM to `job_pid`.
+
+    The viewer finds the run by its directory, even if the run ends before the viewer starts.
+    """
+    return [*telemetry_command(), "top", directory, "--job-pid", str(job_pid)]
+
+
+class Viewer:
+    """A viewer process.
+
+    `on_left` is called once, from a separate thread, with the reason of the exit: see `departure`. The terminal has
+    been restored by then.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        terminal: Terminal,
+        on_left: Callable[[str], object],
+    ) -> None:
+        """Start the viewer. Raises OSError if it can't be started."""
+        self._terminal = terminal
+        self._on_left = on_left
+        self._asked = False
+        # The viewer reads the terminal size from its stdout, so stdout is the screen even if ours goes to a file.
+        self._process = subprocess.Popen(
+            command, stdin=terminal.keyboard, stdout=terminal.screen, stderr=terminal.screen, env=environment
+        )
+        self._thread = threading.Thread(target=self._wait, name="telemetry-viewer", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ask the viewer to leave, kill it after a timeout, and wait for `on_left`.
+
+        Blocks for a few seconds at most.
+        """
+        self._asked = True
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        self._thread.join(_LAST_RESPECTS_S)
+        if self._thread.is_alive():
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            self._thread.join(_LAST_RESPECTS_S)
+
+    def _wait(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # SIGTTOU, and the main thread's signals
+        code = self._process.wait()
+        if code:
+            self._terminal.leave_full_screen()
+        self._terminal.restore()
+        self._on_left("" if self._asked else departure(code))
+
+
+def departure(code: int) -> str:
+    """Return the reason why a viewer left, in words; empty if it was asked to leave."""
+    if code == 0:
+        return ""
+    number = -code if code < 0 else code - 128  # a viewer that cleans up after a signal reports 128 + number
+    try:
+        return f"the viewer was killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"the viewer was killed by signal {number}" if code < 0 else f"the viewer exited with code {code}"
 
 
 class ViewerStage:
@@ -189,3 +259,53 @@ class ViewerStage:
                 lost = size(self._log.lost_bytes)
                 console.say(f"{lost} of the command's output are missing in {self._log.path}: {self._log.failure}")
                 self._log.lost_bytes = 0
+
+
+class JobTerminal:
+    """A pseudo-terminal. Its `master` side does not block.
+
+    The other side stays open in this process too. A command may thus close its streams and open them again without
+    an end of file in between.
+    """
+
+    def __init__(self, modes: Modes, size: tuple[int, int] | None) -> None:
+        """Open a pseudo-terminal with these modes and this size. Raises OSError."""
+        self.master, self._near = os.openpty()
+        try:
+            self._path = os.ttyname(self._near)
+            os.set_blocking(self.master, False)
+            with suppress(*GONE):  # a terminal that is being closed has no modes to copy
+                termios.tcsetattr(self._near, termios.TCSANOW, modes)
+            self.resize(size)
+        except BaseException:
+            self.close()
+            raise
+
+    def resize(self, size: tuple[int, int] | None) -> None:
+        """Set the size; SIGWINCH tells the command.
+
+        Has no effect without a size, or once the terminal is closed.
+        """
+        if size is not None and self.master >= 0:
+            with suppress(*GONE):
+                termios.tcsetwinsize(self.master, size)
+
+    def launch(self, command: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
+        """Start a command in a session of its own and return its process id. Raises OSError.
+
+        `streams` are the standard streams to connect to this terminal; the others are inherited. Opening the
+        terminal makes it the controlling terminal of the session, so that keys typed here can interrupt the
+        command.
+        """
+        actions = [(os.POSIX_SPAWN_OPEN, stream, self._path, os.O_RDWR, 0) for stream in streams]
+        ignored_by_python = (signal.SIGPIPE, signal.SIGXFSZ)
+        return os.posix_spawnp(
+            command[0], list(command), environment, file_actions=actions, setsid=True, setsigdef=ignored_by_python
+        )
+
+    def close(self) -> None:
+        """Close both sides. Processes still in the terminal lose it. May be called twice."""
+        for fd in (self.master, self._near):
+            if fd >= 0:
+                os.close(fd)
+        self.master = self._near = -1

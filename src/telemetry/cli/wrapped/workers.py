@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from telemetry import limits
+from telemetry.common.formatting import listed, number_of, process
 from telemetry.errors import TelemetryError
-from telemetry.formatting import listed, number_of, process
 from telemetry.store.processes import process_lives
 from telemetry.transport.client import ControlClient
 from telemetry.wire.control import TOKEN_COUNTER, GetStatus, Status

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from operator import sub
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from telemetry import limits, slo
+from telemetry import limits
 from telemetry.client.requests.ended import HEAD, UNKNOWN_TOKENS
+from telemetry.common import slo
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 

@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from weakref import WeakSet
 
-from telemetry import limits, slo
+from telemetry import limits
 from telemetry.client import notice, records
 from telemetry.client.catalog import check_text, checked_labels
 from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.kind import RefusedKind, Requests
 from telemetry.client.requests.shared import Host
 from telemetry.client.requests.stopping import StatusQuery, parse
+from telemetry.common import slo
 from telemetry.errors import InstrumentError, UsageError
 from telemetry.wire import requests as words
 

@@ -14,11 +14,11 @@ from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.session import Link, ProducerSession
-from telemetry.drop_reasons import Reason
+from telemetry.common.formatting import number_of
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
-from telemetry.formatting import number_of
 from telemetry.transport.endpoints import ipc_path
 from telemetry.wire.control import Ended, Hello, Welcome
+from telemetry.wire.drop_reasons import Reason
 
 _LISTEN_S: Final = 0.02  # while it ends: waits this long for an answer before the pipe is tried again
 _PROBE_S: Final = 0.5

@@ -16,9 +16,9 @@ from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.announcer import Announcer
 from telemetry.client.sending.door import Door
 from telemetry.client.tally import Counted
-from telemetry.clock import SYSTEM_CLOCK, Clock
-from telemetry.drop_reasons import Reason
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.wire.codec import encode_batch
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import OutgoingBatch
 from telemetry.wire.version import PROTOCOL
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.client.sending.outbox import Packed
 from telemetry.client.sending.resend_ring import ResendRing
-from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.errors import EndpointError, KeysError, NoRoomError, ProtocolError, TelemetryError
 from telemetry.transport.client import check_welcome
 from telemetry.transport.endpoints import seen_from

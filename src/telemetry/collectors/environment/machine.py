@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from telemetry.formatting import printable, size
+from telemetry.common.formatting import printable, size
 
 _MODEL: Final = re.compile(r"^(?:model name|Model|cpu model)\s*:\s*(.+)$", re.MULTILINE)
 _MEMORY: Final = re.compile(r"^MemTotal:\s*(\d+) kB$", re.MULTILINE)

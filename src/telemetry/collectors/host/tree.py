@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 
 _RESCAN_EVERY: Final = 30
 """Samples until other processes are looked at again: a new process may have the id of one that has ended."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
-from telemetry import distribution, limits
-from telemetry.errors import EndpointError
-from telemetry.formatting import printable
+from telemetry import limits
+from telemetry.common import distribution
+from telemetry.common.formatting import printable
+from telemetry.errors import EndpointError, error_text
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -245,4 +246,4 @@ def _words(error: Exception) -> str:
         return "it closed the connection without an answer"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return error_text(error)

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 from telemetry.compat.relax.backend_choice import backends_of
 from telemetry.compat.relax.client import MetricsClient, get_metrics_client
-from telemetry.compat.relax.events import TimelineEvent
 from telemetry.compat.relax.metrics_service_adapter import (
     MetricsServiceAdapter,
     get_metrics_service_adapter,
     init_metrics_service_adapter,
 )
 from telemetry.compat.relax.serve_url import get_serve_url
-from telemetry.compat.relax.timeline import TimelineTraceAdapter, record_timeline
+from telemetry.compat.relax.timeline import TimelineEvent, TimelineTraceAdapter, record_timeline
 from telemetry.compat.relax.timers import Timer, inverse_timer, timer, with_defer
 from telemetry.compat.relax.tracking_utils import (
     flush_metrics,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from telemetry.config.load import env_name
 from telemetry.config.notify_urls import KEY, joined, split
-from telemetry.plugins.choice import Choice
+from telemetry.config.plugins.choice import Choice
 
 _FREQUENCY: Final = re.compile(r"[?&]freq=\d*(?:&|$)")
 _PROJECT: Final = "relax"

@@ -11,22 +11,23 @@ answers. With a URL, they go to that service over HTTP. The logger `telemetry.co
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client.catalog import check_text
-from telemetry.client.locked import Locked
-from telemetry.compat.relax.default_transport import DefaultTransport
-from telemetry.compat.relax.http_transport import HttpTransport
-from telemetry.compat.relax.native import STEP
-from telemetry.compat.relax.step_buffer import Entry, Place, StepBuffer
-from telemetry.compat.relax.told import refuse
-from telemetry.compat.relax.values import plain_tags, plain_values, shown, step_of
+from telemetry.client.notice import warn_once
+from telemetry.compat.relax.http import HttpTransport, LinkError, health_of, parsed
+from telemetry.compat.relax.native import NO_RUN, NativeTransport, missing_run
+from telemetry.compat.relax.serve_url import get_serve_url
+from telemetry.compat.relax.step_buffer import StepBuffer
+from telemetry.compat.relax.values import STEP, Entry, Place, plain_tags, plain_values, refuse, shown, step_of
 
 _LOG: Final = logging.getLogger("telemetry.compat.relax")
 REPORT_TIMEOUT_S: Final = 1.0
-_OPEN_STEPS: Final = 1_024
+_LOOK_AGAIN_S: Final = 5.0
+_LOOK_SHARE: Final = 20.0  # a look that takes a second is repeated after 20 s at the earliest
 
 
 class MetricsClient:
@@ -36,14 +37,15 @@ class MetricsClient:
     """
 
     def __init__(self, service_url: str | None = None, *, report_timeout_s: float = REPORT_TIMEOUT_S) -> None:
-        self._transport = (
-            HttpTransport(service_url, report_timeout_s) if service_url else DefaultTransport(report_timeout_s)
-        )
+        self._service = HttpTransport(service_url, report_timeout_s) if service_url else None
+        self._native = NativeTransport()
         self._asked_url = (service_url or "").rstrip("/")
+        self._timeout_s = report_timeout_s
+        self._look_again_s = 0.0
         self._buffer = StepBuffer()
-        self._sent = _SentCounts()
         self._names: set[str] = set()
         """Names that are known to be valid."""
+        self._look()
 
     def log_metric(
         self,
@@ -99,9 +101,10 @@ class MetricsClient:
 
     def clear_buffer(self, step: int | None = None) -> None:
         """Forget the held values of a step, or all of them. Values that are recorded or sent already stay."""
-        place = _place_or_refuse(step, STEP) if step is not None else None
-        if step is None or place is not None:
-            self._buffer.clear(None if place is None else place[1])
+        if step is None:
+            self._buffer.clear(None)
+        elif (place := _place_or_refuse(step, STEP)) is not None:
+            self._buffer.clear(place[1])
 
     def clear_metrics(self, step: int | None = None, *, axis: str = STEP) -> bool:
         """Forget values of a step, or of all steps, that are recorded or sent but not reported.
@@ -111,18 +114,20 @@ class MetricsClient:
         place = _place_or_refuse(0 if step is None else step, axis)
         if place is None:
             return False
-        self._sent.clear(axis, None if step is None else place[1])
-        return self._transport.clear((axis, None if step is None else place[1]))
+        number = None if step is None else place[1]
+        self._buffer.clear_sent(axis, number)
+        return self._transport.clear((axis, number))
 
     def get_buffered_metrics_count(self, step: int | None = None) -> int:
         """Return the number of held values of a step, or of all steps."""
-        place = _place_or_refuse(step, STEP) if step is not None else None
-        if step is not None and place is None:
-            return 0
-        return self._buffer.count(None if place is None else place[1])
+        if step is None:
+            return self._buffer.count(None)
+        place = _place_or_refuse(step, STEP)
+        return 0 if place is None else self._buffer.count(place[1])
 
     def health_check(self) -> dict[str, Any]:
         """Return the state of the service or run and its backends. Wait at most five seconds, for a run one."""
+        self._look()
         health = self._transport.health()
         _LOG.debug("health: %s", health)
         return health
@@ -135,7 +140,7 @@ class MetricsClient:
     @property
     def open_steps(self) -> int:
         """Number of steps with values that this client has not reported."""
-        return len(self._buffer.places | self._sent.places)
+        return len(self._buffer.open_places)
 
     def _log(
         self, step: Any, pairs: list[tuple[Any, Any]], tags: Mapping[str, str] | None, immediate: bool, axis: str
@@ -144,77 +149,83 @@ class MetricsClient:
         if place is None:
             return False
         try:
-            words = plain_tags(tags) or None
+            texts = plain_tags(tags) or None
         except Exception as error:  # noqa: BLE001 – as above
             refuse("tags", f"{shown(tags)} are no tags: {error}")
-            words = None
+            texts = None
         entries: list[Entry] = []
         names = self._names
         for name, value in pairs:
             if type(value) is float and type(name) is str and name in names:
-                entries.append((name, value, words))
+                entries.append((name, value, texts))
                 continue
-            found = plain_values(name, value, self._transport.to_distribution, refuse)
-            entries += [(one, plain, words) for one, plain in found]
+            values = plain_values(name, value, self._transport.to_distribution, refuse)
+            entries += [(each, plain, texts) for each, plain in values]
             if len(names) < limits.STEP_NAMES_KNOWN:
-                names.update(one for one, _ in found)
+                names.update(each for each, _ in values)
         if not entries:
             return not pairs
         if not immediate:
             self._buffer.add(place, entries)
             return True
-        taken = self._transport.put(place, entries)
-        _LOG.debug("step %d: %d values are %s at once", place[1], len(entries), "taken" if taken else "refused")
-        if taken:
-            self._sent.add(place, len(entries))
-        return taken
+        self._warn()
+        is_taken = self._transport.put(place, entries)
+        _LOG.debug("step %d: %d values are %s at once", place[1], len(entries), "taken" if is_taken else "refused")
+        if is_taken:
+            self._buffer.count_sent(place, len(entries))
+        return is_taken
 
     def _report(self, step: Any, axis: str, *, waits: bool) -> dict[str, Any]:
         place = _place_or_refuse(step, axis)
         if place is None:
             return {"status": "error", "message": f"{shown(step)} is not a step: use an integer of 64 bits"}
-        entries = self._buffer.take(place)
-        number = len({(name, *sorted(tags.items())) if tags else name for name, _, tags in entries})
-        answer = self._transport.report(place, entries, number + self._sent.take(place), waits=waits)
+        entries, sent = self._buffer.take(place)
+        count = sent + len({(name, *sorted(tags.items())) if tags else name for name, _, tags in entries})
+        if waits and time.monotonic() >= self._look_again_s:
+            self._look()
+        self._warn()
+        answer = self._transport.report(place, entries, count, waits=waits)
         _LOG.debug("report of step %d on the axis %s: %s", place[1], axis, answer)
         return answer
 
-
-class _SentCounts(Locked):
-    """Numbers of values that were sent at once, for steps that are not reported yet. The oldest are forgotten."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counts: dict[Place, int] = {}
-
-    def renew_lock(self) -> None:
-        """Replace the lock, and forget the steps of the parent."""
-        super().renew_lock()
-        self._counts = {}
-
-    def add(self, place: Place, count: int) -> None:
-        """Add a number of values to a step."""
-        with self._lock:
-            self._counts[place] = self._counts.get(place, 0) + count
-            if len(self._counts) > _OPEN_STEPS:
-                del self._counts[next(iter(self._counts))]
-
-    def take(self, place: Place) -> int:
-        """Return the number of a step and forget it."""
-        with self._lock:
-            return self._counts.pop(place, 0)
-
-    def clear(self, axis: str, step: int | None) -> None:
-        """Forget the number of a step, or of all steps of an axis."""
-        with self._lock:
-            for place in [each for each in self._counts if each[0] == axis and step in (None, each[1])]:
-                del self._counts[place]
-
     @property
-    def places(self) -> set[Place]:
-        """The axes and steps that have values."""
-        with self._lock:
-            return set(self._counts)
+    def _transport(self) -> NativeTransport | HttpTransport:
+        """The service of the URL. Without one, the run of this process if it has one, else the default service.
+
+        A client is often made before the run, so the run wins from the moment in which it is there.
+        """
+        service = self._service
+        return service if service is not None and (self._asked_url or missing_run()) else self._native
+
+    def _look(self) -> None:
+        """Look for the default service if there is neither a service nor a run. Wait at most HEALTH_S."""
+        if self._service is not None or missing_run() != NO_RUN:
+            return
+        url, began_s = get_serve_url("/metrics"), time.monotonic()
+        try:
+            answer = health_of(parsed(url))
+        except LinkError as error:
+            _LOG.debug("no metrics service at %s: %s", url, error)
+            return
+        finally:
+            now_s = time.monotonic()
+            self._look_again_s = now_s + max(_LOOK_AGAIN_S, _LOOK_SHARE * (now_s - began_s))
+        if answer.status == 200 and answer.body.get("status") == "healthy":
+            _LOG.debug("this process has no run, so its values go to %s", url)
+            self._service = HttpTransport(url, self._timeout_s)
+        else:
+            _LOG.debug("%s is no metrics service: %s", url, answer.message)
+
+    def _warn(self) -> None:
+        """Say once that values are dropped."""
+        if self._service is None and (why := missing_run()):
+            if why == NO_RUN:
+                url = get_serve_url("/metrics")
+                why = (
+                    f"this process has no run, and no metrics service answers at {url}; start the program with "
+                    "`telemetry run -- CMD`"
+                )
+            warn_once(f"dropped {why}", f"nothing is recorded: {why}")
 
 
 def _place_or_refuse(step: Any, axis: str) -> Place | None:

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from telemetry.client.locked import Locked
+from telemetry.client.notice import warn_once
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax.client import MetricsClient, get_metrics_client
-from telemetry.compat.relax.native import STEP
 from telemetry.compat.relax.serve_url import get_serve_url
+from telemetry.compat.relax.step_buffer import OPEN_STEPS
 from telemetry.compat.relax.timers import Timer
-from telemetry.compat.relax.told import say_once
-from telemetry.compat.relax.values import TIMELINE_EVENTS_KEY, shown, step_of
-
-_OPEN_STEPS: Final = 1_024
+from telemetry.compat.relax.values import STEP, TIMELINE_EVENTS_KEY, shown, step_of
 
 
 class MetricsServiceAdapter(Locked):
@@ -36,7 +34,7 @@ class MetricsServiceAdapter(Locked):
         self._newest_of: dict[str, int] = {}
         health = self.client.health_check()
         if health.get("status") != "healthy":
-            say_once("adapter", f"the metrics service is not ready: {health.get('message', health)}")
+            warn_once("adapter", f"the metrics service is not ready: {health.get('message', health)}")
 
     def renew_lock(self) -> None:
         """Replace the lock, and forget the steps of the parent."""
@@ -48,14 +46,8 @@ class MetricsServiceAdapter(Locked):
 
         A newer step of an axis other than `step` reports the step before it, because each role logs its own axis.
         """
-        try:
-            step = step_of(metrics[step_key])
-            values = {key: value for key, value in metrics.items() if key != step_key}
-        except KeyError:
-            say_once(f"no {step_key}", f"metrics without {step_key!r} are not recorded. This warning appears once")
-            return False
-        except Exception as error:  # noqa: BLE001 – metrics may hold anything, which must not reach the program
-            say_once(f"bad {step_key}", f"metrics are not recorded: {step_key!r} of {shown(metrics)}: {error}")
+        step, values = split(metrics, step_key)
+        if step is None:
             return False
         axis = axis_of(step_key)
         self._add_timers(step, values)
@@ -75,7 +67,7 @@ class MetricsServiceAdapter(Locked):
         try:
             number = self._newest if step is None else step_of(step)
         except Exception as error:  # noqa: BLE001 – as above
-            say_once("flush", f"{shown(step)} is not reported: {error}")
+            warn_once("flush", f"{shown(step)} is not reported: {error}")
             return False
         if number is None:
             return True
@@ -84,7 +76,7 @@ class MetricsServiceAdapter(Locked):
         results = [self.client.report_step(number, **_keyword(axis)) for axis in sorted(axes)]
         problems = [str(each.get("message", each)) for each in results if each.get("status") == "error"]
         for problem in problems:
-            say_once(f"report {problem[:60]}", f"step {number} is not reported: {problem}")
+            warn_once(f"report {problem[:60]}", f"step {number} is not reported: {problem}")
         return not problems
 
     def direct_log(self, step: int, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +100,7 @@ class MetricsServiceAdapter(Locked):
             self._open.setdefault(step, set()).add(axis)
             self._newest = step if self._newest is None else max(self._newest, step)
             self._newest_of[axis] = max(step, self._newest_of.get(axis, step))
-            if len(self._open) > _OPEN_STEPS:
+            if len(self._open) > OPEN_STEPS:
                 del self._open[next(iter(self._open))]
 
     def _report_before(self, axis: str, step: int) -> None:
@@ -121,6 +113,17 @@ class MetricsServiceAdapter(Locked):
             if not axes:
                 del self._open[before]
         self.client.end_step(before, axis=axis)
+
+
+def split(metrics: Mapping[str, Any], step_key: str) -> tuple[int | None, dict[str, Any]]:
+    """Return the step among metrics, and the others. The step is None, after a message, if there is none."""
+    try:
+        return step_of(metrics[step_key]), {key: value for key, value in metrics.items() if key != step_key}
+    except KeyError:
+        warn_once(f"no {step_key}", f"metrics without {step_key!r} are not recorded. This warning appears once")
+    except Exception as error:  # noqa: BLE001 – metrics may hold anything, which must not reach the program
+        warn_once(f"bad {step_key}", f"metrics are not recorded: {step_key!r} of {shown(metrics)}: {error}")
+    return None, {}
 
 
 def axis_of(step_key: str) -> str:

@@ -9,15 +9,12 @@ from telemetry.client import module_level as telemetry
 from telemetry.client.bins import count
 from telemetry.client.locked import Locked
 from telemetry.client.process import PROCESS
-from telemetry.compat.relax.step_buffer import Entry, Place
 from telemetry.compat.relax.timeline import record_timeline
-from telemetry.compat.relax.values import Distribution, Events, ToDistribution, counted, tagged
+from telemetry.compat.relax.values import Distribution, Entry, Events, Place, ToDistribution, counted, tagged
 from telemetry.errors import TelemetryError
 from telemetry.transport.client import ControlClient
 from telemetry.wire.control import GetStatus, Status
 
-STEP: Final = "step"
-"""Axis of Relax's steps."""
 WANDB: Final = "wandb"
 NO_RUN: Final = "no run: start one with `telemetry run -- CMD`"
 _OVER: Final = "the run of this process has ended"

@@ -1,29 +1,22 @@
-"""A bounded buffer of values that wait until their step is reported."""
+"""A bounded buffer of values that wait until their step is reported, and counts of those that were sent at once."""
 
 from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from telemetry.client import notice
 from telemetry.client.locked import Locked
-from telemetry.compat.relax.told import say_once
-from telemetry.compat.relax.values import Plain
-from telemetry.formatting import number_of
+from telemetry.client.notice import warn_once
+from telemetry.common.formatting import number_of
+from telemetry.compat.relax.values import Entry, Place
 
 VALUES: Final = 100_000
 """Number of values that a client holds. Beyond it, the oldest step is dropped."""
-
-Place = tuple[str, int]
-"""Axis and step."""
-
-
-Entry = tuple[str, Plain, Mapping[str, str] | None]
-"""Name, value and tags of one value of a step."""
-
-
+OPEN_STEPS: Final = 1_024
+"""Steps with values that were sent at once, whose counts are kept until the report."""
 _ALL: Final[weakref.WeakSet[StepBuffer]] = weakref.WeakSet()
 
 
@@ -43,16 +36,20 @@ class StepBuffer(Locked):
 
     def __init__(self) -> None:
         super().__init__()
-        self._steps: dict[Place, list[Entry]] = {}
-        self._count = 0
+        self._begin()
         _ALL.add(self)
         self.dropped = 0
         """Number of values that were dropped because the buffer was full."""
 
+    def _begin(self) -> None:
+        self._steps: dict[Place, list[Entry]] = {}
+        self._count = 0
+        self._sent: dict[Place, int] = {}
+
     def renew_lock(self) -> None:
         """Replace the lock, and forget the values of the parent."""
         super().renew_lock()
-        self._steps, self._count = {}, 0
+        self._begin()
 
     def add(self, place: Place, entries: Iterable[Entry]) -> None:
         """Add values of a step. Drop the oldest step if there are too many."""
@@ -66,29 +63,31 @@ class StepBuffer(Locked):
             while self._count > VALUES:
                 self._drop_oldest()
 
-    def _drop_oldest(self) -> None:
-        (axis, step), entries = next(iter(self._steps.items()))
-        del self._steps[axis, step]
-        self._count -= len(entries)
-        self.dropped += len(entries)
-        say_once(
-            "step buffer",
-            f"{number_of(len(entries), 'value')} of step {step} on the axis {axis!r} were dropped, because more "
-            f"than {VALUES:,} values wait for their report. Call report_step for each step",
-        )
+    def count_sent(self, place: Place, count: int) -> None:
+        """Count values of a step that were sent at once. The counts of the oldest steps are forgotten."""
+        with self._lock:
+            self._sent[place] = self._sent.get(place, 0) + count
+            if len(self._sent) > OPEN_STEPS:
+                del self._sent[next(iter(self._sent))]
 
-    def take(self, place: Place) -> list[Entry]:
-        """Return the values of a step and forget them."""
+    def take(self, place: Place) -> tuple[list[Entry], int]:
+        """Return the values of a step and the number that was sent at once, and forget them."""
         with self._lock:
             entries = self._steps.pop(place, [])
             self._count -= len(entries)
-        return entries
+            return entries, self._sent.pop(place, 0)
 
     def clear(self, step: int | None) -> None:
         """Forget the values of a step on all axes, or all values."""
         with self._lock:
-            for place in [each for each in self._steps if step is None or each[1] == step]:
+            for place in [each for each in self._steps if step in (None, each[1])]:
                 self._count -= len(self._steps.pop(place))
+
+    def clear_sent(self, axis: str, step: int | None) -> None:
+        """Forget the number of values that were sent for a step, or for all steps of an axis."""
+        with self._lock:
+            for place in [each for each in self._sent if each[0] == axis and step in (None, each[1])]:
+                del self._sent[place]
 
     def count(self, step: int | None) -> int:
         """Return the number of values of a step on all axes, or of all values."""
@@ -102,3 +101,20 @@ class StepBuffer(Locked):
         """The axes and steps that have values."""
         with self._lock:
             return set(self._steps)
+
+    @property
+    def open_places(self) -> set[Place]:
+        """The axes and steps that have values, or of which values were sent."""
+        with self._lock:
+            return {*self._steps, *self._sent}
+
+    def _drop_oldest(self) -> None:
+        (axis, step), entries = next(iter(self._steps.items()))
+        del self._steps[axis, step]
+        self._count -= len(entries)
+        self.dropped += len(entries)
+        warn_once(
+            "step buffer",
+            f"{number_of(len(entries), 'value')} of step {step} on the axis {axis!r} were dropped, because more "
+            f"than {VALUES:,} values wait for their report. Call report_step for each step",
+        )

@@ -8,11 +8,10 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
-from telemetry import limits
-from telemetry.client import notice
 from telemetry.client.locked import Locked
+from telemetry.client.notice import warn_once
 from telemetry.client.timing import Timer as Block
-from telemetry.compat.relax.events import HeldEvents, TimelineEvent
+from telemetry.compat.relax.timeline import HeldEvents, TimelineEvent
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,8 +47,7 @@ class Timer(Locked):
         Locked.__init__(self)
         self._totals: dict[str, float] = {}
         self._started: dict[str, list[_Start]] = {}
-        self._held: HeldEvents[TimelineEvent] = HeldEvents()
-        self._warned: set[str] = set()
+        self._held = HeldEvents()
 
     def start(self, name: str, **labels: object) -> None:
         """Start a timer. `labels` become labels of the span, such as its `step`."""
@@ -103,7 +101,10 @@ class Timer(Locked):
         with self._lock:
             start = self._take(name, start)
             if start is None:
-                self._warn(name)
+                warn_once(
+                    f"timer {name}",
+                    f"timer {name!r} was ended but not started, so it took 0 s. This warning appears once",
+                )
                 return 0.0
             elapsed_s = (end_ns - start.start_ns) / 1e9
             if keep:
@@ -128,11 +129,6 @@ class Timer(Locked):
         if not started:
             del self._started[name]
         return found
-
-    def _warn(self, name: str) -> None:
-        if name not in self._warned and len(self._warned) < limits.WARNINGS_KEPT:
-            self._warned.add(name)
-            notice.warn(f"timer {name!r} was ended but not started, so it took 0 s. This warning appears once")
 
 
 class _TimedBlock(Block):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from telemetry import limits
 from telemetry.client import module_level as telemetry
 from telemetry.client import notice
+from telemetry.client.notice import warn_once
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax.backend_choice import backends_of, environment_of, option, receivers_of
 from telemetry.compat.relax.client import get_metrics_client
@@ -21,12 +22,11 @@ from telemetry.compat.relax.metrics_service_adapter import (
     axis_of,
     get_metrics_service_adapter,
     init_metrics_service_adapter,
+    split,
 )
-from telemetry.compat.relax.native import REPORTED, STEP, missing_run, record_values
+from telemetry.compat.relax.native import REPORTED, missing_run, record_values
 from telemetry.compat.relax.serve_url import find_serve_url
-from telemetry.compat.relax.step_buffer import Entry
-from telemetry.compat.relax.told import refuse, say_once
-from telemetry.compat.relax.values import counted, plain_values, shown, step_of
+from telemetry.compat.relax.values import STEP, Entry, counted, plain_values, refuse, shown
 from telemetry.compat.variables import variables
 from telemetry.errors import TelemetryError
 from telemetry.redaction import mask_secrets
@@ -48,7 +48,7 @@ def init_tracking(args: Any, primary: bool = True, **kwargs: Any) -> None:
         if primary and to:
             _warn_of_backends(to)
         if primary and receivers_of(args):
-            say_once(
+            warn_once(
                 "notify_urls",
                 "notify_urls has no effect: this process joins a run that is open already; its notifications are "
                 "chosen where it is started, as in: telemetry run --notify URL -- CMD",
@@ -58,7 +58,7 @@ def init_tracking(args: Any, primary: bool = True, **kwargs: Any) -> None:
     elif primary:
         _start(args, to)
     elif not uses_service:
-        say_once(
+        warn_once(
             "secondary",
             f"nothing is recorded in this process: {ENDPOINT_VARIABLE} is not set; start the job with "
             "`telemetry run -- CMD`, or pass the variable on to this process",
@@ -77,19 +77,15 @@ def log(args: Any, metrics: Mapping[str, Any], step_key: str) -> bool:
     if option(args, "use_metrics_service"):
         adapter = get_metrics_service_adapter() or init_metrics_service_adapter(args)
         return adapter.log(metrics, step_key)
-    try:
-        step = step_of(metrics[step_key])
-        pairs = [(name, value) for name, value in metrics.items() if name != step_key]
-    except KeyError:
-        say_once(f"no {step_key}", f"metrics without {step_key!r} are not recorded. This warning appears once")
-        return False
-    except Exception as error:  # noqa: BLE001 – metrics may hold anything, which must not reach the program
-        say_once(f"bad {step_key}", f"metrics are not recorded: {step_key!r} of {shown(metrics)}: {error}")
+    step, others = split(metrics, step_key)
+    if step is None:
         return False
     entries: list[Entry] = [
-        (one, plain, None) for name, value in pairs for one, plain in plain_values(name, value, counted, refuse)
+        (each, plain, None)
+        for name, value in others.items()
+        for each, plain in plain_values(name, value, counted, refuse)
     ]
-    if missing_run() or (pairs and not entries):
+    if missing_run() or (others and not entries):
         return False
     axis = axis_of(step_key)
     record_values((axis, step), entries)
@@ -155,7 +151,7 @@ def _settings(args: Any) -> dict[str, Any]:
 
 def _warn_of_backends(to: list[str]) -> None:
     words = " ".join(f"--to '{text}'" for text in mask_secrets(to))
-    say_once(
+    warn_once(
         "backends",
         "this process joins a run that is open already; its backends are chosen where it is started, as in: "
         f"telemetry run {words} -- CMD",

@@ -13,9 +13,12 @@ from typing import Any, Final, NamedTuple
 from telemetry import limits
 from telemetry.client import bins
 from telemetry.client.catalog import check_text
+from telemetry.client.notice import warn_once
 from telemetry.client.steps import number, plain_step
-from telemetry.compat.relax.events import TraceEvent
+from telemetry.compat.relax.timeline import TraceEvent
 
+STEP: Final = "step"
+"""Axis of Relax's steps."""
 TIMELINE_EVENTS_KEY: Final = "__timeline_events__"
 """Key of a metric whose value is a list of timeline events."""
 LIST_NUMBERS: Final = 65_536
@@ -41,34 +44,29 @@ class Events(NamedTuple):
 Plain = float | str | Distribution | Events
 """A value that can be recorded. A number that is not finite is NaN."""
 ToDistribution = Callable[[Any], Distribution]
+Place = tuple[str, int]
+"""Axis and step."""
+Entry = tuple[str, Plain, Mapping[str, str] | None]
+"""Name, value and tags of one value of a step."""
 
 
-def plain_values(name: object, value: Any, distribution: ToDistribution, refuse: Refuse) -> list[tuple[str, Plain]]:
+def plain_values(
+    name: object, value: Any, distribution: ToDistribution, refuse: Refuse, depth: int = 0
+) -> list[tuple[str, Plain]]:
     """Return the values to record under a name: one, or several for a dictionary. Never raises."""
-    found: list[tuple[str, Plain]] = []
     try:
         check_text("a name", name, limits.NAME_CHARS)
-        _add(str(name), value, distribution, refuse, found, 0)
-    except Exception as error:  # noqa: BLE001 – a value may raise anything, which must not reach the program
-        refuse(shown(name), str(error))
-    return found
-
-
-def _add(  # noqa: PLR0917 – one recursion
-    name: str, value: Any, distribution: ToDistribution, refuse: Refuse, found: list[tuple[str, Plain]], depth: int
-) -> None:
-    if isinstance(value, Mapping) and not _is_event(value):
-        for key, one in list(value.items()) if depth < _DEPTH else ():
-            _add(f"{name}/{key}", one, distribution, refuse, found, depth + 1)
+        if not isinstance(value, Mapping) or _is_event(value):
+            return [(str(name), _plain(str(name), value, distribution))]
         if depth >= _DEPTH:
-            refuse(name, f"its dictionaries are nested more than {_DEPTH} deep")
-        return
-    try:
-        if depth:
-            check_text("a name", name, limits.NAME_CHARS)
-        found.append((name, _plain(name, value, distribution)))
+            raise ValueError(f"its dictionaries are nested more than {_DEPTH} deep")
+        pairs: list[tuple[str, Plain]] = []
+        for key, inner in list(value.items()):
+            pairs += plain_values(f"{name}/{key}", inner, distribution, refuse, depth + 1)
+        return pairs
     except Exception as error:  # noqa: BLE001 – a value may raise anything; the others are kept
-        refuse(name, str(error) or type(error).__name__)
+        refuse(name if isinstance(name, str) else shown(name), str(error) or type(error).__name__)
+        return []
 
 
 def _plain(name: str, value: Any, distribution: ToDistribution) -> Plain:
@@ -149,6 +147,11 @@ def tagged(name: str, tags: Mapping[str, object] | None) -> str:
 def plain_tags(tags: Mapping[str, object] | None) -> dict[str, str]:
     """Return tags as texts."""
     return {str(key): str(value) for key, value in tags.items()} if tags else {}
+
+
+def refuse(name: str, why: str) -> None:
+    """Report once that the value of a name is not recorded."""
+    warn_once(f"value {name}", f"the value of {name!r} is not recorded: {why}. This warning appears once")
 
 
 def step_of(step: Any) -> int:

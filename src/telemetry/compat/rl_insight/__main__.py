@@ -13,8 +13,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
+from telemetry.common.distribution import NAME
 from telemetry.compat.rl_insight.prometheus_file import read_yaml
-from telemetry.distribution import NAME
 from telemetry.errors import ConfigError, TelemetryError
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self, get_type_hints
+from typing import Annotated, Any, Final, Self, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from telemetry.client import notice
+from telemetry.common.formatting import did_you_mean
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 
 PREFIX: Final = "TRACELET_"
 _OTHER_VARIABLES: Final = {"plugin_path", "strict_imports"}  # read elsewhere
 _FILES: Final = ("tracelet.yaml", "tracelet.yml", "tracelet.json")
-_ALIASES: Final = {
+ALIASES: Final = {
     "project_name": "project",
     "exp_name": "experiment_name",
     "track_system_metrics": "track_system",
@@ -33,17 +36,12 @@ _ALIASES: Final = {
     "artifacts_watch_filesystem": "watch_filesystem",
     "artifacts_watch_dirs": "artifact_watch_dirs",
 }
-_WORDS: Final = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "on": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
+"""Other names of options, those of nested tables included."""
+_FLAGS: Final = {"yes": True, "on": True, "no": False, "off": False}
 _log: Final = logging.getLogger("tracelet.settings")
+
+Positive = Annotated[float, Meta(gt=0, le=1e300)]  # a finite number
+Count = Annotated[int, Meta(ge=1)]
 
 
 class TraceletSettings:
@@ -71,12 +69,12 @@ class TraceletSettings:
     track_args: bool = True
     track_stdout: bool = True
     track_checkpoints: bool = True
-    metrics_interval: float = 30.0
-    max_queue_size: int = 10_000
-    num_workers: int = 4
-    max_retries: int = 3
-    backoff_factor: float = 2.0
-    max_backoff: float = 60.0
+    metrics_interval: Positive = 30.0
+    max_queue_size: Count = 10_000
+    num_workers: Count = 4
+    max_retries: Annotated[int, Meta(ge=0)] = 3
+    backoff_factor: Positive = 2.0
+    max_backoff: Positive = 60.0
 
     enable_automagic: bool = False
     automagic_frameworks: set[str] | None = None
@@ -100,21 +98,21 @@ class TraceletSettings:
     aim_experiment: str | None = None
 
     def __init__(self, **values: Any) -> None:
-        self.sources: dict[str, str] = {}
+        self.sources: dict[str, str] = dict.fromkeys(_OPTIONS, "default")
         """Where each option comes from: `argument`, `environment`, a file, or `default`."""
-        given = _known(_flat(values), "argument")
-        environment = _known(_environment(os.environ), "environment")
-        files = _from_files()
-        for name, convert in _OPTIONS.items():
-            value, source = getattr(type(self), name), "default"
-            for source_name, found in (("argument", given), ("environment", environment), *files):
-                if name in found:
-                    value, source = found[name], source_name
-                    break
-            setattr(self, name, convert(name, value))
-            self.sources[name] = source
-            if source != "default":
-                _log.debug("%s from %s", name, source)
+        chosen = {name: getattr(type(self), name) for name in _OPTIONS}
+        layers = [("argument", _flat(values)), ("environment", _environment(os.environ)), *_from_files()]
+        for source, given in reversed(layers):
+            options, others = options_of(given)
+            chosen |= options
+            self.sources |= dict.fromkeys(options, source)
+            for name in others.keys() - _OTHER_VARIABLES:
+                hint = f"; {near}" if (near := did_you_mean(name, _OPTIONS)) else ""
+                notice.warn(f"the Tracelet setting {name} ({source}) is unknown and has no effect{hint}")
+        for name, value in chosen.items():
+            setattr(self, name, _converted(name, value))
+        for name in self.explicit:
+            _log.debug("%s from %s", name, self.sources[name])
         if "num_workers" in self.explicit and self.num_workers != type(self).num_workers:
             notice.warn("num_workers has no effect: each backend has one thread, which keeps its values in order")
 
@@ -125,9 +123,9 @@ class TraceletSettings:
 
     def copy(self, **changes: Any) -> Self:
         """Return settings that differ in some options."""
-        changed = _known(_flat(changes), "argument")
         kept = {name: getattr(self, name) for name in self.explicit}
-        return type(self)(**{**kept, **changed})
+        options, others = options_of(_flat(changes))
+        return type(self)(**{**kept, **options, **others})
 
     @property
     def explicit(self) -> set[str]:
@@ -148,83 +146,30 @@ class TraceletSettings:
         return f"TraceletSettings({', '.join(f'{name}={value!r}' for name, value in (shown | secret).items())})"
 
 
-def _flag(name: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = _WORDS.get(str(value).strip().lower())
-    if word is None:
-        raise ConfigurationError(f"{name} is {value!r}", hint="use true or false")
-    return word
+_OPTIONS: Final = get_type_hints(TraceletSettings, include_extras=True)
+_LISTS: Final = {"backend", "automagic_frameworks", "artifact_watch_dirs"}
+"""Options that may also be a text with commas."""
 
 
-def _number(name: str, value: Any) -> float:
+def _converted(name: str, value: Any) -> Any:
+    """Return the value of an option in its type."""
+    kind, given = _OPTIONS[name], value
+    if kind in (str, str | None) and value is not None:  # a file may have a number
+        value = str(value)
+    elif isinstance(value, str):
+        if name in _LISTS:
+            value = [part for each in value.split(",") if (part := each.strip())]
+        elif kind is bool:
+            value = _FLAGS.get(value.strip().lower(), value.strip())
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ConfigurationError(f"{name} is {value!r}", hint="use a number above 0")
-    return number
-
-
-def _count(name: str, value: Any) -> int:
-    return max(1, int(_number(name, value)))
-
-
-def _retries(name: str, value: Any) -> int:
-    return 0 if str(value).strip() == "0" else _count(name, value)
-
-
-def _text(name: str, value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _words(name: str, value: Any) -> list[str] | None:
-    if value is None:
-        return None
-    words = value.split(",") if isinstance(value, str) else value
-    try:
-        return [str(word).strip() for word in words if str(word).strip()]
-    except TypeError:
-        raise ConfigurationError(f"{name} is {value!r}", hint="use a list, or words separated by commas") from None
-
-
-def _set(name: str, value: Any) -> set[str] | None:
-    words = _words(name, value)
-    return None if words is None else set(words)
-
-
-_CONVERTERS: Final[Mapping[Any, Callable[[str, Any], Any]]] = {
-    bool: _flag,
-    float: _number,
-    int: _count,
-    str: _text,
-    str | None: _text,
-    list[str]: _words,
-    list[str] | None: _words,
-    set[str] | None: _set,
-}
-_OPTIONS: Final = {name: _CONVERTERS[kind] for name, kind in get_type_hints(TraceletSettings).items()}
-_OPTIONS["max_retries"] = _retries
-
-
-def _known(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return options under their own names. Report unknown ones."""
-    known: dict[str, Any] = {}
-    for name, value in values.items():
-        option = _ALIASES.get(name, name)
-        if option in _OPTIONS:
-            known[option] = value
-        elif option not in _OTHER_VARIABLES:
-            close = get_close_matches(option, _OPTIONS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            notice.warn(f"the Tracelet setting {option} ({source}) is unknown and has no effect{hint}")
-    return known
+        return msgspec.convert(value, kind, strict=False)
+    except ValueError as error:  # msgspec's own error is one
+        raise ConfigurationError(f"{name} is {given!r}", hint=str(error)) from error
 
 
 def options_of(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a dictionary into options of TraceletSettings and the rest."""
-    named = {_ALIASES.get(name, name): value for name, value in values.items()}
+    """Split a dictionary into options of TraceletSettings and the rest, both under their own names."""
+    named = {ALIASES.get(name, name): value for name, value in values.items()}
     options = {name: value for name, value in named.items() if name in _OPTIONS}
     return options, {name: value for name, value in named.items() if name not in _OPTIONS}
 
@@ -233,10 +178,8 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested tables as options with longer names: `mlflow: {tracking_uri: …}` is `mlflow_tracking_uri`."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{name}_{key}": inner for key, inner in value.items()}
-        else:
-            flat[name] = value
+        inner = value if isinstance(value, Mapping) else None
+        flat |= {name: value} if inner is None else {f"{name}_{key}": each for key, each in inner.items()}
     return flat
 
 
@@ -245,21 +188,13 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {name[len(PREFIX) :].lower(): value for name, value in upper.items() if name.startswith(PREFIX)}
 
 
-def _from_files() -> list[tuple[str, dict[str, Any]]]:
-    """Return the options of the files in the working directory, the strongest file first."""
-    found = []
+def _from_files() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the options of the files in the working directory, the strongest file first."""
     dotenv = Path(".env")
     if dotenv.is_file():
         lines = [line.strip().removeprefix("export ").partition("=") for line in dotenv.read_text().splitlines()]
-        pairs = {
-            key.strip(): value.strip().strip("'\"") for key, equals, value in lines if equals and key[:1] != "#"
-        }
-        found.append((".env", _known(_environment(pairs), ".env")))
-    for name in _FILES:
-        path = Path(name)
-        if path.is_file():
-            found.append((name, _known(_flat(_table(path)), name)))
-    return found
+        yield ".env", _environment({key.strip(): value.strip().strip("'\"") for key, _, value in lines})
+    yield from ((name, _flat(_table(Path(name)))) for name in _FILES if Path(name).is_file())
 
 
 def _table(path: Path) -> Mapping[str, Any]:
@@ -286,8 +221,8 @@ class _Configured:
 
 def configure(settings: TraceletSettings | None = None, **values: Any) -> TraceletSettings:
     """Make settings the ones of all later experiments. Without arguments, return to the defaults."""
-    made = settings.copy(**values) if settings is not None else TraceletSettings(**values) if values else None
-    _Configured.settings = made
+    changed = settings.copy(**values) if settings is not None else TraceletSettings(**values) if values else None
+    _Configured.settings = changed
     return current()
 
 

@@ -11,12 +11,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 from telemetry.compat.wandb import env, errors, sdk, term, util
 from telemetry.compat.wandb.artifacts import Artifact
-from telemetry.compat.wandb.choices import Settings
 from telemetry.compat.wandb.configs import Config
+from telemetry.compat.wandb.env import Settings
 from telemetry.compat.wandb.errors import CommError, Error, UsageError
 from telemetry.compat.wandb.media import (
     Audio,
@@ -121,44 +122,25 @@ def log(data: Any, step: int | None = None, commit: bool | None = None, sync: bo
         run.log(data, step, commit)
 
 
-def define_metric(name: str, *args: Any, **more: Any) -> Any:
-    """Define a metric of the current run. Raise Error if there is none."""
-    return require_run("define_metric").define_metric(name, *args, **more)
+def _of_run(name: str) -> Callable[..., Any]:
+    """Return the function that calls a method of the current run. It raises Error if there is none."""
+
+    def call(*args: Any, **more: Any) -> Any:
+        return getattr(require_run(name), name)(*args, **more)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = getattr(Run, name).__doc__
+    return call
 
 
-def log_artifact(*args: Any, **more: Any) -> Artifact:
-    """Record an artifact of the current run. Raise Error if there is none."""
-    return require_run("log_artifact").log_artifact(*args, **more)
-
-
-def log_model(*args: Any, **more: Any) -> None:
-    """Record a model of the current run. Raise Error if there is none."""
-    require_run("log_model").log_model(*args, **more)
-
-
-def use_artifact(*args: Any, **more: Any) -> Any:
-    """Refuse: files come from W&B's server."""
-    return require_run("use_artifact").use_artifact(*args, **more)
-
-
-def use_model(*args: Any, **more: Any) -> Any:
-    """Refuse: files come from W&B's server."""
-    return require_run("use_model").use_model(*args, **more)
-
-
-def save(*args: Any, **more: Any) -> list[str]:
-    """Record files of the current run. Raise Error if there is none."""
-    return require_run("save").save(*args, **more)
-
-
-def alert(*args: Any, **more: Any) -> None:
-    """Record a mark in the current run. Raise Error if there is none."""
-    require_run("alert").alert(*args, **more)
-
-
-def watch(*args: Any, **more: Any) -> None:
-    """Do nothing, and say so once."""
-    require_run("watch").watch(*args, **more)
+define_metric = _of_run("define_metric")
+log_artifact = _of_run("log_artifact")
+log_model = _of_run("log_model")
+use_artifact = _of_run("use_artifact")
+use_model = _of_run("use_model")
+save = _of_run("save")
+alert = _of_run("alert")
+watch = _of_run("watch")
 
 
 def unwatch(*args: Any, **more: Any) -> None:

@@ -13,10 +13,9 @@ from typing import Any, Final, NoReturn, Self
 from telemetry.client import module_level as client
 from telemetry.compat.wandb import refused
 from telemetry.compat.wandb.artifacts import Artifact
-from telemetry.compat.wandb.choices import Settings
-from telemetry.compat.wandb.configs import Config
+from telemetry.compat.wandb.configs import Config, Summary
+from telemetry.compat.wandb.env import Settings
 from telemetry.compat.wandb.errors import Error, UsageError
-from telemetry.compat.wandb.summaries import Summary
 from telemetry.compat.wandb.term import termlog
 from telemetry.integrations.wandb.source import Source
 from telemetry.integrations.wandb.values import alert_text, put_settings

@@ -11,8 +11,8 @@ from typing import Any, Final
 from telemetry.client.process import ENDPOINT_VARIABLE
 from telemetry.client.run import Run as TelemetryRun
 from telemetry.client.run import start
-from telemetry.compat.wandb.choices import Settings, merged
 from telemetry.compat.wandb.configs import Config, settings_of
+from telemetry.compat.wandb.env import Settings, merged
 from telemetry.compat.wandb.errors import CommError, Error
 from telemetry.compat.wandb.media import FOLDERS
 from telemetry.compat.wandb.runs import Run

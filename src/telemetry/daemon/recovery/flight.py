@@ -112,7 +112,7 @@ class _Recorder:
         self._names = Names()
 
     def before(self, time_ns: int) -> None:
-        """Prepare for the entry of this time. Older entries cost nothing more than their fold."""
+        """Prepare for the entry at this time. Events of entries before the recorder's window are not kept."""
         aggregator = self._fold.numbers.aggregator
         if aggregator is not self._observed:  # the first one, or another one after damage
             aggregator.observe(self._see)
@@ -212,11 +212,9 @@ class _Recorder:
         """Find the facts of a producer of records."""
         if key in self._names.producers:
             return
-        try:
-            found = self._fold.numbers.aggregator.producer(key)
-        except KeyError:  # the aggregator itself, or a producer that gave up its row
-            return
-        self._introduce(ProducerFacts(key, found.name, found.host, found.pid, found.rank))
+        producer = self._fold.numbers.aggregator.book.get(key)
+        if producer is not None:  # else it is the aggregator itself, or a producer that gave up its row
+            self._introduce(ProducerFacts(key, producer.name, producer.host, producer.pid, producer.rank))
 
     def _introduce(self, facts: ProducerFacts) -> None:
         if facts.name or facts.pid:

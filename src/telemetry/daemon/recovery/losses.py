@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from telemetry import formatting
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of
 from telemetry.daemon.exact_percentiles import HOLE
 from telemetry.daemon.recovery.backfill import Backfill
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.formatting import number_of
 
 
 def journal_losses(fold: Fold) -> Iterator[str]:

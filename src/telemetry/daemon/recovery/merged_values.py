@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.series.table import SeriesTable
+from telemetry.common.formatting import number_of
 from telemetry.daemon.exact_percentiles import CUT, JournalValues
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.merge.numbers import plain
+from telemetry.judge.merge.numbers import plain
 from telemetry.store.journal import JournalReader
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.snapshot import SeriesStat

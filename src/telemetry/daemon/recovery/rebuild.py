@@ -65,7 +65,7 @@ class Fold:
     """The numbers after the entries so far. It holds one turn in memory at a time."""
 
     def __init__(self, reader: JournalReader, first_segment: int | None = None) -> None:
-        """Start with the checkpoint at the head of `first_segment`, by default the first readable one.
+        """Start with the checkpoint at the head of `first_segment`, by default with the first readable checkpoint.
 
         Raises RunDirectoryError if there is no journal, or no readable checkpoint in it.
         """
@@ -142,7 +142,7 @@ class Fold:
         """
         numbers, damaged = self.numbers, self.reader.tail_damaged
         ending = numbers.run.ending
-        if ending is not None and (ending.interrupted or not (damaged or numbers.aggregator.waiting_for())):
+        if ending is not None and (ending.interrupted or not (damaged or numbers.aggregator.book.waiting_for())):
             return ending
         last = datetime.fromtimestamp(numbers.wall_ns(self.now_ns) // 10**9, UTC)
         until = "is unreadable after" if damaged else "ends at"

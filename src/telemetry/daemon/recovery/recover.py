@@ -14,7 +14,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK
+from telemetry.common.clock import SYSTEM_CLOCK
+from telemetry.common.formatting import number_of
+from telemetry.common.memory import keep_small
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
@@ -25,8 +27,6 @@ from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, restarted, 
 from telemetry.daemon.run_opening import open_history
 from telemetry.daemon.run_status import RunStatus
 from telemetry.errors import RunDirectoryError, TelemetryError
-from telemetry.formatting import number_of
-from telemetry.memory import keep_small
 from telemetry.store.dead_run import remains
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.intervals.levels import damaged_bytes
@@ -170,7 +170,7 @@ def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progr
     numbers = fold.numbers
     run_status = RunStatus.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
     run_status.follow(fold.how_it_ended())
-    run_status.heed_feeds(numbers.aggregator.counters())
+    run_status.heed_feeds(numbers.aggregator.counters.stats())
     run_status.warn(warnings)
     run_status.lifecycle.to("DRAINING")
     run_status.lifecycle.to("INTERRUPTED" if run_status.interrupted else "COMPLETE")

@@ -20,7 +20,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.clock import SYSTEM_CLOCK, Clock, boot_id
+from telemetry.common.formatting import number_of
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import LATEST_NS
@@ -30,7 +31,6 @@ from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.run_opening import OpenedRun, log_to, open_history, open_journal, open_refill
 from telemetry.daemon.upstream.refill import Refill
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import number_of
 from telemetry.store.final_snapshot import find_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalReader
@@ -139,7 +139,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
     clock = going_on(SYSTEM_CLOCK, fold)
     warnings = [carriable(said) for said in _losses(fold, filler, refill)]
     numbers = fold.numbers
-    _LOG.info("the run continues with %d events", numbers.aggregator.applied)
+    _LOG.info("the run continues with %d events", numbers.aggregator.book.counted_events)
     numbers.run = _beyond_the_journal(numbers.run, filler)
     numbers.run = replace(
         numbers.run,
@@ -152,7 +152,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
         died=min(max(0, claimed.died), LATEST_NS),  # within the range of a checkpoint, whatever a manifest holds
     )
     now_ns = max(clock.monotonic_ns(), fold.now_ns + 1)
-    for producer in numbers.aggregator.producers():  # producers could not reach a dead aggregator
+    for producer in numbers.aggregator.book.known:  # producers could not reach a dead aggregator
         numbers.aggregator.ping(producer, now_ns)
     before = _before(fold, bytes_in(directory.journal), history_bytes)
     return OpenedRun(
@@ -187,7 +187,7 @@ def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> EarlierCost:
     """Return the cost of earlier aggregators, from the numbers and file sizes they left."""
     numbers = fold.numbers
     return EarlierCost(
-        events=numbers.aggregator.applied,
+        events=numbers.aggregator.book.counted_events,
         frames=numbers.frames,
         frame_bytes=numbers.frame_bytes,
         journal_bytes=journal_bytes - fold.reader.tail_bytes,

@@ -16,11 +16,12 @@ from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 from telemetry import limits
+from telemetry.common import clock
+from telemetry.common.distribution import install_hint
+from telemetry.common.formatting import number_of, printable
 from telemetry.config.schema import TokensConfig
 from telemetry.daemon.tokens.process import TokenProcess, WorkerGone
-from telemetry.distribution import install_hint
 from telemetry.errors import TelemetryError
-from telemetry.formatting import number_of, printable
 
 _LOG = logging.getLogger("telemetry.daemon")
 _KILLED_BY_ONE: Final = 2  # workers: one may have been killed for another reason
@@ -207,7 +208,7 @@ class _Lane:
     def _ready(self) -> TokenProcess | None:
         """Return a worker that has read the tokenizer. Return None at the end, or if no worker can start."""
         why = ""
-        for attempt in range(limits.RESTARTS):
+        for attempt in range(1, limits.RESTARTS + 1):
             if self._counter.closing:
                 return None
             if self.process is not None:
@@ -218,7 +219,7 @@ class _Lane:
                 self._let_go()
                 why = str(gone)
                 _LOG.warning("a token counting worker could not start: %s", why)
-                self._counter.pause(limits.RESTART_PAUSE_S * 2**attempt)
+                self._counter.pause(clock.backoff_s(attempt, limits.RESTART_PAUSE_S))
             else:
                 return self.process
         self.failure = f"no token counting worker can start: {printable(why)}"

@@ -13,8 +13,9 @@ import os
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from telemetry import limits, slo
+from telemetry import limits
 from telemetry.aggregator import Aggregator
+from telemetry.common import slo
 from telemetry.daemon.components import Parts
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.run_status import RunStatus
@@ -106,7 +107,7 @@ class TokenResults:
             self._say_if_lost(self._counter)
             self._counter.close()
         if self._is_there and not self._ended:
-            known = self._aggregator.producer(OWN_PRODUCER)
+            known = self._aggregator.book[OWN_PRODUCER]
             batches, emitted = known.sequence.next_seq, known.account.emitted
             self._log.end(End(producer=OWN_PRODUCER, batches=batches, emitted=emitted))
 
@@ -140,7 +141,7 @@ class TokenResults:
 
     @property
     def _is_there(self) -> bool:
-        return OWN_PRODUCER in self._aggregator.producers()
+        return self._aggregator.book.get(OWN_PRODUCER) is not None
 
     @property
     def _ended(self) -> bool:
@@ -148,7 +149,7 @@ class TokenResults:
 
         Its batches are refused then.
         """
-        return self._is_there and self._aggregator.producer(OWN_PRODUCER).reconciled
+        return self._is_there and self._aggregator.book[OWN_PRODUCER].reconciled
 
     def _introduce(self) -> bool:
         """Return True if batches of the internal producer are accepted."""
@@ -171,7 +172,7 @@ class TokenResults:
         ]
         for text, tokens in texts:
             records += [*values_of(text, tokens), *tokens_of(text, tokens)]
-        known = self._aggregator.producer(OWN_PRODUCER)
+        known = self._aggregator.book[OWN_PRODUCER]
         batch = OutgoingBatch(
             version=PROTOCOL,
             producer=OWN_PRODUCER,

@@ -72,17 +72,17 @@ class Collector:
             end_ns=interval.end_ns,
             anchor=anchor_of(numbers),
             account=account,
-            sums=aggregator.take_interval(),
+            sums=aggregator.leaf.take_interval(),
             records=self._take(),
-            parts=tuple(aggregator.take_step_parts()),
-            members=tuple(aggregator.new_members()),
+            parts=tuple(aggregator.steps.take_parts()),
+            members=tuple(aggregator.leaf.new_members()),
         )
 
     def skip(self, numbers: Numbers) -> None:
         """End an interval that is on disk already."""
-        numbers.aggregator.take_interval()
-        numbers.aggregator.take_step_parts()
-        numbers.aggregator.new_members()
+        numbers.aggregator.leaf.take_interval()
+        numbers.aggregator.steps.take_parts()
+        numbers.aggregator.leaf.new_members()
         self._take()
 
     def close(self, numbers: Numbers, account: NodeAccount) -> LeafInterval:
@@ -95,7 +95,7 @@ class Collector:
             anchor=anchor_of(numbers),
             account=account,
             records=self._take(),
-            parts=tuple(numbers.aggregator.take_step_parts()),
+            parts=tuple(numbers.aggregator.steps.take_parts()),
             closing=True,
         )
 
@@ -112,4 +112,4 @@ class Collector:
 def anchor_of(numbers: Numbers) -> tuple[int, int]:
     """Return the clocks at the end of the last interval. The wall clock is the one that dates records."""
     run = numbers.run
-    return run.rolled_mono_ns, numbers.aggregator.wall_clock(run.rolled_mono_ns, run.rolled_wall_ns)
+    return run.rolled_mono_ns, numbers.aggregator.clock.wall_at(run.rolled_mono_ns, run.rolled_wall_ns)

@@ -13,6 +13,7 @@ from typing import Final
 from telemetry import limits
 from telemetry.aggregator import StreamedRecord
 from telemetry.aggregator.nodes.own_account import LeafFacts
+from telemetry.common.formatting import number_of
 from telemetry.daemon.components import Parts
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.run_status import RunStatus
@@ -21,7 +22,6 @@ from telemetry.daemon.upstream.interval import Collector, LeafInterval, joined
 from telemetry.daemon.upstream.search import LeafSearch
 from telemetry.daemon.upstream.uplink import Uplink
 from telemetry.daemon.upstream.writer import OutboxWriter
-from telemetry.formatting import number_of
 from telemetry.wire.control import Hello, Request
 from telemetry.wire.history import Interval
 from telemetry.wire.nodes import NodeAccount

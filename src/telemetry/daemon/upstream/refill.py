@@ -23,7 +23,7 @@ class Refill:
     def begin(self, fold: Fold) -> None:
         """Prepare for a fold. If it begins too late, definitions are missing as well, so all are sent again."""
         if fold.numbers.run.rolls >= max(1, self._outbox.rolls):
-            fold.numbers.aggregator.define_again()
+            fold.numbers.aggregator.leaf.define_again()
 
     def take(self, step: Step, fold: Fold) -> None:
         self.collector.add(step.streamed)
@@ -44,5 +44,5 @@ class Refill:
         """
         if not self._is_sealed:
             self._outbox.cut(fold.numbers.run.rolls)
-            fold.numbers.aggregator.define_again()
+            fold.numbers.aggregator.leaf.define_again()
         self.writer.release()

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from telemetry.client import notice
-from telemetry.distribution import install_hint
-from telemetry.errors import UsageError
+from telemetry.common.distribution import install_hint
+from telemetry.errors import UsageError, error_text
 from telemetry.gateway.access import Access
 from telemetry.gateway.bodies import BODIES_BYTES, BODY_BYTES
 from telemetry.gateway.endpoint import Problem
@@ -136,7 +136,7 @@ class GrpcReceiver:
             except Problem as error:
                 status, words = error.status, str(error)
             except Exception as error:  # noqa: BLE001 – a defect of this package
-                notice.warn(f"OTLP over gRPC failed for {signal}: {type(error).__name__}: {error}")
+                notice.warn(f"OTLP over gRPC failed for {signal}: {error_text(error)}")
                 status, words = 500, "the gateway failed; it is unknown whether this was recorded"
             details = _retry_details(words) if status == _UNAVAILABLE else ()
             await context.abort(self._codes[_CODES.get(status, "INTERNAL")], words, details)

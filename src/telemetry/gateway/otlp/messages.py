@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from telemetry.distribution import install_hint
+from telemetry.common.distribution import install_hint
 from telemetry.errors import UsageError
 
 PROTOBUF: Final = "application/x-protobuf"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Final, Literal, NamedTuple, TypeGuard
 
 from msgspec import Struct
 
 from telemetry import limits
+from telemetry.common import clock
 from telemetry.gateway.endpoint import Answer, Problem
 from telemetry.gateway.run_link import RunLink
 from telemetry.wire.control import Catchup, CaughtUp, GetStep, StepDistribution, StepState
@@ -52,8 +54,7 @@ async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> 
         return _answer("pending", f"{message}; the run has not confirmed it yet", {})
     results: dict[str, str] = {}
     until: int | None = None
-    pause_s = _FIRST_PAUSE_S
-    while True:
+    for attempt in count(1):
         state = await _state(run, of)
         if state is not None:
             if until is None and state.state != "open":
@@ -63,8 +64,7 @@ async def report(run: RunLink, before: StepState, of: GetStep, waits: Waits) -> 
         left_s = deadline_s - loop.time()
         if not undecided or left_s <= 0.0:
             break
-        await asyncio.sleep(min(pause_s, left_s))
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        await asyncio.sleep(min(clock.backoff_s(attempt, _FIRST_PAUSE_S, _LONGEST_PAUSE_S), left_s))
     if state is None or until is None:
         return _answer("pending", f"{message}; the aggregator does not answer at the moment", results)
     # a step that was closed before may have been refused before, too

@@ -9,11 +9,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from telemetry import limits
+from telemetry.common.formatting import number_of
 from telemetry.compat.relax.native import REPORTED, WANDB, record_values
-from telemetry.compat.relax.step_buffer import Entry
-from telemetry.compat.relax.values import Distribution, Events, Plain, Refuse, counted, plain_values, tagged
+from telemetry.compat.relax.values import Distribution, Entry, Events, Plain, Refuse, counted, plain_values, tagged
 from telemetry.errors import InstrumentError
-from telemetry.formatting import number_of
 from telemetry.gateway.endpoint import Answer, Call, Endpoint, Failure, FieldProblem, Handler, Method, Problem
 from telemetry.gateway.routes.delivery import StepReport, Waits, metrics_of, report
 from telemetry.gateway.routes.relax_bodies import (

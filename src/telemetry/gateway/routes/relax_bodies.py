@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from telemetry import limits
 from telemetry.client.wall_time import monotonic_of
-from telemetry.compat.relax.native import STEP
+from telemetry.compat.relax.values import STEP
 from telemetry.wire.control import StepDistribution
 from telemetry.wire.events import Name, Step
 
@@ -72,7 +72,7 @@ class StepQuery(Struct, kw_only=True, frozen=True):
 
 
 class Logged(Struct, kw_only=True, frozen=True):
-    """The outcome of logged values."""
+    """The answer to a request that logs values."""
 
     status: Literal["success", "pending"]
     """`success`: what `outcomes` calls recorded is in the run. `pending`: the run has not confirmed it yet."""

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from telemetry.hdr.cells import cells_of
-from telemetry.hdr.layout import TICK_BITS, Layout
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.statistics.hdr.cells import cells_of
+from telemetry.statistics.hdr.layout import TICK_BITS, Layout
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.report import Bounds
 from telemetry.wire.units import ticks_per_unit

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Floats, Integers, Layout
-from telemetry.hdr.ranks import parse_percentile, rank, ranks
 from telemetry.history.intervals.figures import Figures
 from telemetry.statistics.confidence import rank_bounds
+from telemetry.statistics.hdr.layout import Floats, Integers, Layout
+from telemetry.statistics.hdr.ranks import parse_percentile, rank, ranks
 from telemetry.wire.report import Bounds
 
 _SPARSE: Final = 8

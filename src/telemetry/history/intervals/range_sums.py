@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from telemetry.hdr.layout import Integers, Layout
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.statistics.hdr.layout import Integers, Layout
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 from telemetry.wire.report import Bounds

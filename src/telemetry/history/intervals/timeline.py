@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Integers
-from telemetry.hdr.pages import grown
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.statistics.hdr.layout import Integers
+from telemetry.statistics.hdr.pages import grown
 from telemetry.wire.cells import cell, edge
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from telemetry import limits
-from telemetry.hdr.layout import Integers
+from telemetry.common import headline_choice
 from telemetry.history.fair_rates import Activity, Steps
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows
 from telemetry.history.intervals.histograms import added_up
 from telemetry.history.pictures.cumulative import Cumulative
-from telemetry.history.pictures.instruments import (
-    Kind,
-    drawn_counters,
-    drawn_gauges,
-    drawn_heat_maps,
-    drawn_kinds,
-    ids_of,
-)
-from telemetry.history.pictures.spreads import coarse_distribution, distribution, heat_map
 from telemetry.history.range_totals import RangeTotals
-from telemetry.rates import Paces, Stat
-from telemetry.request_model import number_of_events
+from telemetry.history.rates import Paces, Stat
+from telemetry.history.request_model import number_of_events, request_instruments, without_requests
+from telemetry.history.span_model import without_spans
+from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.wire import requests as words
+from telemetry.wire.cells import CELLS, edge
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.pictures import (
     CounterOverTime,
@@ -36,8 +35,31 @@ from telemetry.wire.pictures import (
     Pictures,
     RequestsOverTime,
 )
-from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.units import TIME_NS
 
+BARS: Final = 72
+"""Largest number of bars of a distribution on a log scale."""
+LINEAR_BARS: Final = 100
+"""Largest number of bars on a linear scale, where their width is a round number: 40 or more are left."""
+_LEAST_BARS: Final = 24
+_BARS_PER_ROOT: Final = 3
+"""Few values have fewer bars, in proportion to the root of their number: more bars would show noise."""
+ROWS: Final = 24
+_LOG_FROM: Final = 5.0
+"""Ratio of the edges from which a log scale shows more."""
+_ROUND: Final = (1.0, 2.0, 5.0, 10.0)
+LARGEST_UNIT: Final = 1e290
+"""Larger units of a damaged file would make edges that no float can hold."""
+_DIGITS: Final = 12
+_THOUSAND: Final = 1_000
+COUNTERS: Final = 40
+GAUGES: Final = 40
+MACHINE: Final = 160
+"""Largest number of gauges of machine, GPUs and processes."""
+HEAT_MAPS: Final = 4
+KINDS: Final = 20
+"""Largest number of kinds of requests."""
 _GAP_S: Final = 0.5
 """Time without history that is a step of its own; intervals of a history take a second."""
 _ENDED: Final = (words.COMPLETED, words.FAILED, words.EXPIRED)
@@ -220,3 +242,152 @@ def _slots_of(added: Added | None, rows: Rows, of: SeriesId) -> tuple[Integers, 
     first = row * rows.span
     begin, end = np.searchsorted(added.places, (first, first + rows.span))
     return (added.places[begin:end] - first, added.counts[begin:end].copy()) if end > begin else None
+
+
+@dataclass(slots=True)
+class Kind:
+    """The instruments of one kind of request, of all tracking windows, by word of `telemetry.wire.requests`."""
+
+    kind: str
+    labels: dict[str, str]
+    counters: dict[str, list[SeriesId]] = field(default_factory=dict)
+    output_tokens: list[SeriesId] = field(default_factory=list)
+    issued: int | float = 0
+
+
+def drawn_kinds(snapshot: MetricsSnapshot) -> list[Kind]:
+    """Return the busiest kinds of requests, in the order of the snapshot."""
+    kinds: dict[tuple[str, tuple[tuple[str, str], ...]], Kind] = {}
+    for one in request_instruments(snapshot):
+        found = kinds.setdefault((one.kind, one.labels), Kind(one.kind, dict(one.labels)))
+        if isinstance(one.stat, CounterStat):
+            found.counters.setdefault(one.word, []).append(series_id(one.stat))
+            if one.word == words.ISSUED:
+                found.issued += one.stat.value
+        elif one.word == words.OUTPUT_TOKENS:
+            found.output_tokens.append(series_id(one.stat))
+    busiest = sorted(kinds.values(), key=lambda kind: -kind.issued)[:KINDS]
+    return [kind for kind in kinds.values() if kind in busiest]
+
+
+def drawn_counters(snapshot: MetricsSnapshot) -> list[CounterStat]:
+    """Return the counters with the most events that belong to no request and no span."""
+    own = without_spans(without_requests(snapshot.counters, snapshot))
+    return sorted((stat for stat in own if stat.events), key=lambda stat: -stat.events)[:COUNTERS]
+
+
+def drawn_gauges(snapshot: MetricsSnapshot) -> list[GaugeStat]:
+    """Return the gauges that were set most often, in the order of the snapshot.
+
+    Those of the machine do not count: collectors set them all alike.
+    """
+    stats = snapshot.gauges
+    busiest = sorted(range(len(stats)), key=lambda place: -stats[place].events)
+    own = [place for place in busiest if not is_of_machine(stats[place].name)][:GAUGES]
+    machine = [place for place in busiest if is_of_machine(stats[place].name)][:MACHINE]
+    return [stats[place] for place in sorted([*own, *machine]) if stats[place].events]
+
+
+def drawn_heat_maps(snapshot: MetricsSnapshot) -> list[SeriesStat]:
+    """Return series in a unit of time: latencies of requests, then those of the headline, then the busiest."""
+    latencies = {series_id(one.stat) for one in request_instruments(snapshot) if one.word == words.LATENCY}
+    named = {choice.name for choice in headline_choice.chosen(snapshot.params)}
+
+    def order(stat: SeriesStat) -> tuple[bool, bool, int]:
+        return series_id(stat) not in latencies, stat.name not in named, -stat.count
+
+    timed = [stat for stat in snapshot.series if stat.unit in TIME_NS and stat.count]
+    return sorted(timed, key=order)[:HEAT_MAPS]
+
+
+def ids_of(stats: Sequence[CounterStat] | Sequence[GaugeStat] | Sequence[SeriesStat]) -> list[SeriesId]:
+    """Return the identities of these instruments."""
+    return [series_id(stat) for stat in stats]
+
+
+def distribution(stat: SeriesStat, values: Cumulative) -> Distribution:
+    """Return the distribution between the percentiles 0.1 and 99.9, with the number of values outside.
+
+    There are fewer bars if the histogram is not fine enough for more.
+    """
+    low, high = values.low, values.high
+    is_log = low > 0.0 and high > _LOG_FROM * low
+    most = max(_BARS_PER_ROOT * math.isqrt(values.count), _LEAST_BARS)
+    if is_log:
+        edges = _log_edges(values, low, high, min(most, BARS))
+    else:
+        edges = _linear_edges(values, low, high, min(most, LINEAR_BARS))
+    below = values.below(edges)
+    return Distribution(
+        name=stat.name,
+        labels=stat.labels,
+        unit=stat.unit,
+        scale="log" if is_log else "linear",
+        edges=_plain(edges),
+        counts=np.diff(below).tolist(),
+        below=int(below[0]),
+        above=values.count - int(below[-1]),
+    )
+
+
+def coarse_distribution(stat: SeriesStat) -> Distribution | None:
+    """Return the distribution by the display histogram of a result; None without values, or if it is unreadable."""
+    known = {cell: count for cell, count in sorted(stat.histogram) if 0 <= cell < CELLS and count > 0}
+    count = sum(known.values())
+    if not count or not 0.0 < stat.cell_unit < LARGEST_UNIT:
+        return None
+    reached = list(accumulate(known.values()))
+    cells = list(known)
+    first = cells[bisect_left(reached, -(-count // _THOUSAND))]
+    last = cells[bisect_left(reached, count - count // _THOUSAND)]
+    shown = range(first, last + 1)
+    return Distribution(
+        name=stat.name,
+        labels=stat.labels,
+        unit=stat.unit,
+        scale="cells",
+        edges=[edge(cell) * stat.cell_unit for cell in (*shown, last + 1)],
+        counts=[known.get(cell, 0) for cell in shown],
+        below=sum(known[cell] for cell in cells if cell < first),
+        above=sum(known[cell] for cell in cells if cell > last),
+    )
+
+
+def heat_map(stat: SeriesStat, whole: Cumulative, steps: Sequence[Cumulative | None]) -> HeatMap:
+    """Return the heat map of a series from percentile 0.1 to the maximum. `whole` has the values of all steps."""
+    low = whole.low
+    if low <= 0.0:  # the first row has the zeros too
+        low = float(whole.ends[0] if whole.lows.size == 1 else whole.lows[1])
+    edges = _log_edges(whole, low, max(whole.end, low), ROWS)
+    counts: list[list[int]] = []
+    for values in steps:
+        if values is None:
+            counts.append([])
+            continue
+        below = values.below(edges)
+        below[0], below[-1] = 0, values.count
+        counts.append(np.diff(below).tolist())
+    return HeatMap(name=stat.name, labels=stat.labels, unit=stat.unit, edges=_plain(edges), counts=counts)
+
+
+def _log_edges(values: Cumulative, low: float, high: float, most: int) -> Floats:
+    """Return edges with equal ratios, which are not finer than the slots in the middle."""
+    if high <= low:
+        return np.array([low, low + values.slot_at(low)])
+    middle = math.sqrt(low) * math.sqrt(high)
+    number = int(math.log(high / low) / math.log1p(values.slot_at(middle) / middle))
+    return np.asarray(np.geomspace(low, high, min(max(number, 1), most) + 1), np.float64)
+
+
+def _linear_edges(values: Cumulative, low: float, high: float, most: int) -> Floats:
+    """Return edges at multiples of a round width, which is not finer than the slots between them."""
+    least = max((high - low) / (most - 2), values.slot_at(high), values.slot_at(low))
+    power = 10.0 ** math.floor(math.log10(least))
+    width = next(one * power for one in _ROUND if one * power >= least * (1.0 - 1e-9))
+    first, last = math.floor(low / width * (1.0 + 1e-12)), math.ceil(high / width * (1.0 - 1e-12))
+    return np.arange(first, max(last, first + 1) + 1, dtype=np.float64) * width
+
+
+def _plain(edges: Floats) -> list[float]:
+    """Return edges without the noise of the last bits."""
+    return [float(f"{value:.{_DIGITS}g}") for value in edges.tolist()]

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from telemetry.hdr.layout import Floats, Integers, Layout
+from telemetry.statistics.hdr.layout import Floats, Integers, Layout
 from telemetry.wire.control import SeriesKey
 
 _THOUSAND: Final = 1_000

@@ -10,12 +10,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from telemetry.config.plugins import points
+from telemetry.config.plugins.choice import unknown
+from telemetry.config.plugins.points import Plugin
 from telemetry.errors import UsageError
 from telemetry.integrations.capture.boot_module import BOOT, CAPTURES
 from telemetry.integrations.capture.patching import Patch
-from telemetry.plugins import points
-from telemetry.plugins.choice import unknown
-from telemetry.plugins.points import Plugin
 
 BUILT_IN: Final = {name: f"telemetry.integrations.{name}" for name in CAPTURES}
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from telemetry.files import read_file
-from telemetry.formatting import listed
+from telemetry.common.files import read_file
+from telemetry.common.formatting import listed
 from telemetry.integrations.capture.boot_module import BOOT
 
 SIGNS: Final = "capture.log"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
-from telemetry.formatting import duration_ns, printable
+from telemetry.common.formatting import duration_ns, printable
 from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
 from telemetry.integrations.feeds import FeedOptions

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from telemetry.lazy import lazy_names
+from telemetry.common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from telemetry.integrations.ray.driver import RayRun, run

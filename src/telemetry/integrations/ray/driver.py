@@ -6,7 +6,8 @@ import atexit
 import os
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,21 +20,34 @@ from telemetry.config import load
 from telemetry.errors import EndpointError, TelemetryError, UsageError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import KEYS_VARIABLE
-from telemetry.integrations.ray.other_root import end_root, reachable_root
 from telemetry.integrations.ray.plan import RootPlan, actor_options
 from telemetry.integrations.ray.root import RootBody
 from telemetry.store.processes import start_of
 from telemetry.supervise.outcome import second_best
 from telemetry.supervise.run_files import RunFiles
 from telemetry.supervise.writers import Writers, check_kinds, kind_of, said_when_long, with_backends
-from telemetry.transport.client import hello
-from telemetry.transport.endpoints import runtime_directory
+from telemetry.transport.client import ControlClient, hello
+from telemetry.transport.endpoints import (
+    TCP,
+    is_loopback,
+    is_tcp,
+    refuses,
+    runtime_directory,
+    seen_from,
+    split_key,
+    with_key,
+)
+from telemetry.transport.keys import of_user
+from telemetry.transport.subscription import Subscription
 from telemetry.wire.codec import snapshot_from_json
+from telemetry.wire.control import Stop
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import TERMINAL
 
 if TYPE_CHECKING:
     from telemetry.wire.report import Source
 
+_LOOK_AGAIN_S: Final = 0.2
 _START_TIMEOUT_S: Final = 60.0  # Ray starts two actors, one after the other
 _CALL_S: Final = 30.0  # more than a call's own timeout, for an actor that is being restarted
 _LATE_S: Final = 10.0  # at the end, for the leaf of a node that has just joined
@@ -90,7 +104,7 @@ class RayRun(Recording):
         try:
             data: bytes = ray.get(self._root.state.remote())
         except ray.exceptions.RayTaskError as error:
-            raise EndpointError(f"the root does not answer: {_last_line(error)}") from error
+            raise EndpointError(f"the root does not answer: {_lines(error)[-1]}") from error
         return Report(snapshot=snapshot_from_json(data), source="status")
 
     def result(self) -> Report:
@@ -156,7 +170,7 @@ class RayRun(Recording):
         try:
             answer = ray.get(self._root.finish.remote("finished", timeout_s), timeout=2 * timeout_s + _CALL_S)
         except ray.exceptions.RayError as error:
-            return second_best(files, None, f"the root's actor did not answer: {_first_line(error)}")
+            return second_best(files, None, f"the root's actor did not answer: {_lines(error)[0]}")
         return _decoded(answer)
 
     def _begin_writers(self, to: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -188,7 +202,7 @@ class RayRun(Recording):
         try:
             ray.get(self._root.close.remote(), timeout=_CLOSE_S)
         except ray.exceptions.RayError as error:
-            notice.warn(f"actors of the job {self.job} may be left on the cluster: {_first_line(error)}")
+            notice.warn(f"actors of the job {self.job} may be left on the cluster: {_lines(error)[0]}")
         ray.kill(self._root, no_restart=True)
 
     def _at_exit(self) -> None:
@@ -322,7 +336,7 @@ def _begun(ray: Any, root: Any, plan: RootPlan, timeout_s: float) -> tuple[dict[
     try:
         facts: dict[str, Any] = ray.get(root.facts.remote(timeout_s), timeout=timeout_s + _CALL_S)
     except ray.exceptions.RayError as error:
-        raise EndpointError(f"the actor of the root did not start: {_first_line(error)}") from error
+        raise EndpointError(f"the actor of the root did not start: {_lines(error)[0]}") from error
     if "error" in facts:
         raise EndpointError(str(facts["error"]), hint=str(facts["hint"]))
     if plan.upstream:
@@ -347,7 +361,7 @@ def _undo(ray: Any, root: Any) -> None:
     try:
         ray.get(root.close.remote(), timeout=_CLOSE_S)
     except ray.exceptions.RayError as error:
-        notice.warn(f"actors of the job may be left on the cluster: {_first_line(error)}")
+        notice.warn(f"actors of the job may be left on the cluster: {_lines(error)[0]}")
     ray.kill(root, no_restart=True)
 
 
@@ -362,9 +376,55 @@ def _decoded(answer: dict[str, Any]) -> Report:
     )
 
 
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+def _lines(error: BaseException) -> list[str]:
+    return str(error).strip().splitlines() or [type(error).__name__]
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def reachable_root(endpoint: str, address: str, hosts: Set[str]) -> str:
+    """Return the address of a root as all nodes of the cluster reach it.
+
+    `address` is the one of this node, `hosts` those of all nodes. Raises UsageError if the root reaches only this
+    machine but there are others, KeysError for an unknown key.
+    """
+    plain, key = split_key(endpoint)
+    if key:
+        endpoint = with_key(plain, of_user().resolve(key).decode())
+    if not (hosts - {address}) or (is_tcp(endpoint) and not is_loopback(endpoint)):
+        return endpoint
+    if is_tcp(endpoint):
+        outside = seen_from(f"{TCP}0.0.0.0:{plain.rpartition(':')[2]}", f"{TCP}{_host(address)}:1")
+        if not refuses(outside):
+            return with_key(outside, split_key(endpoint)[1])
+    raise UsageError(
+        f"{endpoint} reaches only this machine, but the Ray cluster has others",
+        hint="use `telemetry run --ray`, or `telemetry serve --bind tcp://ADDRESS:PORT` with keys",
+    )
+
+
+def end_root(endpoint: str, files: RunFiles, timeout_s: float) -> Report:
+    """Ask a root to end and return its result, or the best one after `timeout_s`. Never raises."""
+    newest = None
+    if files.has_result():
+        return second_best(files, None, "the run had ended before")
+    try:
+        snapshots = Subscription(seen_from(hello(endpoint).snapshots, endpoint))
+    except TelemetryError as error:
+        return second_best(files, None, error.message)
+    with snapshots:
+        try:
+            with ControlClient(endpoint) as client:
+                client.request(Stop(reason="finished"))
+        except TelemetryError as error:
+            return second_best(files, snapshots.newest, f"can't ask the root to stop: {error.message}")
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            newest = snapshots.recv(_LOOK_AGAIN_S) or newest
+            if newest is not None and newest.state in TERMINAL:
+                return Report(snapshot=newest, source="pubsub")
+            if newest is None and files.has_result():
+                break
+    return second_best(files, newest, f"the root published no final snapshot within {timeout_s:g} s")
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

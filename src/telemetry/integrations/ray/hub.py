@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from telemetry import limits
 from telemetry.client.identity import shown_name
 from telemetry.client.process import PROCESS
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
+from telemetry.common.programs import stem
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.driver import JobRunsError, RayRun, begin
 from telemetry.integrations.ray.worker import attach, worker_name
-from telemetry.programs import stem
 
 
 def join_job(

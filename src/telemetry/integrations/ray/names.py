@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from telemetry.common.distribution import install_hint
 from telemetry.config.load import ENV_NEST, ENV_PREFIX
-from telemetry.distribution import install_hint
 from telemetry.errors import UsageError
 from telemetry.transport.endpoints import IPC, runtime_directory
 

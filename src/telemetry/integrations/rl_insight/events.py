@@ -17,7 +17,7 @@ from telemetry.client import module_level as telemetry
 from telemetry.client import notice
 from telemetry.client.process import PROCESS
 from telemetry.client.records import clean
-from telemetry.errors import InstrumentError
+from telemetry.errors import InstrumentError, error_text
 from telemetry.integrations.points import unit_of
 from telemetry.wire.events import Span
 
@@ -167,7 +167,7 @@ class Events:
         return values.isascii() and (len(values) <= most or max(map(len, texts.values())) <= most)
 
     def _refuse(self, name: object, error: Exception) -> None:
-        self._warn(f"{name!r} is not recorded: {type(error).__name__}: {error}")
+        self._warn(f"{name!r} is not recorded: {error_text(error)}")
 
     def _warn(self, words: str) -> None:
         if words not in self._warned and len(self._warned) < limits.WARNINGS_KEPT:

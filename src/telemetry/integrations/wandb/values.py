@@ -29,9 +29,6 @@ _MANY: Final = 64  # media of one list; the rest is counted
 _OF_OBJECTS: Final = ("itertuples", "savefig", "to_plotly_json")
 """Methods of data frames and figures, which have no useful text."""
 
-_reported: set[str] = set()
-"""Types that a message was printed about, and `list`."""
-
 
 def are_numbers(data: Mapping[str, Any]) -> bool:
     """Return whether all values are numbers of Python."""
@@ -187,22 +184,20 @@ def _log_type(value: Any) -> str:
 
 def _leave_out(value: Any) -> None:
     name = type(value).__name__
-    if name not in _reported:
-        _reported.add(name)
-        notice.warn(
-            f"W&B values of the type {name} are not recorded: log the numbers, or an image of it. "
-            "This warning appears once for each type"
-        )
+    notice.warn_once(
+        f"W&B type {name}",
+        f"W&B values of the type {name} are not recorded: log the numbers, or an image of it. "
+        "This warning appears once for each type",
+    )
 
 
 def _count_cut(name: str, count: int) -> None:
     PROCESS.unencodable.hit_many(count - _MANY)
-    if "list" not in _reported:
-        _reported.add("list")
-        notice.warn(
-            f"{name!r} is a list of {count} files: the first {_MANY} of each such list are recorded, and the rest "
-            "are counted. Log them in several calls, under other names. This warning appears once"
-        )
+    notice.warn_once(
+        "W&B list of files",
+        f"{name!r} is a list of {count} files: the first {_MANY} of each such list are recorded, and the rest "
+        "are counted. Log them in several calls, under other names. This warning appears once",
+    )
 
 
 def alert_text(title: str, text: str) -> str:

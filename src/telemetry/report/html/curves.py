@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.common import formatting
+from telemetry.common.formatting import printable
 from telemetry.report.html.data import embedded
 from telemetry.report.html.help import question
 

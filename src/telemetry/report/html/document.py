@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
+from statistics import fmean
 from typing import Any, Final
 
-from telemetry import formatting
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import number_of, printable
+from telemetry.history.span_model import SpanTimes, span_times
 from telemetry.report import accounting, brief, content
 from telemetry.report import series as measured
-from telemetry.report.backends import backends
+from telemetry.report.backends import backends, state
 from telemetry.report.distributions import distributions
-from telemetry.report.gates import gate_lines
+from telemetry.report.gates import gate_lines, why
 from telemetry.report.glossary import explanation
-from telemetry.report.html.backends import backends_body, backends_link
-from telemetry.report.html.bodies import command_body, gates_body
 from telemetry.report.html.data import embedded
-from telemetry.report.html.grids import counters_data, gauges_data
-from telemetry.report.html.head import head
-from telemetry.report.html.machine import machine_data
-from telemetry.report.html.main_series import Group, main_groups
+from telemetry.report.html.grids import counters_data, gauges_data, held, over_time
+from telemetry.report.html.head import OUTCOMES, head
+from telemetry.report.html.main_series import LINES, Group, main_groups
+from telemetry.report.html.numbers import Column, column
 from telemetry.report.html.over_time import TimeCharts, identity
 from telemetry.report.html.page import asset, page
 from telemetry.report.html.requests import requests_section, slots_section
 from telemetry.report.html.sections import block, table, without_bounds
 from telemetry.report.html.sections import content as below_title
 from telemetry.report.html.series import series_data
-from telemetry.report.html.spans import spans_body
 from telemetry.report.html.steps import steps_section
 from telemetry.report.html.stragglers import stragglers_section
 from telemetry.report.html.tiles import tiles
@@ -40,8 +39,21 @@ from telemetry.report.requests import late
 from telemetry.report.sources import sources_sections
 from telemetry.report.spans import spans
 from telemetry.report.table import DOT, Section
+from telemetry.wire.collectors import is_of_machine
+from telemetry.wire.gates import GateResult
+from telemetry.wire.pictures import GaugeOverTime
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import BACKEND_ENDED
+from telemetry.wire.spans import UNIT
 
+_GROUPS: Final = {"host": "Host", "gpu": "GPU", "container": "Container", "process": "Processes"}
+_TRANSFER: Final = "B/s"
+Item = dict[str, Any]
+_Key = tuple[str, str, str]
+"""Prefix, first word, and unit: gauges that share them are lines of one chart."""
+_BARS: Final = 20
+"""Largest number of bars: the names with the most self time."""
+_WIDTH: Final = 1_000
 SCRIPTS: Final = ("heat_map.js", "slots.js", "grid.js", "shape.js", "series_table.js", "report.js")
 """Scripts of the report, after those of every page."""
 _WITHOUT_SCRIPT: Final = 200
@@ -63,7 +75,6 @@ _ORDER: Final = {
 }
 """Sections by flavour of the run: the main chart, the table of percentiles, then the other pictures. Sections of
 tables follow in a fixed order."""
-
 Part = tuple[str, Section, str]
 """Name, section and HTML of a part of the page."""
 
@@ -270,3 +281,138 @@ def _series(report: Report, section: Section) -> str:
         f'<div id="series-table"></div>{embedded(series_data(report), "series-data")}'
         f"<noscript>{table(without_bounds(section.table), _WITHOUT_SCRIPT)}</noscript>"
     )
+
+
+def backends_body(report: Report) -> str:
+    """Return the table; empty without backends."""
+    looks = [state(stat, report)[1] for stat in report.snapshot.backends]
+    whole = backends(report).table
+    return table(whole, badges={1: looks}) if whole is not None else ""
+
+
+def backends_link(report: Report) -> tuple[str, str]:
+    """Return the text beside the link to backends, and its style."""
+    missing = sum(stat.state in ("undelivered", "failed") for stat in report.snapshot.backends)
+    if missing:
+        return f" {missing} not delivered", "bad"
+    unsure = any(stat.dropped or stat.state not in BACKEND_ENDED for stat in report.snapshot.backends)
+    return ("", "warn") if unsure and report.final else ("", "")
+
+
+def command_body(section: Section) -> str:
+    """Return the command line and its facts; empty without a command."""
+    if not section:
+        return ""
+    line, *facts = section.lines
+    return f"<pre>{escape(line)}</pre>{''.join(f'<p>{escape(fact)}</p>' for fact in facts)}"
+
+
+def gates_body(gates: Sequence[GateResult]) -> str:
+    """Return a table with a row for each gate; empty without gates."""
+    if not gates:
+        return ""
+    rows = []
+    for gate in gates:
+        kind, words = OUTCOMES[gate.outcome]
+        rows.append(
+            f"<tr><td><code>{escape(printable(gate.expression))}</code></td>"
+            f'<td class="left"><span class="badge {kind}">{words}</span></td>'
+            f'<td class="left">{escape(why(gate))}</td></tr>'
+        )
+    heads = (
+        '<th scope="col">gate</th><th scope="col" class="left">outcome</th><th scope="col" class="left">why</th>'
+    )
+    return (
+        f'<div class="scroll"><table class="gates"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def spans_body(report: Report) -> str:
+    """Return bars and table; empty without spans."""
+    found = [one for one in span_times(report.snapshot) if one.share is not None][:_BARS]
+    most = max((one.share or 0.0 for one in found), default=0.0)
+    rows = "".join(_row(one, most) for one in found)
+    bars = f'<table class="shares"><tbody>{rows}</tbody></table>' if most > 0.0 else ""
+    section = spans(report)
+    return f"{bars}{table(section.table)}" if section.table is not None else ""
+
+
+def _row(one: SpanTimes, most: float) -> str:
+    share = one.share or 0.0
+    return (
+        f'<tr><th scope="row"><bdi>{escape(printable(one.name))}</bdi></th>'
+        f"<td>{escape(formatting.quantity(one.self_ms, UNIT))}</td><td>{escape(formatting.percent(share))}</td>"
+        f'<td class="share"><svg viewBox="0 0 {_WIDTH} 10" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="c0 bar" width="{share / most * _WIDTH:.1f}" height="10"/></svg></td></tr>'
+    )
+
+
+def machine_data(report: Report) -> dict[str, Any] | None:
+    """Return the charts; None without such gauges."""
+    gauges = report.pictures.gauges if report.pictures else []
+    charts: dict[_Key, list[GaugeOverTime]] = {}
+    for one in gauges:
+        if is_of_machine(one.name) and any(value is not None for value in one.values):
+            charts.setdefault(_key(one), []).append(one)
+    order = list(_GROUPS)
+    items = [_item(key, of) for key, of in sorted(charts.items(), key=lambda item: order.index(item[0][0]))]
+    found = over_time(report, items, "charts")
+    return None if found is None else found | {"held": True, "size": "small"}
+
+
+def _key(one: GaugeOverTime) -> _Key:
+    prefix, _, rest = one.name.partition(".")
+    if prefix == "gpu":
+        return prefix, rest, one.unit
+    if prefix == "process" and one.unit == _TRANSFER:
+        return prefix, "disk", one.unit
+    stem = rest.partition("_")[0] if prefix != "process" else rest
+    return prefix, stem, one.unit
+
+
+def _item(key: _Key, of: Sequence[GaugeOverTime]) -> Item:
+    prefix, stem, unit = key
+    name = of[0].name if len({one.name for one in of}) == 1 else f"{prefix}.{stem}"
+    item: Item = {"name": wording.instrument(name, {}, unit), "group": _GROUPS[prefix], "unit": printable(unit)}
+    values = [held(one.values) for one in of]
+    if len(of) == 1:
+        known = _known(values[0])
+        facts = [("mean", formatting.quantity(fmean(known), unit))]
+        if min(known) < max(known):
+            facts.append(("max", formatting.quantity(max(known), unit)))
+        return item | {"lines": [{"name": "", "values": column(values[0])}], "facts": facts}
+    if len(of) > LINES:
+        rows = [_known(row) for row in zip(*values, strict=True)]
+        means: Column = [fmean(row) if row else None for row in rows]
+        line = {
+            "name": "",
+            "values": column(means),
+            "low": column([min(row, default=None) for row in rows]),
+            "high": column([max(row, default=None) for row in rows]),
+        }
+        facts = [(f"mean of {len(of)}", formatting.quantity(fmean(_known(means)), unit))]
+        return item | {"lines": [line], "facts": facts}
+    lines = [
+        {
+            "name": _name_of(one, stem, of),
+            "values": column(values_of),
+            "whole": formatting.quantity(fmean(_known(values_of)), unit),
+        }
+        for one, values_of in zip(of, values, strict=True)
+    ]
+    return item | {"lines": lines, "facts": [("mean:", "")]}
+
+
+def _name_of(one: GaugeOverTime, stem: str, of: Sequence[GaugeOverTime]) -> str:
+    """Return a short name among the lines of a chart: its labels, or what its name has beyond the others."""
+    labels = wording.instrument("", one.labels).strip("{}").removeprefix("process=")
+    if len({other.name for other in of}) == 1:
+        return labels or "all"
+    rest = one.name.partition(".")[2]
+    word = rest.removeprefix(f"{stem}_")
+    return printable(" ".join(filter(None, (word, labels))))
+
+
+def _known(values: Column) -> list[float]:
+    return [value for value in values if value is not None]

@@ -1,5 +1,5 @@
 "use strict";
-/* Numbers as `telemetry.formatting` writes them, and elements made without any parsing of text. */
+/* Numbers as `telemetry.common.formatting` writes them, and elements made without any parsing of text. */
 const telemetry = (() => {
   const NOTHING = "–";
   const TIME_NS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9, min: 6e10, h: 3.6e12 };

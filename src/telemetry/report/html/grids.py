@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
-from telemetry import formatting, wording
-from telemetry.directions import better_of_name
-from telemetry.formatting import printable
+from telemetry.common import formatting, wording
+from telemetry.common.directions import better_of_name
+from telemetry.common.formatting import printable
 from telemetry.history.curve_points import first_step, has_means, lowest_step
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.redaction import COUNTER
 from telemetry.report.html.main_series import LINES
 from telemetry.report.html.numbers import Column, column

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.report import brief, content
 from telemetry.report.gates import gate_lines, tally
 from telemetry.report.table import DOT

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry import wording
-from telemetry.formatting import printable
+from telemetry.common import wording
+from telemetry.common.formatting import printable
+from telemetry.history.request_model import RequestCounts, request_counts, without_requests
+from telemetry.history.span_model import without_spans
 from telemetry.report.content import headlines
-from telemetry.request_model import RequestCounts, request_counts, without_requests
-from telemetry.span_model import without_spans
 from telemetry.wire import requests as words
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import SeriesStat

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
-from telemetry.headlines import Figure
-from telemetry.rates import Pace, Paces
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
+from telemetry.history.headlines import Figure
+from telemetry.history.rates import Pace, Paces
+from telemetry.history.request_model import request_counts
 from telemetry.report.content import headlines
 from telemetry.report.glossary import explanation
 from telemetry.report.html import overview
 from telemetry.report.html.main_series import LINES, Group
-from telemetry.report.html.means import MEAN, with_means
 from telemetry.report.html.numbers import Column, column, readable, rounded
-from telemetry.request_model import request_counts
 from telemetry.wire.pictures import CounterOverTime, Distribution, HeatMap, Pictures, RequestsOverTime
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import SeriesStat
 
+MEAN: Final = "mean"
 PERCENTILES: Final = ("50", "90", "99")
 LEAST_STEPS: Final = 3
 """Smallest number of time steps that make a picture."""
@@ -33,12 +33,10 @@ _SPEED_STEPS: Final = 60
 """Largest number of steps of the chart of steps per second."""
 _HUES: Final = (1, 3, 6)
 """Colours of percentiles beside rates, apart from the tones of good and bad."""
-
 _IN_FLIGHT: Final = "Requests in flight"
 _PER_TILE: Final = "requests/s"
 _TILES: Final = {"Completed requests per second": _PER_TILE, "Output tokens per second": "output tokens/s"}
 """Titles of charts whose means are figures of tiles."""
-
 Chart = dict[str, Any]
 _Read = Callable[[RequestsOverTime], list[float | None]]
 Times = tuple[list[float], list[float]]
@@ -390,3 +388,34 @@ def _trimmed(counts: Sequence[int]) -> list[int]:
     """Return the first row with values, then the counts up to the last one; empty without values."""
     filled = [row for row, count in enumerate(counts) if count]
     return [filled[0], *counts[filled[0] : filled[-1] + 1]] if filled else []
+
+
+def with_means(
+    lines: Sequence[dict[str, Any]], times: tuple[list[float], list[float]], tile: Figure | None = None
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines with their means over the same time, and words for it: `mean over 24.0 s`.
+
+    The time goes from the first to the last step in which any line is not 0. `tile` is the figure with the mean of
+    the first line, whose time is used then. Of a rate, the mean is the total divided by the seconds with data.
+    Lines that have a mean keep it: without a tile, no time is named then.
+    """
+    has_own = any("whole" in line for line in lines)
+    if all("whole" in line for line in lines):
+        return list(lines), MEAN
+    active = [at for line in lines for at, value in enumerate(line["values"]) if value]
+    first, last = (min(active), max(active) + 1) if active else (0, len(times[0]))
+    seconds = [end - start for start, end in zip(*times, strict=True)]
+    longest, shown = 0.0, tile.seconds if tile is not None and tile.value is not None else None
+    found = []
+    for line in lines:
+        pairs = zip(line["values"][first:last], seconds[first:last], strict=False)
+        known = [(value, long) for value, long in pairs if value is not None]
+        span = sum(long for _, long in known)
+        longest = max(longest, span)
+        total = sum(value * long for value, long in known)
+        found.append({"whole": rounded(total / (shown or span) if span else 0.0), **line})
+    if shown and tile is not None and found:
+        found[0]["whole"] = readable(tile.value)
+    if has_own and not shown:
+        return found, MEAN
+    return found, f"{MEAN} over {formatting.duration_s(shown or longest)}"

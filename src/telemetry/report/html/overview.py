@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from telemetry import wording
-from telemetry.directions import TROUBLE, words_of
-from telemetry.rates import Pace, Paces
+from telemetry.common import wording
+from telemetry.common.directions import TROUBLE, words_of
+from telemetry.history.rates import Pace, Paces
+from telemetry.history.request_model import request_counts
 from telemetry.report.html.main_series import Group, latencies
 from telemetry.report.html.numbers import Column
 from telemetry.report.series import part_s
-from telemetry.request_model import request_counts
 from telemetry.wire import requests as words
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.pictures import CounterOverTime, Pictures

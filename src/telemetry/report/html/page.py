@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 
 SCRIPTS: Final = ("formatting.js", "page.js", "axes.js", "save.js", "charts.js")
 """Scripts of every page."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 from html import escape
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
+from telemetry.history.request_model import Number, RequestCounts, request_counts
 from telemetry.report.html.data import embedded
 from telemetry.report.html.help import question
 from telemetry.report.html.numbers import DIGITS_READ, column
@@ -18,7 +19,6 @@ from telemetry.report.request_phases import phases
 from telemetry.report.request_summary import MEAN_REQUEST, sections_of
 from telemetry.report.requests import is_part, outcomes
 from telemetry.report.table import DOT, Section, Table
-from telemetry.request_model import Number, RequestCounts, request_counts
 from telemetry.wire.report import Report
 
 _BY_SLOT: Final = "Requests by slot"

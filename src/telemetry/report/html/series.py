@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
 from telemetry.report.glossary import explanation
 from telemetry.report.html.numbers import DIGITS, Column, column, rounded
 from telemetry.report.html.over_time import PERCENTILES, identity

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from telemetry import formatting
-from telemetry.directions import is_count
-from telemetry.formatting import printable
+from telemetry.common import formatting
+from telemetry.common.directions import is_count
+from telemetry.common.formatting import printable
 from telemetry.report.html.data import embedded
 from telemetry.report.html.grids import steps_data
 from telemetry.report.html.sections import content

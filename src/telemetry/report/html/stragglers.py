@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import printable
+from telemetry.common import formatting
+from telemetry.common.formatting import printable
 from telemetry.history.stragglers import heat, scale
 from telemetry.report.html.sections import content
 from telemetry.report.stragglers import stragglers

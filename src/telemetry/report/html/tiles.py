@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
-from telemetry.headlines import Figure, Headline
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
+from telemetry.history.headlines import Figure, Headline
 from telemetry.report.html.help import question
 from telemetry.report.series import between
 from telemetry.wire.gates import RUN_EXIT_CODES, worst

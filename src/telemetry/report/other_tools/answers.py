@@ -69,7 +69,7 @@ class Answers:
     completed: Booleans
     expired: Booleans
     good: Booleans
-    """True for requests within all limits, by the rules of `telemetry.slo`."""
+    """True for requests within all limits, by the rules of `telemetry.common.slo`."""
     issued_ns: Integers
     ended_ns: Integers
     input_tokens: Numbers

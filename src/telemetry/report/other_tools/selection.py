@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from telemetry import formatting, slo, wording
+from telemetry.common import formatting, slo, wording
+from telemetry.common.formatting import number_of, printable
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.formatting import number_of, printable
 from telemetry.history.goodput import NO_LOG_HINT
 from telemetry.history.request_log import RequestLog, facts
+from telemetry.history.request_model import RequestCounts, request_counts
 from telemetry.report.other_tools.answers import Answers, Collector, Lacks
-from telemetry.request_model import RequestCounts, request_counts
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words
 from telemetry.wire.report import Report
@@ -25,7 +25,7 @@ class Selection:
     name: str
     """Kind of the requests, with labels and tracking windows."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Limits for a request, by key of `telemetry.slo`, in nanoseconds."""
+    """Limits for a request, by key of `telemetry.common.slo`, in nanoseconds."""
     lacks: Lacks = field(default_factory=Lacks)
     coverage: str = ""
     """Which share of the requests is covered, as a sentence; empty if all are."""

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from telemetry.directions import better_of_name, is_count
+from telemetry.common.directions import better_of_name, is_count
+from telemetry.common.formatting import NOTHING, printable, quantity, scaled
+from telemetry.common.headline_choice import shown_params
 from telemetry.errors import RunDirectoryError
-from telemetry.formatting import NOTHING, printable, quantity, scaled
-from telemetry.headline_choice import shown_params
-from telemetry.headlines import Figure, Headline, headline
-from telemetry.headlines.training import telling
 from telemetry.history import RecordedRun
 from telemetry.history.curve_points import has_means
 from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.headlines import Figure, Headline, headline
+from telemetry.history.headlines.training import telling
 from telemetry.history.instrument_ids import series_id
 from telemetry.history.range_totals import RangeTotals
+from telemetry.history.rates import Paces
 from telemetry.history.step_curves import read
 from telemetry.limits import MIB
-from telemetry.rates import Paces
 from telemetry.report.content import headlines
 from telemetry.report.html.main_series import LINES, Group, latencies, main_groups
 from telemetry.report.html.numbers import Column

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final, Literal
 
-from telemetry import formatting
-from telemetry.formatting import number_of, printable
-from telemetry.headlines import Figure
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
+from telemetry.history.headlines import Figure
 from telemetry.report.html.data import embedded
 from telemetry.report.html.numbers import column, rounded
 from telemetry.report.html.page import asset, page

@@ -24,8 +24,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from telemetry.common.files import cut_file, open_reader
 from telemetry.errors import RunDirectoryError
-from telemetry.files import cut_file, open_reader
 from telemetry.store.append_file import AppendFile, Buffer
 from telemetry.store.atomic import replacing
 from telemetry.store.framing import Frame, SegmentReader, frame, segment_header

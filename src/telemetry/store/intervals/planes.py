@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.drop_reasons import Reason
 from telemetry.store.append_file import Buffer
 from telemetry.wire.codec import Malformed
+from telemetry.wire.drop_reasons import Reason
 
 Bytes = NDArray[np.uint8]
 Place = tuple[int, int]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.drop_reasons import Reason
 from telemetry.wire.codec import Malformed
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 
 _U32: Final = np.dtype("<u4")

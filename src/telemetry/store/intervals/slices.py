@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from telemetry.common.files import cut_file, open_reader
 from telemetry.errors import RunDirectoryError
-from telemetry.files import cut_file, open_reader
 from telemetry.limits import SLICE_LAG_NS, SLICES
 from telemetry.store.append_file import AppendFile
 from telemetry.store.framing import Frame, SegmentReader, segment_header

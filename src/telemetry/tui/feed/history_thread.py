@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from math import isfinite
 from typing import Final
+
+import numpy as np
 
 from telemetry import limits
 from telemetry.errors import EndpointError, KeysError, TelemetryError
 from telemetry.history.interval_source import IntervalSource
 from telemetry.history.intervals.range_sums import RangeSums
-from telemetry.history.intervals.timeline import Timeline
+from telemetry.history.intervals.timeline import PARTS, Timeline
 from telemetry.history.over_time import step_for
 from telemetry.history.reader import SLICE_S
-from telemetry.tui.feed.history import everything, size
 from telemetry.tui.feed.news import Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
 from telemetry.tui.feed.reader_thread import ReaderThread
-from telemetry.tui.feed.value_history import ValueHistory, columns, keys_of
-from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, SeriesId, series_id
+from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, SeriesId, ValuesOverTime, series_id
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.control import SeriesKey
-from telemetry.wire.history import Interval
+from telemetry.wire.history import Interval, ValueColumns
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
+_U32: Final = np.dtype("<u4")
+_F64: Final = np.dtype("<f8")
 _SECOND_NS: Final = 1_000_000_000
 _PERIOD_S: Final = 1.0  # a history gets one interval per second
 _SHARE: Final = 10  # reading new intervals takes at most one part in this many of the time
@@ -35,7 +37,6 @@ _TREND_KEY: Final = "99"
 _TREND_NS: Final = TREND_POINTS * _SECOND_NS
 _CLOSING_NS: Final = _TREND_NS + int((limits.EXACT_BUDGET_S + limits.DRAIN_TIMEOUT_S) * _SECOND_NS)
 """Time before a result in which to look for the last interval: the history ended with the drain."""
-
 _Look = tuple[int, float]
 
 
@@ -349,3 +350,75 @@ def _window_trends(snapshot: MetricsSnapshot) -> Trends:
         if is_of_machine(gauge.name) and gauge.value is not None and isfinite(gauge.value):
             points[series_id(gauge.name, gauge.labels)] = (float(gauge.value),)
     return Trends(points)
+
+
+def everything(past: IntervalSource, until_ns: int, second_bytes: float) -> Iterator[Interval]:
+    """Yield the whole history, each moment once.
+
+    The newest part comes at full resolution. Older parts come in steps of ten seconds and of a minute if full
+    resolution would exceed the budget, given that a second takes `second_bytes`. At least the last minute is at
+    full resolution.
+    """
+    seconds = max(60.0, past.budget / 2 / max(second_bytes, 1.0))
+    start_ns = 0
+    for interval in past.intervals(0, until_ns - int(11 * seconds * 1e9), 60):  # half for tens, half for seconds
+        yield interval
+        start_ns = interval.end_ns
+    tens = past.intervals(start_ns, until_ns - int(seconds * 1e9), 10)
+    first = next(tens, None)
+    if first is not None:
+        yield from past.intervals(start_ns, first.start_ns, 60)  # minutes reach further back than tens of seconds
+        for interval in chain([first], tens):
+            yield interval
+            start_ns = interval.end_ns
+    yield from past.fine(start_ns)
+
+
+def size(interval: Interval) -> int:
+    """Return the approximate size in bytes on the wire and on disk."""
+    series = interval.series
+    return 2 * len(series.slots) + 10 * len(series.index)  # as many counts as slots; 4 narrow columns, 3 wide ones
+
+
+class ValueHistory:
+    """The values of one gauge, or the sums of some counters, added in order of time. Keeps the newest PARTS."""
+
+    def __init__(self, keys: Sequence[SeriesKey]) -> None:
+        """Create an empty history. `keys` are at least one, and of one kind."""
+        self._kind = keys[0].kind
+        self._unit = keys[0].unit
+        self._indices = {key.index for key in keys}
+        self._points: list[tuple[int, int, float | None]] = []
+
+    @property
+    def end_ns(self) -> int:
+        """End of the last interval; 0 without intervals."""
+        return self._points[-1][1] if self._points else 0
+
+    def add(self, interval: Interval) -> None:
+        """Add the next interval. A counter that is not in it did not grow."""
+        is_counter = self._kind == "counter"
+        found = columns(interval.counters if is_counter else interval.gauges)
+        values = [value for index, value in found.items() if index in self._indices]
+        value = sum(values) if values else 0.0 if is_counter else None
+        self._points.append((interval.start_ns, interval.end_ns, value))
+        if len(self._points) > PARTS:
+            del self._points[: PARTS // 4]
+
+    def values(self) -> ValuesOverTime:
+        """Return a copy for another thread."""
+        return ValuesOverTime("counter" if self._kind == "counter" else "gauge", self._unit, tuple(self._points))
+
+
+def keys_of(keys: Sequence[SeriesKey], wanted: SeriesId) -> list[SeriesKey]:
+    """Return the key of a counter or gauge; without an exact match, those of all counters with more labels."""
+    name, labels = wanted
+    alike = [key for key in keys if key.kind != "series" and key.name == name]
+    exact = [key for key in alike if tuple(sorted(key.labels.items())) == labels]
+    return exact or [key for key in alike if key.kind == "counter" and set(labels) <= set(key.labels.items())]
+
+
+def columns(found: ValueColumns) -> Mapping[int, float]:
+    """Return values by index."""
+    indices, values = np.frombuffer(found.index, _U32), np.frombuffer(found.value, _F64)
+    return dict(zip(indices.tolist(), values.tolist(), strict=True))

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from telemetry.files import open_reader
+from telemetry.common.files import open_reader
 from telemetry.limits import KIB
 from telemetry.store.output_log import OLDER, OUTPUT
 from telemetry.tui.feed.news import Output, Tell

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final
 
+from telemetry.common.wording import is_silent, looked_at_ns
 from telemetry.errors import EndpointError, KeysError, ProtocolError, TelemetryError
 from telemetry.transport import ControlClient, Subscription
 from telemetry.transport.client import check_welcome
@@ -14,7 +15,6 @@ from telemetry.transport.endpoints import refuses, seen_from
 from telemetry.tui.feed.news import NewSnapshot, Note, Tell, Trouble
 from telemetry.wire.control import GetStatus, Hello, Status, Welcome
 from telemetry.wire.snapshot import BACKEND_ENDED, TERMINAL, BackendStat, MetricsSnapshot
-from telemetry.wording import is_silent, looked_at_ns
 
 _PERIOD_S: Final = 0.2  # the screen is not drawn more often; snapshots in between are conflated, not decoded
 _SILENCE_S: Final = 2.0  # an aggregator that is silent for this long is asked whether it is alive

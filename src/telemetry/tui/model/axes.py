@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry import formatting
+from telemetry.common import formatting
 from telemetry.tui.model import numbers
 from telemetry.tui.model.plot import Tick
 from telemetry.tui.model.scene import Units

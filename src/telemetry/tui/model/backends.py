@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
+from telemetry.common.wording import BackendWording, Health
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import BETWEEN, cut, elided, width_of
 from telemetry.tui.model.scene import Scene, View
 from telemetry.wire.snapshot import TERMINAL, BackendStat, MetricsSnapshot
-from telemetry.wording import BackendWording, Health
 
 TONES: Final[Mapping[Health, Tone]] = {"good": "good", "calm": "accent", "warn": "warn", "bad": "bad"}
 _EDGES: Final = 3

@@ -1,4 +1,4 @@
-"""The content of the screen as JSON."""
+"""The parts of a screen as JSON. Values are in the units of their series."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.span_model import span_times
+from telemetry.history.span_model import span_times
 from telemetry.tui.model import series_plots
 from telemetry.tui.model.nodes import stat_of_row
 from telemetry.tui.model.overview import others_shown
@@ -30,46 +30,7 @@ _MOST_POINTS = 1_000
 """Points of a curve over time: several per column of the widest screen."""
 
 
-def export_json(
-    scene: Scene,
-    view: View,
-    screen: str,
-    *,
-    series: SeriesId | None = None,
-    timeline: Timeline | None = None,
-    opened: Opened | None = None,
-    values: ValuesOverTime | None = None,
-) -> Json:
-    """Return the content of a screen as strict JSON: the same rows in the same order, without filtered ones.
-
-    Values are in the units of their series. `screen` is a `telemetry.tui.keys.Place`; `series` needs the argument
-    `series`, and `curve` needs `opened`.
-    """
-    document: Json = {"screen": screen, "run": _run(scene.snapshot), "view": _view(scene, view)}
-    if screen == "overview":
-        document |= _overview(scene, view)
-    elif screen == "series" and series is not None:
-        document["series"] = _detail(scene, view, series, timeline)
-    elif screen == "producers":
-        document["producers"] = _producers(scene, view)
-    elif screen == "requests":
-        document["requests"] = [_requests(flow, parts, scene, view) for flow, parts in told(scene, view)]
-    elif screen == "steps":
-        document |= _steps(scene, view)
-    elif screen == "spans":
-        document["spans"] = _spans(scene, view)
-    elif screen == "curve" and opened is not None:
-        document["curve"] = _curve(scene, opened, values)
-    elif screen == "log":
-        snapshot = scene.snapshot
-        document["warnings"] = list(snapshot.warnings) if snapshot else []
-        document["marks"] = msgspec.to_builtins(snapshot.marks) if snapshot else []
-        document["output"] = list(scene.output)
-    plain: Json = _strict(document)
-    return plain
-
-
-def _run(snapshot: MetricsSnapshot | None) -> Json | None:
+def run(snapshot: MetricsSnapshot | None) -> Json | None:
     if snapshot is None:
         return None
     account = snapshot.accounting
@@ -91,7 +52,7 @@ def _run(snapshot: MetricsSnapshot | None) -> Json | None:
     }
 
 
-def _view(scene: Scene, view: View) -> Json:
+def view_state(scene: Scene, view: View) -> Json:
     moment = scene.moment
     return {
         "time_range": time_range_words(scene, view),
@@ -105,7 +66,7 @@ def _view(scene: Scene, view: View) -> Json:
     }
 
 
-def _overview(scene: Scene, view: View) -> Json:
+def overview(scene: Scene, view: View) -> Json:
     others = [] if scene.moment else list(others_shown(scene, view))
     return {
         "series": [_series(item, group.heading, view) for group in shown(scene, view) for item in group.members],
@@ -144,7 +105,7 @@ def _figures(figures: Figures) -> Json:
     }
 
 
-def _detail(scene: Scene, view: View, series: SeriesId, timeline: Timeline | None) -> Json | None:
+def detail(scene: Scene, view: View, series: SeriesId, timeline: Timeline | None) -> Json | None:
     stat = stat_of(scene.snapshot, series)
     if stat is None or scene.snapshot is None:
         return None
@@ -163,14 +124,18 @@ def _points(view: View, timeline: Timeline) -> list[Json]:
     return [{"start_ns": at.start_ns, "end_ns": at.end_ns, **_figures(at.figures)} for at in points]
 
 
-def _producers(scene: Scene, view: View) -> list[Any]:
+def producers_shown(scene: Scene, view: View) -> Json:
     """Return the nodes and producers of the table. A producer of a node has only what is known of it."""
     stats = {stat.producer: stat for stat in scene.snapshot.producers} if scene.snapshot else {}
     rows = (stats.get(row.key) or stat_of_row(scene, row.key) for row in producers(scene, view).rows)
-    return [msgspec.to_builtins(stat) for stat in rows if stat is not None]
+    return {"producers": [msgspec.to_builtins(stat) for stat in rows if stat is not None]}
 
 
-def _requests(flow: Flow, parts: Sequence[RequestSeries], scene: Scene, view: View) -> Json:
+def requests(scene: Scene, view: View) -> Json:
+    return {"requests": [_kind(flow, parts, scene, view) for flow, parts in told(scene, view)]}
+
+
+def _kind(flow: Flow, parts: Sequence[RequestSeries], scene: Scene, view: View) -> Json:
     counts = flow.counts
     kind = {"kind": counts.kind, "labels": dict(counts.labels), **_flow(flow, scene, view)}
     if flow.windows:
@@ -179,7 +144,7 @@ def _requests(flow: Flow, parts: Sequence[RequestSeries], scene: Scene, view: Vi
     return kind
 
 
-def _steps(scene: Scene, view: View) -> Json:
+def steps(scene: Scene, view: View) -> Json:
     """Return all axes, with the values that pass the filter and their curves over the run."""
     snapshot = scene.snapshot
     curves = [curve for curve in scene.curves or () if not view.filter or matches(curve.name, view.filter)]
@@ -195,16 +160,27 @@ def _steps(scene: Scene, view: View) -> Json:
     return {"axes": axes, "backends": msgspec.to_builtins(snapshot.backends) if snapshot else []}
 
 
-def _spans(scene: Scene, view: View) -> list[Json]:
-    found = span_times(scene.snapshot) if scene.snapshot is not None else []
-    return [
-        {**msgspec.to_builtins(one.durations), "name": one.name, "self_ms": one.self_ms, "share": one.share}
-        for one in found
-        if matches(one.name, view.filter)
-    ]
+def spans(scene: Scene, view: View) -> Json:
+    shares = span_times(scene.snapshot) if scene.snapshot is not None else []
+    return {
+        "spans": [
+            {**msgspec.to_builtins(one.durations), "name": one.name, "self_ms": one.self_ms, "share": one.share}
+            for one in shares
+            if matches(one.name, view.filter)
+        ]
+    }
 
 
-def _curve(scene: Scene, opened: Opened, values: ValuesOverTime | None) -> Json | None:
+def log(scene: Scene, view: View) -> Json:
+    snapshot = scene.snapshot
+    return {
+        "warnings": list(snapshot.warnings) if snapshot else [],
+        "marks": msgspec.to_builtins(snapshot.marks) if snapshot else [],
+        "output": list(scene.output),
+    }
+
+
+def curve(scene: Scene, opened: Opened, values: ValuesOverTime | None) -> Json | None:
     """Return the curve of a value of steps; of a counter its increases, of a gauge its values."""
     if opened.kind == "steps":
         curve = curve_of(scene.curves or (), opened.steps)
@@ -237,10 +213,10 @@ def _flow(flow: Flow, scene: Scene, view: View) -> Json:
     return {**counts, "per_s": per_s}
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
     """Replace NaN and infinity by None: JSON has neither."""
     if isinstance(value, dict):
-        return {str(key): _strict(each) for key, each in value.items()}
+        return {str(key): strict(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(each) for each in value]
+        return [strict(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.tui.model.grid import Cell, Line, Tone
 
 BETWEEN: Final = Cell(" · ", "dim")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from telemetry import wording
-from telemetry.formatting import number_of, printable
+from telemetry.common import wording
+from telemetry.common.formatting import number_of, printable
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.overview import marks
 from telemetry.tui.model.scene import Scene

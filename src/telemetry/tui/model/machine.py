@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import width_of

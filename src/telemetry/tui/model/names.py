@@ -10,11 +10,11 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from telemetry.formatting import MORE, without_middle
+from telemetry.common.formatting import MORE, without_middle
 
 _PIN: Final = "★ "
 _FORM: Final = re.compile(r"([^{]+)\{(.+)\}( \[[^\]]*\])?")
-"""`name{key=value,key=value} [unit]`, as `telemetry.wording.instrument` writes it."""
+"""`name{key=value,key=value} [unit]`, as `telemetry.common.wording.instrument` writes it."""
 _LEAST: Final = 6
 """Columns of an instrument's name that stay before its values are cut."""
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Line, Row, Tone
 from telemetry.tui.model.scene import Scene, View

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING
 from telemetry.tui.model.grid import Tone
 from telemetry.tui.model.scene import Units
 from telemetry.wire.units import BYTES, TIME_NS

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.request_model import issued_kind, time_range_of
+from telemetry.history.request_model import issued_kind, time_range_of
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import CounterStat
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec import structs
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
-from telemetry.rates import Paces
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
+from telemetry.history.rates import Paces
+from telemetry.history.span_model import without_spans
 from telemetry.redaction import COUNTER
-from telemetry.span_model import without_spans
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.backends import backends_line
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.tui.model.scene import Scene
 
 

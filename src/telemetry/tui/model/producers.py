@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.header import reporting

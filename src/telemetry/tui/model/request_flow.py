@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import structs
 
 from telemetry.history.intervals.figures import Figures
-from telemetry.request_model import RequestCounts, request_counts
+from telemetry.history.request_model import RequestCounts, request_counts
 from telemetry.tui.model.scene import RangeFigures, Scene, View, series_id
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot

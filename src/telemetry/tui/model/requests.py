@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from telemetry import formatting, slo, wording
+from telemetry.common import formatting, slo, wording
+from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.errors import UsageError
-from telemetry.formatting import NOTHING, number_of, printable
-from telemetry.request_model import RequestCounts
+from telemetry.history.request_model import RequestCounts
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import Piece, elided, fitted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Line, Tone
 from telemetry.tui.model.scene import Scene, View

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import printable
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
 from telemetry.history.fair_rates import Activity
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.timeline import Point, Timeline
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.tui.model import numbers, series_plots
 from telemetry.tui.model import series_facts as facts
 from telemetry.tui.model.grid import Cell, Line

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry import formatting, wording
-from telemetry.formatting import NOTHING, number_of
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import NOTHING, number_of
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line, Tone

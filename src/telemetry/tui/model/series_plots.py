@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from telemetry import formatting
+from telemetry.common import formatting
 from telemetry.history.fair_rates import Activity, Steps
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.timeline import Point, Timeline

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import NOTHING, printable
-from telemetry.span_model import SpanTimes, span_times
+from telemetry.common import formatting
+from telemetry.common.formatting import NOTHING, printable
+from telemetry.history.span_model import SpanTimes, span_times
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted

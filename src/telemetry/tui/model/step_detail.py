@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import number_of, printable
+from telemetry.common import formatting
+from telemetry.common.formatting import number_of, printable
 from telemetry.history.curve_points import first_step, has_means
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.tui.model import curve_detail as curves
 from telemetry.tui.model import numbers
 from telemetry.tui.model.axes import axis_of, linear_axis, spaced, tick_words

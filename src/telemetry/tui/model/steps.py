@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import NOTHING, number_of, printable
-from telemetry.rates import Paces
+from telemetry.common import formatting
+from telemetry.common.formatting import NOTHING, number_of, printable
+from telemetry.history.rates import Paces
 from telemetry.tui.model import numbers
 from telemetry.tui.model.backends import backends
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row

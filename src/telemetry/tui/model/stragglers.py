@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry import formatting
-from telemetry.formatting import columns, printable
+from telemetry.common import formatting
+from telemetry.common.formatting import columns, printable
 from telemetry.history.stragglers import heat, scale, sentences
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import elided, wrapped

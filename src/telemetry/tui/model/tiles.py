@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry.formatting import columns, duration_s
-from telemetry.headlines import Figure, Headline, headline, makes_room
+from telemetry.common.formatting import columns, duration_s
+from telemetry.history.headlines import Figure, Headline, headline, makes_room
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import elided
 from telemetry.tui.model.names import fitted_names

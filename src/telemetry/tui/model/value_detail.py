@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from telemetry import formatting
+from telemetry.common import formatting
 from telemetry.history.fair_rates import Activity, Steps
-from telemetry.rates import Paces
+from telemetry.history.rates import Paces
 from telemetry.tui.model import curve_detail as curves
 from telemetry.tui.model import numbers
 from telemetry.tui.model.axes import linear_axis, rate_axis, time_ticks

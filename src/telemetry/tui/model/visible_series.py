@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from telemetry import formatting, wording
+from telemetry.common import formatting, wording
+from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
-from telemetry.formatting import printable
-from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history.intervals.figures import Figures
-from telemetry.rates import Paces
-from telemetry.request_model import request_instruments, without_requests
+from telemetry.history.rates import Paces
+from telemetry.history.request_model import request_instruments, without_requests
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.tui.model import numbers
 from telemetry.tui.model.scene import RangeFigures, Scene, SeriesId, Trend, View, series_id
 from telemetry.tui.model.sparkline import movement

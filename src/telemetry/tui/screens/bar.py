@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual.events import Click
 from textual.strip import Strip
 from textual.widget import Widget
 
-from telemetry.tui.keys import Place
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import cut, width_of
+from telemetry.tui.tabs import TABS
 from telemetry.tui.theme import palette
 
 
@@ -101,17 +101,6 @@ class Bar(Widget):
         return placed
 
 
-TABS: Final[tuple[tuple[Place, str], ...]] = (
-    ("overview", "Overview"),
-    ("producers", "Producers"),
-    ("log", "Log"),
-    ("requests", "Requests"),
-    ("steps", "Steps"),
-    ("spans", "Spans"),
-)
-"""Tabs in the order of their numbers. Numbers stay the same if a tab is missing."""
-
-
 class TabsLine(Bar):
     """The line of tabs and the state of the view."""
 
@@ -120,9 +109,9 @@ class TabsLine(Bar):
     def show(self, here: str, tab_keys: Mapping[str, str], status: Line) -> None:
         """Show the tabs. `here` is the current one. `tab_keys` maps each available tab to its key."""
         tabs = []
-        for number, (name, words) in enumerate(TABS, 1):
+        for number, (name, tab) in enumerate(TABS.items(), 1):
             if key := tab_keys.get(name):
-                tabs.append(Entry((Cell(f" {key}", "dim"), Cell(f" {words} ")), f"tab_{number}", name == here))
+                tabs.append(Entry((Cell(f" {key}", "dim"), Cell(f" {tab.title} ")), f"tab_{number}", name == here))
         self.show_entries(tabs, (), status)
 
 

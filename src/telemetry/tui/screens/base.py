@@ -14,7 +14,6 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.tui.keys import Place
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.header import header
 from telemetry.tui.model.lines import BETWEEN
@@ -66,7 +65,8 @@ _MARGIN: Final = 1
 class CockpitScreen(Screen[None]):
     """A tab, or a screen opened from one."""
 
-    PLACE: ClassVar[Place]
+    PLACE: ClassVar[str]
+    """One of `telemetry.tui.keys.PLACES`."""
     AUTO_FOCUS = "GridView, LinesView"
 
     class Wanted(Message):

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from telemetry.formatting import printable
+from telemetry.common.formatting import printable
 
 
 class ChooseScreen(ModalScreen[str | None]):

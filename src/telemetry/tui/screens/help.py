@@ -29,7 +29,7 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,f1,enter,space", "close", show=False)]
 
-    def __init__(self, place: keys.Place, keymap: Mapping[str, str], is_live: Callable[[str], bool]) -> None:
+    def __init__(self, place: str, keymap: Mapping[str, str], is_live: Callable[[str], bool]) -> None:
         super().__init__()
         self._keymap = keymap
         # Ask now: the dialog gets focus later.

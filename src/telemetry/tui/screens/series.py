@@ -8,7 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, ScrollableContainer
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
+from telemetry.common.wording import instrument
 from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.scene import SeriesId
@@ -16,7 +17,6 @@ from telemetry.tui.model.series import detail
 from telemetry.tui.screens.base import CockpitScreen, ScreenContent
 from telemetry.tui.widgets.lines_view import HeaderView
 from telemetry.tui.widgets.plot_view import PlotView
-from telemetry.wording import instrument
 
 PLOTS: Final = ("over_time", "curve", "histogram", "rate")
 _FROM_THE_TOP: Final = ("over_time", "rate", "curve", "histogram")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from telemetry.formatting import number_of
+from telemetry.common.formatting import number_of
 from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.lines import Piece, fitted

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
+from telemetry.common.wording import instrument
 from telemetry.tui.model.overview import series_of
 from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.series import stat_of
@@ -15,7 +16,6 @@ from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilteringScreen
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.plot_view import PlotView
-from telemetry.wording import instrument
 
 PREVIEW_FROM: Final = 10
 """Spare lines from which the plot of the selected series is shown."""

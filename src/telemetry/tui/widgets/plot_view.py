@@ -12,7 +12,7 @@ from rich.text import Span, Text
 from textual_plotext import Plot as Figure
 from textual_plotext import PlotextPlot
 
-from telemetry.formatting import MORE
+from telemetry.common.formatting import MORE
 from telemetry.tui.model.plot import Plot, Tick, Trace
 from telemetry.tui.theme import Palette, palette
 from telemetry.tui.widgets.strips import fitted

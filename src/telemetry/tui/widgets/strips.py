@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from telemetry.formatting import MORE, without_middle
+from telemetry.common.formatting import MORE, without_middle
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.theme import Tones
 

@@ -15,7 +15,7 @@ from telemetry.aggregator.exact.one_pass import OnePass
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.exact.ranges import KEPT_SPANS, Plan, ValueRange, ordinal
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.wire.codec import encode_control
 from telemetry.wire.search import (
     DISAGREES,

@@ -46,7 +46,7 @@ class Leaf:
     def take(self) -> OutgoingInterval:
         """End an interval."""
         self.aggregator.roll(WALL_NS, WALL_NS + SECOND, SECOND)
-        taken = self.aggregator.take_interval()
+        taken = self.aggregator.leaf.take_interval()
         assert taken is not None
         return taken
 
@@ -78,12 +78,12 @@ class Root:
         return self.values(leaf)
 
     def values(self, leaf: str = "l") -> int:
-        node = self.aggregator.producer(leaf).node
+        node = self.aggregator.book[leaf].node
         assert node is not None
         return node.values
 
     def dropped(self, leaf: str = "l") -> dict[str, int]:
-        return self.aggregator.losses(leaf)[0]
+        return self.aggregator.book.losses(leaf)[0]
 
     def snapshot(self) -> MetricsSnapshot:
         facts = RunFacts(run_id="r", name="n", state="COMPLETE")

@@ -62,8 +62,8 @@ def test_a_leaf_that_ended_well_is_a_complete_node() -> None:
     assert (made.direct_producers, made.producer_count) == (0, 2)
     assert [(stat.name, stat.value) for stat in made.counters] == [("n", 5)]
     assert [(stat.name, stat.count) for stat in made.series] == [("latency", 7)]
-    assert aggregator.applied == 12
-    assert aggregator.waiting_for() == []
+    assert aggregator.book.counted_events == 12
+    assert aggregator.book.waiting_for() == []
 
 
 def test_events_that_a_leaf_salvaged_are_named_at_the_root() -> None:
@@ -218,10 +218,10 @@ def test_a_node_that_never_came_is_named() -> None:
     """Nodes are written down before their leaves start."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
-    aggregator.expect_nodes(ExpectNodes(nodes=["gpu-9", "gpu-1"]))
+    aggregator.expected_nodes.expect(ExpectNodes(nodes=["gpu-9", "gpu-1"]))
     take(aggregator, leaf.batch(*leaf.last()))
     aggregator.end(leaf.end(), NOW)
-    assert not aggregator.all_nodes_ended()
+    assert not aggregator.root.all_ended()
     made = snapshot(aggregator)
     assert [(node.node, node.leaf, node.status) for node in made.nodes] == [
         ("gpu-1", "leaf1", "ended"),
@@ -237,34 +237,34 @@ def test_nodes_without_a_name_are_counted() -> None:
     """`--nodes 3` says how many there are, and not which."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
-    aggregator.expect_nodes(ExpectNodes(count=3))
+    aggregator.expected_nodes.expect(ExpectNodes(count=3))
     take(aggregator, leaf.batch(*leaf.last()))
     aggregator.end(leaf.end(), NOW)
     made = snapshot(aggregator)
     assert (made.completeness, len(made.nodes)) == ("incomplete", 1)
     assert made.warnings == ["2 of 3 expected nodes never connected"]
-    aggregator.expect_nodes(ExpectNodes(count=1))
-    assert not aggregator.all_nodes_ended(), "the number only grows"
+    aggregator.expected_nodes.expect(ExpectNodes(count=1))
+    assert not aggregator.root.all_ended(), "the number only grows"
 
 
 def test_all_expected_nodes_have_ended() -> None:
     """Then nothing is left to wait for."""
     leaves = [HandMadeLeaf("l1", "a"), HandMadeLeaf("l2", "b")]
     aggregator = met(*leaves)
-    assert not aggregator.all_nodes_ended(), "no node is expected"
-    aggregator.expect_nodes(ExpectNodes(nodes=["a"], count=2))
+    assert not aggregator.root.all_ended(), "no node is expected"
+    aggregator.expected_nodes.expect(ExpectNodes(nodes=["a"], count=2))
     for leaf in leaves:
-        assert not aggregator.all_nodes_ended()
+        assert not aggregator.root.all_ended()
         take(aggregator, leaf.batch(*leaf.last()))
         aggregator.end(leaf.end(), NOW)
-    assert aggregator.all_nodes_ended()
+    assert aggregator.root.all_ended()
     assert snapshot(aggregator).completeness == "complete"
 
 
 def test_many_warnings_are_one() -> None:
     """One for each reason, with the names of the first nodes."""
     aggregator = root()
-    aggregator.expect_nodes(ExpectNodes(nodes=[f"gpu-{number:02}" for number in range(45)]))
+    aggregator.expected_nodes.expect(ExpectNodes(nodes=[f"gpu-{number:02}" for number in range(45)]))
     leaves = [HandMadeLeaf(f"l{number}", f"cpu-{number}") for number in range(2)]
     for leaf in leaves:
         aggregator.hello(leaf.hello(), NOW, WALL_NS)
@@ -309,7 +309,7 @@ def test_a_leaf_is_never_folded() -> None:
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.last()))
     aggregator.end(leaf.end(), NOW)
-    assert not aggregator.producer("leaf1").foldable
+    assert not aggregator.book["leaf1"].foldable
 
 
 def test_only_the_first_hello_makes_a_leaf() -> None:
@@ -401,7 +401,7 @@ def test_columns_that_do_not_fit_together_add_nothing() -> None:
     take(aggregator, leaf.batch(*leaf.second(4), _cut(broken), leaf.account()))
     (node,) = snapshot(aggregator, "LIVE").nodes
     assert (node.account.missing, node.account.dropped) == (5, {"malformed_record": 1})
-    assert aggregator.counters()[0].value == 4
+    assert aggregator.counters.stats()[0].value == 4
 
 
 def _cut(interval: Any) -> Any:
@@ -482,13 +482,13 @@ def test_producers_of_a_node_on_request() -> None:
     """By the name of the node or the id of its leaf; a producer that introduces itself again replaces its facts."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
-    aggregator.expect_nodes(ExpectNodes(nodes=["gpu-9"]))
+    aggregator.expected_nodes.expect(ExpectNodes(nodes=["gpu-9"]))
     take(aggregator, leaf.batch(member("a", name="x"), member("b", rank=3, host="h", pid=5)))
     take(aggregator, leaf.batch(member("a", name="y")))
     expected = [MemberFacts(producer="b", host="h", pid=5, rank=3), MemberFacts(producer="a", name="y")]
-    assert aggregator.members("gpu-1") == aggregator.members("leaf1") == expected
-    assert aggregator.members("gpu-9") == []
-    assert aggregator.members("gpu-8") is None
+    assert aggregator.root.members("gpu-1") == aggregator.root.members("leaf1") == expected
+    assert aggregator.root.members("gpu-9") == []
+    assert aggregator.root.members("gpu-8") is None
 
 
 # --- the leaf's side -----------------------------------------------------------------------------
@@ -499,12 +499,12 @@ def test_a_leaf_reports_its_producers_once() -> None:
     leaf = Aggregator(AggregatorConfig(leaf=True))
     leaf.hello(Hello(producer="a", name="x", host="h", pid=1, rank=0), NOW, WALL_NS)
     leaf.hello(Hello(producer="b", name="y"), NOW, WALL_NS)
-    assert leaf.new_members() == []
+    assert leaf.leaf.new_members() == []
     leaf.roll(WALL_NS, WALL_NS + SECOND, SECOND)
-    assert leaf.new_members() == [member("a", name="x", host="h", rank=0, pid=1), member("b", name="y")]
+    assert leaf.leaf.new_members() == [member("a", name="x", host="h", rank=0, pid=1), member("b", name="y")]
     leaf.hello(Hello(producer="b", name="z"), NOW, WALL_NS)
     leaf.roll(WALL_NS, WALL_NS + SECOND, SECOND)
-    assert leaf.new_members() == [member("b", name="z")]
+    assert leaf.leaf.new_members() == [member("b", name="z")]
 
 
 def test_the_account_of_a_leaf() -> None:
@@ -532,7 +532,7 @@ def test_a_middle_level_adds_its_nodes_to_its_account() -> None:
     """A leaf may have leaves itself."""
     below = HandMadeLeaf()
     middle = met(below, leaf=True)
-    middle.expect_nodes(ExpectNodes(nodes=["gpu-2"]))
+    middle.expected_nodes.expect(ExpectNodes(nodes=["gpu-2"]))
     middle.hello(Hello(producer="own"), NOW, WALL_NS)
     take(middle, below.batch(*below.second(5), member("w")), batch("own", 0, 0, records=[Count("n")]))
     middle.roll(WALL_NS, WALL_NS + SECOND, SECOND)
@@ -540,20 +540,20 @@ def test_a_middle_level_adds_its_nodes_to_its_account() -> None:
     assert (account.nodes, account.producers, account.values) == (2, 3, 6)
     assert (account.account.emitted, account.account.applied) == (6, 6)
     assert account.owing == ["own", "gpu-1", "gpu-2"]
-    assert {one.producer for one in middle.new_members()} == {"leaf1", "own", "w"}
+    assert {one.producer for one in middle.leaf.new_members()} == {"leaf1", "own", "w"}
 
 
 def test_a_restored_root_says_the_same() -> None:
     """Nodes, members and what is expected are in the checkpoint."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
-    aggregator.expect_nodes(ExpectNodes(nodes=["gpu-9"], count=4))
+    aggregator.expected_nodes.expect(ExpectNodes(nodes=["gpu-9"], count=4))
     take(aggregator, leaf.batch(*leaf.second(5, 3), member("a")))
     aggregator.roll(WALL_NS, WALL_NS + SECOND, SECOND)
     restored = Aggregator.restore(bytes(aggregator.checkpoint()))
     assert restored.checkpoint() == aggregator.checkpoint()
     assert snapshot(restored) == snapshot(aggregator)
-    assert restored.members("gpu-1") == aggregator.members("gpu-1")
+    assert restored.root.members("gpu-1") == aggregator.root.members("gpu-1")
     more = leaf.batch(*leaf.last())
     for each in (restored, aggregator):
         take(each, more)
@@ -575,7 +575,7 @@ def test_missing_nodes_are_explained_by_leaves_with_one_name() -> None:
     """Two machines may have the same host name."""
     leaf, twin = HandMadeLeaf(), HandMadeLeaf("leaf2")
     aggregator = met(leaf, twin)
-    aggregator.expect_nodes(ExpectNodes(count=2))
+    aggregator.expected_nodes.expect(ExpectNodes(count=2))
     for one in (leaf, twin):
         take(aggregator, one.batch(*one.last()))
         aggregator.end(one.end(), NOW)

@@ -84,7 +84,7 @@ def test_a_middle_level_hands_on_what_it_gets() -> None:
     bottom.record((0, 100.0), (0, 300.1), (1, 2.0), (1, 0.5), (2, 7.0))
     middle.add(bottom.take())
     middle.aggregator.roll(WALL_NS, WALL_NS + SECOND, SECOND)
-    handed_on = middle.aggregator.take_interval()
+    handed_on = middle.aggregator.leaf.take_interval()
     assert handed_on is not None
     assert top.add(handed_on) == 5
     for one, other in zip(top.snapshot().series, middle.snapshot().series, strict=True):

@@ -8,7 +8,7 @@ from tests.unit.aggregator.nodes.leaf_and_root import SECOND, Leaf, Root, series
 
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.nodes.columns import write_series
-from telemetry.hdr.layout import Layout
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.events import Define
 from telemetry.wire.nodes import NodeInterval
@@ -49,7 +49,7 @@ def test_slots_of_another_layout_are_converted_by_value(define: Define) -> None:
     found = float(stat.percentiles["50"])
     assert exact <= found * (1 + 1e-12) + stat.resolution
     assert found <= exact * (1 + stat.error_bound) + stat.resolution
-    assert root.aggregator._incoming.other_layouts == {0: "node-l0"}
+    assert root.aggregator.incoming.other_layouts == {0: "node-l0"}
     warnings = [text for text in root.snapshot().warnings if "on node" in text]
     assert len(warnings) == 1
     assert "'x'" in warnings[0]
@@ -60,7 +60,7 @@ def test_only_the_first_node_with_another_layout_is_named() -> None:
     """The warning comes once, and the widest bounds stay."""
     coarse, coarser = Define(0, "x", "series", "ms", digits=2), Define(0, "x", "series", "ms", digits=1)
     root, stat = root_with(Define(0, "x", "series", "ms"), coarse, coarser)
-    assert root.aggregator._incoming.other_layouts == {0: "node-l0"}
+    assert root.aggregator.incoming.other_layouts == {0: "node-l0"}
     assert stat.error_bound == pytest.approx(0.1 + 1e-3 + 1e-4, rel=1e-12)
     assert sum("on node" in text for text in root.snapshot().warnings) == 1
 
@@ -70,7 +70,7 @@ def test_a_definition_without_values_loosens_nothing() -> None:
     root = Root("own", "l0")
     root.send(Define(0, "x", "series", "ms"), leaf="own")
     root.send(Define(0, "x", "series", "ms", digits=1), leaf="l0")
-    assert root.aggregator._incoming.other_layouts == {}
+    assert root.aggregator.incoming.other_layouts == {}
     assert root.snapshot().series[0].error_bound == 1e-3
 
 
@@ -79,7 +79,7 @@ def test_the_same_layout_with_another_range_is_no_other_layout() -> None:
     root, stat = root_with(
         Define(0, "x", "series", "ms", high=4_000.0), Define(0, "x", "series", "ms", high=9_000.0)
     )
-    assert root.aggregator._incoming.other_layouts == {}
+    assert root.aggregator.incoming.other_layouts == {}
     assert (stat.count, stat.above, stat.error_bound) == (len(VALUES), 2, None)
     assert stat.max == 50_000
 
@@ -98,7 +98,7 @@ def test_a_leaf_that_got_fewer_digits_says_so() -> None:
     root, stat = root_with(Define(0, "x", "series", "ms", digits=5), Define(0, "x", "series", "ms", digits=4))
     assert stat.digits == 5
     assert stat.error_bound == pytest.approx(1e-4 + 1e-5, rel=1e-4)
-    assert root.aggregator._incoming.other_layouts == {0: "node-l0"}
+    assert root.aggregator.incoming.other_layouts == {0: "node-l0"}
 
 
 def test_slots_are_checked_by_the_layout_of_the_leaf() -> None:
@@ -130,15 +130,15 @@ def test_a_restored_root_knows_the_layouts() -> None:
     restored._batches, restored._events = {"l": 1}, {"l": 1}
     restored.add(taken)
     assert restored.snapshot().series == root.snapshot().series
-    assert twin._incoming.other_layouts == {0: "node-l"}
+    assert twin.incoming.other_layouts == {0: "node-l"}
     assert np.isfinite(root.snapshot().series[0].error_bound or np.nan)
 
 
 def test_definitions_without_room_for_their_id_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else many leaves could define many ids in another layout each."""
     root, _ = root_with(Define(0, "x", "series", "ms"), Define(0, "x", "series", "ms", digits=2))
-    kept = {leaf: len(of_leaf) for leaf, of_leaf in root.aggregator._incoming._layouts._differing.items()}
-    monkeypatch.setattr(root.aggregator._book._budgets.ids, "left", 0)
+    kept = {leaf: len(of_leaf) for leaf, of_leaf in root.aggregator.incoming._layouts._differing.items()}
+    monkeypatch.setattr(root.aggregator.book._budgets.ids, "left", 0)
     root.send(*(Define(number, "x", "series", "ms", digits=2) for number in range(60_000, 60_010)), leaf="l0")
-    found = root.aggregator._incoming._layouts._differing
+    found = root.aggregator.incoming._layouts._differing
     assert {leaf: len(of_leaf) for leaf, of_leaf in found.items()} == kept == {"l0": 1}

@@ -15,14 +15,14 @@ def test_an_aggregator_that_is_no_leaf_has_no_interval() -> None:
     """A root, or the only aggregator of a run, sends nothing."""
     one = aggregator()
     one.roll(WALL_NS, WALL_NS + SECOND, SECOND)
-    assert one.take_interval() is None
+    assert one.leaf.take_interval() is None
 
 
 def test_an_interval_is_taken_once() -> None:
     """The second call has nothing to return."""
     leaf = Leaf()
     leaf.take()
-    assert leaf.aggregator.take_interval() is None
+    assert leaf.aggregator.leaf.take_interval() is None
 
 
 def test_new_instruments_are_defined_once_by_index_and_kind() -> None:

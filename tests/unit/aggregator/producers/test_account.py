@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from telemetry import limits
 from telemetry.aggregator.producers.account import Account, ReasonWords, plausible
-from telemetry.drop_reasons import Reason, merge_reasons
+from telemetry.wire.drop_reasons import Reason, merge_reasons
 
 
 def _balanced(account: Account) -> bool:

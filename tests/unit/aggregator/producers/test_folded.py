@@ -64,7 +64,7 @@ def test_any_number_of_producers_may_come_and_go() -> None:
     assert seen.folded is not None
     assert seen.folded.producers + len(seen.producers) == seen.producer_count == 10 * LISTED
     assert seen.accounting.emitted == seen.accounting.received == seen.accounting.applied == 10 * LISTED
-    assert aggregator.applied == seen.series[0].count == 10 * LISTED
+    assert aggregator.book.counted_events == seen.series[0].count == 10 * LISTED
 
 
 def test_few_producers_all_keep_their_row() -> None:
@@ -81,7 +81,7 @@ def test_only_those_that_ended_completely_are_folded() -> None:
     aggregator.end(End(producer="p1", batches=1, emitted=5), T)  # four events are missing
     for number in range(2, 4 * LISTED):
         visit(aggregator, number)
-    names = aggregator.producers()
+    names = aggregator.book.known
     assert names[:2] == ["p0", "p1"]
     assert names[-1] == f"p{4 * LISTED - 1}"
 
@@ -93,7 +93,7 @@ def test_late_messages_of_a_folded_producer_change_nothing() -> None:
     assert aggregator.hello(Hello(producer="p0", pid=7), T, T)
     assert not aggregator.admit(sent_by(0), T)
     aggregator.end(End(producer="p0", batches=9, emitted=9), T)
-    assert aggregator.ended("p0") == Ended(emitted=1, received=1, missing=0)
+    assert aggregator.book.ended("p0") == Ended(emitted=1, received=1, missing=0)
     after = snapshot(aggregator)
     assert before.folded is not None
     assert after.folded == FoldedProducers(
@@ -140,10 +140,10 @@ def test_salvaged_events_stay_in_the_sum() -> None:
 def test_a_checkpoint_with_row_ids_of_no_instrument_is_none() -> None:
     """Bytes from anywhere can't lead to an instrument that is not there."""
     aggregator = crowded(4 * LISTED)
-    aggregator._book.folded._tables[0] = (1 << 20).to_bytes(4, "little")
+    aggregator.book.folded._tables[0] = (1 << 20).to_bytes(4, "little")
     with pytest.raises(Malformed, match="leads to no instrument"):
         Aggregator.restore(bytes(aggregator.checkpoint()))
-    aggregator._book.folded._known["p0"] = (1, 1, 99)
+    aggregator.book.folded._known["p0"] = (1, 1, 99)
     with pytest.raises(Malformed, match="can't have been saved"):
         Aggregator.restore(bytes(aggregator.checkpoint()))
 
@@ -152,7 +152,7 @@ def test_memory_of_them_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal row ids are kept once, and beyond the bound the oldest producer is forgotten; its events are not."""
     monkeypatch.setattr(limits, "FOLDED_IDS", 10)
     aggregator = crowded(10 * LISTED)
-    folded = aggregator._book.folded
+    folded = aggregator.book.folded
     assert (len(folded._known), len(folded._tables)) == (10, 2)
     assert "p0" not in folded
     assert snapshot(aggregator).accounting.applied == 10 * LISTED
@@ -161,5 +161,5 @@ def test_memory_of_them_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_room_for_row_ids_is_given_back() -> None:
     """Jobs that start processes all day don't use up what all producers share."""
     aggregator = crowded(10 * LISTED)
-    in_use = limits.ID_SLOTS - aggregator._book._budgets.ids.left
+    in_use = limits.ID_SLOTS - aggregator.book._budgets.ids.left
     assert in_use <= LISTED * 16

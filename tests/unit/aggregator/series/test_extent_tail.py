@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.series import extent_tail
-from telemetry.aggregator.series.extent_tail import Tail
+from telemetry.aggregator.series import extents
+from telemetry.aggregator.series.extents import Tail
 from telemetry.aggregator.state import encode, load, save
 
 
@@ -37,7 +37,7 @@ def test_rows_stay_in_order_of_arrival_until_they_are_released() -> None:
 
 def test_it_is_due_when_as_many_came_as_were_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Announced rows count, whether they were added yet or not: so a row costs the same however many there are."""
-    monkeypatch.setattr(extent_tail, "_FEWEST", 2)
+    monkeypatch.setattr(extents, "_FEWEST", 2)
     tail = added(Tail(), *ROWS)
     assert tail.rows_until_due <= 0
     tail.release(np.zeros(3, np.bool_))

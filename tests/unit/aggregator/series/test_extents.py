@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.aggregator.series import extent_tail
+from telemetry.aggregator.series import extents as extents_module
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS as T
 from telemetry.testing.builders import WALL_NS as W
@@ -242,7 +242,7 @@ def test_anchors_that_were_read_slowly_stretch_nothing() -> None:
 
 def test_totals_of_any_size_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Integers stay exact beyond 2**53 once they have left the tail, and nothing overflows."""
-    monkeypatch.setattr(extent_tail, "_FEWEST", 1)
+    monkeypatch.setattr(extents_module, "_FEWEST", 1)
     bench = Bench(*OF_REQUESTS)
     bench.send([(LATENCY, T + 9, 0), (TOKENS, T + 5, 2.0**53), (TOKENS, T + 6, 1)])
     assert inside(bench.extents["tokens"]) == (2, 2**53 + 1)
@@ -255,7 +255,7 @@ def test_totals_of_any_size_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_beyond_the_bound_the_oldest_count_as_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is said once; those that are left are still told apart."""
-    monkeypatch.setattr(extent_tail, "_FEWEST", 4)
+    monkeypatch.setattr(extents_module, "_FEWEST", 4)
     monkeypatch.setattr(limits, "EXTENT_ROWS", 6)
     bench = Bench(*OF_REQUESTS)
     for at in range(100, 130):
@@ -351,7 +351,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_extents_are_what_they_are_defined_as(steps: list[tuple[str, list[tuple[int, int, int]]]]) -> None:
     """Whoever sends what in which order, however often it is restored, asked, or the tail looked through."""
-    with patch.object(extent_tail, "_FEWEST", 3):
+    with patch.object(extents_module, "_FEWEST", 3):
         bench = Bench(*OF_REQUESTS)
         bench.send(records=OF_REQUESTS, producer="q")
         models = {LATENCY: Model(), TOKENS: Model(), DONE: Model()}

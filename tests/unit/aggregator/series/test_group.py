@@ -9,7 +9,7 @@ import pytest
 
 from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, slots_by_index
 from telemetry.errors import InstrumentError
-from telemetry.hdr.layout import Layout
+from telemetry.statistics.hdr.layout import Layout
 
 
 def test_a_unit_sets_ticks_and_cells() -> None:

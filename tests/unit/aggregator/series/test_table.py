@@ -18,8 +18,8 @@ from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.snapshot_numbers import bounded
 from telemetry.aggregator.state import encode, load, save
 from telemetry.errors import UsageError
-from telemetry.hdr.layout import Layout
-from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.layout import Layout
+from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.wire.cells import cell, edge
 from telemetry.wire.history import SeriesColumns
 from telemetry.wire.snapshot import SeriesStat

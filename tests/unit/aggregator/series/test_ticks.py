@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from telemetry.aggregator.series.ticks import HIGHEST_TICK, TickColumns
-from telemetry.hdr.layout import Layout
+from telemetry.statistics.hdr.layout import Layout
 
 
 def columns(*rows: tuple[float, float, float | None]) -> TickColumns:

@@ -9,7 +9,7 @@ from tests.unit.aggregator.stepping import SECOND, Bench
 
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.merger import Steps
-from telemetry.drop_reasons import Reason
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, ClosingRule
 from telemetry.wire.nodes import PartialValue, StepPart
 

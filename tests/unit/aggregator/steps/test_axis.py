@@ -13,7 +13,7 @@ from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.steps.step import Closed
-from telemetry.drop_reasons import Reason
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import ClosedStep, Scalars, Spread
 from telemetry.wire.snapshot import AxisStat
 

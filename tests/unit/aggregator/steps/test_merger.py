@@ -11,7 +11,7 @@ from tests.unit.aggregator.stepping import SECOND, Bench
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.merger import Steps
-from telemetry.drop_reasons import Reason
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, StepEnd
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1

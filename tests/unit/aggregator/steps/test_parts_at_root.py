@@ -13,7 +13,7 @@ from tests.unit.aggregator.steps.nodes import RootBench, value
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.merger import Steps
-from telemetry.drop_reasons import Reason
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, Spread, StepClear
 from telemetry.wire.nodes import PartialValue, StepPart
 

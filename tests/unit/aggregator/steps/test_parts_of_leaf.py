@@ -258,14 +258,14 @@ def test_a_leaf_streams_its_steps_with_parts() -> None:
     assert isinstance(closed.record, ClosedStep)
     assert closed.part is not None
     assert (closed.part.step, closed.part.values) == (1, {"x": value("p", 1.0, closed.wall_ns)})
-    leaf.take_step_parts()
+    leaf.steps.take_parts()
     more = batch("p", 1, 5, records=[Scalars("r", 2, {"y": 4.0})])
     assert leaf.admit(more, MONO_NS)
     leaf.apply([more], MONO_NS, WALL_NS)
     again = Aggregator.restore(leaf.checkpoint())
     for each in (leaf, again):
         each.pass_time(SECOND)
-        assert [(part.axis, part.step) for part in each.take_step_parts()] == [("r", 2)]
+        assert [(part.axis, part.step) for part in each.steps.take_parts()] == [("r", 2)]
     assert leaf.checkpoint() == again.checkpoint()
 
 

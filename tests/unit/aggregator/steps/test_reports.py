@@ -12,8 +12,8 @@ from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.steps.step import Closed
-from telemetry.drop_reasons import Reason
 from telemetry.wire.control import StepState
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, ClosedStep, Scalars, Spread, StepClear, StepEnd
 
 

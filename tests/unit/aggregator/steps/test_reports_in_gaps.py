@@ -94,7 +94,7 @@ def test_a_clear_that_comes_late_spares_what_was_logged_after_it(step: int | Non
     )
     assert link.come(0) == []
     assert link.come(2, 3, 1, together=together) == [(7, {"x": 2.0}, "ended")]
-    left = link.aggregator.step("train", 8)
+    left = link.aggregator.steps.state("train", 8)
     assert left.state == ("open" if step == 7 else "unknown")
 
 
@@ -115,10 +115,10 @@ def test_a_clear_after_a_report_takes_nothing_from_it(step: int | None) -> None:
 def test_a_clear_gives_back_the_room_of_what_it_forgets() -> None:
     """Also where newer values stay; the rest comes back with the step."""
     link = Link([DECLARED], [value(7, 1, x=1.0, y=1.0)], [clear(7, 2)], [value(7, 3, x=2.0)], [clear(7, 4)])
-    budget = link.aggregator._steps._budget
+    budget = link.aggregator.steps._budget
     whole = budget.left
     link.come(0, 1, 3, 2)
-    axis = link.aggregator._steps._axes["train"]
+    axis = link.aggregator.steps._axes["train"]
     assert axis.open_units == whole - budget.left == axis._open[7].units
     link.come(4)
     assert (budget.left, axis.open_units, axis.lowest) == (whole, 0, None)

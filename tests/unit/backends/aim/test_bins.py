@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from telemetry.backends.aim.bins import BINS, Cell, even
+from telemetry.backends.aim.backend import BINS, Cell, even
 
 EDGES = st.floats(allow_nan=False, allow_infinity=False)
 

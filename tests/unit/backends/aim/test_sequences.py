@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from telemetry.backends.aim.sequences import Point, Sequences, telling
+from telemetry.backends.aim.backend import Point, Sequences, telling
 from telemetry.backends.backend import NotConfigured
 
 NAN = float("nan")

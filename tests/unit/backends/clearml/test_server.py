@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from telemetry.backends.backend import NotConfigured, Unavailable
-from telemetry.backends.clearml import server
-from telemetry.backends.clearml.server import Server
-from telemetry.backends.clearml.target import Identity
+from telemetry.backends.clearml import backend
+from telemetry.backends.clearml.backend import Identity, Server
 from telemetry.backends.items import Artifact
 
 
@@ -44,7 +43,7 @@ class Session:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
-    monkeypatch.setattr(server, "_session", lambda: made)
+    monkeypatch.setattr(backend, "_session", lambda: made)
     return made
 
 

@@ -13,8 +13,7 @@ import pytest
 from tests.unit.backends.clearml.sessions import begun, lines
 
 from telemetry.backends.backend import NotConfigured, Unavailable
-from telemetry.backends.clearml.session import OfflineSession
-from telemetry.backends.clearml.target import Identity
+from telemetry.backends.clearml.backend import Identity, OfflineSession
 from telemetry.backends.items import Artifact
 
 EVENT = {"type": "training_stats_scalar", "iter": 1, "metric": "a", "variant": "b", "value": 1.0}

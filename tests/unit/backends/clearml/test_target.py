@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.backends.clearml.target import artifact_entry, hyperparams
+from telemetry.backends.clearml.backend import artifact_entry, hyperparams
 from telemetry.backends.items import Artifact
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from telemetry.backends.mlflow.batch import Batch, Point
+from telemetry.backends.mlflow.backend import Batch, Point
 
 
 def test_a_request_is_full_in_time() -> None:

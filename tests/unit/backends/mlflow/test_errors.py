@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from telemetry.backends.backend import NotConfigured, Unavailable
-from telemetry.backends.mlflow import errors
+from telemetry.backends.mlflow import backend
 
 
 class Failure(Exception):
@@ -39,7 +39,7 @@ class Failure(Exception):
 )
 def test_what_errors_mean(failure: Any, remote: bool, opening: bool, meaning: type[Exception]) -> None:
     """Of a server and of a database, at the beginning and later."""
-    assert type(errors.meant(failure, remote=remote, opening=opening)) is meaning
+    assert type(backend.meant(failure, remote=remote, opening=opening)) is meaning
 
 
 def test_a_request_that_does_not_get_through_says_why() -> None:
@@ -49,7 +49,7 @@ def test_a_request_that_does_not_get_through_says_why() -> None:
     pool.__context__ = refused
     failure = Failure("INTERNAL_ERROR", 500, f"API request to http://h/api failed with exception {pool}")
     failure.__cause__ = pool
-    meant = errors.meant(failure, remote=True, opening=True)
+    meant = backend.meant(failure, remote=True, opening=True)
     assert str(meant) == "API request to http://h/api failed: [Errno 111] Connection refused"
     alone = Failure("INTERNAL_ERROR", 500, "a failed with exception b")
-    assert str(errors.meant(alone, remote=True, opening=True)) == "a failed with exception b"
+    assert str(backend.meant(alone, remote=True, opening=True)) == "a failed with exception b"

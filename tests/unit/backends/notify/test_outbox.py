@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from telemetry import limits
+from telemetry.backends.notify.backend import Outbox, Waiting
 from telemetry.backends.notify.message import Message
-from telemetry.backends.notify.outbox import Outbox, Waiting
 
 
 @dataclass

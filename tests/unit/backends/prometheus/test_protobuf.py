@@ -6,8 +6,8 @@ from tests.backends.reading_prometheus import PROTOBUF, TEXT, messages, samples
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
 from telemetry.backends.prometheus.families import families
+from telemetry.backends.prometheus.formats import delimited
 from telemetry.backends.prometheus.names import Names
-from telemetry.backends.prometheus.protobuf import delimited
 from telemetry.backends.prometheus.text import plain
 
 FOUND = families(SNAPSHOT, "here", Names())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from telemetry.backends.backend import NotConfigured
-from telemetry.backends.prometheus.server import Page, Server
+from telemetry.backends.prometheus.backend import Page, Server
 
 
 def ask(server: Server, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.unit.backends.prometheus.given import SNAPSHOT
 from tests.unit.backends.prometheus.test_backend import FACTS, begun, scrape, show
 
-from telemetry.backends.prometheus.targets import announce, reached_at
+from telemetry.backends.prometheus.backend import announce, reached_at
 
 
 def test_a_writer_is_in_the_folder_while_it_listens(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.backends.going import RUN_ID, Face, Going, closed
 
-from telemetry.backends.sources.link import Link
+from telemetry.backends.sources.live import Link
 from telemetry.errors import EndpointError
 
 

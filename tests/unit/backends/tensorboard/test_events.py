@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.backends.items import Item, Step, Text
-from telemetry.backends.tensorboard.events import Encoder, settings, table
+from telemetry.backends.tensorboard.backend import Encoder, settings, table
 
 pytestmark = pytest.mark.sdk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.backends.timeline.test_trace import ORIGIN, span
 
 from telemetry.backends.items import Span
-from telemetry.backends.timeline.steps import OPEN_STEPS, SpansByStep
+from telemetry.backends.timeline.backend import OPEN_STEPS, SpansByStep
 
 
 def at(us: int) -> int:
@@ -89,7 +89,7 @@ def test_a_time_range_begins_where_the_step_before_ended() -> None:
 
 def test_waiting_spans_are_bounded() -> None:
     """A run without steps needs no more memory than this."""
-    from telemetry.backends.timeline.steps import WAITING
+    from telemetry.backends.timeline.backend import WAITING
 
     steps = SpansByStep()
     one: Span = span("x", 0, 1)

@@ -67,7 +67,7 @@ def test_overlapping_spans_get_lanes_of_their_own() -> None:
 
 @given(st.lists(st.integers(0, 10**18), min_size=2, max_size=20))
 def test_slices_that_follow_each_other_do_not_overlap(found: list[int]) -> None:
-    """By no rounding: viewers would nest them."""
+    """No rounding makes slices overlap: a viewer would draw one inside the other."""
     ends = sorted(set(found))
     steps = [StepRange("a", at, ORIGIN + start, ORIGIN + end) for at, (start, end) in enumerate(pairwise(ends))]
     assert len(read(steps=steps)) == len(steps)

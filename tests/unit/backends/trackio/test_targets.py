@@ -12,7 +12,7 @@ import pytest
 
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact, Mark
-from telemetry.backends.trackio.targets import Identity, asked_of, iso, passing, said_with
+from telemetry.backends.trackio.backend import Identity, asked_of, iso, passing, said_with
 
 pytestmark = pytest.mark.sdk
 

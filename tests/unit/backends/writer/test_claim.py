@@ -14,7 +14,7 @@ import pytest
 from tests.processes import end_group
 
 from telemetry.backends.backend import NotConfigured
-from telemetry.backends.writer.claim import claim
+from telemetry.backends.writer.process import claim
 from telemetry.errors import RunDirectoryError
 from telemetry.store.backends import WriterFolder, writer_folder
 from telemetry.wire.snapshot import BackendStat
@@ -22,7 +22,7 @@ from telemetry.wire.snapshot import BackendStat
 HOLDER = """
 import sys, time
 from pathlib import Path
-from telemetry.backends.writer.claim import claim
+from telemetry.backends.writer.process import claim
 from telemetry.store.backends import WriterFolder
 held = claim(WriterFolder(Path(sys.argv[1])), 0.0)
 print("mine", flush=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.backends.writer.hang_guard import HangGuard
+from telemetry.backends.writer.process import HangGuard
 from telemetry.backends.writer.tally import Tally
 
 HANGS = """
 import ctypes, os, sys, time
-from telemetry.backends.writer.hang_guard import HangGuard
+from telemetry.backends.writer.process import HangGuard
 from telemetry.backends.writer.tally import Tally
 guard = HangGuard(Tally("w", "w"), os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 0.1)
 for _ in range(3):

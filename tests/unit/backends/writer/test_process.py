@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.backends.writer.process import CRASHED, DELIVERED, FAILED, UNDELIVERED
 from telemetry.store.backends import Checkpoint, WriterFacts, WriterFolder, writer_folder
+from telemetry.wire.exit_codes import Exit
 from telemetry.wire.snapshot import BackendStat
 
 pytestmark = pytest.mark.slow
@@ -86,14 +86,14 @@ def steps(folder: WriterFolder) -> list[int]:
 
 def test_a_run_is_written_once(tmp_path: Path, folder: WriterFolder) -> None:
     """What it was told, how far it came and how it went are in its folder; a second process has nothing to do."""
-    assert write(tmp_path) == (DELIVERED, "", "telemetry: jsonl: a note\n")
+    assert write(tmp_path) == (Exit.OK, "", "telemetry: jsonl: a note\n")
     stat, facts = folder.read_status(), folder.read_facts()
     assert stat is not None
     assert (stat.state, stat.written, stat.next_record, stat.restarts) == ("done", 20, 20, 0)
     assert facts == WriterFacts(name="jsonl", kind="jsonl", to="jsonl", cwd=os.path.realpath(tmp_path))
     assert folder.read_checkpoint().done
     assert "chatter" in folder.log.read_text()
-    assert write(tmp_path) == (DELIVERED, "", "")
+    assert write(tmp_path) == (Exit.OK, "", "")
     assert steps(folder) == list(range(20))
 
 
@@ -105,8 +105,8 @@ def test_a_stop_leaves_the_rest(tmp_path: Path, folder: WriterFolder, wait_until
     child.communicate(timeout=30)
     stat = folder.read_status()
     assert stat is not None
-    assert (child.returncode, stat.state, stat.queued) == (UNDELIVERED, "undelivered", 10)
-    assert write(tmp_path)[0] == DELIVERED
+    assert (child.returncode, stat.state, stat.queued) == (Exit.BACKEND_FAILED, "undelivered", 10)
+    assert write(tmp_path)[0] == Exit.OK
     assert steps(folder) == list(range(20))
     stat = folder.read_status()
     assert stat is not None
@@ -115,7 +115,7 @@ def test_a_stop_leaves_the_rest(tmp_path: Path, folder: WriterFolder, wait_until
 
 def test_a_library_that_hangs_before_it_is_opened_ends_the_process(tmp_path: Path, folder: WriterFolder) -> None:
     """As any call of it does: whoever looks after the writer starts another."""
-    assert write(tmp_path, "jsonl", "hangs")[0] == CRASHED
+    assert write(tmp_path, "jsonl", "hangs")[0] == Exit.ERROR
     assert "Timeout" in folder.log.read_text()
 
 
@@ -130,7 +130,7 @@ def test_a_writer_that_was_killed_is_counted(
     stat = folder.read_status()
     assert stat is not None
     folder.write_status(BackendStat(name="jsonl", state="writing", calling_s=59.8, retried=4))
-    assert write(tmp_path)[0] == DELIVERED
+    assert write(tmp_path)[0] == Exit.OK
     stat = folder.read_status()
     assert stat is not None
     assert (stat.restarts, stat.retried, "hung" in stat.last_error) == (1, 4, True)
@@ -139,9 +139,9 @@ def test_a_writer_that_was_killed_is_counted(
 
 def test_who_died_after_all_was_delivered_is_called_done(tmp_path: Path, folder: WriterFolder) -> None:
     """By the one that comes in its place, which has nothing else to do."""
-    assert write(tmp_path)[0] == DELIVERED
+    assert write(tmp_path)[0] == Exit.OK
     folder.write_status(BackendStat(name="jsonl", state="writing", queued=4))
-    assert write(tmp_path)[0] == DELIVERED
+    assert write(tmp_path)[0] == Exit.OK
     stat = folder.read_status()
     assert stat is not None
     assert (stat.state, stat.queued, stat.written, steps(folder)) == ("done", 0, 20, list(range(20)))
@@ -150,7 +150,7 @@ def test_who_died_after_all_was_delivered_is_called_done(tmp_path: Path, folder:
 def test_paths_that_are_no_text(tmp_path: Path, folder: WriterFolder) -> None:
     """They are written to; what is told of them is as much as text can say."""
     there = os.fsdecode(bytes(tmp_path) + b"/\xff.jsonl")
-    assert write(tmp_path, f"jsonl:path={there}")[0] == DELIVERED
+    assert write(tmp_path, f"jsonl:path={there}")[0] == Exit.OK
     assert len(Path(there).read_bytes().splitlines()) == 20
     stat, facts = folder.read_status(), folder.read_facts()
     assert stat is not None
@@ -160,7 +160,7 @@ def test_paths_that_are_no_text(tmp_path: Path, folder: WriterFolder) -> None:
 
 def test_a_run_that_died_is_not_done(tmp_path: Path, folder: WriterFolder) -> None:
     """All there is is written, and a result may come."""
-    assert write(tmp_path, "jsonl", "dead")[0] == UNDELIVERED
+    assert write(tmp_path, "jsonl", "dead")[0] == Exit.BACKEND_FAILED
     assert steps(folder) == list(range(20))
 
 
@@ -179,14 +179,14 @@ def test_what_cant_begin_is_failed(tmp_path: Path, folder: WriterFolder) -> None
     code, _, err = write(tmp_path, "jsonl:no=1")
     stat = folder.read_status()
     assert stat is not None
-    assert (code, stat.state, "has no option 'no'" in err) == (FAILED, "failed", True)
+    assert (code, stat.state, "has no option 'no'" in err) == (Exit.USAGE, "failed", True)
     for damaged in ("{", '{"position": {"next_record": -1}}'):
         folder.checkpoint.write_text(damaged)
         code, _, err = write(tmp_path)
-        assert (code, f"remove {folder.path}" in err) == (FAILED, True)
+        assert (code, f"remove {folder.path}" in err) == (Exit.USAGE, True)
     folder.checkpoint.unlink()
     folder.write_checkpoint(Checkpoint())
-    assert write(tmp_path)[0] == DELIVERED
+    assert write(tmp_path)[0] == Exit.OK
 
 
 def test_secrets_in_addresses_are_not_kept(tmp_path: Path, folder: WriterFolder) -> None:
@@ -194,4 +194,4 @@ def test_secrets_in_addresses_are_not_kept(tmp_path: Path, folder: WriterFolder)
     code, _, _ = write(tmp_path, "jsonl:path=http://user:secret@host/x")
     facts = folder.read_facts()
     assert facts is not None
-    assert (code, "secret" in facts.to, "***" in facts.to) == (DELIVERED, False, True)
+    assert (code, "secret" in facts.to, "***" in facts.to) == (Exit.OK, False, True)

@@ -13,7 +13,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.backends.sources.source import Position
-from telemetry.backends.writer.status import StatusReporter
+from telemetry.backends.writer.process import StatusReporter
 from telemetry.backends.writer.tally import Tally
 from telemetry.errors import EndpointError
 from telemetry.store.backends import WriterFolder

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from tests.unit.history.runs import Making
 
 from telemetry.cli.beside_run.gates import RunGates, demands, exit_code
+from telemetry.common.programs import command_key
 from telemetry.config.schema import Config, GatesConfig
 from telemetry.errors import RunNotFoundError, UsageError
 from telemetry.history import RecordedRun
-from telemetry.programs import command_key
 from telemetry.store.calibrations import Calibration, MetricNoise, write_calibration
 from telemetry.store.gate_results import read_gates, read_gates_so_far
 from telemetry.wire.events import Define

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from telemetry import slo
 from telemetry.cli.beside_run import goodput
+from telemetry.common import slo
 from telemetry.errors import UsageError
 
 

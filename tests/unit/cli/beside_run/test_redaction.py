@@ -9,7 +9,7 @@ import pytest
 
 from telemetry.cli.beside_run import redaction
 from telemetry.config import RedactConfig, load
-from telemetry.gates.parser import parse_all
+from telemetry.judge.gates.parser import parse_all
 from telemetry.redaction import Redactor
 
 

@@ -33,7 +33,7 @@ def test_it_runs_the_example_under_run(asked: list[argparse.Namespace]) -> None:
     assert main(["demo", "--requests", "300", "--connections", "2", "--dir", "there"]) == 5
     assert main(["demo"]) == 5
     small, plain = asked
-    benchmark = [sys.executable, "-P", "-m", "telemetry.demo.http_benchmark"]
+    benchmark = [sys.executable, "-P", "-m", "telemetry.cli.demo.http_benchmark"]
     assert small.command == ["--", *benchmark, "--requests", "300", "--connections", "2"]
     assert (small.name, small.dir, small.quiet) == ("demo", "there", False)
     assert (plain.dir, plain.command[-3:]) == (None, ["20000", "--connections", "16"])

@@ -198,7 +198,7 @@ def test_without_gates_nothing_of_them_is_imported(
     aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who wants none pays nothing."""
-    ours = ("telemetry.gates", "telemetry.cli.beside_run.gates")
+    ours = ("telemetry.judge.gates", "telemetry.cli.beside_run.gates")
     for name in [name for name in sys.modules if name.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
     assert main(["run", "--quiet", "--", "true"]) == 0

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from telemetry import slo
 from telemetry.client.requests.kind import Requests
+from telemetry.common import slo
 from telemetry.errors import InstrumentError, UsageError
 from telemetry.wire.codec import decode_record
 from telemetry.wire.events import Params, Uncounted

@@ -10,9 +10,9 @@ import pytest
 from telemetry import limits
 from telemetry.client import records
 from telemetry.client.sending import outbox as outbox_module
-from telemetry.drop_reasons import Reason
 from telemetry.wire import rows
 from telemetry.wire.codec import decode_batch
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Define, Mark
 
 

@@ -16,9 +16,8 @@ import pytest
 from telemetry import limits
 from telemetry.collectors.collector import ONCE_S, Target
 from telemetry.collectors.environment import machine
-from telemetry.collectors.environment.collector import Environment
-from telemetry.collectors.environment.interpreter import Interpreter, described, interpreter_of, packages
-from telemetry.testing.memory_run import MemoryRun
+from telemetry.collectors.environment.collector import Environment, Interpreter, described, interpreter_of, packages
+from telemetry.testing.collectors import MemoryRun
 
 SLEEP = "import time; time.sleep(600)"
 WaitUntil = Callable[..., object]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from telemetry.collectors.host.container import Container
+from telemetry.collectors.host.collector import Container
 from telemetry.collectors.host.files import Files
 
 GIB = 1 << 30

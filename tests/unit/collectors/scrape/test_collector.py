@@ -15,7 +15,7 @@ from tests.unit.collectors.scrape.servers import PageServer, answer, page_server
 from telemetry.collectors import registry
 from telemetry.collectors.collector import NotConfigured, Target
 from telemetry.collectors.scrape.collector import Scrape
-from telemetry.testing.memory_run import MemoryRun
+from telemetry.testing.collectors import MemoryRun
 
 PAGE = "# TYPE depth gauge\ndepth 3\n"
 

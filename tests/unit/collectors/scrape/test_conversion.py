@@ -10,7 +10,7 @@ import pytest
 from telemetry.collectors.scrape.conversion import Budget, Conversion, meaning, quantile
 from telemetry.collectors.scrape.selection import Selection
 from telemetry.collectors.scrape.text import OPEN_METRICS, PageReader
-from telemetry.testing.memory_run import Key, MemoryRun
+from telemetry.testing.collectors import Key, MemoryRun
 
 VLLM = (Path(__file__).parent / "vllm_page.txt").read_text()
 

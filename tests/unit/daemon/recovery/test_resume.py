@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.clock import SYSTEM_CLOCK
+from telemetry.common.clock import SYSTEM_CLOCK
 from telemetry.daemon.build import build_again, run_daemon
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.recovery.resume import claim, going_on
@@ -182,7 +182,7 @@ def test_producers_get_a_fresh_grace(dead: Any, make_again: Any, monkeypatch: py
     service = make_again(dead)
     (producer,) = service.snapshot().producers
     assert producer.status == "live"
-    assert service.parts.aggregator.anyone_left(later.monotonic_ns())
+    assert service.parts.aggregator.book.anyone_left(later.monotonic_ns())
 
 
 def test_the_next_segment_begins_with_what_was_found(dead: Any, make_again: Any, die: Any) -> None:
@@ -265,7 +265,7 @@ def test_what_was_taken_and_written_before_is_counted_on(
     peer.applied(5)
     service.feed.roll()
     service.parts.worker.close(DEADLINE_S)
-    service.cost.each_second(service.parts.clock.monotonic_ns(), service.parts.aggregator.applied)
+    service.cost.each_second(service.parts.clock.monotonic_ns(), service.parts.aggregator.book.counted_events)
     cost = service.snapshot().cost
     assert cost.frames == 3
     assert cost.journal_bytes == sum(path.stat().st_size for path in dead.journal.iterdir())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from telemetry.daemon.tokens import worker
+from telemetry.daemon.tokens import process as process_module
 from telemetry.daemon.tokens.process import TokenProcess, WorkerGone
 
 DEADLINE_S = 20.0
@@ -40,7 +40,7 @@ def talk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Non
     def replace(program: str) -> None:
         path = tmp_path / "stand_in.py"
         path.write_text(program)
-        monkeypatch.setattr(worker, "__file__", str(path))
+        monkeypatch.setattr(process_module, "__file__", str(path))
 
     return replace
 

@@ -181,12 +181,12 @@ def test_our_producer_lives_and_ends_with_the_aggregator(counting: MakeService, 
     peer.send(text("a"))
     peer.applied(1)
     counted(service, peer)
-    facts = service.parts.aggregator.producer(OWN_PRODUCER)
+    facts = service.parts.aggregator.book[OWN_PRODUCER]
     facts.last_seen_ns = 0
     service.feed.each_second()
     assert own(service.snapshot())[0].status == "live"
     peer.end()
-    peer.until(lambda: service.parts.aggregator.waiting_for() == [OWN_PRODUCER])
+    peer.until(lambda: service.parts.aggregator.book.waiting_for() == [OWN_PRODUCER])
     service.close_books()
     (mine,) = own(service.snapshot())
     assert (mine.status, mine.completeness) == ("ended", "complete")
@@ -444,7 +444,7 @@ def test_a_follower_ends_our_producer_although_no_text_is_left(
     again = make_again(service.parts.directory, {"tokens.tokenizer": str(tokenizer_file)})
     again.turn()
     again.feed.close()
-    assert again.parts.aggregator.waiting_for() == ["p"]
+    assert again.parts.aggregator.book.waiting_for() == ["p"]
     assert own(again.snapshot())[0].status == "ended"
 
 

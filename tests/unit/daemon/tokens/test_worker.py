@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from telemetry.daemon.tokens import worker
-from telemetry.daemon.tokens.worker import FAILED, answer, counter, counts_of, framed, request, serve, texts_of
+from telemetry.daemon.tokens import process
+from telemetry.daemon.tokens.process import FAILED, answer, counter, counts_of, framed, request, serve, texts_of
 
 TEXTS = ["the quick brown fox", "", "to be or not to be " * 40, "naïve 🦊 \x00"]
 
@@ -97,7 +97,7 @@ def test_a_tokenizer_that_can_t_be_read_is_said(tmp_path: Path, content: str | N
     if content is not None:
         path.write_text(content)
     done = subprocess.run(
-        [sys.executable, "-P", worker.__file__, str(path)], input=b"", capture_output=True, check=False
+        [sys.executable, "-P", process.__file__, str(path)], input=b"", capture_output=True, check=False
     )
     (length,) = struct.unpack_from("<I", done.stdout)
     assert length > 0

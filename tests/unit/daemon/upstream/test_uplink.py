@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.clock import SYSTEM_CLOCK
+from telemetry.common.clock import SYSTEM_CLOCK
 from telemetry.daemon.upstream.uplink import Uplink
 from telemetry.store.outbox import DiskOutbox, StoredBatch
 from telemetry.testing import builders

@@ -12,8 +12,7 @@ import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, StreamedRecord
 from telemetry.daemon.upstream.interval import LeafInterval
-from telemetry.daemon.upstream.packing import Numbering, Packable, pack
-from telemetry.daemon.upstream.writer import OutboxWriter
+from telemetry.daemon.upstream.writer import Numbering, OutboxWriter, Packable, pack
 from telemetry.limits import BATCH_RECORDS, KIB, UPSTREAM_BATCH_BYTES
 from telemetry.store.outbox import DiskOutbox
 from telemetry.testing import builders
@@ -50,7 +49,7 @@ class Node:
                 end_ns=interval.end_ns,
                 anchor=(now_ns, wall_ns),
                 account=self.aggregator.node_account(self.roll),
-                sums=self.aggregator.take_interval(),
+                sums=self.aggregator.leaf.take_interval(),
                 records=tuple(streamed),
                 closing=closing,
             )
@@ -138,7 +137,7 @@ def test_records_beyond_the_bound_are_dropped_and_counted(
     assert outbox.emitted == 32
     node.second(2.0)
     assert batches(outbox)[-1].dropped == {"buffer_full": 30 - kept}
-    root = at_root(outbox).producer("leaf")
+    root = at_root(outbox).book["leaf"]
     assert root.account.missing == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from telemetry.backends.otlp.points import ucum
-from telemetry.gateway.otlp.units import unit_of
+from telemetry.gateway.otlp.metrics import unit_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.history.runs import Making, Row
 
-from telemetry.history.pictures import instruments
+from telemetry.history.pictures import collector
 from telemetry.history.run import open_run, with_history
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.wire.events import Define
@@ -115,10 +115,10 @@ def test_a_gap_is_a_step_without_data(tmp_path: Path) -> None:
 
 def test_only_the_busiest_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more counters, gauges and kinds than fit in a page, those with the most events are left."""
-    monkeypatch.setattr(instruments, "COUNTERS", 1)
-    monkeypatch.setattr(instruments, "GAUGES", 1)
-    monkeypatch.setattr(instruments, "HEAT_MAPS", 1)
-    monkeypatch.setattr(instruments, "KINDS", 1)
+    monkeypatch.setattr(collector, "COUNTERS", 1)
+    monkeypatch.setattr(collector, "GAUGES", 1)
+    monkeypatch.setattr(collector, "HEAT_MAPS", 1)
+    monkeypatch.setattr(collector, "KINDS", 1)
     definitions = [
         *(Define(at, f"c{at}", "counter") for at in range(3)),
         *(Define(3 + at, f"g{at}", "gauge") for at in range(3)),

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from telemetry.hdr.layout import Layout
-from telemetry.history.pictures.cumulative import Cumulative
-from telemetry.history.pictures.spreads import (
+from telemetry.history.pictures.collector import (
     BARS,
     LINEAR_BARS,
     ROWS,
@@ -18,6 +16,8 @@ from telemetry.history.pictures.spreads import (
     distribution,
     heat_map,
 )
+from telemetry.history.pictures.cumulative import Cumulative
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.wire.cells import cell
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.pictures import Distribution

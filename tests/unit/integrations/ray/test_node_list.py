@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.errors import RunDirectoryError
-from telemetry.integrations.ray.node_list import NodeList
+from telemetry.integrations.ray.placement import NodeList
 
 
 def test_nodes_are_on_the_disk_once_they_are_added(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from telemetry.history.result import load_report
 from telemetry.integrations.rl_insight import _Client
 from telemetry.integrations.rl_insight.events import EVENTS
-from telemetry.report import load_report
 from telemetry.wire.report import Report
 
 PROGRAM = """

@@ -8,7 +8,7 @@ import pytest
 from tests.golden.report.renderings import steps_report, stored_report
 
 from telemetry.report.html import render_html
-from telemetry.report.html.backends import backends_body, backends_link
+from telemetry.report.html.document import backends_body, backends_link
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 

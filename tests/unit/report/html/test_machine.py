@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 from tests.unit.report.html.samples import STEPS, load_report
 
+from telemetry.report.html.document import machine_data
 from telemetry.report.html.grids import gauges_data
-from telemetry.report.html.machine import machine_data
 from telemetry.wire.pictures import GaugeOverTime
 from telemetry.wire.report import Report
 

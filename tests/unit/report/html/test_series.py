@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
 
-from telemetry import formatting
+from telemetry.common import formatting
 from telemetry.report.html.series import series_data
 
 

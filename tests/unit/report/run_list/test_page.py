@@ -7,7 +7,7 @@ import random
 import re
 from typing import Any
 
-from telemetry.headlines import Figure
+from telemetry.history.headlines import Figure
 from telemetry.report.run_list import ListedRun, RunDetails, run_list_page
 from telemetry.report.run_list.details import RunCurve
 

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from telemetry.daemon.disk_reads import read_history
-from telemetry.hdr.layout import Layout
+from telemetry.daemon.control import read_history
+from telemetry.statistics.hdr.layout import Layout
 from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
 from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.transport import Hub, plan

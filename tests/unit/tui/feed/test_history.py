@@ -13,7 +13,7 @@ from msgspec import Raw
 from telemetry import limits
 from telemetry.errors import ProtocolError, RunDirectoryError
 from telemetry.history.interval_source import ControlIntervals, DiskIntervals, IntervalSource
-from telemetry.tui.feed.history import everything, size
+from telemetry.tui.feed.history_thread import everything, size
 from telemetry.wire import control as msg
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.history import Interval

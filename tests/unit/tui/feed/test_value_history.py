@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from telemetry.tui.feed import value_history as module
-from telemetry.tui.feed.value_history import ValueHistory, columns, keys_of
+from telemetry.tui.feed import history_thread as module
+from telemetry.tui.feed.history_thread import ValueHistory, columns, keys_of
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, ValueColumns
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.model.grid import Grid, Line
 from telemetry.tui.model.scene import Scene

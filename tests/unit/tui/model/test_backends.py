@@ -8,7 +8,7 @@ import pytest
 from tests.unit.tui import trainings
 from tests.unit.tui.model.scenes import NOON, SECOND, column, scene, snapshot, text, tones
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.tui.model.backends import backends, backends_line
 from telemetry.tui.model.grid import Grid
 from telemetry.tui.model.scene import Scene, View

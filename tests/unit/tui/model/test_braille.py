@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.tui.model.scenes import text, texts
 
-from telemetry.tui.model.braille import Layer, dots
+from telemetry.tui.model.step_grid import Layer, dots
 
 HEIGHTS = st.lists(st.none() | st.floats(-0.5, 1.5), max_size=40)
 

@@ -11,7 +11,7 @@ from tests.unit.tui import loads, trainings
 from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, series, snapshot, timeline
 
 from telemetry.history.intervals.figures import Figures
-from telemetry.tui.model.export import export_json
+from telemetry.tui.app import export_json
 from telemetry.tui.model.scene import Opened, RangeFigures, Scene, ValuesOverTime, View
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.snapshot import AxisStat, BackendStat, GaugeStat

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from tests.unit.tui.model.scenes import NOON, SECOND, drawn, producer, scene, snapshot, text
 
-from telemetry.tui.model.export import export_json
+from telemetry.tui.app import export_json
 from telemetry.tui.model.header import header, reporting
 from telemetry.tui.model.nodes import node_at
 from telemetry.tui.model.overview import marks

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.tui import loads
 from tests.unit.tui.model.scenes import NOON, SECOND, column, drawn, scene, series, snapshot, text, tones
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.grid import Grid
 from telemetry.tui.model.requests import by_count, requests, told

@@ -8,7 +8,7 @@ from tests.unit.test_span_model import counter, series
 from tests.unit.tui import feeds, trainings
 from tests.unit.tui.model.scenes import column, scene, text
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.tui.model.overview import overview
 from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.tui.model.spans import has_spans, spans_line, spans_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from tests.unit.report.test_stragglers import report
 
-from telemetry.formatting import columns
+from telemetry.common.formatting import columns
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.scene import Scene
 from telemetry.tui.model.stragglers import stragglers

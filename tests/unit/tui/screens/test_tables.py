@@ -6,9 +6,9 @@ import pytest
 from tests.unit.tui import loads
 from tests.unit.tui.cockpits import cockpit, press, shows, until
 
+from telemetry.common.wording import instrument
 from telemetry.tui.model.overview import series_of
 from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
-from telemetry.wording import instrument
 
 pytestmark = pytest.mark.slow
 

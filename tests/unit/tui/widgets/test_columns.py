@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
-from telemetry.tui.widgets.columns import FIRST, GAP, MARGIN, WIDE_GAP, Layout, laid_out
+from telemetry.tui.widgets.grid_view import FIRST, GAP, MARGIN, WIDE_GAP, Layout, laid_out
 
 COLUMNS = (
     Column("name", "name", right=False),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from telemetry import formatting
+from telemetry.common import formatting
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.theme import Tones
 from telemetry.tui.widgets.strips import MORE, MOST_ROWS, fitted, line_strip, wrapped

@@ -24,8 +24,8 @@ _SUBMODULES = {
     "sdk.wandb_artifacts": "artifacts",
     "sdk.wandb_config": "configs",
     "sdk.wandb_run": "sdk.wandb_run",
-    "sdk.wandb_settings": "choices",
-    "sdk.wandb_summary": "summaries",
+    "sdk.wandb_settings": "env",
+    "sdk.wandb_summary": "configs",
 }
 """Submodules of W&B, and the modules here that stand in for them."""
 

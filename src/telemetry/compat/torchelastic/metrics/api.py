@@ -6,6 +6,7 @@ torch's own tests do, get all values of `put_metric` and `prof` on their stream.
 
 from __future__ import annotations
 
+import abc
 import functools
 import inspect
 import time
@@ -14,18 +15,10 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from fnmatch import fnmatchcase
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Final, TypeVar, cast, overload
+from typing import Any, Final, NamedTuple, TypeVar, cast, overload
 
-from telemetry.compat.torchelastic.metrics.handlers import (
-    ConsoleMetricHandler,
-    ConsoleMetricsHandler,
-    MetricData,
-    MetricHandler,
-    NullMetricHandler,
-    NullMetricsHandler,
-    sender,
-)
-from telemetry.errors import UsageError
+from telemetry.client import notice
+from telemetry.errors import UsageError, error_text
 from telemetry.integrations.points import PutPoint, point_recorder
 
 __all__ = [
@@ -53,6 +46,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_GROUP: Final = "torchelastic"
 _NS_PER_MS: Final = 1_000_000
 _ROUTES_KEPT: Final = 20_000  # routes of further metrics are made at each call
+
+
+class MetricData(NamedTuple):
+    """One value of a metric, as handlers get it."""
+
+    timestamp: float
+    """Unix time in seconds."""
+    group_name: str
+    name: str
+    value: Any
+
+
+class MetricHandler(abc.ABC):
+    """The base of handlers. Override `emit`."""
+
+    @abc.abstractmethod
+    def emit(self, metric_data: MetricData) -> None:
+        """Take one value of a metric."""
+
+
+class ConsoleMetricHandler(MetricHandler):
+    """A handler that prints each value to stdout."""
+
+    def emit(self, metric_data: MetricData) -> None:
+        timestamp, group, name, value = metric_data
+        print(f"[{timestamp}][{group}]: {name}={value}")  # noqa: T201 – printing is what it is for
+
+
+class NullMetricHandler(MetricHandler):
+    """A handler that ignores all values. The default."""
+
+    def emit(self, metric_data: MetricData) -> None:
+        pass
+
+
+ConsoleMetricsHandler = ConsoleMetricHandler
+NullMetricsHandler = NullMetricHandler
+
 _NAMED_HANDLERS: Final = {"console": ConsoleMetricHandler, "null": NullMetricHandler}
 
 Route = tuple[PutPoint, PutPoint | None]
@@ -93,7 +124,7 @@ class MetricStream:
     def add_value(self, metric_name: str, metric_value: Any) -> None:
         """Record a value of a metric, and give it to the handler."""
         _route(self.group_name, metric_name)[0](metric_value)
-        sender(self.handler, self.group_name, metric_name)(metric_value)
+        _sender(self.handler, self.group_name, metric_name)(metric_value)
 
 
 class _ConfiguredStream(MetricStream):
@@ -243,7 +274,7 @@ def _new_route(group: str, name: str) -> Route:
     record = point_recorder(group, name)
     routes = _state.routes
     handler = _handler_of(group)
-    route = record, None if type(handler) is NullMetricHandler else sender(handler, group, name)
+    route = record, None if type(handler) is NullMetricHandler else _sender(handler, group, name)
     try:
         if len(routes) < _ROUTES_KEPT:
             routes[group, name] = route
@@ -354,3 +385,21 @@ def _profiled(function: Callable[..., Any], key: str, group: str) -> Callable[..
     else:
         wrapper = call
     return functools.wraps(function)(wrapper)
+
+
+def _sender(handler: Any, group: str, name: str) -> Callable[[Any], None]:
+    """Return the function that gives values of a metric to a handler. It never raises."""
+    now = time.time
+
+    def send(value: Any) -> None:
+        try:
+            handler.emit(MetricData(now(), group, name, value))
+        except Exception as error:  # noqa: BLE001 – a user's handler may raise anything, and must not break the program
+            kind = type(handler).__qualname__
+            notice.warn_once(
+                f"handler {kind}",
+                f"{kind}.emit() failed for metric {name!r}: {error_text(error)}. The program goes on, "
+                "and the metric is recorded; this warning appears once",
+            )
+
+    return send

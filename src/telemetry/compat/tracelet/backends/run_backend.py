@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from telemetry.compat.tracelet.core.metrics import MetricData
+from telemetry.compat.tracelet.core.interfaces import MetricData
 from telemetry.compat.tracelet.core.plugins import BackendPlugin, PluginMetadata, PluginType
 from telemetry.compat.tracelet.exceptions import BackendError
 from telemetry.compat.tracelet.settings import current

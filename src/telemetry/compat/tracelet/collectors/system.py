@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from telemetry.client import notice
 from telemetry.compat.tracelet.core.collecting import CollectorThread
-from telemetry.compat.tracelet.core.interfaces import CollectorInterface
-from telemetry.compat.tracelet.core.metrics import MetricData
+from telemetry.compat.tracelet.core.interfaces import CollectorInterface, MetricData
 from telemetry.compat.tracelet.core.recorder import Recorder
 
 _CPU_S: Final = 0.1
@@ -35,13 +34,12 @@ class SystemMetricsCollector(CollectorInterface):
         gpu: bool = True,
         disk: bool = False,
         network: bool = False,
-        emit: Callable[[MetricData], object] | None = None,
     ) -> None:
         self.collect_interval = collect_interval
         if include_per_cpu or include_processes:
             notice.warn("include_per_cpu and include_processes are refused: log such values with log_metric")
         self._cpu, self._gpu, self._disk, self._network = cpu, gpu, disk, network
-        self.emit = emit or Recorder().record
+        self.emit: Callable[[MetricData], object] = Recorder().record
         self._psutil: Any = None
         self._nvml: Any = None
         self._thread: CollectorThread | None = None
@@ -53,12 +51,12 @@ class SystemMetricsCollector(CollectorInterface):
             self._psutil.cpu_percent()  # the beginning of the first interval
         except ImportError:
             notice.warn("system metrics need the package psutil: pip install psutil")
-        if self._gpu:
-            try:
-                self._nvml = import_module("pynvml")
+        try:
+            self._nvml = import_module("pynvml") if self._gpu else None
+            if self._nvml is not None:
                 self._nvml.nvmlInit()
-            except Exception:  # noqa: BLE001 – no library, no driver or no GPU
-                self._nvml = None
+        except Exception:  # noqa: BLE001 – no library, no driver or no GPU
+            self._nvml = None
 
     def collect(self) -> dict[str, Any]:
         """Return facts of the machine and its load now."""
@@ -76,22 +74,19 @@ class SystemMetricsCollector(CollectorInterface):
 
     def load(self, cpu_s: float | None = None) -> dict[str, Any]:
         """Return the load now. That of the processor is measured for `cpu_s` seconds, or since the last call."""
-        values: dict[str, Any] = {}
-        tool = self._psutil
-        if tool is not None:
-            memory = tool.virtual_memory()
-            values = {"memory_percent": memory.percent, "memory_available": memory.available}
-            if self._cpu:
-                values["cpu_percent"] = tool.cpu_percent(interval=cpu_s)
-            if self._disk and (disk := tool.disk_io_counters()) is not None:
-                values |= {"disk_read_mb": disk.read_bytes / _MIB, "disk_write_mb": disk.write_bytes / _MIB}
-            if self._network:
-                network = tool.net_io_counters()
-                values |= {
-                    "network_sent_mb": network.bytes_sent / _MIB,
-                    "network_recv_mb": network.bytes_recv / _MIB,
-                }
-        return values | ({"gpu": self._gpus()} if self._nvml is not None else {})
+        values: dict[str, Any] = {"gpu": self._gpus()} if self._nvml is not None else {}
+        if (tool := self._psutil) is None:
+            return values
+        memory = tool.virtual_memory()
+        values |= {"memory_percent": memory.percent, "memory_available": memory.available}
+        if self._cpu:
+            values["cpu_percent"] = tool.cpu_percent(interval=cpu_s)
+        if self._disk and (disk := tool.disk_io_counters()) is not None:
+            values |= {"disk_read_mb": disk.read_bytes / _MIB, "disk_write_mb": disk.write_bytes / _MIB}
+        if self._network:
+            net = tool.net_io_counters()
+            values |= {"network_sent_mb": net.bytes_sent / _MIB, "network_recv_mb": net.bytes_recv / _MIB}
+        return values
 
     def start(self) -> None:
         """Record the load at intervals, on a thread. A second call has no effect."""
@@ -99,7 +94,6 @@ class SystemMetricsCollector(CollectorInterface):
             is_own = type(self).collect is SystemMetricsCollector.collect
             collect = self.load if is_own else self.collect
             self._thread = CollectorThread(collect, self.emit, self.collect_interval, "system")
-            self._thread.start()
 
     def stop(self) -> None:
         """End it without waiting for the interval."""
@@ -108,14 +102,10 @@ class SystemMetricsCollector(CollectorInterface):
             self._thread = None
 
     def _gpus(self) -> dict[str, dict[str, float]]:
-        nvml, found = self._nvml, {}
+        nvml, gpus = self._nvml, {}
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-            found[f"gpu_{index}"] = {
-                "memory_total": memory.total,
-                "memory_used": memory.used,
-                "memory_free": memory.free,
-                "utilization": nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-            }
-        return found
+            sizes = {f"memory_{name}": getattr(memory, name) for name in ("total", "used", "free")}
+            gpus[f"gpu_{index}"] = {**sizes, "utilization": nvml.nvmlDeviceGetUtilizationRates(handle).gpu}
+        return gpus

@@ -198,17 +198,23 @@ class TraceletArtifact:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artifact as a dictionary, without the contents of files and objects."""
-        return {
-            "name": self.name,
-            "type": self.type.value,
-            "description": self.description,
-            "metadata": self.metadata,
-            "size_bytes": self.size_bytes,
-            "created_at": self.created_at,
-            "files": [{key: value for key, value in vars(one).items() if key != "checksum"} for one in self.files],
-            "references": [dict(vars(one)) for one in self.references],
-            "objects": [{key: value for key, value in vars(one).items() if key != "obj"} for one in self.objects],
+        lists: dict[str, list[Any]] = {"files": self.files, "references": self.references, "objects": self.objects}
+        shown = {
+            name: [
+                {key: value for key, value in vars(each).items() if key not in ("checksum", "obj")} for each in part
+            ]
+            for name, part in lists.items()
         }
+        own = {
+            name: getattr(self, name) for name in ("name", "description", "metadata", "size_bytes", "created_at")
+        }
+        return {**own, "type": self.type.value, **shown}
+
+    def parts(self, folder: str) -> list[tuple[str, str]]:
+        """Return name and place of each part. Objects are written below the `folder` first."""
+        files = [(file.artifact_path, file.local_path) for file in self.files]
+        objects = [(each.name, self.serialize_object(each, folder)) for each in self.objects]
+        return files + objects + [(f"reference-{index}", each.uri) for index, each in enumerate(self.references, 1)]
 
     def facts(self) -> dict[str, Any]:
         """Return description and metadata as settings."""
@@ -216,8 +222,7 @@ class TraceletArtifact:
         info = metadata.pop("model_info", None)
         if isinstance(info, ModelInfo):
             metadata["model"] = {"class": type(info.model).__qualname__, "framework": info.framework}
-        described = {"description": self.description} if self.description else {}
-        return {**described, **metadata}
+        return {**({"description": self.description} if self.description else {}), **metadata}
 
 
 def _framework(model: Any) -> str:

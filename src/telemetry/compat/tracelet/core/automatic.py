@@ -1,4 +1,4 @@
-"""Records that an experiment makes by itself, each behind a setting."""
+"""Captures and facts that an experiment records by itself, each behind a setting."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from telemetry.client import module_level as client
 from telemetry.client import notice
 from telemetry.client.redaction import REDACTION
 from telemetry.compat.tracelet.core.artifacts import kind_of
+from telemetry.errors import error_text
 from telemetry.integrations.capture.boot_module import BOOT
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
 
-_JOIN_S: Final = 5.0
 _OBSERVERS: Final = Observers("tracelet")
 
 Stop = Callable[[], object]
@@ -44,9 +44,9 @@ def arguments() -> dict[str, Any]:
 class Shared:
     """A capture that several experiments of the process may hold. The last one to release it removes it."""
 
-    def __init__(self, install: Callable[[], object], uninstall: Callable[[], object]) -> None:
-        self._install = install
-        self._uninstall = uninstall
+    def __init__(self, load: Callable[[], Any]) -> None:
+        """`load` returns what has `install` and `uninstall`."""
+        self._load = load
         self._holders = 0
         self._lock = threading.Lock()
 
@@ -56,33 +56,27 @@ class Shared:
             self._holders += 1
             if self._holders == 1:
                 try:
-                    self._install()
+                    self._load().install()
                 except Exception as error:  # noqa: BLE001 – a capture must not stop the program
-                    notice.warn(f"a capture can't be installed: {type(error).__name__}: {error}")
+                    notice.warn(f"a capture can't be installed: {error_text(error)}")
         return self._release
 
     def _release(self) -> None:
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
-                self._uninstall()
+                self._load().uninstall()
 
 
-def _integration(name: str) -> Shared:
-    def module() -> ModuleType:
-        return import_module(f"telemetry.integrations.{name}")
-
-    return Shared(lambda: module().install(), lambda: module().uninstall())
-
-
-_FRAMEWORKS: Final = {name: _integration(name) for name in ("tensorboard", "lightning")}
+_INTEGRATIONS: Final = {
+    "tensorboard": Shared(lambda: import_module("telemetry.integrations.tensorboard")),
+    "lightning": Shared(lambda: import_module("telemetry.integrations.lightning")),
+}
 
 
 def hold_integration(name: str) -> Stop:
     """Install the capture of a framework. Leave it alone if `telemetry run --capture` has installed it."""
-    if name in BOOT.PREPARED:
-        return lambda: None
-    return _FRAMEWORKS[name].hold()
+    return (lambda: None) if name in BOOT.PREPARED else _INTEGRATIONS[name].hold()
 
 
 # --- checkpoints -----------------------------------------------------------------------------------
@@ -106,15 +100,14 @@ def _torch_save(module: ModuleType) -> Iterable[Patch]:
 
 
 def _trainer_save(module: ModuleType) -> Iterable[Patch]:
-    return [
-        Patch(module.Trainer, "save_checkpoint", _OBSERVERS.after(_saved_by_trainer, "Trainer.save_checkpoint"))
-    ]
+    save = "save_checkpoint"
+    return [Patch(module.Trainer, save, _OBSERVERS.after(_saved_by_trainer, f"Trainer.{save}"))]
 
 
 _CHECKPOINTS: Final = Capture(
     {"torch": _torch_save, "lightning.pytorch": _trainer_save, "pytorch_lightning": _trainer_save}
 )
-CHECKPOINTS: Final = Shared(_CHECKPOINTS.install, _CHECKPOINTS.uninstall)
+CHECKPOINTS: Final = Shared(lambda: _CHECKPOINTS)
 """A capture of the files that torch.save and trainers of Lightning write."""
 
 
@@ -133,15 +126,5 @@ def watch_learning_rates(log: Callable[[str, Any, int], object]) -> Stop:
             log(f"lr_group_{index}", group.get("lr", 0.0), steps[0])
         steps[0] += 1
 
-    def hook(optimizer: Any, *args: Any) -> None:
-        _OBSERVERS.run("optimizer.step", record, optimizer)
-
-    remove: Stop = register(hook).remove
+    remove: Stop = register(lambda optimizer, *_: _OBSERVERS.run("optimizer.step", record, optimizer)).remove
     return remove
-
-
-def in_background(act: Callable[[], object], name: str) -> Stop:
-    """Run something slow on a thread. Return the function that waits for it."""
-    thread = threading.Thread(target=act, name=f"tracelet-{name}", daemon=True)
-    thread.start()
-    return lambda: thread.join(_JOIN_S)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from telemetry.client import notice
-from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
+from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
 from telemetry.compat.tracelet.core.sinks import call, plain
+from telemetry.errors import error_text
 
 _JOIN_S: Final = 5.0
 _TEXT_CHARS: Final = 1_000
@@ -23,21 +24,18 @@ class CollectorThread:
         emit: Callable[[MetricData], object],
         interval_s: float,
         name: str,
-        *,
-        owned: Any = None,
+        collector: Any = None,
     ) -> None:
-        """`owned` is a collector that the thread also initializes, starts and stops."""
+        """`collector` is an object of the user, which the thread also initializes, starts and stops."""
         self._read = collect
         self._emit = emit
         self._interval_s = interval_s
         self._name = name
-        self._owned = owned
+        self._collector = collector
         self._texts: dict[str, str] = {}
         self._has_failed = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"tracelet-collector-{name}", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
@@ -48,20 +46,20 @@ class CollectorThread:
             notice.warn(f"the collector {self._name} did not end within {_JOIN_S:g} s")
 
     def _serve(self) -> None:
-        owned = self._owned
-        if owned is not None and not (self._try(lambda: call(owned.initialize, {})) and self._try(owned.start)):
+        own = self._collector
+        if own is not None and not (self._try(lambda: call(own.initialize, {})) and self._try(own.start)):
             return
         while True:
             self._try(self._collect)
             if self._ending.wait(self._interval_s):
                 break
-        if owned is not None:
-            self._try(owned.stop)
+        if own is not None:
+            self._try(own.stop)
 
     def _collect(self) -> None:
-        found = self._read()
-        for item in self._metrics("", found) if isinstance(found, Mapping) else found or ():
-            self._emit(item)
+        values = self._read()
+        for metric in self._metrics("", values) if isinstance(values, Mapping) else values or ():
+            self._emit(metric)
 
     def _metrics(self, path: str, values: Mapping[str, Any]) -> Iterator[MetricData]:
         for key, value in values.items():
@@ -82,7 +80,7 @@ class CollectorThread:
             if not self._has_failed:
                 self._has_failed = True
                 notice.warn(
-                    f"the collector {self._name} raised {type(error).__name__}: {error}. "
+                    f"the collector {self._name} raised {error_text(error)}. "
                     "It goes on at its next turn; this warning appears once"
                 )
             return False

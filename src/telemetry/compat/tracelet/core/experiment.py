@@ -8,26 +8,25 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from telemetry.client import module_level as client
 from telemetry.client.run import Run
-from telemetry.compat.tracelet.core import session
-from telemetry.compat.tracelet.core.artifact_log import ArtifactLog
-from telemetry.compat.tracelet.core.artifacts import ArtifactResult, ArtifactType, TraceletArtifact
-from telemetry.compat.tracelet.core.config import ExperimentConfig
-from telemetry.compat.tracelet.core.interfaces import MetricSource
-from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
+from telemetry.compat.tracelet.core.artifacts import ArtifactResult, ArtifactType, TraceletArtifact, kind_of
+from telemetry.compat.tracelet.core.interfaces import MetricData, MetricSource, MetricType
 from telemetry.compat.tracelet.core.orchestrator import DataFlowOrchestrator
 from telemetry.compat.tracelet.core.parts import Parts
 from telemetry.compat.tracelet.core.plugins import PluginManager
-from telemetry.compat.tracelet.core.recorder import Recorder
+from telemetry.compat.tracelet.core.recorder import SHARED_RUN, Recorder
 from telemetry.compat.tracelet.core.run_backends import RunBackends, run_backends
 from telemetry.compat.tracelet.core.sinks import Retry, plain
 from telemetry.compat.tracelet.exceptions import BackendError
-from telemetry.compat.tracelet.settings import TraceletSettings, current
+from telemetry.compat.tracelet.settings import ALIASES, TraceletSettings, current
+from telemetry.errors import error_text
 
 if TYPE_CHECKING:
     from telemetry.compat.tracelet.automagic import AutomagicConfig
@@ -36,6 +35,27 @@ __all__ = ["Experiment", "ExperimentConfig"]
 _NEED_ARTIFACTS: Final = (
     "artifacts are switched off: pass artifacts=True to Experiment, or set TRACELET_ENABLE_ARTIFACTS"
 )
+_RUN: Final = "telemetry"
+"""Name of the run itself among the backends of artifacts."""
+
+
+@dataclass
+class ExperimentConfig:
+    """Switches of one experiment. Each has the effect that docs/migrating/TRACELET.md describes."""
+
+    track_metrics: bool = True
+    track_environment: bool = True
+    track_args: bool = True
+    track_stdout: bool = True
+    track_checkpoints: bool = True
+    track_system_metrics: bool = True
+    track_git: bool = True
+    enable_automagic: bool = False
+    automagic_frameworks: set[str] | None = None
+    enable_artifacts: bool = False
+    automagic_artifacts: bool = False
+    artifact_watch_dirs: list[str] | None = None
+    watch_filesystem: bool = False
 
 
 class Experiment(MetricSource):
@@ -72,7 +92,9 @@ class Experiment(MetricSource):
         self.project = self.settings.project
         self.id = self.experiment_id = str(uuid.uuid4())
         self.created_at = datetime.now(UTC)
-        self.config = config or ExperimentConfig.of(self.settings)
+        self.config = config or ExperimentConfig(
+            **{name: getattr(self.settings, ALIASES.get(name, name)) for name in ExperimentConfig.__annotations__}
+        )
         self.tags = list(tags or [])
         self.automagic_config = automagic_config
         self.frameworks: dict[str, Any] = {}
@@ -89,7 +111,7 @@ class Experiment(MetricSource):
         self._plugin_manager = PluginManager()
         self._plugin_manager.discover_plugins()
         self._parts = Parts(self)
-        self._artifact_log = ArtifactLog(self)
+        self._artifacts: list[TraceletArtifact] = []
         self._lock = threading.RLock()
         self._stack: ExitStack | None = None
         self._log: Callable[[str, Any, int], object] = self._log_first
@@ -108,7 +130,7 @@ class Experiment(MetricSource):
             if self._stack is not None:
                 return
             backends = self._run_backends()
-            self.run, self.recorder = session.join(self.id, self.name, backends.to, backends.environment)
+            self.run, self.recorder = SHARED_RUN.join(self.id, self.name, backends.to, backends.environment)
             self._orchestrator.recorder = self.recorder
             self._log = self.recorder.log if self.config.track_metrics else _ignore
             self._stack = ExitStack()
@@ -126,7 +148,7 @@ class Experiment(MetricSource):
                 stack.close()
             finally:
                 self._log = self._log_late
-                session.leave(self.id)
+                SHARED_RUN.leave(self.id)
 
     end = stop
 
@@ -138,7 +160,7 @@ class Experiment(MetricSource):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            client.mark(f"{type(error).__name__}: {error}")
+            client.mark(error_text(error))
         self.stop()
 
     @property
@@ -240,14 +262,6 @@ class Experiment(MetricSource):
     def has_sinks(self) -> bool:
         return bool(self._sinks)
 
-    @property
-    def _frameworks(self) -> dict[str, Any]:
-        return self.frameworks
-
-    @property
-    def _framework(self) -> Any:
-        return self.frameworks.get("pytorch")
-
     def backend_settings(self) -> dict[str, Any]:
         """Return the configuration that plugins of the user get."""
         settings = self.settings
@@ -285,7 +299,29 @@ class Experiment(MetricSource):
         if artifact is None:
             raise TypeError("log_artifact needs a file or an artifact")
         self._begin()
-        return self._artifact_log.log(artifact, None if artifact_path is None else os.fspath(artifact_path))
+        if isinstance(artifact, TraceletArtifact):
+            folder_name = "".join(
+                letter if letter.isalnum() or letter in "-_." else "_" for letter in artifact.name
+            )
+            parts = artifact.parts(str(Path(self.recorder.directory or ".", "artifacts", folder_name)))
+            uri = parts[0][1] if parts else ""
+            parts = [(f"{artifact.name}/{name}", path) for name, path in parts]
+            if facts := artifact.facts():
+                self.log_params({f"artifacts.{artifact.name}": facts})
+        else:
+            path = Path(artifact)
+            name = os.fspath(artifact_path or path.name)
+            parts, uri = [(f"{name}{path.name}" if name.endswith("/") else name, str(path))], str(path.absolute())
+            artifact = TraceletArtifact(parts[0][0], kind_of(path.name))
+            artifact.size_bytes = path.stat().st_size if path.is_file() else 0
+        for name, place in parts:
+            self.recorder.artifact(name, place, artifact.type.value)
+            if self._sinks:
+                self.route(MetricData(name, place, MetricType.ARTIFACT, metadata={"artifact_path": name}))
+        artifact.version = version = f"v{1 + sum(each.name == artifact.name for each in self._artifacts)}"
+        self._artifacts.append(artifact)
+        backends = self.active_backends or [_RUN]
+        return {name: ArtifactResult(version, uri, artifact.size_bytes, name) for name in backends}
 
     def log_file_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
         """Record a file by reference."""
@@ -295,13 +331,16 @@ class Experiment(MetricSource):
         self, name: str, version: str = "latest", backend: str | None = None
     ) -> TraceletArtifact | None:
         """Return an artifact that this experiment has logged, or None."""
-        return self._artifact_log.get(name, version, backend)
+        artifacts = [each for each in self.list_artifacts(backend=backend) if each.name == name]
+        return next((each for each in reversed(artifacts) if version in ("latest", each.version)), None)
 
     def list_artifacts(
         self, type_filter: ArtifactType | None = None, backend: str | None = None
     ) -> list[TraceletArtifact]:
-        """Return the artifacts that this experiment has logged."""
-        return self._artifact_log.list(type_filter, backend)
+        """Return the artifacts that this experiment has logged, the oldest first."""
+        if backend not in (None, _RUN, *self.active_backends):
+            return []
+        return [each for each in self._artifacts if type_filter in (None, each.type)]
 
     # --- automagic -------------------------------------------------------------------------------
 

@@ -1,16 +1,67 @@
-"""Base classes of backends, collectors and frameworks. A subclass implements what it needs.
+"""Metrics, and base classes of backends, collectors and frameworks. A subclass implements what it needs.
 
 Tracelet's architecture document and its code name different methods. These classes have both.
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
-
-from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
 
 if TYPE_CHECKING:
     from telemetry.compat.tracelet.core.experiment import Experiment
+
+__all__ = ["BackendInterface", "CollectorInterface", "FrameworkInterface", "MetricSink", "MetricSource"]
+
+
+class MetricType(Enum):
+    """Types of metrics."""
+
+    SCALAR = "scalar"
+    TENSOR = "tensor"
+    ARTIFACT = "artifact"
+    PARAMETER = "parameter"
+    SYSTEM = "system"
+    CUSTOM = "custom"
+    HISTOGRAM = "histogram"
+    IMAGE = "image"
+    TEXT = "text"
+    FIGURE = "figure"
+    EMBEDDING = "embedding"
+    VIDEO = "video"
+    AUDIO = "audio"
+    MESH = "mesh"
+    HPARAMS = "hparams"
+
+
+@dataclass
+class MetricData:
+    """A value on its way from a source to sinks."""
+
+    name: str
+    value: Any
+    type: MetricType
+    iteration: int | None = None
+    timestamp: float | None = None
+    source: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.timestamp is None:
+            self.timestamp = time.time()
+
+    @property
+    def step(self) -> int | None:
+        return self.iteration
+
+
+class Metric(MetricData):
+    """A scalar in the form of Tracelet's architecture document: name, value, step."""
+
+    def __init__(self, name: str, value: Any, step: int | None = None, **more: Any) -> None:
+        super().__init__(name, value, more.pop("type", MetricType.SCALAR), step, **more)
 
 
 class FrameworkInterface:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from telemetry.client import notice
-from telemetry.compat.tracelet.core.interfaces import MetricSink, MetricSource
-from telemetry.compat.tracelet.core.metrics import Metric, MetricData, MetricType
+from telemetry.compat.tracelet.core.interfaces import Metric, MetricData, MetricSink, MetricSource, MetricType
 from telemetry.compat.tracelet.core.recorder import Recorder
-from telemetry.compat.tracelet.core.sinks import USUAL, Retry, SinkThread, backend_thread, name_of, sink_thread
+from telemetry.compat.tracelet.core.sinks import USUAL, Retry, SinkThread, name_of
+from telemetry.errors import error_text
 
 __all__ = [
     "DataFlowOrchestrator",
@@ -77,9 +77,7 @@ class DataFlowOrchestrator:
 
     def register_sink(self, sink: Any) -> None:
         """Register a sink that its owner starts and stops. Raise ValueError if its id is taken."""
-        with self._lock:
-            self._register(self.sinks, sink.get_sink_id(), sink, "sink")
-            self._run(sink.get_sink_id(), sink_thread(sink, self.max_queue_size, self.retry))
+        self._add_sink(sink.get_sink_id(), sink)
 
     def add_routing_rule(self, rule: RoutingRule) -> None:
         """Add a rule for metrics from now on."""
@@ -93,9 +91,7 @@ class DataFlowOrchestrator:
             others = 1
             while name in self.sinks:
                 name = f"{wanted}_{(others := others + 1)}"
-            self._register(self.sinks, name, backend, "backend")
-            settings = {**self.config, **(config or {})}
-            self._run(name, backend_thread(backend, settings, self.max_queue_size, self.retry))
+            self._add_sink(name, backend, {**self.config, **(config or {})})
             self.add_routing_rule(RoutingRule("*", name))
 
     def remove_backend(self, backend: Any) -> None:
@@ -129,7 +125,7 @@ class DataFlowOrchestrator:
             except Exception as error:  # noqa: BLE001 – filters and sinks are code of the user
                 self._rule_errors += 1
                 if self._rule_errors == 1:
-                    notice.warn(f"a rule for the sink {rule.sink_id} raised {type(error).__name__}: {error}")
+                    notice.warn(f"a rule for the sink {rule.sink_id} raised {error_text(error)}")
         for sink_id in chosen:
             thread = self.threads.get(sink_id)
             if thread is not None:
@@ -159,38 +155,28 @@ class DataFlowOrchestrator:
     def batch_emit(self, source_id: str) -> Iterator[Callable[[MetricData], None]]:
         """Return a `with` block that collects metrics of a source and emits them at its end."""
         batch: list[MetricData] = []
-
-        def collect(metric: MetricData) -> None:
-            metric.source = source_id
-            batch.append(metric)
-
-        yield collect
+        yield batch.append
         for metric in batch:
+            metric.source = source_id
             self.emit_metric(metric)
 
     def get_stats(self) -> dict[str, Any]:
         """Return the counts of all sinks together, and of each one under `sinks`."""
-        threads = self.threads
+        sinks = {name: thread.stats() for name, thread in self.threads.items()}
+
+        def total(count: str) -> int:
+            return sum(stats[count] for stats in sinks.values())
+
         return {
-            "metrics_processed": sum(one.delivered for one in threads.values()),
-            "metrics_dropped": sum(one.dropped for one in threads.values()),
-            "processing_errors": self._rule_errors + sum(one.errors for one in threads.values()),
-            "queue_size": sum(len(one) for one in threads.values()),
+            "metrics_processed": total("delivered"),
+            "metrics_dropped": total("dropped"),
+            "processing_errors": self._rule_errors + total("errors"),
+            "queue_size": total("waiting"),
             "num_sources": len(self.sources),
             "num_sinks": len(self.sinks),
             "num_routing_rules": len(self.routing_rules),
             "running": self.running,
-            "sinks": {
-                name: {
-                    "delivered": one.delivered,
-                    "dropped": one.dropped,
-                    "errors": one.errors,
-                    "waiting": len(one),
-                    "retries": one.retries,
-                    "state": one.state,
-                }
-                for name, one in threads.items()
-            },
+            "sinks": sinks,
         }
 
     def _takes(self, sink_id: str, metric_type: MetricType) -> bool:
@@ -202,10 +188,13 @@ class DataFlowOrchestrator:
             raise ValueError(f"the {kind} {name!r} is already registered")
         table[name] = part
 
-    def _run(self, name: str, thread: SinkThread) -> None:
-        self.threads[name] = thread
-        if self.running:
-            thread.start()
+    def _add_sink(self, name: str, sink: Any, config: Mapping[str, Any] | None = None) -> None:
+        """Register a sink and its thread. With a `config` the thread opens and closes it."""
+        with self._lock:
+            self._register(self.sinks, name, sink, "sink")
+            thread = self.threads[name] = SinkThread(sink, self.max_queue_size, self.retry, config)
+            if self.running:
+                thread.start()
 
 
 Orchestrator = DataFlowOrchestrator

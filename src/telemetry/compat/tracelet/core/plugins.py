@@ -1,4 +1,4 @@
-"""The manager that finds plugins and runs them, and all names of plugins."""
+"""Plugins: their base classes, and the manager that finds and runs them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,19 @@ import json
 import os
 import re
 from collections.abc import Callable, ItemsView, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import entry_points
 from inspect import getmembers, isclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from telemetry.client import notice
-from telemetry.compat.tracelet.core.plugin_bases import (
-    BASES,
-    BackendPlugin,
-    CollectorPlugin,
-    FrameworkPlugin,
-    PluginBase,
-    PluginInfo,
-    PluginInterface,
-    PluginMetadata,
-    PluginState,
-    PluginType,
-    metadata_of,
-)
-from telemetry.compat.tracelet.core.sinks import call
+from telemetry.compat.tracelet.core.interfaces import BackendInterface, CollectorInterface, MetricData, MetricSink
+from telemetry.compat.tracelet.core.sinks import call, deliver_by_type
+from telemetry.config.plugins.points import is_installed
+from telemetry.errors import error_text
 
 __all__ = [
     "BackendPlugin",
@@ -46,7 +37,133 @@ __all__ = [
 _GROUPS: Final = ("tracelet.plugins", "tracelet.backends")
 _PATH: Final = "TRACELET_PLUGIN_PATH"
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9_.]+")
-_METHODS: Final = ("get_metadata", "initialize")
+
+
+class PluginType(Enum):
+    """Kinds of plugins."""
+
+    BACKEND = "backend"
+    COLLECTOR = "collector"
+    FRAMEWORK = "framework"
+    PROCESSOR = "processor"
+
+
+class PluginState(IntEnum):
+    """Stages of a plugin's life."""
+
+    DISCOVERED = 1
+    LOADED = 2
+    VALIDATED = 3
+    INITIALIZED = 4
+    ACTIVE = 5
+    ERROR = 6
+    STOPPED = 7
+
+
+@dataclass
+class PluginMetadata:
+    """The description of a plugin by its author. `plugin_type` is another name of `type`."""
+
+    name: str
+    version: str
+    type: PluginType | None = None
+    description: str = ""
+    author: str = ""
+    dependencies: list[str] = field(default_factory=list)
+    config_schema: dict[str, Any] | None = None
+    capabilities: set[str] = field(default_factory=set)
+    plugin_type: str = ""
+    entry_point: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type is None and self.plugin_type:
+            self.type = PluginType(self.plugin_type)
+        self.plugin_type = self.type.value if self.type is not None else ""
+
+
+@dataclass
+class PluginInfo:
+    """A plugin that was found. It can be read as a dictionary too."""
+
+    metadata: PluginMetadata
+    module_path: str
+    class_name: str
+    state: PluginState = PluginState.DISCOVERED
+    instance: Any = None
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, {"class": "instance"}.get(key, key))
+
+
+class PluginBase:
+    """The base of all plugins. `get_metadata` may be a class method or a method."""
+
+    def __init__(self) -> None:
+        self._config: dict[str, Any] = {}
+        self._active = False
+
+    @classmethod
+    def get_metadata(cls) -> PluginMetadata:
+        """Return what the plugin says of itself."""
+        return PluginMetadata(cls.__name__.lower(), "0")
+
+    def initialize(self, config: dict[str, Any]) -> None:
+        """Prepare the plugin."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End."""
+
+    def cleanup(self) -> None:
+        """Release what `initialize` took."""
+
+    def get_status(self) -> dict[str, Any]:
+        """Return the state of the plugin."""
+        return {}
+
+
+class BackendPlugin(PluginBase, BackendInterface, MetricSink):
+    """A backend as a plugin.
+
+    A subclass has `create_backend`, or `receive_metric`, or `handle_metric`, or `log_metric` and the like.
+    """
+
+    def get_sink_id(self) -> str:
+        return f"backend_{_metadata_of(self).name}"
+
+    def receive_metric(self, metric: MetricData) -> None:
+        handle = getattr(self, "handle_metric", None)
+        if callable(handle):
+            handle(metric)
+        else:
+            deliver_by_type(self, metric)
+
+
+class CollectorPlugin(PluginBase, CollectorInterface):  # type: ignore[misc]  # `initialize` takes a config here
+    """A collector as a plugin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._collection_interval = 60
+
+
+class FrameworkPlugin(PluginBase):
+    """An integration of a framework as a plugin."""
+
+    def patch_framework(self, orchestrator: Any) -> None:
+        """Hook into the framework. Pass its metrics to `orchestrator.route_metric`."""
+
+
+PluginInterface = PluginBase
+"""The same class under the name of the architecture document."""
+_BASES: Final = (PluginBase, BackendPlugin, CollectorPlugin, FrameworkPlugin)
 
 
 class _Discovered(list[PluginInfo]):
@@ -75,27 +192,26 @@ class PluginManager:
 
     def discover_plugins(self) -> _Discovered:
         """Find plugins and return them. A file that can't be executed is reported and left out."""
-        found = _Discovered(self._built_in() if self._use_default_paths else [])
+        plugins = _Discovered(self._built_in() if self._use_default_paths else [])
         for text in self.plugin_paths:
             path = Path(text)
             files = [path] if path.suffix == ".py" else sorted(path.glob("[!_]*.py"))
-            found += [info for file in files if (info := _first_in(file)) is not None]
-        for info in found:
+            plugins += [info for file in files if (info := _first_in(file)) is not None]
+        for info in plugins:
             self.plugins.setdefault(info.name, info)
-        return found
+        return plugins
 
     def register_plugin(self, plugin: Any) -> PluginInfo:
         """Add an object or a class as a plugin."""
-        metadata = metadata_of(plugin)
         cls = plugin if isclass(plugin) else type(plugin)
-        info = PluginInfo(metadata, cls.__module__, cls.__name__, PluginState.LOADED, cls)
-        self.plugins[metadata.name] = info
-        if not isclass(plugin):
-            self._instances[metadata.name] = plugin
+        info = PluginInfo(_metadata_of(plugin), cls.__module__, cls.__name__, PluginState.LOADED, cls)
+        self.plugins[info.name] = info
+        if cls is not plugin:
+            self._instances[info.name] = plugin
         return info
 
     def load_plugin(self, plugin_name: str) -> bool:
-        """Return whether the class of a plugin is there."""
+        """Load the class of a plugin. Return whether it could be loaded."""
         return plugin_name in self.plugins and self._reach(plugin_name, PluginState.LOADED, lambda info: None)
 
     def validate_plugin(self, plugin_name: str) -> bool:
@@ -112,11 +228,11 @@ class PluginManager:
 
     def start_plugin(self, plugin_name: str) -> bool:
         """Start an initialized plugin."""
-        return self._step(plugin_name, PluginState.ACTIVE, "start", missing=False)
+        return plugin_name in self._instances and self._step(plugin_name, PluginState.ACTIVE, "start")
 
     def stop_plugin(self, plugin_name: str) -> bool:
         """Stop a plugin. A plugin that was never initialized counts as stopped."""
-        return self._step(plugin_name, PluginState.STOPPED, "stop", missing=True)
+        return plugin_name not in self._instances or self._step(plugin_name, PluginState.STOPPED, "stop")
 
     def get_plugin_instance(self, plugin_name: str) -> Any:
         """Return the object of a plugin, or None."""
@@ -135,8 +251,8 @@ class PluginManager:
 
     def resolve_dependencies(self, plugin_names: list[str]) -> list[str]:
         """Return plugins so that each follows those it depends on. Raise ValueError for a circle."""
-        known = {name: self.plugins[name].metadata.dependencies for name in plugin_names if name in self.plugins}
-        graph: dict[str, list[str]] = {name: known.get(name, []) for name in plugin_names}
+        plugins = self.plugins
+        graph = {name: plugins[name].metadata.dependencies if name in plugins else [] for name in plugin_names}
         try:
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
@@ -167,24 +283,24 @@ class PluginManager:
     def _built_in(self) -> list[PluginInfo]:
         from telemetry.compat.tracelet.backends import classes
 
-        found = [_info(cls, cls.__module__) for cls in classes().values()]
+        plugins = [_info(cls, cls.__module__) for cls in classes().values()]
         for group in _GROUPS:
             for point in entry_points(group=group):
                 try:
-                    found.append(_info(point.load(), point.value))
+                    plugins.append(_info(point.load(), point.value))
                 except Exception as error:  # noqa: BLE001 – code of another package
-                    notice.warn(f"the plugin {point.name} can't be loaded: {type(error).__name__}: {error}")
-        return found
+                    notice.warn(f"the plugin {point.name} can't be loaded: {error_text(error)}")
+        return plugins
 
     def _check(self, info: PluginInfo) -> None:
-        lacking = [method for method in _METHODS if not hasattr(info.instance, method)]
+        lacking = [method for method in ("get_metadata", "initialize") if not hasattr(info.instance, method)]
         if lacking:
             raise ValueError(f"it lacks {', '.join(lacking)}")
         if not info.metadata.name or not info.metadata.version:
             raise ValueError("its metadata has no name or no version")
         for text in info.metadata.dependencies:
             name = (_REQUIREMENT.match(text) or [""])[0]
-            if text not in self.plugins and not (name and importlib.util.find_spec(name.partition(".")[0])):
+            if text not in self.plugins and not (name and is_installed(name.partition(".")[0])):
                 raise ValueError(f"it needs {text}, which is no plugin and no installed package")
 
     def _reach(self, name: str, state: PluginState, act: Callable[[PluginInfo], None]) -> bool:
@@ -195,25 +311,18 @@ class PluginManager:
             act(info)
         except Exception as error:  # noqa: BLE001 – code of the user
             info.state, info.error = PluginState.ERROR, str(error)
-            notice.warn(f"the plugin {name} can't be used: {type(error).__name__}: {error}")
+            notice.warn(f"the plugin {name} can't be used: {error_text(error)}")
             return False
         info.state = state
         return True
 
-    def _step(self, name: str, state: PluginState, method: str, *, missing: bool) -> bool:
-        if name not in self._instances:
-            return missing
-        info = self.plugins[name]
-        info.state = PluginState.INITIALIZED
+    def _step(self, name: str, state: PluginState, method: str) -> bool:
+        self.plugins[name].state = PluginState.INITIALIZED
         return self._reach(name, state, lambda info: getattr(self._instances[name], method)())
 
     def _status(self, name: str, info: PluginInfo) -> Mapping[str, Any]:
-        kind = info.metadata.type
-        status: dict[str, Any] = {
-            "state": info.state.name.lower(),
-            "type": kind.value if kind is not None else "",
-            "version": info.metadata.version,
-        }
+        state, version = info.state.name.lower(), info.metadata.version
+        status: dict[str, Any] = {"state": state, "type": info.metadata.plugin_type, "version": version}
         if info.error:
             status["error"] = info.error
         if name in self._instances:
@@ -224,27 +333,31 @@ class PluginManager:
         return status
 
 
+def _metadata_of(plugin: Any) -> PluginMetadata:
+    """Return the metadata of a plugin or of its class."""
+    try:
+        metadata: PluginMetadata = plugin.get_metadata()
+    except TypeError:  # a class whose `get_metadata` is a plain method
+        metadata = plugin().get_metadata()
+    return metadata
+
+
 def _info(cls: Any, module_path: str) -> PluginInfo:
-    return PluginInfo(metadata_of(cls), module_path, cls.__name__, PluginState.DISCOVERED, cls)
+    return PluginInfo(_metadata_of(cls), module_path, cls.__name__, PluginState.DISCOVERED, cls)
 
 
 def _first_in(path: Path) -> PluginInfo | None:
     """Return the first plugin class of a file, by name of the class."""
     try:
-        module = _executed(path)
+        spec = importlib.util.spec_from_file_location(f"tracelet_plugin_{path.stem}", path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
         for _, cls in getmembers(module, isclass):
             is_own = cls.__module__ == module.__name__
-            if is_own and issubclass(cls, PluginBase) and cls not in BASES:
+            if is_own and issubclass(cls, PluginBase) and cls not in _BASES:
                 return _info(cls, str(path))
     except Exception as error:  # noqa: BLE001 – code of the user
-        notice.warn(f"the plugin file {path} can't be used: {type(error).__name__}: {error}")
+        notice.warn(f"the plugin file {path} can't be used: {error_text(error)}")
     return None
-
-
-def _executed(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"tracelet_plugin_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

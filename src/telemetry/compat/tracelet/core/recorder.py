@@ -1,18 +1,25 @@
-"""Metrics of one experiment as calls of the client."""
+"""Metrics of one experiment as calls of the client, and the run that experiments of this process share."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from telemetry import limits
 from telemetry.client import module_level as client
 from telemetry.client import notice
+from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
+from telemetry.client.run import Run, start
 from telemetry.client.step_axes import StepAxes
 from telemetry.client.wall_time import monotonic_ns
-from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
+from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
 from telemetry.compat.tracelet.core.sinks import plain
+from telemetry.compat.variables import variables
+from telemetry.errors import error_text
+from telemetry.redaction import mask_secrets
 
 AXIS: Final = "iteration"
 """First axis of an experiment. Captures of SummaryWriter and the like use `step`, and count by themselves."""
@@ -26,16 +33,15 @@ _FILES: Final = {
     MetricType.MESH: "mesh",
 }
 """Types that are recorded by reference to a file, and the kind of artifact that they become."""
-_SETTINGS: Final = {MetricType.PARAMETER, MetricType.HPARAMS}
 
 
 class Recorder:
     """A translator to the client. It never raises: what it can't record is reported once."""
 
-    def __init__(self, prefix: str = "", axes: StepAxes | None = None, directory: str = "") -> None:
+    def __init__(self, prefix: str = "", directory: str = "") -> None:
         """`prefix` is put before each name. `directory` is the folder for figures."""
         self.prefix = prefix
-        self.axes = axes or StepAxes(AXIS)
+        self.axes = StepAxes(f"{prefix}{AXIS}")
         self.directory = directory
         self._reported: set[str] = set()
 
@@ -60,7 +66,7 @@ class Recorder:
         try:
             self._record(metric)
         except Exception as error:  # noqa: BLE001 – a value may raise anything
-            self.leave_out(metric.name, f"{type(error).__name__}: {error}")
+            self.leave_out(metric.name, error_text(error))
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Record settings."""
@@ -69,8 +75,7 @@ class Recorder:
     def artifact(self, name: str, path: str | os.PathLike[str], kind: str = "", step: int | None = None) -> None:
         """Record a file by reference."""
         name = f"{self.prefix}{name}"
-        axis = AXIS if step is None else self.axes.axis(name, step)
-        client.artifact(name, path, kind, step=step, axis=axis)
+        client.artifact(name, path, kind, step=step, axis=self._axis(name, step))
 
     def leave_out(self, name: str, why: str) -> None:
         """Report a value that is not recorded, once for each name."""
@@ -81,10 +86,10 @@ class Recorder:
     def _record(self, metric: MetricData) -> None:
         kind, value, step = metric.type, metric.value, metric.iteration
         name = f"{self.prefix}{metric.name}"
-        if kind in _SETTINGS:
-            self.params(
-                value if kind is MetricType.HPARAMS and isinstance(value, Mapping) else {metric.name: value}
-            )
+        if kind is MetricType.HPARAMS and isinstance(value, Mapping):
+            self.params(value)
+        elif kind in (MetricType.PARAMETER, MetricType.HPARAMS):
+            self.params({metric.name: value})
         elif kind is MetricType.SYSTEM:
             client.gauge(name).set(value, at_ns=monotonic_ns(metric.timestamp))
         elif kind in _FILES:
@@ -113,3 +118,69 @@ class Recorder:
         path = folder / f"{name}-{metric.iteration or 0}.png"
         metric.value.savefig(path)
         return path
+
+
+class SharedRun:
+    """The open run, the experiments that use it, and their recorders. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.run: Run | None = None
+        self._ends_run = False
+        self._users: set[str] = set()
+        self._recorders: dict[str, Recorder] = {}
+        self._run_id = ""
+
+    def join(
+        self, experiment_id: str, name: str, to: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[Run, Recorder]:
+        """Start a run for an experiment, or join the run that is open. Raise TelemetryError if there is none.
+
+        `to` and `environment` are for the writers of backends. They are used only where this call starts the run.
+        """
+        with self._lock:
+            starts_run = False
+            if self.run is None or self.run.finished:
+                is_open = PROCESS.state == "live"
+                starts_run = not is_open and not os.environ.get(ENDPOINT_VARIABLE)
+                run_name = name.encode(errors="replace").decode()[: limits.NAME_CHARS] or "experiment"
+                with variables(environment if starts_run else {}):
+                    self.run = start(None if is_open else run_name, to=list(to) if starts_run else [])
+                self._ends_run, self._users = starts_run and self.run.owner, set()
+            if to and not starts_run:
+                options = " ".join(f"--to '{text}'" for text in mask_secrets(to))
+                notice.warn(
+                    f"this experiment records into the run {self.run.name!r}, which is open already; its backends "
+                    f"are chosen where it is started, as in: telemetry run {options} -- COMMAND"
+                )
+            self._users.add(experiment_id)
+            return self.run, self._recorder(self.run, name)
+
+    def leave(self, experiment_id: str) -> None:
+        """End the part of an experiment. The last one ends the run, if these experiments started it."""
+        with self._lock:
+            self._users.discard(experiment_id)
+            run = self.run
+            if run is not None and not self._users:
+                self.run = None
+                if self._ends_run:
+                    run.finish()
+
+    def _recorder(self, run: Run, name: str) -> Recorder:
+        """Return the recorder of an experiment. Names of a second experiment in a run begin with its name."""
+        if self._run_id != run.run_id:
+            self._run_id, self._recorders = run.run_id, {}
+        if name not in self._recorders:
+            prefix = f"{name}/" if self._recorders else ""
+            if prefix:
+                notice.warn(f"the run has several experiments: names of values of {name!r} begin with {prefix!r}")
+            self._recorders[name] = Recorder(prefix, run.directory)
+        return self._recorders[name]
+
+
+SHARED_RUN: Final = SharedRun()
+"""The run of this process."""

@@ -17,14 +17,13 @@ from typing import Any, Final
 from telemetry.client import notice
 from telemetry.client.records import flatten
 from telemetry.client.steps import number
-from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
-from telemetry.formatting import number_of
-from telemetry.supervise.breaker import Breaker, State, Waits
+from telemetry.common.formatting import number_of
+from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
+from telemetry.errors import error_text
+from telemetry.supervise.breaker import Breaker, Waits
 
 _TURN_S: Final = 0.02  # a poll costs the caller nothing; waking a thread at each value costs 25 µs
 _NUMBERS: Final = {MetricType.SCALAR, MetricType.SYSTEM, MetricType.CUSTOM, MetricType.TENSOR}
-_PARAMETERS: Final = {MetricType.PARAMETER, MetricType.HPARAMS}
-_FIRST_WAIT_S: Final = 1.0
 _FACTOR_MOST: Final = 1_000.0
 _FINAL: Final = (TypeError, ValueError, LookupError, AttributeError, AssertionError, NotImplementedError)
 """Errors of a value or of the code, which another attempt does not mend."""
@@ -42,7 +41,7 @@ class Retry:
     def breaker(self) -> Breaker:
         """Return a breaker with these waits. The first one is a second."""
         factor = min(self.backoff_factor, _FACTOR_MOST)
-        return Breaker(time.monotonic, lambda: 0.0, Waits(_FIRST_WAIT_S, factor, self.max_backoff))
+        return Breaker(time.monotonic, lambda: 0.0, Waits(1.0, factor, self.max_backoff))
 
 
 USUAL: Final = Retry()
@@ -54,15 +53,21 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return function(*arguments)
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return function(*arguments)
-    room = sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
+    room = sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters)
     return function(*arguments[:room])
+
+
+def call_if_there(owner: Any, name: str, *arguments: Any) -> Any:
+    """Call a method of a user's object. Without this method it has no effect."""
+    method = getattr(owner, name, None)
+    return call(method, *arguments) if callable(method) else None
 
 
 def deliver_by_type(sink: Any, metric: MetricData) -> None:
     """Pass a metric to `log_metric`, `log_params` or `log_artifact` of a backend. Leave out other types."""
-    if metric.type in _PARAMETERS:
+    if metric.type in (MetricType.PARAMETER, MetricType.HPARAMS):
         is_whole = metric.type is MetricType.HPARAMS and isinstance(metric.value, Mapping)
         sink.log_params(dict(flatten(metric.value if is_whole else {metric.name: metric.value})))
     elif metric.type is MetricType.ARTIFACT:
@@ -94,8 +99,8 @@ def name_of(sink: Any) -> str:
     """Return the name of a user's class for messages and statistics."""
     for method in ("get_sink_id", "get_metadata"):
         if callable(getattr(sink, method, None)):
-            made = getattr(sink, method)()
-            return str(getattr(made, "name", made))
+            answer = getattr(sink, method)()
+            return str(getattr(answer, "name", answer))
     return str(getattr(sink, "name", type(sink).__name__))
 
 
@@ -103,18 +108,13 @@ class SinkThread:
     """The queue and the thread of one sink. `put` never blocks."""
 
     def __init__(
-        self,
-        name: str,
-        open_sink: Callable[[], Deliver],
-        close_sink: Callable[[], object],
-        bound: int,
-        retry: Retry = USUAL,
+        self, sink: Any, bound: int, retry: Retry = USUAL, config: Mapping[str, Any] | None = None
     ) -> None:
-        """`open_sink` and `close_sink` run on the thread, before the first value and after the last one."""
-        self.name = name
+        """With a `config`, the sink is a backend or backend plugin, which the thread also opens and closes."""
+        self.name = name_of(sink)
         self.delivered = self.dropped = self.errors = self.retries = 0
-        self._open = open_sink
-        self._close = close_sink
+        self._sink = self._target = sink
+        self._config = config
         self._bound = bound
         self._retry = retry
         self._breaker = retry.breaker()
@@ -128,24 +128,25 @@ class SinkThread:
         self._last_error = ""
         self._thread: threading.Thread | None = None
 
-    @property
-    def state(self) -> State:
-        """`closed` if the sink works, `open` while it is left alone after several failures, `half-open` between."""
-        return self._breaker.state
-
     def __len__(self) -> int:
         return len(self._queue)
 
+    def stats(self) -> dict[str, Any]:
+        """Return the counts. `state` is `open` while the sink is left alone after several failures."""
+        counts = {name: getattr(self, name) for name in ("delivered", "dropped", "errors", "retries")}
+        return {**counts, "waiting": len(self), "state": self._breaker.state}
+
     def put(self, metric: MetricData) -> None:
         """Queue a metric. A full queue and a closed sink drop the metric and count it."""
-        if self._is_closed:
-            self._drop()
-            self._report("closed", "a value came after its end and is dropped")
-        elif len(self._queue) >= self._bound:
-            self._drop()
-            self._report("full", f"its queue of {self._bound:,} values is full; raise max_queue_size")
-        else:
+        if not self._is_closed and len(self._queue) < self._bound:
             self._queue.append(metric)
+            return
+        with self._counting:
+            self.dropped += 1
+        if self._is_closed:
+            self._report("closed", "a value came after its end and is dropped")
+        else:
+            self._report("full", f"its queue of {self._bound:,} values is full; raise max_queue_size")
 
     def start(self) -> None:
         """Start the thread, or start it again after `join`."""
@@ -160,11 +161,8 @@ class SinkThread:
         """Tell the thread to deliver the rest and to close the sink."""
         self._ending.set()
 
-    def join(self, deadline_s: float) -> int:
-        """Wait for the thread until a time of `time.monotonic()`. Return and report the number of values lost.
-
-        Values that an earlier call has reported do not count again.
-        """
+    def join(self, deadline_s: float) -> None:
+        """Wait for the thread until a time of `time.monotonic()`. Report the number of values lost, once."""
         if self._thread is not None:
             self._thread.join(max(0.0, deadline_s - time.monotonic()))
         is_late = self._thread is not None and self._thread.is_alive()
@@ -176,29 +174,44 @@ class SinkThread:
             lost = self.dropped - self._dropped_reported
             self._dropped_reported = self.dropped
         reports = [f"did not get {number_of(lost, 'value')}"] if lost else []
-        if is_late:
-            reports.append("did not end in time")
+        reports += ["did not end in time"] if is_late else []
         if reports:
             why = f"; the last error was {self._last_error}" if lost and self._last_error else ""
             notice.warn(f"the backend {self.name} {' and '.join(reports)}{why}")
-        return lost
 
     def _serve(self) -> None:
-        opened: list[Deliver] = []
-        if not self._attempt("open", lambda: opened.append(self._open())):
-            return
+        deliver = deliverer(self._sink)
+        if self._config is not None:
+            if not self._attempt("open", "it can't start:", self._open):
+                return
+            deliver = deliverer(self._target)
         while not self._is_closed:
             is_last_turn = self._ending.is_set()
-            self._deliver_all(opened[0])
+            self._deliver_all(deliver)
             if is_last_turn:
                 break
             self._ending.wait(_TURN_S)
-        if not self._is_closed:
+        if not self._is_closed and self._config is not None:
             try:
                 self._close()
             except Exception as error:  # noqa: BLE001 – code of the user, which must not end its thread
                 self.errors += 1
-                self._report("close", _words(error))
+                self._report("close", f"it raised {error_text(error)}")
+
+    def _open(self) -> None:
+        config = dict(self._config or {})
+        backend = self._target = self._sink
+        call_if_there(backend, "initialize", config)
+        if callable(getattr(backend, "create_backend", None)):
+            self._target = backend.create_backend(dict(config))
+            call_if_there(self._target, "initialize", config)
+        call_if_there(self._target, "start_experiment", config["experiment_name"], config["project"])
+        call_if_there(backend, "start")
+
+    def _close(self) -> None:
+        call_if_there(self._target, "save_experiment", dict(self._config or {}))
+        for owner, name in ((self._target, "end_experiment"), (self._sink, "stop"), (self._sink, "cleanup")):
+            call_if_there(owner, name)
 
     def _deliver_all(self, deliver: Deliver) -> None:
         while True:
@@ -207,7 +220,7 @@ class SinkThread:
                     return
                 metric = self._queue.popleft()
                 self._busy = True
-            done = self._attempt("value", lambda metric=metric: deliver(metric))  # type: ignore[misc]
+            done = self._attempt("value", "it raised", lambda metric=metric: deliver(metric))  # type: ignore[misc]
             with self._counting:
                 if self._is_closed:  # `join` gave up, and has counted the value as dropped
                     return
@@ -216,7 +229,7 @@ class SinkThread:
                 self.errors += not done
                 self.dropped += not done
 
-    def _attempt(self, what: str, function: Callable[[], object]) -> bool:
+    def _attempt(self, what: str, verb: str, function: Callable[[], object]) -> bool:
         """Call a function, and again after a wait if it fails. Return False if it is given up.
 
         At the end of the experiment there are no waits, and so no second attempt.
@@ -228,13 +241,13 @@ class SinkThread:
             try:
                 function()
             except Exception as error:  # noqa: BLE001 – code of the user, which must not end its thread
-                self._report(what, _words(error) if what != "open" else f"it can't start: {_named(error)}")
+                self._report(what, f"{verb} {error_text(error)}")
                 is_final = isinstance(error, _FINAL) and not isinstance(error, OSError)
                 if not is_final:
                     self._breaker.failed()
                     attempts += 1
                 if is_final or attempts > self._retry.max_retries or self._ending.is_set():
-                    self._last_error = _named(error)
+                    self._last_error = error_text(error)
                     return False
                 self.retries += 1
             else:
@@ -242,55 +255,7 @@ class SinkThread:
                 return True
         return False
 
-    def _drop(self) -> None:
-        with self._counting:
-            self.dropped += 1
-
     def _report(self, what: str, why: str) -> None:
         if what not in self._reported:
             self._reported.add(what)
             notice.warn(f"the backend {self.name}: {why}. Other backends go on; this warning appears once")
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _words(error: Exception) -> str:
-    return f"it raised {_named(error)}"
-
-
-def sink_thread(sink: Any, bound: int, retry: Retry = USUAL) -> SinkThread:
-    """Return the thread of a sink that its owner starts and stops."""
-    return SinkThread(name_of(sink), lambda: deliverer(sink), lambda: None, bound, retry)
-
-
-def backend_thread(backend: Any, config: Mapping[str, Any], bound: int, retry: Retry = USUAL) -> SinkThread:
-    """Return the thread of a backend or backend plugin, which also opens and closes it."""
-    opened: list[Any] = []
-
-    def open_backend() -> Deliver:
-        opened.clear()
-        target = backend
-        if callable(getattr(backend, "initialize", None)):
-            call(backend.initialize, dict(config))
-        if callable(getattr(backend, "create_backend", None)):
-            target = backend.create_backend(dict(config))
-            if callable(getattr(target, "initialize", None)):
-                call(target.initialize, dict(config))
-        opened.append(target)
-        if callable(getattr(target, "start_experiment", None)):
-            target.start_experiment(config["experiment_name"], config["project"])
-        if callable(getattr(backend, "start", None)):
-            backend.start()
-        return deliverer(target)
-
-    def close_backend() -> None:
-        target = opened[0]
-        if callable(getattr(target, "save_experiment", None)):
-            target.save_experiment(dict(config))
-        for owner, name in ((target, "end_experiment"), (backend, "stop"), (backend, "cleanup")):
-            if callable(getattr(owner, name, None)):
-                getattr(owner, name)()
-
-    return SinkThread(name_of(backend), open_backend, close_backend, bound, retry)

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from telemetry.client.process import PROCESS
-from telemetry.compat.tracelet.core.metrics import MetricData, MetricType
+from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
 from telemetry.compat.tracelet.frameworks.lightning import CapturedFramework
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch

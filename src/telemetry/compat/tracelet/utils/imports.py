@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 from telemetry.compat.tracelet.core.run_backends import installed
+from telemetry.config.plugins.points import is_installed
 
 _STRICT: Final = "TRACELET_STRICT_IMPORTS"
 _MODULES: Final = {"gitpython": "git", "pytorch": "torch"}
@@ -20,10 +20,7 @@ _BACKENDS: Final = ("mlflow", "wandb", "clearml", "aim")
 
 def is_available(framework: str) -> bool:
     """Return whether a package is installed, without importing it."""
-    try:
-        return find_spec(_MODULES.get(framework, framework)) is not None
-    except (ImportError, ValueError):
-        return False
+    return is_installed(_MODULES.get(framework, framework))
 
 
 def require(framework: str, feature: str | None = None) -> Any:

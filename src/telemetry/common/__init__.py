@@ -1,0 +1,1 @@
+"""Small words and tools that every room may use."""

@@ -1,0 +1,213 @@
+"""Rates of counters, series and steps: how many events there were a second, while there were any. Pure.
+
+The rule, which docs/METRICS.md states for users:
+
+* A rate is counted from the beginning to the end of its instrument, or of several together, but not from before the
+  start of the run.
+* Fewer than `FEW` events, and troubles such as errors, are counted over the time of all counters, series and axes:
+  the time between two failures says little about how often there are any. One event, unless it is trouble, has no
+  rate, nor have a few within a millisecond.
+* A step is an event of its axis. Steps are counted by their numbers: where each 50th has values, it stands for 50.
+* A result that lacks these times, as of an older version, has rates over the time of the run. Its axes have none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from telemetry.common.directions import TROUBLE, words_of
+from telemetry.history.request_model import number_of_events, time_range_of
+from telemetry.wire.collectors import is_of_machine
+from telemetry.wire.snapshot import AxisStat, CounterStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.units import TIME_NS
+
+FEW: Final = 10
+"""Number of events from which an instrument has a time range of its own."""
+_MOMENT_NS: Final = 1_000_000
+"""Time within which a few events say nothing about how often there are any."""
+FIRST_S: Final = 2.0
+"""Age of an instrument from which it has a rate of its last seconds."""
+LEAST_NS: Final = 500_000_000
+"""Shortest time range of a recent rate. In a shorter one, a single batch would make the rate jump."""
+_SNAPSHOTS: Final = 10
+"""Snapshots kept per window: the measured time range is within a tenth of the window."""
+_OWN: Final = "telemetry."
+"""Beginning of the names of counters that are about this package."""
+
+Stat = CounterStat | SeriesStat
+Timed = CounterStat | SeriesStat | AxisStat
+TimeRange = tuple[int, int]
+_Facts = TypeVar("_Facts")
+
+
+class Pace(NamedTuple):
+    """How often something happened."""
+
+    number: float
+    """The sum of counters, or the number of values."""
+    seconds: float | None
+    """Time that it is counted over; None if there is none, as for a single event."""
+    is_of_run: bool = False
+    """True if that is the time of the run, because the result does not say when the events happened."""
+
+    @property
+    def per_s(self) -> float | None:
+        """The rate; None without a time, or if no float can hold it."""
+        return per_second(self.number, self.seconds or 0.0)
+
+
+class Paces:
+    """Rates of the instruments of a run, or of a time range of it."""
+
+    def __init__(self, snapshot: MetricsSnapshot, seconds: float | None = None) -> None:
+        """Take the result of a run. `seconds`: length of the time range that its figures are of."""
+        self._snapshot = snapshot
+        self._run_s = snapshot.elapsed_s if seconds is None else seconds
+
+    def of(self, *stats: Stat) -> Pace:
+        """Return how often the events of these counters, or the values of these series, happened together."""
+        number = sum(map(_number, stats))
+        if not number:
+            return Pace(number, self._run_s or None)
+        time_range = self.time_range(stats)
+        if time_range is None:
+            return Pace(number, self._run_s or None, is_of_run=True)
+        return Pace(number, max(0, time_range[1] - time_range[0]) / 1e9 or None)
+
+    def steps_per_s(self, axis: str) -> float | None:
+        """Return how fast the steps of an axis followed each other; None if that is unknown."""
+        stat = next((stat for stat in self._snapshot.axes if stat.name == axis), None)
+        time_range = self.time_range([stat]) if stat is not None else None
+        if stat is None or time_range is None:
+            return None
+        return per_second(_steps(stat), (time_range[1] - time_range[0]) / 1e9)
+
+    def time_range(self, stats: Sequence[Timed]) -> TimeRange | None:
+        """Return when the events of these instruments are counted, in nanoseconds. None if it is unknown."""
+        own = self._since_start(time_range_of(stats))
+        if own is None:
+            return None
+        events, are_troubles = sum(map(number_of_events, stats)), any(map(is_trouble, stats))
+        if events >= FEW and not are_troubles:
+            return own
+        begin_ns, end_ns = self.whole or own
+        if (events == 1 and not are_troubles) or (events < FEW and end_ns - begin_ns < _MOMENT_NS):
+            return own[1], own[1]
+        return begin_ns, end_ns
+
+    @cached_property
+    def whole(self) -> TimeRange | None:
+        """When the program recorded anything: all instruments but those of the machine and of this package."""
+        axes = (axis for axis in self._snapshot.axes if axis.began_ns)  # those in a time range have no times
+        every: list[Timed] = [*self._snapshot.counters, *self._snapshot.series, *axes]
+        stats = [stat for stat in every if not is_of_machine(stat.name) and not stat.name.startswith(_OWN)]
+        began_ns, ended_ns = time_range_of(stats)
+        if began_ns:
+            busiest = max(stats, key=number_of_events)
+            firsts = [_first_ns(stat) for stat in stats if number_of_events(stat)]
+            began_ns = min(busiest.began_ns, *firsts)  # the mean gap of a rare event may be longer than the program
+        return self._since_start((began_ns, ended_ns))
+
+    def _since_start(self, time_range: TimeRange) -> TimeRange | None:
+        """Return a time range without what is before the start of the run, unless all of it is."""
+        began_ns, ended_ns = time_range
+        if not began_ns:
+            return None
+        started_ns = self._snapshot.started_ns
+        return max(began_ns, started_ns) if ended_ns > started_ns else began_ns, ended_ns
+
+
+def recent_rate(stat: Stat, snapshot: MetricsSnapshot) -> float:
+    """Return the rate of the last seconds, or since the first event of an instrument that is too young for it."""
+    rate = stat.rate if isinstance(stat, CounterStat) else stat.window.rate
+    if rate:
+        return rate
+    began_ns = stat.began_ns or snapshot.started_ns
+    age_s = (snapshot.started_ns - began_ns) / 1e9 + snapshot.elapsed_s
+    if not 0.0 < age_s < FIRST_S or stat.began_ns == stat.ended_ns > 0:
+        return 0.0
+    return per_second(_number(stat), age_s) or 0.0
+
+
+class SnapshotWindow(Generic[_Facts]):
+    """Facts of the snapshots of the last window. Keeps at most _SNAPSHOTS + 2 of them."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, _Facts]] = deque()
+
+    def learn(self, snapshot: MetricsSnapshot, now_ns: int, facts: _Facts) -> tuple[int, _Facts]:
+        """Add the facts of a snapshot. Return time and facts of the snapshot at the start of the window."""
+        seen, window_ns = self._seen, round(snapshot.window_s * 1e9)
+        if seen and now_ns < seen[-1][0]:
+            seen.clear()
+        if not seen or now_ns - seen[-1][0] >= window_ns // _SNAPSHOTS:
+            seen.append((now_ns, facts))
+        while len(seen) > 1 and now_ns - seen[1][0] >= window_ns:
+            seen.popleft()
+        return seen[0]
+
+
+class RecentSteps:
+    """The speed of each axis over the window, from the snapshots of a run that goes on.
+
+    Steps are dated by their values, not by their arrival: steps that waited for a rank are no burst when it comes.
+    """
+
+    def __init__(self) -> None:
+        self._window = SnapshotWindow[Mapping[str, AxisStat]]()
+
+    def learn(self, snapshot: MetricsSnapshot) -> dict[str, float]:
+        """Return the steps per second of each axis. An axis is missing until its speed is known."""
+        now_ns = snapshot.started_ns + round(snapshot.elapsed_s * 1e9)
+        axes = {axis.name: axis for axis in snapshot.axes if axis.began_ns}
+        since_ns, before = self._window.learn(snapshot, now_ns, axes)
+        speeds = {name: _speed(axis, before.get(name), since_ns, now_ns) for name, axis in axes.items()}
+        return {name: speed for name, speed in speeds.items() if speed is not None}
+
+
+def _speed(axis: AxisStat, before: AxisStat | None, since_ns: int, now_ns: int) -> float | None:
+    """Return the speed since a snapshot at `since_ns`, or since the first step if the snapshot does not have it."""
+    if before is None:
+        steps, since_ns, last_ns = _steps(axis), axis.began_ns, axis.began_ns
+        if number_of_events(axis) < 2:
+            return None
+    else:
+        steps, last_ns = (axis.highest or 0) - (before.highest or 0), before.ended_ns
+    if now_ns - since_ns < LEAST_NS:
+        return None
+    return per_second(steps, max(axis.ended_ns - last_ns, now_ns - since_ns) / 1e9)
+
+
+def per_second(number: float, seconds: float) -> float | None:
+    """Return the rate over a time range; None if it has no length, or if no float can hold the rate."""
+    try:
+        return number / seconds if seconds > 0.0 else None
+    except OverflowError:
+        return None
+
+
+def is_trouble(stat: Timed) -> bool:
+    """Return whether an instrument is about things that should not happen, by its name."""
+    return not TROUBLE.isdisjoint(words_of(stat.name))
+
+
+def _first_ns(stat: Timed) -> int:
+    """Return the time of the first event, without the mean time before it that it stands for."""
+    if isinstance(stat, SeriesStat) and stat.unit in TIME_NS:
+        return stat.began_ns
+    return stat.began_ns + round((stat.ended_ns - stat.began_ns) / max(number_of_events(stat), 1))
+
+
+def _number(stat: Stat) -> float:
+    return stat.value if isinstance(stat, CounterStat) else stat.count
+
+
+def _steps(axis: AxisStat) -> float:
+    """Return the number of steps by their numbers: the first one stands for the mean distance of two."""
+    events = number_of_events(axis)
+    if axis.lowest is None or axis.highest is None or events < 2:
+        return events
+    return (axis.highest - axis.lowest) * events / (events - 1)

@@ -1,0 +1,1 @@
+"""Judgements over runs: gates, comparisons, sweeps and merges."""

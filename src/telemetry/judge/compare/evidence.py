@@ -1,0 +1,96 @@
+"""The statistical evidence for a difference: its size, its interval and its p-value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from telemetry.judge.compare.model import Method
+from telemetry.judge.compare.samples import Sample
+from telemetry.statistics.pairs import paired_difference
+from telemetry.statistics.runs import Difference, difference
+
+Pairs = Sequence[tuple[int, int]]
+"""Indexes on both sides of runs that ran next to each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The evidence for a figure. Differences are fractions of the side before; an infinite end means no bound."""
+
+    difference: float | None
+    """Relative difference, or None if the side before is 0 and the side after is not."""
+    low: float
+    high: float
+    p_value: float
+    before: float
+    after: float
+    method: Method
+
+    @property
+    def up(self) -> bool:
+        return self.after > self.before if self.difference is None else self.difference > 0
+
+
+def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence | str:
+    """Return the evidence from at least two runs on each side, or a text that explains why it is missing."""
+    before, after = sample.before, sample.after
+    if not any(before) and any(after):
+        return _from_zero(before, after)
+    method: Method = "exact" if _constant(before) and _constant(after) else "runs"
+    found = None
+    if method == "runs" and pairs is not None:
+        old, new = [before[index] for index, _ in pairs], [after[index] for _, index in pairs]
+        found = paired_difference(old, new, confidence)
+        method = "runs" if found is None else "pairs"
+    if found is None:
+        found = difference(before, after, confidence)
+    if found is None:
+        return "0 in most runs before, so there is no relative difference"
+    typical = _as_far_apart(found)
+    return Evidence(
+        difference=found.ratio,
+        low=found.low,
+        high=found.high,
+        p_value=found.p_value,
+        before=typical[0],
+        after=typical[1],
+        method=method,
+    )
+
+
+def _as_far_apart(found: Difference) -> tuple[float, float]:
+    """Return the typical values of both sides, moved until they differ by exactly the estimated difference.
+
+    The estimate rests on pairs or ranks of runs, so the typical runs of the sides may differ otherwise, even in the
+    other direction.
+    """
+    before, after, ratio = found.before, found.after, found.ratio
+    if before > 0 and after > 0 and -1 < ratio < math.inf:
+        middle, half = math.sqrt(before) * math.sqrt(after), math.sqrt(1 + ratio)
+        return middle / half, middle * half
+    return before, before + ratio * abs(before) if math.isfinite(ratio) else after
+
+
+def _constant(values: Sequence[float]) -> bool:
+    return min(values) == max(values)
+
+
+def _from_zero(before: Sequence[float], after: Sequence[float]) -> Evidence | str:
+    """Return the evidence for a change from 0, which has no relative difference.
+
+    It is the small chance that runs without any difference separate so cleanly.
+    """
+    if min(after) <= 0 <= max(after):
+        return "0 in all runs before and above 0 in some after, so there is no relative difference"
+    return Evidence(
+        difference=None,
+        low=math.inf,
+        high=math.inf,
+        p_value=min(1.0, 2.0 / math.comb(len(before) + len(after), len(after))),
+        before=0.0,
+        after=fmean(after),
+        method="exact",
+    )

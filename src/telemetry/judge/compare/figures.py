@@ -1,0 +1,258 @@
+"""The comparable figures of a run: percentiles, means, rates, counters, and the command's time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.common.directions import better_of_name
+from telemetry.errors import UsageError
+from telemetry.history.headlines.metrics import attempts
+from telemetry.history.rates import Paces
+from telemetry.history.request_model import RequestCounts, issued_kind, request_counts, without_requests
+from telemetry.statistics.confidence import least_count
+from telemetry.statistics.hdr.ranks import parse_percentile
+from telemetry.store.calibrations import Of
+from telemetry.wire import requests as words
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
+
+PERCENTILES: Final = ("50", "90", "99", "99.9")
+ATTAINMENT: Final = "attainment"
+SHARE: Final = "share"
+"""Errors and the like, as a share of the requests that they are among."""
+AXIS: Final = "axis"
+"""Label of a value of steps: the name of its axis."""
+_COUNTED: Final = {words.LATENCY: "requests", words.OUTPUT_TOKENS: "tokens"}
+"""Figure of requests → the unit of things that its rate counts."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Figure:
+    """The identity of a figure, the same in all runs."""
+
+    of: Of
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    """Label pairs, sorted."""
+    statistic: str
+    """Statistic.
+
+    Of a series `p50`, `p99.9`, …, `mean`, `rate`; of a counter `value`, `rate` or `share`; of the command `wall`,
+    `cpu`; of requests `goodput`, `attainment`, `share`; of a value of steps `last`, `best`; of an axis `steps`,
+    `rate`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The value of a figure in one run."""
+
+    value: float | None
+    """Value, or None if the run has too few values for the figure."""
+    unit: str
+    count: int = 0
+    """Number of values behind it."""
+
+
+def readings(
+    report: Report, percentiles: Sequence[str] = PERCENTILES, *, every_rate: bool = False
+) -> dict[Figure, Reading]:
+    """Return all figures of a run. Percentiles that the run did not keep, and series without values, are missing.
+
+    For requests, only latency and output tokens have a rate: the overall rate of reports. With `every_rate`, other
+    figures of requests also have a rate, as in gates.
+    """
+    snapshot = _with_present_words(report.snapshot)
+    found = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
+    told = snapshot.counters if every_rate else _told(snapshot)
+    for counter in told:
+        value = Figure("counter", counter.name, _sorted(counter.labels), "value")
+        found[value] = Reading(float(counter.value), counter.unit, counter.events)
+    counters, series = told, snapshot.series
+    if not every_rate:
+        counters, series = without_requests(counters, snapshot), without_requests(series, snapshot)
+    paces = Paces(snapshot, duration_s(report))
+    found |= _plain_rates(counters, series, paces)
+    shares = dict(_failed_shares(snapshot)) | dict(_shares(snapshot))
+    if not every_rate:  # a shorter run with as many errors has a higher rate, and no higher share
+        for figure in shares:
+            found.pop(Figure(figure.of, figure.name, figure.labels, "rate"), None)
+    found |= shares
+    found |= _request_rates(snapshot)
+    found |= _within_limits(snapshot)
+    found |= _steps(report, paces)
+    command = snapshot.command
+    if command is not None and report.time_range is None:
+        found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
+        found[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
+    return found
+
+
+def duration_s(report: Report) -> float:
+    """Return the duration of the run, or of the report's time range."""
+    if report.time_range is not None:
+        return report.time_range.end_s - report.time_range.start_s
+    return report.snapshot.elapsed_s
+
+
+@cache
+def needed(statistic: str) -> int:
+    """Return the number of values that a run needs for this figure: enough to bound a percentile on both sides.
+
+    Raises UsageError for the 100th percentile, which never has an upper bound, and for an invalid percentile.
+    """
+    if not statistic.startswith("p"):
+        return 1
+    least = least_count(parse_percentile(statistic[1:]))
+    if least is None:
+        raise UsageError(f"{statistic} can't be compared", hint="the maximum of one run does not predict the next")
+    return least
+
+
+def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[Figure, Reading]]:
+    if not stat.count:
+        return
+    labels = _sorted(stat.labels)
+    for key in percentiles:
+        if key in stat.percentiles:
+            figure = Figure("series", stat.name, labels, f"p{key}")
+            value = float(stat.percentiles[key]) if stat.count >= needed(figure.statistic) else None
+            yield figure, Reading(value, stat.unit, stat.count)
+    if stat.mean is not None:
+        yield Figure("series", stat.name, labels, "mean"), Reading(stat.mean, stat.unit, stat.count)
+
+
+def _plain_rates(
+    counters: Sequence[CounterStat], series: Sequence[SeriesStat], paces: Paces
+) -> Iterator[tuple[Figure, Reading]]:
+    """Yield the rates of instruments that have one."""
+    for stat in series:
+        if (per_s := paces.of(stat).per_s) is not None:
+            yield Figure("series", stat.name, _sorted(stat.labels), "rate"), Reading(per_s, "1", stat.count)
+    for counter in counters:
+        if (per_s := paces.of(counter).per_s) is not None:
+            rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
+            yield rate, Reading(per_s, counter.unit, counter.events)
+
+
+def _shares(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Yield counters of errors as a share of the requests that they are among, if the run counts those."""
+    counters = without_requests(snapshot.counters, snapshot)
+    series = without_requests(snapshot.series, snapshot)
+    for counter in counters:
+        total = attempts([counter], counters, series)
+        if total is not None:
+            figure = Figure("counter", counter.name, _sorted(counter.labels), SHARE)
+            yield figure, Reading(float(counter.value) / total, "", int(total))
+
+
+def without_errors(snapshot: MetricsSnapshot, figure: Figure) -> Reading | None:
+    """Return a figure of errors for a run that counted none; None if it counted no requests."""
+    if figure.of != "counter" or figure.statistic not in (SHARE, "value"):
+        return None
+    nothing = CounterStat(name=figure.name, labels=dict(figure.labels))
+    counters = without_requests(snapshot.counters, snapshot)
+    total = attempts([nothing], counters, without_requests(snapshot.series, snapshot))
+    return None if total is None else Reading(0.0, "", int(total))
+
+
+def _failed_shares(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Yield the failed and expired requests of each kind and tracking window, as a share of those that ended."""
+    for whole in request_counts(snapshot):
+        for part in whole.windows or (whole,):
+            share = part.failed_share
+            if share is not None:
+                name = words.name_of(part.kind, words.FAILED)
+                yield Figure("requests", name, _sorted(labels_of(part)), SHARE), Reading(share, "", int(part.ended))
+
+
+def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Yield the overall rate of reports for each kind of request and tracking window, if known."""
+    own = {id(stat) for stat in snapshot.series}
+    for whole in request_counts(snapshot):
+        for part in whole.windows or (whole,):
+            rate = part.rates.overall
+            rates = {words.LATENCY: rate.requests_per_s, words.OUTPUT_TOKENS: rate.tokens_per_s}
+            for word, value in rates.items():
+                stat = part.series.get(word)
+                # A sum over several windows is not a series of the run, so its rate has no name.
+                if stat is not None and value is not None and id(stat) in own:
+                    figure = Figure("series", stat.name, _sorted(stat.labels), "rate")
+                    yield figure, Reading(value, _COUNTED[word], stat.count)
+
+
+def _within_limits(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Yield goodput and attainment of each kind of request and tracking window with limits."""
+    for whole in request_counts(snapshot):
+        for part in whole.windows or (whole,):
+            if part.good is None:
+                continue
+            labels, ended = _sorted(labels_of(part)), int(part.ended)
+            if part.goodput_per_s is not None:
+                figure = Figure("requests", part.kind, labels, "goodput")
+                yield figure, Reading(part.goodput_per_s, _COUNTED[words.LATENCY], ended)
+            shares = {"": part.attainment} | {key: part.attainment_of(key) for key in part.met}
+            for key, share in shares.items():
+                if share is not None:
+                    name = words.name_of(part.kind, key) if key else part.kind
+                    yield Figure("requests", name, labels, ATTAINMENT), Reading(share, "", ended)
+
+
+def _told(snapshot: MetricsSnapshot) -> list[CounterStat]:
+    """Return the counters, without those of requests within their limits: attainment has their figures."""
+    kinds = _kinds(snapshot)
+    within = {words.name_of(kind, word) for kind in kinds for word in (words.GOOD, words.MET)}
+    return [stat for stat in snapshot.counters if stat.name not in within]
+
+
+def _kinds(snapshot: MetricsSnapshot) -> set[str]:
+    return {issued_kind(stat.name, stat.unit) for stat in snapshot.counters} - {""}
+
+
+def labels_of(part: RequestCounts) -> dict[str, str]:
+    """Return the labels of requests of one tracking window."""
+    return {**part.labels, **({words.WINDOW: part.window} if part.window else {})}
+
+
+def _steps(report: Report, paces: Paces) -> Iterator[tuple[Figure, Reading]]:
+    """Yield the number of steps of each axis and their speed, and the last and the best value of each name."""
+    known = {(curve.axis, curve.name): curve for curve in report.curves}
+    for axis in report.snapshot.axes:
+        yield Figure("steps", axis.name, (), "steps"), Reading(float(axis.closed), "", axis.closed)
+        if (per_s := paces.steps_per_s(axis.name)) is not None:
+            yield Figure("steps", axis.name, (), "rate"), Reading(per_s, "1", axis.closed)
+        for name, newest in axis.values.items():
+            labels, curve = ((AXIS, axis.name),), known.get((axis.name, name))
+            count = 0 if curve is None else curve.count
+            last = math.nan if newest is None else newest
+            yield Figure("steps", name, labels, "last"), Reading(last, "", count)
+            better = better_of_name(name)
+            if curve is not None and better != "neither":
+                best = curve.min if better == "lower" else curve.max
+                if best is None or newest is None:  # a value that ended as NaN has no best
+                    best = math.nan
+                yield Figure("steps", name, labels, "best"), Reading(best, "", count)
+
+
+def _with_present_words(snapshot: MetricsSnapshot) -> MetricsSnapshot:
+    """Rename series of requests that have a word of an earlier version, so that old and new runs compare."""
+    kinds = _kinds(snapshot)
+    renamed = {stat.name: _present(stat.name, kinds) for stat in snapshot.series} if kinds else {}
+    if all(old == new for old, new in renamed.items()):
+        return snapshot
+    return replace(snapshot, series=[replace(stat, name=renamed[stat.name]) for stat in snapshot.series])
+
+
+def _present(name: str, kinds: Collection[str]) -> str:
+    kind, _, word = name.rpartition(".")
+    return words.name_of(kind, words.canonical(word)) if kind in kinds else name
+
+
+def _sorted(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))

@@ -1,0 +1,295 @@
+"""The snapshot of a merged run, apart from its series."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from telemetry.history.instrument_ids import series_id
+from telemetry.history.rates import Paces
+from telemetry.history.request_model import joined, shifted, time_range_of
+from telemetry.judge.merge.numbers import carried, total_of
+from telemetry.judge.merge.sources import Input, SeriesId
+from telemetry.wire.events import Scalar
+from telemetry.wire.snapshot import (
+    Accounting,
+    Completeness,
+    CounterStat,
+    FoldedProducers,
+    GaugeStat,
+    MarkStat,
+    MetricsSnapshot,
+    NodeStat,
+    Pending,
+    ProducerStat,
+    Progress,
+    RequestLogStat,
+    SelfCost,
+    SeriesStat,
+)
+
+_WORSE: Final[tuple[Completeness, ...]] = ("complete", "lossy", "incomplete", "interrupted")
+_OWN_PARAMS: Final = ("slo.", "telemetry.")
+"""Beginnings of the names of params that telemetry sends itself: limits of requests, and the chosen headline."""
+_ADDED: Final = "percentiles of merged runs are computed from histograms"
+_ROUNDED: Final = "the sum of some counters does not fit in an integer"
+
+_Sum = TypeVar("_Sum", bound=Struct)
+_Stat = TypeVar("_Stat", CounterStat, GaugeStat)
+
+
+def merged_snapshot(
+    inputs: Sequence[Input],
+    series: Sequence[SeriesStat],
+    *,
+    run_id: str,
+    name: str,
+    directory: str,
+    warnings: Sequence[str] = (),
+) -> MetricsSnapshot:
+    """Return the merged result. Its time is that from the first start to the last end."""
+    began_ns, ended_ns = min(one.begin_ns for one in inputs), max(one.end_ns for one in inputs)
+    elapsed_s = (ended_ns - began_ns) / 1e9
+    producers = _Producers(inputs)
+    snapshots = [one.snapshot for one in inputs]
+    counters = _counters(inputs)
+    rounded = any(stat.imprecise for stat in counters)
+    exact = all(one.exact for one in snapshots) and all(stat.exact for stat in series if stat.count) and not rounded
+    added = any(stat.count and not stat.exact for stat in series)
+    why = _ADDED if added else _first(one.exact_reason for one in snapshots) or _ROUNDED
+    merged = MetricsSnapshot(
+        run_id=run_id,
+        name=name,
+        seq=1,
+        state="INTERRUPTED" if any(one.state == "INTERRUPTED" for one in snapshots) else "COMPLETE",
+        completeness=max((one.completeness for one in snapshots), key=_WORSE.index),
+        reason=f"merged from {sum(len(one.sources) for one in inputs)} runs",
+        exact=exact,
+        exact_reason="" if exact else why,
+        started_ns=began_ns,
+        time_ns=max(one.snapshot.time_ns + one.shift_ns for one in inputs),
+        elapsed_s=elapsed_s,
+        pending=producers.pending(),
+        accounting=_sum(Accounting, [one.accounting for one in snapshots]),
+        producers=producers.stats(),
+        folded=_folded(snapshots),
+        nodes=_nodes(inputs),
+        missing_nodes=sum(one.missing_nodes for one in snapshots),
+        progress=_progress(snapshots),
+        counters=counters,
+        gauges=_gauges(inputs),
+        series=list(series),
+        marks=producers.marks(),
+        params=_params(inputs),
+        cost=_sum(SelfCost, [one.cost for one in snapshots], highest=("tick_ms", "tick_ms_max")),
+        overflow=_added_up(one.overflow for one in snapshots),
+        warnings=[*warnings, *_warnings(inputs)],
+        directory=directory,
+        request_log=_request_log(snapshots),
+    )
+    paces = Paces(merged)
+    return replace(merged, counters=[replace(stat, rate=paces.of(stat).per_s or 0.0) for stat in counters])
+
+
+def _sum(kind: type[_Sum], parts: Sequence[_Sum], highest: Sequence[str] = ()) -> _Sum:
+    """Sum up each field, by name for dictionaries. Fields in `highest` take the maximum instead."""
+    fields: dict[str, Any] = {}
+    for name in kind.__struct_fields__:
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], dict):
+            fields[name] = _added_up(values)
+        else:
+            fields[name] = max(values) if name in highest else carried(total_of(values))
+    return kind(**fields)
+
+
+def _added_up(parts: Iterable[dict[Any, int]]) -> dict[Any, int]:
+    sums: dict[Any, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+def _first(texts: Iterable[str]) -> str:
+    return next((text for text in texts if text), "")
+
+
+class _Producers:
+    """Producers with ids that are unique in the merged run. A duplicate id gets the label of the later run."""
+
+    def __init__(self, inputs: Sequence[Input]) -> None:
+        self._inputs = inputs
+        self._ids: list[dict[str, str]] = []
+        taken: set[str] = set()
+        for one in inputs:
+            ids = {}
+            for stat in one.snapshot.producers:
+                ids[stat.producer] = _free(stat.producer, one.label, taken)
+            taken.update(ids.values())
+            self._ids.append(ids)
+
+    def stats(self) -> list[ProducerStat]:
+        return [
+            replace(
+                stat,
+                producer=ids[stat.producer],
+                last_seen_ns=_moved(stat.last_seen_ns, one.shift_ns),
+                last_event_ns=_moved(stat.last_event_ns, one.shift_ns),
+            )
+            for one, ids in zip(self._inputs, self._ids, strict=True)
+            for stat in one.snapshot.producers
+        ]
+
+    def marks(self) -> list[MarkStat]:
+        """Return the marks in order of time."""
+        found = [
+            replace(
+                mark, producer=ids.get(mark.producer, mark.producer), time_ns=_moved(mark.time_ns, one.shift_ns)
+            )
+            for one, ids in zip(self._inputs, self._ids, strict=True)
+            for mark in one.snapshot.marks
+        ]
+        return sorted(found, key=lambda mark: mark.time_ns)
+
+    def pending(self) -> Pending:
+        pending = [one.snapshot.pending for one in self._inputs]
+        return Pending(
+            producers=[
+                ids.get(producer, producer)
+                for part, ids in zip(pending, self._ids, strict=True)
+                for producer in part.producers
+            ],
+            events=sum(part.events for part in pending),
+            deferred=sum(part.deferred for part in pending),
+        )
+
+
+def _folded(snapshots: Sequence[MetricsSnapshot]) -> FoldedProducers | None:
+    folded = [one.folded for one in snapshots if one.folded is not None]
+    return _sum(FoldedProducers, folded) if folded else None
+
+
+def _request_log(snapshots: Sequence[MetricsSnapshot]) -> RequestLogStat | None:
+    logs = [one.request_log for one in snapshots if one.request_log is not None]
+    return _sum(RequestLogStat, logs, highest=("cap_bytes",)) if logs else None
+
+
+def _nodes(inputs: Sequence[Input]) -> list[NodeStat]:
+    """Return the nodes of all runs. A node with the name of an earlier one gets the label of its run."""
+    found: list[NodeStat] = []
+    taken: set[str] = set()
+    for one in inputs:
+        own = [
+            replace(
+                stat,
+                node=_free(stat.node, one.label, taken),
+                interval_ns=_moved(stat.interval_ns, one.shift_ns),
+                last_seen_ns=_moved(stat.last_seen_ns, one.shift_ns),
+            )
+            for stat in one.snapshot.nodes
+        ]
+        taken.update(stat.node for stat in own)
+        found += own
+    return found
+
+
+def _free(name: str, label: str, taken: set[str]) -> str:
+    while name in taken:
+        name = f"{name} ({label})"
+    return name
+
+
+def _moved(time_ns: int, shift_ns: int) -> int:
+    """Shift a time; 0 means no time and stays 0."""
+    return time_ns + shift_ns if time_ns else 0
+
+
+def _by_identity(stats: Iterable[_Stat]) -> dict[SeriesId, list[_Stat]]:
+    found: dict[SeriesId, list[_Stat]] = {}
+    for stat in stats:
+        found.setdefault(series_id(stat), []).append(stat)
+    return found
+
+
+def _counters(inputs: Sequence[Input]) -> list[CounterStat]:
+    moved = (shifted(stat, one.shift_ns) for one in inputs for stat in one.snapshot.counters)
+    merged = []
+    for stats in _by_identity(moved).values():
+        whole = total_of(stat.value for stat in stats)
+        value = carried(whole)
+        imprecise = sum(stat.imprecise for stat in stats) or int(value != whole)
+        events = sum(stat.events for stat in stats)
+        extent = joined([stat.extent for stat in stats if stat.events] or [stats[0].extent])
+        began_ns, ended_ns = time_range_of(stats)
+        merged.append(
+            replace(
+                stats[0],
+                value=value,
+                events=events,
+                extent=extent,
+                imprecise=imprecise,
+                began_ns=began_ns,
+                ended_ns=ended_ns,
+            )
+        )
+    return merged
+
+
+def _gauges(inputs: Sequence[Input]) -> list[GaugeStat]:
+    moved = (
+        replace(stat, time_ns=_moved(stat.time_ns, one.shift_ns)) for one in inputs for stat in one.snapshot.gauges
+    )
+    merged = []
+    for stats in _by_identity(moved).values():
+        last = max(
+            (stat for stat in stats if stat.value is not None), key=lambda stat: stat.time_ns, default=stats[0]
+        )
+        least = min((stat.min for stat in stats if stat.min is not None), default=None)
+        most = max((stat.max for stat in stats if stat.max is not None), default=None)
+        events, imprecise = sum(stat.events for stat in stats), sum(stat.imprecise for stat in stats)
+        merged.append(replace(last, min=least, max=most, events=events, imprecise=imprecise))
+    return merged
+
+
+def _progress(snapshots: Sequence[MetricsSnapshot]) -> list[Progress]:
+    found: dict[str, list[Progress]] = {}
+    for snapshot in snapshots:
+        for item in snapshot.progress:
+            found.setdefault(item.name, []).append(item)
+    return [
+        Progress(
+            name=name,
+            done=float(total_of(item.done for item in items)),
+            total=float(total_of(item.total for item in items)),
+        )
+        for name, items in found.items()
+    ]
+
+
+def _params(inputs: Sequence[Input]) -> dict[str, Scalar]:
+    """Return each param once if all runs agree, else once for each run.
+
+    A run without a param disagrees, unless telemetry itself sends the param: such a run lacks what it describes.
+    """
+    params: dict[str, Scalar] = {}
+    for name in dict.fromkeys(name for one in inputs for name in one.snapshot.params):
+        known = [(one.label, one.snapshot.params[name]) for one in inputs if name in one.snapshot.params]
+        values = [(type(value), value) for _, value in known]
+        is_shared = len(known) == len(inputs) or name.startswith(_OWN_PARAMS)
+        if is_shared and all(value == values[0] for value in values):
+            params[name] = known[0][1]
+        else:
+            params.update((f"{name} ({label})", value) for label, value in known)
+    return params
+
+
+def _warnings(inputs: Sequence[Input]) -> Iterable[str]:
+    """Yield the warnings of each run, and the reason if it was interrupted."""
+    for one in inputs:
+        if one.snapshot.state == "INTERRUPTED":
+            yield f"{one.label}: interrupted: {one.snapshot.reason or 'unknown reason'}"
+        yield from (f"{one.label}: {warning}" for warning in one.snapshot.warnings)

@@ -233,10 +233,10 @@ class RecordedRun:
         self, step_s: float, percentiles: Sequence[str], series: Collection[SeriesId]
     ) -> Iterator[RangeTotals]:
         """Yield `windows` as charts draw them: the first one begins with the first event of the program."""
-        began_s = self._began_s
+        began_s = self._began_s(FAR_NS)
         for window in self.windows(step_s, percentiles=percentiles, series=series):
-            yield _begun(window, began_s)
-            began_s = 0.0
+            if window.end_s > began_s:
+                yield _begun(window, began_s)
 
     def digest(self, series: SeriesId, start_s: float = 0.0, end_s: float | None = None) -> Digest:
         """Return all values of a series between two moments, with edges as in the history.
@@ -286,11 +286,13 @@ class RecordedRun:
             InFlight(self.result.snapshot),
         )
         drawn = PictureCollector(self.result.snapshot, stats) if pictures else None
-        began_s = self._began_s
+        began_s = self._began_s(end_ns)
         with uncollected():
             for whole in past.windows(step_s, start_ns, end_ns, keys, past.rows):
                 part.add(whole)
-                window, began_s = _begun(whole, began_s), 0.0
+                if whole.end_s <= began_s:
+                    continue
+                window = _begun(whole, began_s)
                 over_time.add(window)
                 in_flight.add(window)
                 if drawn is not None:
@@ -299,12 +301,10 @@ class RecordedRun:
             pictured = None if drawn is None else self._pictures(drawn, part)
             return _Gathered(part, over_time, step_s, damage, pictured, in_flight)
 
-    @property
-    def _began_s(self) -> float:
-        """Time of the program's first event; 0 if it is unknown."""
-        snapshot = self.result.snapshot
-        whole = Paces(snapshot).whole
-        return 0.0 if whole is None else (whole[0] - snapshot.started_ns) / 1e9
+    def _began_s(self, end_ns: int) -> float:
+        """Return the time of the program's first event; 0 if unknown, or if a time range ends before it."""
+        began = Paces(self.result.snapshot).whole
+        return 0.0 if began is None or began[0] >= end_ns else self._past.seconds(began[0])
 
     def _pictures(self, drawn: PictureCollector, part: RangeReport) -> Pictures:
         past = self._past
@@ -320,7 +320,7 @@ class RecordedRun:
 
 
 def _begun(window: RangeTotals, began_s: float) -> RangeTotals:
-    """Return the first window as it is drawn: without the time in which the program only started."""
+    """Return a window as it is drawn: without the time in which the program only started."""
     if not window.start_s < began_s < window.end_s:
         return window
     return dataclasses.replace(

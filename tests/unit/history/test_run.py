@@ -127,6 +127,22 @@ def test_all_of_a_run_is_no_part_of_it(tmp_path: Path) -> None:
     assert not [line for line in report.findings if "time range" in line]
 
 
+def test_what_is_drawn_begins_with_the_first_event(tmp_path: Path) -> None:
+    """Also if the program took longer to start than a step; a time range before it is drawn as it is."""
+    run = Making(tmp_path, is_timed=True).run([[]] * 3 + [[(0, 1.0)] * 10] * 5)
+    report = run.report(step_s=1.0, pictures=True)
+    assert report.pictures is not None
+    assert report.pictures.edges_s == [3.049, 4.0, 5.0, 6.0, 7.0, 8.0]  # a latency of 1 ms that ended at 3.05 s
+    (latency,) = report.over_time
+    assert [(point.start_s, point.count) for point in latency.points] == [
+        (3.049, 10), (4.0, 10), (5.0, 10), (6.0, 10), (7.0, 10),
+    ]  # fmt: skip
+    assert [window.start_s for window in run.drawn_windows(1.0, [], [])] == [3.049, 4.0, 5.0, 6.0, 7.0]
+    early = run.time_range(TimeRangeChoice(from_s=0.0, to_s=2.0), step_s=1.0, pictures=True)
+    assert early.pictures is not None
+    assert early.pictures.edges_s == [0.0, 1.0, 2.0]
+
+
 @pytest.mark.parametrize(
     ("choice", "said"),
     [

@@ -46,7 +46,10 @@ class AppliedRows(NamedTuple):
     def producers(self) -> list[ProducerFacts]:
         """Return the producers that `owners` points to."""
         owners = (row_range.producer for row_range in self.part.group.row_ranges)
-        return [ProducerFacts(one.key, one.name, one.host, one.pid, one.rank) for one in owners]
+        return [
+            ProducerFacts(producer.key, producer.name, producer.host, producer.pid, producer.rank)
+            for producer in owners
+        ]
 
     def owners(self) -> NDArray[np.intp]:
         """Return the position of each value's producer."""

@@ -240,14 +240,14 @@ class Applier:
 def _overtaking(batches: Sequence[EventBatch]) -> set[int]:
     """Return the positions of batches that precede a lower batch of the same producer."""
     lowest: dict[str, int] = {}
-    found = set()
+    positions = set()
     for at in range(len(batches) - 1, -1, -1):
         producer, seq = batches[at].producer, batches[at].seq
         if lowest.setdefault(producer, seq) < seq:
-            found.add(at)
+            positions.add(at)
         else:
             lowest[producer] = seq
-    return found
+    return positions
 
 
 def _rows_of(kind: int, routes: Routes, first: int, last: int) -> Index:

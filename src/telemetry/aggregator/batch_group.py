@@ -71,11 +71,11 @@ class BatchGroup:
         that runs ahead could hold a gauge forever.
         """
         anchors = [row_range.anchor for row_range in self.row_ranges]
-        offset, made = np.array([(wall - clock, wall or now_ns) for clock, wall in anchors]).T
+        offset, batch_times = np.array([(wall - clock, wall or now_ns) for clock, wall in anchors]).T
         if len(self.row_ranges) > 1:
             row_range = self.owners()[at]
-            offset, made = offset[row_range], made[row_range]
-        return wall_times_of(self.rows.times[at], offset, made, now_ns)
+            offset, batch_times = offset[row_range], batch_times[row_range]
+        return wall_times_of(self.rows.times[at], offset, batch_times, now_ns)
 
 
 class KindRows(NamedTuple):
@@ -102,17 +102,17 @@ class KindRows(NamedTuple):
 def wall_times_of(
     times: NDArray[np.uint64],
     offset: NDArray[np.int64],
-    made: NDArray[np.int64],
+    batch_times: NDArray[np.int64],
     now_ns: int | NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Return the run's clock at times of producers.
 
-    `offset` is the difference from the producers' clocks to the run's clock, `made` the time when each batch was
-    made.
+    `offset` is the difference from the producers' clocks to the run's clock, `batch_times` the time when each
+    batch was created.
     """
     mono = np.minimum(times, np.uint64(_MAX_TIME)).astype(np.int64)
     wall = mono + np.minimum(offset, _MAX_TIME - mono)
-    return np.minimum(np.where(mono == 0, made, np.maximum(wall, 0)), now_ns)
+    return np.minimum(np.where(mono == 0, batch_times, np.maximum(wall, 0)), now_ns)
 
 
 def wall_ns(time_ns: int, anchor: tuple[int, int], now_ns: int) -> int:

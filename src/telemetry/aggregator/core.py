@@ -217,8 +217,8 @@ class Aggregator:
 
     def ping(self, producer: str, now_ns: int) -> None:
         """Register a sign of life. Ignores unknown producers."""
-        if (known := self.book.get(producer)) is not None:
-            known.last_seen_ns = now_ns
+        if (entry := self.book.get(producer)) is not None:
+            entry.last_seen_ns = now_ns
 
     def admit(self, batch: EventBatch, now_ns: int) -> bool:
         """Check whether a batch is new. The caller must journal and then apply a new batch.
@@ -226,9 +226,9 @@ class Aggregator:
         Events of a new batch count as received, even if `apply` drops them because the end of their producer is
         reconciled.
         """
-        known = self.book.get(batch.producer)
+        entry = self.book.get(batch.producer)
         events = count_events(batch)
-        sequence = known.sequence if known is not None else _UNUSED
+        sequence = entry.sequence if entry is not None else _UNUSED
         if not sequence.believable(batch.seq) or not plausible(batch.first + events, batch.dropped):
             self.bad_frame(Reason.IMPLAUSIBLE)
             return False
@@ -289,18 +289,18 @@ class Aggregator:
 
         If its end waited only for these batches, it is reconciled.
         """
-        known = self.book.get(producer)
-        if known is None:
+        entry = self.book.get(producer)
+        if entry is None:
             return []
-        known.cannot_resend(first, last, now_ns)
-        known.reconcile()
-        self._settle_steps(known)
+        entry.cannot_resend(first, last, now_ns)
+        entry.reconcile()
+        self._settle_steps(entry)
         return self._said()
 
     def salvage(self, producer: str) -> None:
         """Count the events of a producer as salvaged from now on. Ignores unknown producers."""
-        if (known := self.book.get(producer)) is not None:
-            known.is_salvaged = True
+        if (entry := self.book.get(producer)) is not None:
+            entry.is_salvaged = True
 
     def pass_time(self, elapsed_ns: int) -> list[StreamedRecord]:
         """End an interval of length `elapsed_ns`. Return the steps that have waited long enough, for the stream."""
@@ -331,16 +331,16 @@ class Aggregator:
         taken = self.steps.take()
         if not taken:
             return []
-        said = [StreamedRecord("", wall_ns, step, part) for wall_ns, step, part in taken]
-        for item in said:  # room was checked when their values arrived, so they are kept
+        records = [StreamedRecord("", wall_ns, step, part) for wall_ns, step, part in taken]
+        for item in records:  # room was checked when their values arrived, so they are kept
             self.record_room.take(item.producer, item.record)
-        return said
+        return records
 
     def _meet(self, producer: str, now_ns: int) -> Producer | None:
-        known = self.book.meet(producer, now_ns)
-        if known is None:
+        entry = self.book.meet(producer, now_ns)
+        if entry is None:
             self.bad_frame(Reason.TOO_MANY_PRODUCERS)
-        return known
+        return entry
 
     # --- producers -------------------------------------------------------------------------------
 

@@ -47,8 +47,8 @@ class PendingRows:
         if len(row_ranges) == 1:
             self._row_ranges.append((rows, row_ranges[0].anchor, part.now_ns))
         else:
-            owned = zip(_in_row_ranges(at, row_ranges), row_ranges, strict=True)
-            self._row_ranges += [(count, row_range.anchor, part.now_ns) for count, row_range in owned if count]
+            pairs = zip(_in_row_ranges(at, row_ranges), row_ranges, strict=True)
+            self._row_ranges += [(count, row_range.anchor, part.now_ns) for count, row_range in pairs if count]
         self.rows += rows
 
     def add_columns(
@@ -70,10 +70,10 @@ class PendingRows:
     def columns(self) -> Columns:
         """Return all rows. At least one row must have been added."""
         rows, kinds, indices, values, times = zip(*self._parts, strict=True)
-        owned, anchors, came = zip(*self._row_ranges, strict=True)
+        counts, anchors, arrival_times = zip(*self._row_ranges, strict=True)
         offsets = [wall_ns - clock_ns for clock_ns, wall_ns in anchors]
-        made = [wall_ns or came_ns for (_, wall_ns), came_ns in zip(anchors, came, strict=True)]
-        clocks = (np.repeat(clock, owned) for clock in (offsets, made, came))
+        batch_times = [wall_ns or came_ns for (_, wall_ns), came_ns in zip(anchors, arrival_times, strict=True)]
+        clocks = (np.repeat(clock, counts) for clock in (offsets, batch_times, arrival_times))
         return Columns(
             np.concatenate(indices) << KIND_BITS | np.repeat(kinds, rows),
             np.concatenate(values),

@@ -101,18 +101,18 @@ class Registry:
         """
         if name == OVERFLOW:
             return self._overflow(kind)
-        known = self.names.get(name)
-        if known is not None and (known.kind != kind or known.unit != unit):
+        existing = self.names.get(name)
+        if existing is not None and (existing.kind != kind or existing.unit != unit):
             self._warn(
-                f"{kind} {name!r} in {unit or 'no unit'} conflicts with the existing {known.kind} "
-                f"of that name in {known.unit or 'no unit'}: its events are dropped"
+                f"{kind} {name!r} in {unit or 'no unit'} conflicts with the existing {existing.kind} "
+                f"of that name in {existing.unit or 'no unit'}: its events are dropped"
             )
             return CONFLICT
         key = _key(name, labels)
-        found = self._routes.get(key)
-        if found is not None:
-            self._compare_bounds(found, name, bounds)
-            return found
+        number = self._routes.get(key)
+        if number is not None:
+            self._compare_bounds(number, name, bounds)
+            return number
         shortage = self._shortage(kind, name, labels)
         if shortage:
             return self._put_beyond(kind, key, shortage)
@@ -124,16 +124,16 @@ class Registry:
 
     def find(self, kind: Kind, name: str, labels: dict[str, str], unit: str) -> int:
         """Return the route that `resolve` gave for the same arguments, without making an instrument."""
-        known = self.names.get(name)
-        if known is not None and (known.kind != kind or known.unit != unit):
+        existing = self.names.get(name)
+        if existing is not None and (existing.kind != kind or existing.unit != unit):
             return CONFLICT
-        found = self._routes.get(_key(name, labels))
-        return self._overflow_routes.get(kind, UNKNOWN) if found is None else found
+        number = self._routes.get(_key(name, labels))
+        return self._overflow_routes.get(kind, UNKNOWN) if number is None else number
 
     def series(self, name: str, labels: dict[str, str]) -> int | None:
         """Return the index of a series, or None if it does not exist or counts in `overflow`."""
-        found = self._routes.get(_key(name, labels))
-        return found if found is not None and found < route("counter", 0) else None
+        number = self._routes.get(_key(name, labels))
+        return number if number is not None and number < route("counter", 0) else None
 
     @property
     def listed(self) -> dict[Kind, list[DefinedInstrument]]:
@@ -153,8 +153,8 @@ class Registry:
         for kind, items in listed.items():
             for index, item in enumerate(items):
                 self.resolve(kind, *item)
-                made = self.instruments[kind]
-                if len(made) != index + 1 or made[index].name != item.name:
+                instruments = self.instruments[kind]
+                if len(instruments) != index + 1 or instruments[index].name != item.name:
                     raise ValueError(f"{kind} {item.name!r} can't be number {index}")
 
     @property
@@ -182,14 +182,14 @@ class Registry:
         )
 
     def _create(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
-        made = self._add(kind, name, labels, unit, bounds)
+        number = self._add(kind, name, labels, unit, bounds)
         self._chars_left -= _chars(name, labels)
-        self._routes[_key(name, labels)] = made
+        self._routes[_key(name, labels)] = number
         if bounds != _DEFAULT:
-            self._bounds[made] = bounds
+            self._bounds[number] = bounds
         index = self.instruments[kind][-1].index
         self.names.setdefault(name, Name(kind, unit, [])).indices.append(index)
-        return made
+        return number
 
     def _add(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         index = self._add_to[kind](name, labels, unit, bounds)
@@ -208,9 +208,9 @@ class Registry:
         self._warn(f"{why}: the rest is counted in {OVERFLOW!r}")
         return self._overflow(kind)
 
-    def _compare_bounds(self, found: int, name: str, bounds: Bounds) -> None:
+    def _compare_bounds(self, number: int, name: str, bounds: Bounds) -> None:
         """Warn if a series is defined again with other bounds. Events without bounds match any."""
-        if bounds not in (_DEFAULT, self._bounds.get(found, _DEFAULT)):
+        if bounds not in (_DEFAULT, self._bounds.get(number, _DEFAULT)):
             self._warn(
                 f"series {name!r} was defined before with other digits or bounds; the first definition is used"
             )

@@ -68,9 +68,9 @@ class RunClock:
         makes the batch a fresh one.
         """
         same, latest = self._origin_ns or 0, self.now_ns - anchor[0]
-        told = anchor[1] - anchor[0] - self.shift_ns
-        if abs(told - same) < limits.CLOCK_STEP_NS:
+        wall_offset = anchor[1] - anchor[0] - self.shift_ns
+        if abs(wall_offset - same) < limits.CLOCK_STEP_NS:
             return same
-        if not 0 <= latest - told < _FRESH_NS and 0 <= latest - same < _FRESH_NS:
+        if not 0 <= latest - wall_offset < _FRESH_NS and 0 <= latest - same < _FRESH_NS:
             return same
-        return min(told, latest)
+        return min(wall_offset, latest)

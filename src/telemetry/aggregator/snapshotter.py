@@ -145,7 +145,7 @@ def _rounded(parts: SnapshotParts) -> str:
         "counters": parts.counters,
         "gauges": parts.gauges,
     }
-    kinds = [kind for kind, found in stats.items() if any(stat.imprecise for stat in found)]
+    kinds = [kind for kind, kind_stats in stats.items() if any(stat.imprecise for stat in kind_stats)]
     return f"some {' and '.join(kinds)} hold integers beyond 2**53" if kinds else ""
 
 
@@ -185,17 +185,23 @@ def _owing(parts: SnapshotParts) -> list[str]:
 
 
 def completeness(
-    facts: RunFacts, owing: Sequence[str], accounting: Accounting, uncounted: int, *, nodes_lack: bool = False
+    facts: RunFacts,
+    pending_names: Sequence[str],
+    accounting: Accounting,
+    uncounted: int,
+    *,
+    nodes_lack: bool = False,
 ) -> Completeness:
     """Return the completeness of the numbers, which is final only at the end of the run.
 
-    `owing` names what may have recorded or sent more than the numbers hold: producers, nodes, sessions of feeds.
-    Unreadable frames are missing in their producers' accounts. A refused producer has no account. Uncounted tokens
-    are missing in the numbers. `nodes_lack` says that a node is not complete, whatever its account says.
+    `pending_names` names producers, nodes and sessions of feeds that may have recorded or sent more than the
+    numbers hold. Unreadable frames are missing in their producers' accounts. A refused producer has no account.
+    Uncounted tokens are missing in the numbers. `nodes_lack` says that a node is not complete, whatever its account
+    says.
     """
     if facts.state == "INTERRUPTED":
         return "interrupted"
-    if facts.state not in TERMINAL or owing or uncounted or facts.unaccounted:
+    if facts.state not in TERMINAL or pending_names or uncounted or facts.unaccounted:
         return "incomplete"
     turned_away = Reason.TOO_MANY_PRODUCERS in accounting.bad_frames
     return "lossy" if accounting.lost or accounting.waiting or turned_away or nodes_lack else "complete"
@@ -221,12 +227,12 @@ def _progress(parts: SnapshotParts, *, over: bool) -> list[Progress]:
     progress = []
     axes = {axis.name: axis for axis in parts.axes}
     for name, total in parts.notes.expected.items():
-        known = parts.registry.names.get(name)
+        entry = parts.registry.names.get(name)
         done: int | float = 0
-        if known is not None and known.kind == "counter":
-            done = sum(parts.counters[index].value for index in known.indices)
-        elif known is not None and known.kind == "series":
-            done = sum(parts.series[index].count for index in known.indices)
+        if entry is not None and entry.kind == "counter":
+            done = sum(parts.counters[index].value for index in entry.indices)
+        elif entry is not None and entry.kind == "series":
+            done = sum(parts.series[index].count for index in entry.indices)
         elif name in axes:
             done = _steps_done(axes[name], total, over=over)
         progress.append(Progress(name=name, done=float(bounded(done)), total=total))
@@ -245,7 +251,9 @@ def _steps_done(axis: AxisStat, total: float, *, over: bool) -> float:
 
 def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> list[str]:
     warnings = [*([_UNACCOUNTED] if facts.unaccounted else []), *facts.warnings, *parts.notes.warnings]
-    if unfinished := [one for one in parts.producers if one.unfinished and not one.is_collector]:
+    if unfinished := [
+        producer for producer in parts.producers if producer.unfinished and not producer.is_collector
+    ]:
         warnings.append(_still_recording(unfinished, parts.producers))
     silent = [producer.producer for producer in parts.producers if producer.completeness == "unknown"]
     if silent:
@@ -261,7 +269,7 @@ def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> 
 def _still_recording(unfinished: Sequence[ProducerStat], everyone: Sequence[ProducerStat]) -> str:
     several_hosts = len({producer.host for producer in everyone}) > 1
     names = listed(
-        [process(one.name or one.producer, one.pid, one.host if several_hosts else "") for one in unfinished],
+        [process(stat.name or stat.producer, stat.pid, stat.host if several_hosts else "") for stat in unfinished],
         _NAMED,
     )
     was = "was" if len(unfinished) == 1 else "were"

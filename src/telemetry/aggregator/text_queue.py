@@ -46,7 +46,7 @@ class TextQueue:
 
     def restored(self) -> None:
         numbers = list(self._fresh)
-        ordered = all(one < other for one, other in pairwise(numbers))
+        ordered = all(number < other for number, other in pairwise(numbers))
         if not ordered or (numbers and numbers[-1] >= self.next_number):
             raise ValueError("texts out of order")
         if len(numbers) > limits.UNCOUNTED_TEXTS or self._bytes > limits.UNCOUNTED_BYTES:

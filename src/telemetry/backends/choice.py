@@ -52,8 +52,10 @@ def unheeded(named: Iterable[str], chosen: Sequence[Choice]) -> list[str]:
 
     A name that is another kind of backend is accepted, because it may be meant for another run.
     """
-    names, kinds, found = {choice.name for choice in chosen}, {choice.kind for choice in chosen}, known()
-    strange = [name for name in named if name not in names and name != "*" and (name in kinds or name not in found)]
+    names, kinds, all_kinds = {choice.name for choice in chosen}, {choice.kind for choice in chosen}, known()
+    strange = [
+        name for name in named if name not in names and name != "*" and (name in kinds or name not in all_kinds)
+    ]
     writers = printable(", ".join(sorted(names)))
     return [
         f"[backends.values.{printable(name)}] matches no writer; the writers are named {writers}"
@@ -68,9 +70,9 @@ def check(choice: Choice) -> None:
     Other backends check theirs in their own process. Raises UsageError.
     """
     if choice.kind in BUILT_IN:
-        if lacks := missing_modules(choice.kind):
-            words = f"the backend {choice.kind} needs {' and '.join(lacks)}, which is not installed"
-            raise UsageError(words, hint=install_hint(BUILT_IN[choice.kind].extra))
+        if modules := missing_modules(choice.kind):
+            message = f"the backend {choice.kind} needs {' and '.join(modules)}, which is not installed"
+            raise UsageError(message, hint=install_hint(BUILT_IN[choice.kind].extra))
         try:
             _converted(choice, load(choice.kind))
         except NotConfigured as error:
@@ -91,21 +93,21 @@ def load(kind: str) -> type[Backend]:
     """Import the class of a known backend. Raises NotConfigured with the package, the cause and the remedy."""
     plugin = known()[kind]
     try:
-        made = points.load(plugin)
-        lacks = [name for name in _HAS if not hasattr(made, name)]
-        if lacks:
-            raise points.broken(plugin, f"it lacks {', '.join(lacks)}")
+        cls = points.load(plugin)
+        absent = [name for name in _HAS if not hasattr(cls, name)]
+        if absent:
+            raise points.broken(plugin, f"it lacks {', '.join(absent)}")
     except PluginError as error:
         raise NotConfigured(error.message, hint=error.hint) from error
-    return cast(type[Backend], made)
+    return cast(type[Backend], cls)
 
 
-def make(choice: Choice, place: Path) -> Backend:
+def make(choice: Choice, directory: Path) -> Backend:
     """Create the backend without opening it. Raises NotConfigured."""
     cls = load(choice.kind)
     options = _converted(choice, cls)
     try:
-        return cls(options, place)
+        return cls(options, directory)
     except NotConfigured:
         raise
     except ImportError as error:
@@ -113,7 +115,7 @@ def make(choice: Choice, place: Path) -> Backend:
         if (
             ours is not None
             and error.name
-            and error.name.split(".")[0] in {one.split(".")[0] for one in ours.needs}
+            and error.name.split(".")[0] in {module.split(".")[0] for module in ours.needs}
         ):
             raise missing(error.name, ours.extra) from error
         raise NotConfigured(f"{choice.kind}: {printable(error_text(error))}") from error

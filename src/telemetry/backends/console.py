@@ -51,9 +51,9 @@ class ConsoleBackend:
 
     def write(self, items: Sequence[Item]) -> None:
         for item in items:
-            about, words = _about(item), self._line(item)
+            about, text = _about(item), self._line(item)
             self._held.pop(about, None)  # move the newest to the end
-            self._held[about] = words
+            self._held[about] = text
         while len(self._held) > _LINES:
             del self._held[next(iter(self._held))]
             self._left += 1
@@ -75,8 +75,8 @@ class ConsoleBackend:
     def _tell(self) -> None:
         if self._left:
             self.say(f"{number_of(self._left, 'line is', 'lines are')} omitted")
-        for words in self._held.values():
-            self.say(words if len(words) <= _LINE_CHARS else f"{words[:_LINE_CHARS]}…")
+        for text in self._held.values():
+            self.say(text if len(text) <= _LINE_CHARS else f"{text[:_LINE_CHARS]}…")
         self._held, self._left = {}, 0
         self._next_s = self._clock() + self._options.every_s
 
@@ -95,10 +95,10 @@ class ConsoleBackend:
         return printable(item.text) if isinstance(item, Mark) else ""
 
     def _few(self, parts: Iterator[str]) -> str:
-        found = list(parts)
+        texts = list(parts)
         most = self._options.values
-        more = f", and {len(found) - most:,} more" if len(found) > most else ""
-        return ", ".join(found[:most]) + more
+        more = f", and {len(texts) - most:,} more" if len(texts) > most else ""
+        return ", ".join(texts[:most]) + more
 
 
 def _about(item: Item) -> str:

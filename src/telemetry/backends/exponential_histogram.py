@@ -53,13 +53,13 @@ def scale_within(cells: Cells, most: int) -> int:
 
 def runs(indices: Iterable[int]) -> list[tuple[int, int]]:
     """Return (first, length) of each run of consecutive indices. `indices` must ascend."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for index in indices:
-        if found and index == sum(found[-1]):
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+        if result and index == sum(result[-1]):
+            result[-1] = (result[-1][0], result[-1][1] + 1)
         else:
-            found.append((index, 1))
-    return found
+            result.append((index, 1))
+    return result
 
 
 def _divide(counts: dict[int, int], low: float, high: float, count: int, scale: int) -> None:

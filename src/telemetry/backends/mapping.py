@@ -91,14 +91,14 @@ class ItemMapping:
 
     def notes(self) -> list[str]:
         """Return messages about new name conflicts. Each is returned once."""
-        found, self._notes = self._notes, []
-        return found
+        notes, self._notes = self._notes, []
+        return notes
 
     def idle(self) -> str:
         """Describe the patterns that never matched a name; empty if all did."""
         if not self._idle:
             return ""
-        patterns = ", ".join(printable(one.words) for one in self._idle[:_SAID])
+        patterns = ", ".join(printable(pattern.words) for pattern in self._idle[:_SAID])
         more = f" and {len(self._idle) - _SAID} more" if len(self._idle) > _SAID else ""
         return f"patterns that matched no name of the run: {patterns}{more}; the name of `latency/p99` is `latency`"
 
@@ -135,15 +135,17 @@ class ItemMapping:
         if _fits(self._exclude, fitting):
             return None
         for regex, parts in self._renames:
-            found = regex.fullmatch(name)
-            if found is not None:
-                return "".join(_woven(parts, found.groups())) or name
+            match = regex.fullmatch(name)
+            if match is not None:
+                return "".join(_woven(parts, match.groups())) or name
         return name
 
     def _seen(self, fitting: Sequence[str]) -> None:
         """Mark patterns as used. `fitting`: a name, without and with its labels."""
         if self._idle:
-            self._idle = [one for one in self._idle if not _fits((one.regex,), fitting[: 1 + one.labels])]
+            self._idle = [
+                pattern for pattern in self._idle if not _fits((pattern.regex,), fitting[: 1 + pattern.labels])
+            ]
 
     def _refuse(self, name: str, owner: str, given: str) -> None:
         self.left_out[ALIKE] = self.left_out.get(ALIKE, 0) + 1
@@ -157,12 +159,12 @@ class ItemMapping:
         named = ((self.name(name, space), value) for name, value in values.items())
         return {name: value for name, value in named if name is not None}
 
-    def instruments(self, found: Iterable[_Named]) -> list[_Named]:
+    def instruments(self, instruments: Iterable[_Named]) -> list[_Named]:
         kept = []
-        for one in found:
-            name = self.name(one.name, "instrument", one.labels)
+        for instrument in instruments:
+            name = self.name(instrument.name, "instrument", instrument.labels)
             if name is not None:
-                kept.append(one if name == one.name else replace(one, name=name))
+                kept.append(instrument if name == instrument.name else replace(instrument, name=name))
         return kept
 
     def allowed_params(self, item: Params) -> Item | None:
@@ -181,7 +183,7 @@ class ItemMapping:
         if not named:
             return None
         values = {given: item.values[name] for name, given in named.items()}
-        spread = {named[name]: one for name, one in item.spread.items() if name in named}
+        spread = {named[name]: figures for name, figures in item.spread.items() if name in named}
         return replace(item, values=values, spread=spread)
 
     def reading(self, item: Reading) -> Item | None:

@@ -24,23 +24,23 @@ def flat(reading: Reading) -> dict[str, float]:
     `latency/p50 (gauge)`.
     """
     head = FINAL if reading.final else ""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for series in reading.series:
         name = head + labelled(series.name, series.labels)
         for key, value in series.percentiles.items():
-            _put(found, f"{name}/p{key}", value, "series")
+            _put(numbers, f"{name}/p{key}", value, "series")
         for part, number in (("mean", series.mean), ("min", series.min), ("max", series.max)):
             if number is not None:
-                _put(found, f"{name}/{part}", number, "series")
-        _put(found, f"{name}/count", series.count, "series")
-        _put(found, f"{name}/rate", series.rate, "series")
+                _put(numbers, f"{name}/{part}", number, "series")
+        _put(numbers, f"{name}/count", series.count, "series")
+        _put(numbers, f"{name}/rate", series.rate, "series")
     for counter in reading.counters:
         name = head + labelled(counter.name, counter.labels)
-        _put(found, name, counter.value, "counter")
-        _put(found, f"{name}/rate", counter.rate, "counter")
+        _put(numbers, name, counter.value, "counter")
+        _put(numbers, f"{name}/rate", counter.rate, "counter")
     for gauge in reading.gauges:
-        _put(found, head + labelled(gauge.name, gauge.labels), gauge.value, "gauge")
-    return found
+        _put(numbers, head + labelled(gauge.name, gauge.labels), gauge.value, "gauge")
+    return numbers
 
 
 @lru_cache(_REMEMBERED)
@@ -67,10 +67,10 @@ def unescape(text: str, mark: str = "%") -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def _put(found: dict[str, float], name: str, value: float, kind: str) -> None:
-    while name in found:
+def _put(numbers: dict[str, float], name: str, value: float, kind: str) -> None:
+    while name in numbers:
         name = f"{name} ({kind})"
-    found[name] = value
+    numbers[name] = value
 
 
 def _bytes(char: str, mark: str) -> str:

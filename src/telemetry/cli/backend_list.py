@@ -26,17 +26,17 @@ class Listed(Struct, kw_only=True, frozen=True):
 
 
 def show(*, as_json: bool) -> int:
-    found = [_listed(name) for name in sorted(known())]
+    backends = [_listed(name) for name in sorted(known())]
     if as_json:
-        console.write_json(found)
+        console.write_json(backends)
         return Exit.OK
-    for one in found:
-        console.write(f"{one.name}{f': {one.missing}' if one.missing else ''}\n")
-        for option in one.options:
+    for backend in backends:
+        console.write(f"{backend.name}{f': {backend.missing}' if backend.missing else ''}\n")
+        for option in backend.options:
             default = f" = {option.default}" if option.default else " (required)"
             console.write(f"    {option.name}: {option.type}{default}\n")
-        if one.no_place:
-            console.write(f"    does not support {', '.join(one.no_place)}\n")
+        if backend.no_place:
+            console.write(f"    does not support {', '.join(backend.no_place)}\n")
     return Exit.OK
 
 
@@ -45,10 +45,10 @@ def _listed(name: str) -> Listed:
         cls = load(name)
     except NotConfigured as error:
         return Listed(name=name, missing=str(error))
-    lacks = missing_modules(name) if name in BUILT_IN else []
+    modules = missing_modules(name) if name in BUILT_IN else []
     return Listed(
         name=name,
-        missing=f"needs {' and '.join(lacks)}: {install_hint(BUILT_IN[name].extra)}" if lacks else "",
+        missing=f"needs {' and '.join(modules)}: {install_hint(BUILT_IN[name].extra)}" if modules else "",
         options=options_of(cls.Options),
         no_place=[kind.__name__.lower() for kind in KINDS if kind not in cls.takes],
     )

@@ -61,28 +61,28 @@ _TRIAL: Final = (
 
 
 def check_versions(_config: Config) -> Finding:
-    found = ", ".join([f"Python {sys.version.split()[0]}", *(f"{name} {_version(name)}" for name in _PACKAGES)])
+    summary = ", ".join([f"Python {sys.version.split()[0]}", *(f"{name} {_version(name)}" for name in _PACKAGES)])
     if sys.version_info < _OLDEST_PYTHON:
-        return "fail", found, "telemetry needs Python 3.11 or newer"
+        return "fail", summary, "telemetry needs Python 3.11 or newer"
     if _version(_STRANGER) != _NOT_INSTALLED:
         return (
             "fail",
-            (f"{found}; `{_STRANGER}` is also installed, a different project with a package of the same name"),
+            (f"{summary}; `{_STRANGER}` is also installed, a different project with a package of the same name"),
             f"pip uninstall {_STRANGER}, then pip install --force-reinstall {distribution.NAME}",
         )
-    return "ok", found
+    return "ok", summary
 
 
 def check_libzmq(_config: Config) -> Finding:
     from telemetry.transport.zmq_version import zmq_facts
 
     facts = zmq_facts()
-    found = f"libzmq {facts.libzmq}, ipc {'yes' if facts.ipc else 'no'}, curve {'yes' if facts.curve else 'no'}"
+    summary = f"libzmq {facts.libzmq}, ipc {'yes' if facts.ipc else 'no'}, curve {'yes' if facts.curve else 'no'}"
     if tuple(int(part) for part in facts.libzmq.split(".")[:2]) < _OLDEST_LIBZMQ:
-        return "fail", found, "install the pyzmq wheel, which includes a newer libzmq"
+        return "fail", summary, "install the pyzmq wheel, which includes a newer libzmq"
     if not facts.ipc:
-        return "warn", found, "use --bind tcp://127.0.0.1:PORT"
-    return "ok", found
+        return "warn", summary, "use --bind tcp://127.0.0.1:PORT"
+    return "ok", summary
 
 
 def check_compiled(_config: Config) -> Finding:
@@ -96,15 +96,15 @@ def check_compiled(_config: Config) -> Finding:
     ingest = _state_of_module("telemetry.aggregator._compiled", compiled.SOURCE_CRC)
     if recorder == _COMPILED and native_module.RECORDER is None:
         recorder = f"switched off by {native_module.SWITCH}"
-    found = f"recorder {recorder}, ingest {ingest}"
+    summary = f"recorder {recorder}, ingest {ingest}"
     if _STALE in (recorder, ingest):
-        return "warn", found, "install telemetry again, so that the C code is compiled again"
+        return "warn", summary, "install telemetry again, so that the C code is compiled again"
     if _MISSING not in (recorder, ingest):
-        return "ok", found
+        return "ok", summary
     packages = "xcode-select --install" if sys.platform == "darwin" else "apt-get install gcc python3-dev"
     return (
         "ok",
-        f"{found}: recording and ingest take more time",
+        f"{summary}: recording and ingest take more time",
         f"for full speed, install a compiler and Python's headers (`{packages}`), then install telemetry again "
         "with pip's options --force-reinstall --no-cache-dir",
     )
@@ -168,16 +168,16 @@ def check_run_directory(config: Config) -> Finding:
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return "fail", f"{existing} is not writable", "choose another --dir, or set run.fallback_dirs"
     free = shutil.disk_usage(existing).free
-    found = f"{path}, {size(free)} free"
+    summary = f"{path}, {size(free)} free"
     if free < _ROOM_LEAST:
-        return "fail", found, f"free some space: a run needs at least {size(_ROOM_LEAST)}"
+        return "fail", summary, f"free some space: a run needs at least {size(_ROOM_LEAST)}"
     if config.journal.enabled and free < config.journal.cap_bytes:
         return (
             "warn",
-            found,
+            summary,
             (f"the journal of a long run takes up to {size(config.journal.cap_bytes)}: reduce journal.cap_bytes"),
         )
-    return "ok", found
+    return "ok", summary
 
 
 def check_clock(_config: Config) -> Finding:
@@ -187,14 +187,14 @@ def check_clock(_config: Config) -> Finding:
         time.monotonic_ns()
     cost_ns = (time.perf_counter_ns() - begun) // reads
     resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
-    found = f"monotonic, {resolution_ns:g} ns resolution, {cost_ns} ns a reading{_clock_source()}"
+    summary = f"monotonic, {resolution_ns:g} ns resolution, {cost_ns} ns a reading{_clock_source()}"
     if cost_ns > _SLOW_CLOCK_NS:
         return (
             "warn",
-            found,
+            summary,
             "every event reads the clock once: check the kernel's clocksource, the fastest is `tsc`",
         )
-    return "ok", found
+    return "ok", summary
 
 
 def check_open_files(_config: Config) -> Finding:
@@ -203,10 +203,12 @@ def check_open_files(_config: Config) -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return "ok", "no limit"
-    found = f"{soft:,} descriptors, enough for about {number_of(max(0, soft - 64) // _FDS_A_PRODUCER, 'producer')}"
+    summary = (
+        f"{soft:,} descriptors, enough for about {number_of(max(0, soft - 64) // _FDS_A_PRODUCER, 'producer')}"
+    )
     if soft < _FDS_LEAST:
-        return "warn", found, f"raise the limit with `ulimit -n {min(hard, 4_096) if hard > 0 else 4_096}`"
-    return "ok", found
+        return "warn", summary, f"raise the limit with `ulimit -n {min(hard, 4_096) if hard > 0 else 4_096}`"
+    return "ok", summary
 
 
 def check_processors(_config: Config) -> Finding:
@@ -286,12 +288,12 @@ def check_round_trip(_config: Config) -> Finding:
         report = load_report("latest", folder)
     took_s = time.monotonic() - begun
     applied = report.snapshot.accounting.applied
-    found = (
+    summary = (
         f"{applied:,} of {_TRIAL_EVENTS:,} events arrived in a trial run of {took_s:.1f} s, {report.completeness}"
     )
     if applied != _TRIAL_EVENTS or report.completeness != "complete":
-        return "fail", found, "; ".join(report.snapshot.warnings)
-    return "ok", found
+        return "fail", summary, "; ".join(report.snapshot.warnings)
+    return "ok", summary
 
 
 def _version(package: str) -> str:

@@ -87,10 +87,10 @@ def directories(spec: str, root: Path, last: int | None = None) -> list[Path]:
     """
     from telemetry.store.run_directory import called, list_runs, resolve
 
-    found = resolve(spec, root)
+    directory = resolve(spec, root)
     where = Path(spec).resolve()
-    if spec in (LATEST, found.run_id, found.path.name) or found.path in (where, where.parent):
-        return [found.path]
+    if spec in (LATEST, directory.run_id, directory.path.name) or directory.path in (where, where.parent):
+        return [directory.path]
     named = [run.path for run in islice(called(spec, list_runs(root)), last)]
     return named[::-1]
 

@@ -25,10 +25,10 @@ def run_directories(specs: Sequence[str], root: Path) -> list[Path]:
 
     Raises RunNotFoundError, RunDirectoryError.
     """
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     for spec in specs:
-        found |= dict.fromkeys(_directories(spec, root))
-    return list(found)
+        paths |= dict.fromkeys(_directories(spec, root))
+    return list(paths)
 
 
 def _directories(spec: str, root: Path) -> Iterator[Path]:
@@ -72,7 +72,7 @@ def write_to_lakes(
     if as_json:
         console.write_json(written)
     elif len(directories) > 1:
-        size = formatting.size(sum(one.bytes for one in written))
+        size = formatting.size(sum(run.bytes for run in written))
         console.say(f"{number_of(len(written), 'run')} written, {size}; {number_of(failed, 'run')} left out")
     return Exit.BACKEND_FAILED if failed else Exit.OK
 

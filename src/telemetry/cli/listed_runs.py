@@ -98,22 +98,22 @@ def listed(root: Path, *, only_live: bool = False, everywhere: bool = True) -> l
 
     if (targets := default_folder()) is not None:
         remove_dead(targets)
-    announced = [found for found in list_live(runtime_directory()) if everywhere or _is_below(root, found.dir)]
+    announced = [run for run in list_live(runtime_directory()) if everywhere or _is_below(root, run.dir)]
     fallback_dirs = find_run.fallback_dirs()
-    alive = [found for found in announced if found.alive]
+    alive = [run for run in announced if run.alive]
     if only_live:
-        return newest_first(
-            _marked([_live(found) for found in alive if _ended(found, fallback_dirs) is None], root)
-        )
-    live = _marked([_ended(found, fallback_dirs) or _live(found) for found in alive], root)
-    known = {item.run_id for item in live}
-    on_disk = [_on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in known]
-    known |= {item.run_id for item in on_disk}
-    elsewhere = [item for found in announced if (item := _announced(found, fallback_dirs)) is not None]
-    return newest_first(live + on_disk + _marked([item for item in elsewhere if item.run_id not in known], root))
+        return newest_first(_marked([_live(run) for run in alive if _ended(run, fallback_dirs) is None], root))
+    live = _marked([_ended(run, fallback_dirs) or _live(run) for run in alive], root)
+    run_ids = {item.run_id for item in live}
+    on_disk = [
+        _on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in run_ids
+    ]
+    run_ids |= {item.run_id for item in on_disk}
+    elsewhere = [item for run in announced if (item := _announced(run, fallback_dirs)) is not None]
+    return newest_first(live + on_disk + _marked([item for item in elsewhere if item.run_id not in run_ids], root))
 
 
-def listed_as(found: list[Listed], spec: str, root: Path) -> Listed:
+def listed_as(runs: list[Listed], spec: str, root: Path) -> Listed:
     """Return the run that other commands take for `spec`. Raises RunNotFoundError, RunDirectoryError.
 
     A run directory may be outside the list.
@@ -121,57 +121,57 @@ def listed_as(found: list[Listed], spec: str, root: Path) -> Listed:
     from telemetry.store.run_directory import resolve
 
     target, fallback_dirs = find_run.target_of(spec, root), find_run.fallback_dirs()
-    for item in found:
+    for item in runs:
         if target.endpoint and item.endpoint == target.endpoint:
             return item
     if target.live is not None:
         return _ended(target.live, fallback_dirs) or _live(target.live)
     directory = resolve(spec, root)
-    for item in found:
+    for item in runs:
         if os.path.realpath(item.dir) == os.path.realpath(directory.path):
             return item
     return _on_disk(directory, fallback_dirs)
 
 
-def _marked(found: Sequence[Listed], root: Path) -> list[Listed]:
+def _marked(runs: Sequence[Listed], root: Path) -> list[Listed]:
     """Return announced runs, and mark those outside of the folder."""
-    return [replace(item, elsewhere=not _is_below(root, item.dir)) for item in found]
+    return [replace(item, elsewhere=not _is_below(root, item.dir)) for item in runs]
 
 
 def _is_below(root: Path, directory: str) -> bool:
     return Path(os.path.realpath(directory)).is_relative_to(os.path.realpath(root))
 
 
-def newest_first(found: list[Listed]) -> list[Listed]:
+def newest_first(runs: list[Listed]) -> list[Listed]:
     """Return the runs by their start, the newest first."""
-    return sorted(found, key=lambda item: -item.started_ns)
+    return sorted(runs, key=lambda item: -item.started_ns)
 
 
-def _ended(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
+def _ended(run: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
     """Return a run that has its result, although its aggregator stays for a moment; None for any other run."""
     from telemetry.store.run_directory import RunDirectory
 
     try:
-        item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
+        item = _on_disk(RunDirectory.open(Path(run.dir)), fallback_dirs)
     except TelemetryError:
         return None
-    return item if item.completeness is not None and item.run_id == found.run_id else None
+    return item if item.completeness is not None and item.run_id == run.run_id else None
 
 
-def _live(found: LiveRun) -> Listed:
-    snapshot = newest_snapshot(found.endpoint)
+def _live(run: LiveRun) -> Listed:
+    snapshot = newest_snapshot(run.endpoint)
     return Listed(
-        name=found.name,
-        run_id=found.run_id,
-        state=snapshot.state if snapshot else found.state,
+        name=run.name,
+        run_id=run.run_id,
+        state=snapshot.state if snapshot else run.state,
         duration_s=snapshot.elapsed_s if snapshot else None,
         events=snapshot.accounting.applied if snapshot else None,
         nodes=len(snapshot.nodes) if snapshot else 0,
         **_figures(snapshot, recent=True),
-        pid=found.pid,
-        endpoint=found.endpoint,
-        dir=found.dir,
-        started_ns=found.started_ns,
+        pid=run.pid,
+        endpoint=run.endpoint,
+        dir=run.dir,
+        started_ns=run.started_ns,
     )
 
 
@@ -183,7 +183,8 @@ def _figures(snapshot: MetricsSnapshot | None, *, recent: bool) -> dict[str, Any
     if snapshot is None or not heads:
         return {}
     figures = [
-        ListedFigure(title=one.title, text=one.text, value=one.value, unit=one.unit) for one in heads[0].figures
+        ListedFigure(title=figure.title, text=figure.text, value=figure.value, unit=figure.unit)
+        for figure in heads[0].figures
     ]
     bad = names_not_finite(snapshot)
     return {
@@ -197,12 +198,12 @@ def _summary(head: Headline) -> str:
     """Return the rate and the p99 of requests and series, the first value of steps, else the first figure."""
     from telemetry.history.headlines import compact
 
-    figures = [one for one in head.figures if one.value is not None]
+    figures = [figure for figure in head.figures if figure.value is not None]
     if head.flavour == "training":
         chosen = figures[1:2] or figures[:1]
     else:
-        chosen = figures[:1] + [one for one in figures[1:] if one.title.endswith(" p99")][:1]
-    return " · ".join(compact(one, head, median=False) for one in chosen)
+        chosen = figures[:1] + [figure for figure in figures[1:] if figure.title.endswith(" p99")][:1]
+    return " · ".join(compact(figure, head, median=False) for figure in chosen)
 
 
 def newest_snapshot(endpoint: str) -> MetricsSnapshot | None:
@@ -213,7 +214,7 @@ def newest_snapshot(endpoint: str) -> MetricsSnapshot | None:
         return None
 
 
-def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
+def _announced(run: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
     """Return a run whose aggregator was killed, or None if the run has a result.
 
     Deletes the announcement and the sockets of a run that is complete or can't be recovered.
@@ -222,14 +223,14 @@ def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
     from telemetry.store.run_directory import RunDirectory
     from telemetry.transport import runtime_directory
 
-    if found.alive:
+    if run.alive:
         return None
     try:
-        item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
+        item = _on_disk(RunDirectory.open(Path(run.dir)), fallback_dirs)
     except TelemetryError:
         item = None
     if item is None or item.completeness is not None or (item.state == DEAD and not item.recoverable):
-        forget(runtime_directory(), found.run_id)
+        forget(runtime_directory(), run.run_id)
     return item if item is not None and item.completeness is None else None
 
 

@@ -29,7 +29,7 @@ class Output(NamedTuple):
 
 
 def add_output_arguments(
-    parser: argparse.ArgumentParser, known: Sequence[str] = FORMATS, stem: str = "report"
+    parser: argparse.ArgumentParser, choices: Sequence[str] = FORMATS, stem: str = "report"
 ) -> None:
     """Add the options for `outputs`: its arguments `formats` and `files`."""
     parser.add_argument(
@@ -37,7 +37,7 @@ def add_output_arguments(
         dest="formats",
         action="append",
         default=[],
-        choices=known,
+        choices=choices,
         help="output format (default: from the suffix of FILE, else text); repeat it for several FILEs",
     )
     parser.add_argument(
@@ -52,7 +52,7 @@ def add_output_arguments(
         metavar="FILE",
         help=f"write to this file instead of stdout, one FILE per format; DIR/ gets {stem}.json, {stem}.md, …",
     )
-    if "html" in known:
+    if "html" in choices:
         parser.add_argument(
             "--html",
             dest="files",
@@ -64,7 +64,7 @@ def add_output_arguments(
 
 
 def outputs(
-    forms: Sequence[str], files: Sequence[str], known: Sequence[str] = FORMATS, stem: str = "report"
+    forms: Sequence[str], files: Sequence[str], choices: Sequence[str] = FORMATS, stem: str = "report"
 ) -> list[Output]:
     """Return the requested outputs, in order.
 
@@ -97,7 +97,7 @@ def outputs(
         )
     given = iter(forms)
     return [
-        Output("html" if isinstance(file, _Html) else next(given, "") or _form_of(file, known), Path(file))
+        Output("html" if isinstance(file, _Html) else next(given, "") or _form_of(file, choices), Path(file))
         for file in files
     ]
 

@@ -41,10 +41,10 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse all arguments. Raises UsageError for an unknown option or argument."""
-        found, rest = self.parse_known_args(args, namespace)
+        result, rest = self.parse_known_args(args, namespace)
         if rest:
-            raise self._chosen(found)._unknown(rest[0])
-        return found
+            raise self._chosen(result)._unknown(rest[0])
+        return result
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._given = self._with_action(list(args or ()))
@@ -55,26 +55,26 @@ class CommandParser(argparse.ArgumentParser):
         if message.startswith(_REQUIRED) and (unknown := next(self._unknown_options(), "")):
             raise self._unknown(unknown)
         if (choice := _CHOICE.fullmatch(message)) is not None:
-            known = [word.strip("'\"") for word in choice["known"].split(", ")]
+            choices = [word.strip("'\"") for word in choice["known"].split(", ")]
             from telemetry.common.formatting import did_you_mean
 
-            if meant := did_you_mean(choice["given"].strip("'\""), known):
+            if meant := did_you_mean(choice["given"].strip("'\""), choices):
                 message += f"; {meant}"
         super().error(message)
 
-    def _chosen(self, found: argparse.Namespace) -> CommandParser:
+    def _chosen(self, arguments: argparse.Namespace) -> CommandParser:
         """Return the parser of the command, and of its action, that the arguments name."""
         if self._actions_of is None:
             return self
-        child = self._actions_of.choices.get(getattr(found, self._actions_of.dest, None))
-        return child._chosen(found) if isinstance(child, CommandParser) else self
+        child = self._actions_of.choices.get(getattr(arguments, self._actions_of.dest, None))
+        return child._chosen(arguments) if isinstance(child, CommandParser) else self
 
-    def _with_action(self, words: list[str]) -> list[str]:
+    def _with_action(self, argv: list[str]) -> list[str]:
         """Put the default action in front of words that name no action and are not about the command itself."""
-        if not self._default_action or (words and (not words[0].startswith("-") or words[0] in _HELP)):
-            return words
+        if not self._default_action or (argv and (not argv[0].startswith("-") or argv[0] in _HELP)):
+            return argv
         options = self._actions_of.choices[self._default_action]._option_strings()
-        return words if words and words[0].partition("=")[0] not in options else [self._default_action, *words]
+        return argv if argv and argv[0].partition("=")[0] not in options else [self._default_action, *argv]
 
     def _unknown(self, word: str) -> UsageError:
         from telemetry.common.formatting import did_you_mean
@@ -82,10 +82,10 @@ class CommandParser(argparse.ArgumentParser):
         option = word.partition("=")[0]
         if not option.startswith("-"):
             return UsageError(f"unexpected argument {word!r}", hint=f"`{self.prog} --help` shows the arguments")
-        known = [
+        names = [
             text[2:] for text in self._option_strings() if text.startswith("--")
         ]  # dashes make short words alike
-        hint = did_you_mean(option.lstrip("-"), known, form="--{}")
+        hint = did_you_mean(option.lstrip("-"), names, form="--{}")
         return UsageError(
             f"unknown option {option} of `{self.prog}`", hint=hint or f"`{self.prog} --help` lists its options"
         )
@@ -94,11 +94,11 @@ class CommandParser(argparse.ArgumentParser):
         """Yield unknown options that were given. The words of another command are not looked at."""
         if any(action.nargs == argparse.REMAINDER for action in self._actions):
             return
-        known = set(self._option_strings())
+        options = set(self._option_strings())
         for word in self._given:
             if word == "--":
                 return
-            if word.startswith("--") and word.partition("=")[0] not in known:
+            if word.startswith("--") and word.partition("=")[0] not in options:
                 yield word
 
     def _option_strings(self) -> list[str]:

@@ -61,9 +61,9 @@ class _Watch:
             while True:
                 snapshot = self._newest_of_a_second(snapshots)
                 if snapshot is None:
-                    found = self._on_disk()
-                    if found is not None:
-                        return found
+                    report = self._on_disk()
+                    if report is not None:
+                        return report
                     snapshots = self._again(snapshots)
                 elif snapshot.state in TERMINAL:
                     return Report(snapshot=snapshot, source="pubsub")

@@ -31,28 +31,29 @@ def checked_receivers(urls: Sequence[str], to: Sequence[str] = ()) -> list[str]:
     Blocks for about a second: a process that ends at once checks them, since Apprise is large. Raises UsageError
     for an invalid address, without Apprise, and without an address for a `--to notify`.
     """
-    found = list(dict.fromkeys(url.strip() for url in urls))
-    if not found:
+    addresses = list(dict.fromkeys(url.strip() for url in urls))
+    if not addresses:
         if NOTIFY in map(kind_of, to):
             raise UsageError("--to notify has no receiver", hint=f"add {FLAG} URL, or set {KEY} or {env_name(KEY)}")
         return []
-    if len(found) > limits.NOTIFY_URLS:
+    if len(addresses) > limits.NOTIFY_URLS:
         raise UsageError(
-            f"{number_of(len(found), 'receiver')} of notifications are too many",
+            f"{number_of(len(addresses), 'receiver')} of notifications are too many",
             hint=f"the limit is {limits.NOTIFY_URLS}",
         )
-    if any("://" not in url for url in found):
+    if any("://" not in url for url in addresses):
         raise UsageError(
             "a receiver of notifications is an address such as slack://… or mailto://…, and one has no ://",
             hint="docs/NOTIFICATIONS.md has examples",
         )
     if find_spec(_LIBRARY) is None:
         raise UsageError("notifications need Apprise, which is not installed", hint=install_hint(NOTIFY))
-    for number, why in _problems(found):
+    for number, why in _problems(addresses):
         raise UsageError(
-            f"can't send notifications to {masked(found[number])}: {why}", hint="docs/NOTIFICATIONS.md has examples"
+            f"can't send notifications to {masked(addresses[number])}: {why}",
+            hint="docs/NOTIFICATIONS.md has examples",
         )
-    return found
+    return addresses
 
 
 def variables(urls: Sequence[str]) -> Mapping[str, Mapping[str, str]]:

@@ -22,8 +22,8 @@ def write_request_files(directory: RunDirectory, files: Sequence[str]) -> None:
     from telemetry.history.request_log import RequestLog, facts
     from telemetry.history.tables.request_rows import write_requests
 
-    known = facts(directory)
-    if known is None:
+    log_facts = facts(directory)
+    if log_facts is None:
         raise RunDirectoryError(
             "the run has no request log",
             hint="the log has requests that a program reports with run.requests(…), unless emit.request_log is off",
@@ -33,9 +33,9 @@ def write_request_files(directory: RunDirectory, files: Sequence[str]) -> None:
         count = write_requests(log, Path(file))
         say_wrote(file, number_of(count, "request"))
     missing = ""
-    if count < known.kept:
+    if count < log_facts.kept:
         path = directory.requests / FILE_NAME
-        logged = f"{number_of(known.kept, 'request')} {'was' if known.kept == 1 else 'were'} logged"
-        missing = f"{logged} and {formatting.count(known.kept - count)} of them are missing from {path}"
-    for lack in filter(None, (known.reason, log.damage or missing)):
+        logged = f"{number_of(log_facts.kept, 'request')} {'was' if log_facts.kept == 1 else 'were'} logged"
+        missing = f"{logged} and {formatting.count(log_facts.kept - count)} of them are missing from {path}"
+    for lack in filter(None, (log_facts.reason, log.damage or missing)):
         console.say(lack)

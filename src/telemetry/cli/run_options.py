@@ -116,16 +116,16 @@ def given_words(
 
     Only for options with one value, with several at once, with one each time, or with none.
     """
-    words: list[str] = []
+    arguments: list[str] = []
     for action in parser._actions:  # argparse has no public list
         value = getattr(args, action.dest, action.default)
         option = action.option_strings[-1] if action.option_strings else ""
         if not option or action.dest in without or value == action.default:
             continue
         if action.nargs == 0:
-            words += [option] if value == action.const else []
+            arguments += [option] if value == action.const else []
         elif action.nargs == "+":
-            words += [option, *value]
+            arguments += [option, *value]
         else:
-            words += [f"{option}={one}" for one in (value if isinstance(value, list) else [value])]
-    return words
+            arguments += [f"{option}={item}" for item in (value if isinstance(value, list) else [value])]
+    return arguments

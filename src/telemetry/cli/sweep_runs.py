@@ -49,10 +49,10 @@ class Runner:
     """Signal that ends the sweep; 0 while it goes on."""
     _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
-    def run(self, words: Sequence[str]) -> int:
+    def run(self, command: Sequence[str]) -> int:
         """Run a command and return its exit code. Its output goes to stderr: stdout is for the result."""
         sys.stderr.flush()
-        with subprocess.Popen(words, stdout=sys.stderr.fileno()) as child:
+        with subprocess.Popen(command, stdout=sys.stderr.fileno()) as child:
             self._child = child
             if self.ended_by:  # it came before there was a child to pass it on to
                 child.send_signal(self.ended_by)
@@ -110,10 +110,10 @@ class Finished:
     def take(self, values: Values) -> Report | None:
         """Return a run with these values that was not taken yet; None without one."""
         key = self._key({name: scalar(text) for name, text in values.items()})
-        found = self._reports.get(key, [])
-        place = self._taken[key]
+        reports = self._reports.get(key, [])
+        index = self._taken[key]
         self._taken[key] += 1
-        return found[place] if place < len(found) else None
+        return reports[index] if index < len(reports) else None
 
     def _key(self, params: Mapping[str, Scalar]) -> tuple[str, ...]:
         return tuple(value_text(params.get(name)) for name in self._names)

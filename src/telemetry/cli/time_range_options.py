@@ -29,11 +29,11 @@ def add_part_arguments(parser: argparse.ArgumentParser, *, steps: bool = True) -
         help="start of the time range, such as 30s or 5m after the start of the run, or -1m before its end",
     )
     part.add_argument("--to", dest="to_s", metavar="TIME", help="end of the time range, in the same form")
-    found = part.add_mutually_exclusive_group()
-    found.add_argument(
+    group = part.add_mutually_exclusive_group()
+    group.add_argument(
         "--trim-warmup", action="store_true", help="leave out the warm-up: the time before the figures are stable"
     )
-    found.add_argument(
+    group.add_argument(
         "--steady", action="store_true", help="use the longest time range in which the figures do not change"
     )
     if steps:

@@ -80,8 +80,8 @@ class ArtifactCopies:
         except NotCopied as error:
             self._left(name, error.reason, str(error))
         except OSError as error:
-            place = f": {os.fsdecode(error.filename)}" if error.filename else ""  # the file, or its copy
-            self._left(name, "unreadable", f"{error.strerror or type(error).__name__}{place}")
+            suffix = f": {os.fsdecode(error.filename)}" if error.filename else ""  # the file, or its copy
+            self._left(name, "unreadable", f"{error.strerror or type(error).__name__}{suffix}")
         except Exception as error:  # noqa: BLE001 – `__fspath__` of a user's object may raise anything
             self._left(name, "not_a_file", str(error))
         return path_or_uri
@@ -157,12 +157,12 @@ def store(path: str, directory: str, most_bytes: int, left_bytes: int) -> Stored
         unfinished = f"{folder}/.{os.getpid()}-{os.urandom(8).hex()}.tmp"
         try:
             digest, length = _copy(source, unfinished, most_bytes, left_bytes)
-            place = f"{directory}/{path_of(digest)}"
-            if _size_of(place) == length:
+            copy_path = f"{directory}/{path_of(digest)}"
+            if _size_of(copy_path) == length:
                 grown = 0
             else:
                 _make_folders(directory, os.path.dirname(path_of(digest)))
-                os.rename(unfinished, place)
+                os.rename(unfinished, copy_path)
                 grown = length
         finally:
             with suppress(FileNotFoundError):
@@ -241,8 +241,8 @@ def _make_folders(directory: str, inner: str) -> None:
 def _bytes_in(folder: str) -> int:
     """Return the bytes of all files in a folder and in its folders."""
     total = 0
-    for place, _, names in os.walk(folder):
-        total += sum(max(0, _size_of(f"{place}/{name}")) for name in names)
+    for directory, _, names in os.walk(folder):
+        total += sum(max(0, _size_of(f"{directory}/{name}")) for name in names)
     return total
 
 

@@ -35,8 +35,8 @@ class Counted(NamedTuple):
     refused: int = 0
 
 
-def encoded(name: object, counted: Counted, place: Place) -> bytes:
-    return _ENCODE(Bins(clean(name, limits.NAME_CHARS) or "_", counted.edges, counted.counts, *place))
+def encoded(name: object, counted: Counted, position: Place) -> bytes:
+    return _ENCODE(Bins(clean(name, limits.NAME_CHARS) or "_", counted.edges, counted.counts, *position))
 
 
 def count(values: Any) -> Counted:
@@ -55,8 +55,8 @@ def _many(part: object) -> bool:
     return isinstance(part, Sequence) or bool(getattr(part, "shape", ()))
 
 
-def _given(one: Sequence[Any], other: Sequence[Any]) -> Counted:
-    first, second = (one, other) if len(one) > len(other) else (other, one)
+def _given(either: Sequence[Any], other: Sequence[Any]) -> Counted:
+    first, second = (either, other) if len(either) > len(other) else (other, either)
     edges, counts = [float(edge) for edge in first], [_whole(part) for part in second]
     if len(edges) != len(counts) + 1 or not counts:
         raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")

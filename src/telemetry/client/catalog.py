@@ -54,17 +54,17 @@ class Catalog:
         checked = _checked(kind, name, unit, labels or {}, digits=digits, low=low, high=high)
         key: Key = (checked.kind, checked.name, tuple(sorted(checked.labels.items())))
         with self.lock:
-            known = self._instruments.get(key)
-            if known is not None:
-                _check_same(known.definition, checked)
-                return known
+            existing = self._instruments.get(key)
+            if existing is not None:
+                _check_same(existing.definition, checked)
+                return existing
             meaning = (checked.kind, checked.unit)
             _check_meaning(checked.name, self._meanings.get(checked.name, meaning), meaning)
-            made = self._make(msgspec.structs.replace(checked, id=len(self.definitions)))
-            if _has_id(made):
+            instrument = self._make(msgspec.structs.replace(checked, id=len(self.definitions)))
+            if _has_id(instrument):
                 self._meanings[checked.name] = meaning
-                self._instruments[key] = made
-            return made
+                self._instruments[key] = instrument
+            return instrument
 
     def reserve(self, meanings: Mapping[str, tuple[Kind, str]]) -> None:
         """Reserve names for these kinds and units.
@@ -84,14 +84,14 @@ class Catalog:
         """
         key: Key = (kind, name, tuple(sorted(labels.items())))
         with self.lock:
-            found = self._instruments.get(key)
-            if found is None:
-                made = Define(len(self.definitions), name, kind, unit, dict(labels), within=within)
-                found = self._make(made)
-                if not _has_id(found):
+            instrument = self._instruments.get(key)
+            if instrument is None:
+                definition = Define(len(self.definitions), name, kind, unit, dict(labels), within=within)
+                instrument = self._make(definition)
+                if not _has_id(instrument):
                     return NO_ID
-                self._instruments[key] = found
-        return float(found.definition.id)
+                self._instruments[key] = instrument
+        return float(instrument.definition.id)
 
     def _make(self, definition: Define) -> Instrument:
         """Make an instrument. Its definition is queued before any event can use its id."""
@@ -131,9 +131,9 @@ class Catalog:
         return Gauge(definition, record) if definition.kind == "gauge" else Series(definition, record)
 
 
-def _has_id(made: Instrument) -> bool:
+def _has_id(instrument: Instrument) -> bool:
     """Check that an instrument has an id. Only such instruments are stored; the number of others is unbounded."""
-    return made.definition.id < limits.PRODUCER_IDS
+    return instrument.definition.id < limits.PRODUCER_IDS
 
 
 def _checked(
@@ -179,11 +179,11 @@ def check_text(what: str, text: object, max_chars: int, *, may_be_empty: bool = 
         raise InstrumentError(f"{what} must be valid Unicode, got {text!r}") from None
 
 
-def _check_meaning(name: str, known: tuple[str, str], new: tuple[str, str]) -> None:
-    if known[0] != new[0]:
-        raise InstrumentError(f"{name!r} is already a {known[0]}, so it can't be a {new[0]}")
-    if known[1] != new[1]:
-        raise InstrumentError(f"{name!r} already has the unit {known[1]!r}, not {new[1]!r}")
+def _check_meaning(name: str, existing: tuple[str, str], new: tuple[str, str]) -> None:
+    if existing[0] != new[0]:
+        raise InstrumentError(f"{name!r} is already a {existing[0]}, so it can't be a {new[0]}")
+    if existing[1] != new[1]:
+        raise InstrumentError(f"{name!r} already has the unit {existing[1]!r}, not {new[1]!r}")
 
 
 def checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
@@ -216,8 +216,8 @@ def _checked_high(name: str, low: float | None, high: float | None) -> float | N
     return checked
 
 
-def _check_same(known: Define, again: Define) -> None:
+def _check_same(existing: Define, again: Define) -> None:
     for part in ("unit", "digits", "low", "high"):
-        before, now = getattr(known, part), getattr(again, part)
+        before, now = getattr(existing, part), getattr(again, part)
         if before != now:
-            raise InstrumentError(f"{known.name!r} is already defined with {part} {before!r}, not {now!r}")
+            raise InstrumentError(f"{existing.name!r} is already defined with {part} {before!r}, not {now!r}")

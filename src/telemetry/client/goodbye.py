@@ -54,18 +54,18 @@ def goodbye(report: Report) -> list[str]:
 def _figures(report: Report) -> list[str]:
     from telemetry.history.headlines import headline, not_finite
 
-    told = [line for one in headline(report.snapshot, recent=False)[:1] for line in _most_telling(one)]
-    return [*told, *not_finite(report.snapshot, short=True)]
+    lines = [line for head in headline(report.snapshot, recent=False)[:1] for line in _most_telling(head)]
+    return [*lines, *not_finite(report.snapshot, short=True)]
 
 
-def _most_telling(one: Headline) -> list[str]:
+def _most_telling(head: Headline) -> list[str]:
     """Return the first figures, without unknown rates. Those that are a warning take the place of the last ones."""
     from telemetry.history.headlines import compact
 
-    figures = [figure for figure in one.figures if figure.value is not None or not figure.title.endswith("/s")]
+    figures = [figure for figure in head.figures if figure.value is not None or not figure.title.endswith("/s")]
     warnings = [figure for figure in figures if figure.health in ("warn", "bad")]
     others = [figure for figure in figures if figure not in warnings][: max(0, _FIGURES - len(warnings))]
-    return [compact(figure, one) for figure in figures if figure in (*others, *warnings)]
+    return [compact(figure, head) for figure in figures if figure in (*others, *warnings)]
 
 
 def _name_of(directory: str, run_id: str) -> str:

@@ -25,8 +25,8 @@ def with_own_account(report: Report, producer: str, emitted: int) -> Report:
     if report.source not in ("last_live", "journal"):
         return report
     snapshot = report.snapshot
-    known = next((stat.emitted for stat in snapshot.producers if stat.producer == producer), 0)
-    unheard = max(0, emitted - known)
+    snapshot_count = next((stat.emitted for stat in snapshot.producers if stat.producer == producer), 0)
+    unheard = max(0, emitted - snapshot_count)
     account = snapshot.accounting
     account = replace(account, emitted=account.emitted + unheard, missing=account.missing + unheard)
     producers = [

@@ -24,16 +24,22 @@ def _pickled(instrument: Instrument) -> tuple[Callable[[Define], Instrument], tu
     return _same_here, (instrument.definition,)
 
 
-def _same_here(made: Define) -> Instrument:
+def _same_here(definition: Define) -> Instrument:
     from telemetry.client.process import PROCESS  # which imports this module
 
     return PROCESS.instrument(
-        made.kind, made.name, made.unit, made.labels, digits=made.digits, low=made.low, high=made.high
+        definition.kind,
+        definition.name,
+        definition.unit,
+        definition.labels,
+        digits=definition.digits,
+        low=definition.low,
+        high=definition.high,
     )
 
 
-def _pickled_requests(made: Requests) -> tuple[Callable[..., Requests], tuple[object, ...]]:
-    return _same_requests_here, (made.name, made.labels, made.expire_s, made.stop_when, made.slo)
+def _pickled_requests(kind: Requests) -> tuple[Callable[..., Requests], tuple[object, ...]]:
+    return _same_requests_here, (kind.name, kind.labels, kind.expire_s, kind.stop_when, kind.slo)
 
 
 def _same_requests_here(

@@ -103,10 +103,10 @@ class Process:
 
         Attach the process if the environment names an aggregator. Raises InstrumentError.
         """
-        made = self.catalog.instrument(kind, name, unit, labels, **bounds)
+        instrument = self.catalog.instrument(kind, name, unit, labels, **bounds)
         if self.state == "idle":
             self.attach_by_itself()
-        return made
+        return instrument
 
     def put_records(self, make: Callable[[], Iterable[bytes]]) -> None:
         """Queue encoded records. Attach the process as `instrument` does.
@@ -145,10 +145,10 @@ class Process:
         slo: str | Sequence[str] = "",
     ) -> Requests:
         """Return a kind of request. Attach the process as `instrument` does. Raise UsageError."""
-        made = self.kinds.requests(name, labels, expire_s, stop_when, slo)
+        kind = self.kinds.requests(name, labels, expire_s, stop_when, slo)
         if self.state == "idle":
             self.attach_by_itself()
-        return made
+        return kind
 
     def tracking(self, window: str) -> Tracking:
         """Return a `with` block whose requests belong to the named tracking window. Raise InstrumentError."""
@@ -473,9 +473,9 @@ class Process:
         if hook is not None:
             hook()
         elif self._flusher is not None:
-            said = self.finish(self.finish_timeout_s).in_words()
-            if said and not self._late.reason:
-                notice.warn(said)
+            message = self.finish(self.finish_timeout_s).in_words()
+            if message and not self._late.reason:
+                notice.warn(message)
         self._count_waiting()
         self._late.warn()
         self._late.expect_exit()

@@ -47,15 +47,15 @@ def row_bound(config: EmitConfig) -> int | None:
     return None if config.policy == "block" else config.buffer_events
 
 
-def connect(endpoint: str, producer: str, reserve: DescriptorReserve) -> ProducerLink:
+def connect(endpoint: str, producer: str, descriptors: DescriptorReserve) -> ProducerLink:
     """Return the sockets of a producer. Raise NoRoomError if the process can't open enough file descriptors."""
-    if not reserve.has_room():
+    if not descriptors.has_room():
         raise NoRoomError(
             f"can't reach {endpoint}: this process has too many open files",
             hint="raise the limit with `ulimit -n`",
         )
     link = ProducerLink(endpoint, producer)
-    reserve.hold()
+    descriptors.hold()
     return link
 
 

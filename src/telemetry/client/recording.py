@@ -103,8 +103,8 @@ class Recording:
         apart, `high` the largest expected value, both in `unit`.
         """
         chosen = named("series", name, _SERIES_OPTIONS, labels, more_labels)
-        made = self._process.instrument("series", name, unit, chosen, digits=digits, low=low, high=high)
-        return cast(Series, made)
+        instrument = self._process.instrument("series", name, unit, chosen, digits=digits, low=low, high=high)
+        return cast(Series, instrument)
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -331,13 +331,13 @@ class Recording:
         cells, and rows beyond the limit, are left out.
         """
 
-        def made() -> bytes:
+        def encode() -> bytes:
             encoded, left_out = records.table(name, columns, rows, self._place(step, axis, at_ns))
             if left_out:
                 self._steps.leave_out(f"a part of table {name!r}", f"no room for {number_of(left_out, 'row')}")
             return encoded
 
-        self._put("table", name, made)
+        self._put("table", name, encode)
 
     def histogram(
         self,
@@ -358,13 +358,13 @@ class Recording:
         neighbouring bins are joined. Values that are not finite are left out.
         """
 
-        def made() -> bytes:
+        def encode() -> bytes:
             counted = bins.count(values)
             if counted.refused:
                 self._steps.refuse(f"a part of histogram {name!r}", "it is not a number", counted.refused)
             return bins.encoded(name, counted, self._place(step, axis, at_ns))
 
-        self._put("histogram", name, made)
+        self._put("histogram", name, encode)
 
     def image(
         self,
@@ -448,14 +448,14 @@ class Recording:
         """
         chosen = joined(labels, more_labels)
 
-        def made() -> bytes:
+        def encode() -> bytes:
             start, end = checked_ns(start_ns), checked_ns(end_ns)
-            place = parent_labels(start, chosen)
-            encoded = records.span(name, start, end, track, {**chosen, **place} if place else chosen)
+            parent = parent_labels(start, chosen)
+            encoded = records.span(name, start, end, track, {**chosen, **parent} if parent else chosen)
             self._spans.put(records.name_of(name), end, end - start)
             return encoded
 
-        self._put("span", name, made)
+        self._put("span", name, encode)
 
     # --- helpers ---------------------------------------------------------------------------------
 

@@ -125,13 +125,13 @@ def axis(
     return _ENCODE(Axis(name, reduce, dict(reductions), time_ns, closing, list(ranked)))
 
 
-def note(name: object, text: object, place: Place) -> bytes:
+def note(name: object, text: object, position: Place) -> bytes:
     """Encode a named text, cut to the record limit. Raises only errors of `str` on its arguments."""
-    return _ENCODE(Note(name_of(name), clean(text, limits.TEXT_CHARS), *place))
+    return _ENCODE(Note(name_of(name), clean(text, limits.TEXT_CHARS), *position))
 
 
 def table(
-    name: object, columns: Iterable[object], rows: Iterable[Iterable[object]], place: Place
+    name: object, columns: Iterable[object], rows: Iterable[Iterable[object]], position: Place
 ) -> tuple[bytes, int]:
     """Encode a table. Return it with the number of rows left out.
 
@@ -149,16 +149,16 @@ def table(
             left_out += 1
         else:
             kept.append(cells)
-    encoded = _ENCODE(Table(name_of(name), names, kept, *place))
+    encoded = _ENCODE(Table(name_of(name), names, kept, *position))
     while len(encoded) > RECORD_BYTES:
         fewer = min(len(kept) - 1, len(kept) * RECORD_BYTES // len(encoded))
         left_out += len(kept) - fewer
         del kept[fewer:]
-        encoded = _ENCODE(Table(name_of(name), names, kept, *place))
+        encoded = _ENCODE(Table(name_of(name), names, kept, *position))
     return encoded, left_out
 
 
-def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> bytes:
+def artifact(name: object, path_or_uri: object, kind: object, position: Place) -> bytes:
     """Encode a reference to a file: a path is made absolute.
 
     Raises TypeError or ValueError for other values and for a reference that is too long: cut, it would point to
@@ -168,7 +168,7 @@ def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> b
     where = where if _URI.match(where) else os.path.abspath(where)
     if len(where) > limits.TEXT_CHARS:
         raise ValueError(f"a reference is limited to {limits.TEXT_CHARS:,} characters, got {len(where):,}")
-    return _ENCODE(Artifact(name_of(name), where, clean(kind, limits.UNIT_CHARS), *place))
+    return _ENCODE(Artifact(name_of(name), where, clean(kind, limits.UNIT_CHARS), *position))
 
 
 def span(name: object, start_ns: int, end_ns: int, track: object, labels: Mapping[str, object]) -> bytes:

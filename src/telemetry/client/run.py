@@ -224,8 +224,8 @@ class Run(Recording):
         return with_backends(report, self._writers.stats)
 
     def _so_far(self, deadline: float, ending: Ending) -> Report:
-        if said := ending.in_words():
-            notice.warn(said)
+        if message := ending.in_words():
+            notice.warn(message)
         try:
             report = self._status_while_there(deadline, ending)
         except TelemetryError as error:

@@ -84,10 +84,10 @@ if hasattr(os, "register_at_fork"):
 
 def _innermost() -> _OpenSpan | None:
     """Return the innermost span that goes on. A generator may end later than the span in which it began."""
-    found = _open.get()
-    while found is not None and found.is_over:
-        found = found.outer
-    return found
+    span = _open.get()
+    while span is not None and span.is_over:
+        span = span.outer
+    return span
 
 
 def parent_labels(start_ns: int, labels: Mapping[str, object]) -> dict[str, str]:
@@ -133,12 +133,12 @@ class SpanInstruments:
         if len(self._durations) >= limits.SPAN_NAMES:
             return None
         durations, own = f"{words.DURATION}{name}", f"{words.SELF}{name}"
-        found: float | None = None
+        row_id: float | None = None
         with suppress(InstrumentError):
             self._process.catalog.reserve({durations: ("series", words.UNIT), own: ("counter", words.UNIT)})
-            found = self._row_id("series", durations)
-        self._durations[name] = found
-        return found
+            row_id = self._row_id("series", durations)
+        self._durations[name] = row_id
+        return row_id
 
     def _row_id(self, kind: Kind, name: str) -> float:
         return self._process.catalog.row_id(kind, name, words.UNIT, {}, within="")

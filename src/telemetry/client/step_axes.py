@@ -95,15 +95,15 @@ class StepAxes(Locked):
         """Return the axis for a value of this name and step."""
         if self._attached != PROCESS.attached:
             self._begin_run()
-        found = self._axis_of.get(name)
-        if found is not None and step == found.highest:
-            return found.name
+        axis = self._axis_of.get(name)
+        if axis is not None and step == axis.highest:
+            return axis.name
         with self._lock:
-            if found is None or (step < found.highest and not found.takes(step)):
-                found = self._join(name, step)
-            if step not in found.newest:
-                found.add(step)
-        return found.name
+            if axis is None or (step < axis.highest and not axis.takes(step)):
+                axis = self._join(name, step)
+            if step not in axis.newest:
+                axis.add(step)
+        return axis.name
 
     def near(self, name: str, step: int) -> str:
         """Return the axis for a record that is no value, such as a text: that of its name, or the nearest one.
@@ -112,15 +112,15 @@ class StepAxes(Locked):
         """
         if self._attached != PROCESS.attached:
             self._begin_run()
-        found = self._axis_of.get(name)
-        if found is None:
+        nearest = self._axis_of.get(name)
+        if nearest is None:
             with self._lock:
-                found = min(self._axes, key=lambda axis: abs(axis.highest - step), default=None)
-                if found is None:
+                nearest = min(self._axes, key=lambda axis: abs(axis.highest - step), default=None)
+                if nearest is None:
                     return self._first
                 if len(self._axis_of) < _NAMES:
-                    self._axis_of[name] = found
-        return found.name
+                    self._axis_of[name] = nearest
+        return nearest.name
 
     def split(self, names: list[str], step: int) -> dict[str, list[str]]:
         """Return the names of one call by axis."""
@@ -195,9 +195,9 @@ class StepAxes(Locked):
 
     def _begin(self, name: str, step: int) -> _Axis:
         wanted = [self._first] if not self._axes else [name.partition("/")[0], name]
-        made = _Axis(self._free(wanted, self._taken()), step)
-        self._axes.append(made)
-        return made
+        axis = _Axis(self._free(wanted, self._taken()), step)
+        self._axes.append(axis)
+        return axis
 
     def _taken(self) -> set[str]:
         return {axis.name for axis in self._axes}.union(self._reserved.values())

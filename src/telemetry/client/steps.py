@@ -101,19 +101,19 @@ class Steps:
                 with suppress(TypeError, ValueError):  # `log` counts a step that is none
                     record = each.log(plain_step(step))
                     if record is not None:
-                        self._process.put_records(lambda found=record: (found,))  # type: ignore[misc]
+                        self._process.put_records(lambda encoded=record: (encoded,))  # type: ignore[misc]
 
     def put(self, what: str, make: Callable[[], Iterator[bytes] | list[bytes]]) -> None:
         """Queue encoded records. If encoding fails, the records are counted and one message is printed."""
 
-        def made() -> list[bytes]:
+        def encode() -> list[bytes]:
             try:
                 return list(make())
             except Exception as error:
                 self.say(what, str(error))
                 raise
 
-        self._process.put_records(made)
+        self._process.put_records(encode)
 
     def refuse(self, what: str, why: str, count: int = 1) -> None:
         """Count values that are not numbers, and print one message about them."""
@@ -196,10 +196,10 @@ def number(value: Any) -> float | None:
     try:
         # torch warns when a tensor with a gradient becomes a float by itself
         item = None if _is_numpy_float(value.__class__) else getattr(value, "item", None)
-        found = ldexp(value if item is None else item(), 0)
+        result = ldexp(value if item is None else item(), 0)
     except OverflowError:
         return None
-    return found if isfinite(found) else None
+    return result if isfinite(result) else None
 
 
 @lru_cache(maxsize=64)

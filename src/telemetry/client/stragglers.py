@@ -74,12 +74,12 @@ class StepWaits:
 
     def span(self, name: str, start_ns: int, end_ns: int) -> None:
         """Add a span that is over, if it is a wait."""
-        known = self._known.get(name)
-        if known is None:
-            known = self._matches.fullmatch(name) is not None
+        is_wait = self._known.get(name)
+        if is_wait is None:
+            is_wait = self._matches.fullmatch(name) is not None
             if len(self._known) < _NAMES:
-                self._known[name] = known
-        if known:
+                self._known[name] = is_wait
+        if is_wait:
             self._spans.append((start_ns, end_ns))
             if len(self._spans) >= _SPANS:
                 self._spans = _united(self._spans)
@@ -161,10 +161,10 @@ def _axis(axis: str, ranked: Sequence[str]) -> bytes:
 
 def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the times that the spans cover: spans inside others, or beside them, count once."""
-    found: list[tuple[int, int]] = []
+    intervals: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if intervals and start <= intervals[-1][1]:
+            intervals[-1] = intervals[-1][0], max(intervals[-1][1], end)
         else:
-            found.append((start, end))
-    return found
+            intervals.append((start, end))
+    return intervals

@@ -120,9 +120,9 @@ class Git:
         cut = f"\n… {len(text) - len(whole):,} characters more\n" if len(text) > len(whole) else ""
         return (masked + cut).encode()
 
-    def call(self, *words: str) -> bytes:
+    def call(self, *arguments: str) -> bytes:
         """Return the output of a git command. Raises RefusedError if it fails, GitError without an answer."""
-        command = [self._program, "-C", str(self._path), "-c", "core.fsmonitor=false", *words]
+        command = [self._program, "-C", str(self._path), "-c", "core.fsmonitor=false", *arguments]
         environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
         try:
             ended = subprocess.run(
@@ -135,14 +135,14 @@ class Git:
             )
         except subprocess.TimeoutExpired:
             raise GitError(
-                f"git {words[0]} takes longer than {self._options.timeout:g} s", hint="raise git:timeout="
+                f"git {arguments[0]} takes longer than {self._options.timeout:g} s", hint="raise git:timeout="
             ) from None
         except OSError as error:
             raise GitError(f"can't start git: {error.strerror}") from error
         if ended.returncode:
             lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
             cause = printable(lines[0]) if lines else f"exit code {ended.returncode}"
-            raise RefusedError(f"git {words[0]} failed: {cause}")
+            raise RefusedError(f"git {arguments[0]} failed: {cause}")
         return ended.stdout
 
 

@@ -161,9 +161,9 @@ class GpuCollector:
         for word in environ[_VISIBLE].split(","):
             entry = word.strip()
             named = (index for index, uuid in ids.items() if entry and (entry == index or uuid.startswith(entry)))
-            if (found := next(named, None)) is None:
+            if (gpu_index := next(named, None)) is None:
                 return
-            yield found, handles[found]
+            yield gpu_index, handles[gpu_index]
 
 
 def _imported() -> Any:

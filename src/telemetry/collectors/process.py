@@ -53,9 +53,9 @@ _GOODBYE_S: Final = 0.15
 _OF_ONE_RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Collect until asked to end. Returns the exit code."""
-    args = _parser().parse_args(words)
+    args = _parser().parse_args(argv)
     stop = _Stop()
     parent = parent_pid()
     os.environ[ENDPOINT_VARIABLE] = args.endpoint
@@ -111,8 +111,8 @@ def _end(samplers: Sequence[Sampler]) -> None:
         sampler.join(max(0.0, deadline_s - time.monotonic()))
     PROCESS.finish(_GOODBYE_S)
     for sampler in samplers:
-        if words := sampler.conclusion():
-            _say(f"{sampler.collector_name}: {words}")
+        if message := sampler.conclusion():
+            _say(f"{sampler.collector_name}: {message}")
 
 
 class _Stop:
@@ -142,13 +142,13 @@ class _Stop:
 
 
 def _with_name(name: str) -> Callable[[str], None]:
-    return lambda words: _say(f"{name}: {words}")
+    return lambda message: _say(f"{name}: {message}")
 
 
-def _say(words: str) -> None:
+def _say(message: str) -> None:
     """Print a line on stderr, in one call, because several threads print. Ignores a closed stderr."""
     with suppress(OSError):
-        os.write(2, f"telemetry: {words}\n".encode(errors="replace"))
+        os.write(2, f"telemetry: {message}\n".encode(errors="replace"))
 
 
 def _working_directory() -> Path | None:

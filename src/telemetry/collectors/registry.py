@@ -28,8 +28,8 @@ _HAS: Final = ("Options", "sample", "close")
 def parse(text: str) -> Choice:
     """Parse the value of `--collect` without importing a collector. Raises UsageError."""
     kind = text.partition(":")[0]
-    known = BUILT_IN if kind in BUILT_IN else points.plugins(GROUP, BUILT_IN)
-    return choices.parse(text, noun=NOUN, known=known)
+    plugins = BUILT_IN if kind in BUILT_IN else points.plugins(GROUP, BUILT_IN)
+    return choices.parse(text, noun=NOUN, known=plugins)
 
 
 def parse_all(texts: list[str]) -> list[Choice]:
@@ -37,25 +37,25 @@ def parse_all(texts: list[str]) -> list[Choice]:
 
     Imports the collectors that have options, those of other packages too: in this process, like a feed.
     """
-    found = [parse(text) for text in texts]
-    names = [choice.name for choice in found]
+    collectors = [parse(text) for text in texts]
+    names = [choice.name for choice in collectors]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"two collectors are named {twice}", hint=f"rename one of them: {twice}:as=other")
-    for choice in found:
+    for choice in collectors:
         if choice.options:  # without options, there is nothing to import it for
             choices.convert(choice, load(choice.kind).Options, noun=NOUN)
-    return found
+    return collectors
 
 
 def load(kind: str) -> type[Collector]:
     """Import the class of a known collector. Raises PluginError."""
     plugin = points.find(GROUP, kind, BUILT_IN)
-    made = points.load(plugin)
-    lacks = [name for name in _HAS if not hasattr(made, name)]
-    if lacks:
-        raise points.broken(plugin, f"its class lacks {', '.join(lacks)}")
-    return cast(type[Collector], made)
+    cls = points.load(plugin)
+    missing = [name for name in _HAS if not hasattr(cls, name)]
+    if missing:
+        raise points.broken(plugin, f"its class lacks {', '.join(missing)}")
+    return cast(type[Collector], cls)
 
 
 def options_of(choice: Choice, cls: type[Collector]) -> Struct:

@@ -68,11 +68,11 @@ def better_of_name(name: str) -> Better:
     if _PER_TIME.fullmatch(name.lower()):
         return "higher"
     for word in reversed(words_of(name)):
-        for one in (word, word.rstrip("0123456789")):
-            if one in _SETTINGS:
+        for form in (word, word.rstrip("0123456789")):
+            if form in _SETTINGS:
                 return "neither"
-            if one in _LOWER or one in TROUBLE or one in TIME:
+            if form in _LOWER or form in TROUBLE or form in TIME:
                 return "lower"
-            if one in _HIGHER or one in SPEED:
+            if form in _HIGHER or form in SPEED:
                 return "higher"
     return "neither"

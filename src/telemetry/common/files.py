@@ -129,5 +129,5 @@ def _check_regular(facts: os.stat_result) -> None:
 
 
 def _link(path: Path | None = None) -> OSError:
-    words = "it is a link, and links in a run directory are not followed"
-    return OSError(errno.ELOOP, words, *([os.fspath(path)] if path is not None else []))
+    message = "it is a link, and links in a run directory are not followed"
+    return OSError(errno.ELOOP, message, *([os.fspath(path)] if path is not None else []))

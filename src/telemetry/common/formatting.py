@@ -49,9 +49,9 @@ def count(value: int | float | None) -> str:
     return f"{int(value):,}"
 
 
-def number_of(number: float, one: str, more: str = "") -> str:
+def number_of(number: float, singular: str, more: str = "") -> str:
     """Format a number with its noun: `1 event`, `2,000 events`. `more` is a plural that is not formed with `s`."""
-    return f"{count(number)} {one if number == 1 else more or f'{one}s'}"
+    return f"{count(number)} {singular if number == 1 else more or f'{singular}s'}"
 
 
 def scaled(value: int | float | None) -> str:
@@ -137,8 +137,8 @@ def signed_percent(fraction: float | None) -> str:
     """Format a difference as `+10.8 %`, `-2 %`, `0 %`."""
     if fraction is None:
         return NOTHING
-    words = f"{abs(fraction) * 100:,.0f} %" if abs(fraction) >= _FULL_FROM else percent(abs(fraction))
-    return words if words == "0 %" else f"{'+' if fraction > 0 else '-'}{words}"
+    text = f"{abs(fraction) * 100:,.0f} %" if abs(fraction) >= _FULL_FROM else percent(abs(fraction))
+    return text if text == "0 %" else f"{'+' if fraction > 0 else '-'}{text}"
 
 
 def with_share(number: float, total: float | None) -> str:
@@ -171,7 +171,7 @@ def printable(text: str) -> str:
 
 def printable_json(document: str) -> str:
     """Return the same JSON, safe to show: control and direction characters in its texts become JSON escapes."""
-    return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else dumps(found[0])[1:-1], document)
+    return _UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else dumps(match[0])[1:-1], document)
 
 
 def columns(text: str) -> int:
@@ -262,14 +262,14 @@ def listed(names: Sequence[str], shown: int) -> str:
     return ", ".join([*names[:shown], *more])
 
 
-def did_you_mean(word: str, known: Iterable[str], most: int = 1, *, form: str = "{}") -> str:
+def did_you_mean(word: str, choices: Iterable[str], most: int = 1, *, form: str = "{}") -> str:
     """Return a question with the words that were probably meant; empty without similar ones.
 
     A word that begins with `word` is similar too. `form` is written around each, such as `` `telemetry {}` ``.
     """
     from difflib import get_close_matches
 
-    words = list(dict.fromkeys(known))
-    begins = [one for one in words if word.strip("-") and one.startswith(word)]
-    near = get_close_matches(word, words, n=most, cutoff=_ALIKE) or begins[:most]
-    return f"did you mean {', '.join(form.format(printable(one)) for one in near)}?" if near else ""
+    candidates = list(dict.fromkeys(choices))
+    begins = [candidate for candidate in candidates if word.strip("-") and candidate.startswith(word)]
+    near = get_close_matches(word, candidates, n=most, cutoff=_ALIKE) or begins[:most]
+    return f"did you mean {', '.join(form.format(printable(candidate)) for candidate in near)}?" if near else ""

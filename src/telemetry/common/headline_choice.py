@@ -43,28 +43,28 @@ class Choice:
     @property
     def percentile(self) -> str:
         """Key of the percentile, such as `99.9`; empty for other functions."""
-        found = _PERCENTILE.fullmatch(self.function)
-        return found[1] if found else ""
+        match = _PERCENTILE.fullmatch(self.function)
+        return match[1] if match else ""
 
 
 def parse(text: str) -> Choice:
     """Parse one name of the choice. Raise UsageError if it can't be one."""
-    words = text.strip() if isinstance(text, str) else ""
-    if not words or len(words) > _NAME_CHARS or not words.isprintable():
+    expression = text.strip() if isinstance(text, str) else ""
+    if not expression or len(expression) > _NAME_CHARS or not expression.isprintable():
         raise UsageError(
             f"{text!r} is not a figure of a headline", hint='give a name such as "loss" or "p99(latency)"'
         )
-    call = _CALL.fullmatch(words)
-    function, inside = (call[1], call[2].strip()) if call else ("", words)
+    call = _CALL.fullmatch(expression)
+    function, inside = (call[1], call[2].strip()) if call else ("", expression)
     if function and function not in FUNCTIONS and not _PERCENTILE.fullmatch(function):
         raise UsageError(
-            f"{words!r}: unknown function {function!r}", hint=f"use p50, p99 or {', '.join(FUNCTIONS)}"
+            f"{expression!r}: unknown function {function!r}", hint=f"use p50, p99 or {', '.join(FUNCTIONS)}"
         )
     labelled = _LABELLED.fullmatch(inside)
     name = labelled[1].strip() if labelled else inside
     if not name or any(char in name for char in "(){}"):
-        raise UsageError(f"{words!r} has no name of a metric", hint='write it as "p99(latency)"')
-    return Choice(words, name, function, _labels(labelled[2], words) if labelled else {})
+        raise UsageError(f"{expression!r} has no name of a metric", hint='write it as "p99(latency)"')
+    return Choice(expression, name, function, _labels(labelled[2], expression) if labelled else {})
 
 
 def encoded(names: Sequence[str]) -> str:
@@ -91,8 +91,8 @@ def shown_params(params: Mapping[str, _Value]) -> dict[str, _Value]:
     return {name: value for name, value in params.items() if name != PARAM}
 
 
-def _labels(text: str, words: str) -> dict[str, str]:
+def _labels(text: str, expression: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not key.strip() or not equals for key, equals, _ in pairs):
-        raise UsageError(f"{words!r}: labels are written as {{name=value}}")
+        raise UsageError(f"{expression!r}: labels are written as {{name=value}}")
     return {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}

@@ -115,8 +115,8 @@ def program_name(argv: Sequence[str]) -> str:
 
     Return the name of an interpreter that runs no script, such as `python -c CODE`.
     """
-    found, _ = _program(list(argv), _DEPTH)
-    return found
+    program, _ = _program(list(argv), _DEPTH)
+    return program
 
 
 def command_key(argv: Sequence[str], directory: str) -> tuple[str, ...]:
@@ -125,151 +125,153 @@ def command_key(argv: Sequence[str], directory: str) -> tuple[str, ...]:
     The path of the script is absolute, and all Python interpreters are one. A command without a script is another
     one in each directory: a module or a line of shell means what it finds there.
     """
-    words = list(argv)
-    _, script = _program(words, _DEPTH)
+    arguments = list(argv)
+    _, script = _program(arguments, _DEPTH)
     key = [] if script is not None else [directory]
-    for place, word in enumerate(words):
-        if place == script:
+    for index, word in enumerate(arguments):
+        if index == script:
             key.append(os.path.normpath(os.path.join(directory, word)))
         else:
             key.append("python" if _PYTHON.fullmatch(os.path.basename(word)) else word)
     return tuple(key)
 
 
-def _program(words: list[str], depth: int) -> tuple[str, int | None]:
+def _program(arguments: list[str], depth: int) -> tuple[str, int | None]:
     """Return the name of the program, and the place of its script among the words; None without a script."""
-    if not words:
+    if not arguments:
         return "", None
-    name, found = os.path.basename(words[0]), None
+    name, program = os.path.basename(arguments[0]), None
     if _PYTHON.fullmatch(name):
-        found = _of_python(words, depth)
+        program = _of_python(arguments, depth)
     elif name in _SHELLS and depth:
-        found = _of_shell(words, depth)
+        program = _of_shell(arguments, depth)
     elif name in _TESTERS:
-        found = _of_pytest(words)
+        program = _of_pytest(arguments)
     elif name in _INTERPRETERS:
-        place = next((place for place, word in enumerate(words[1:], 1) if not word.startswith("-")), None)
-        found = (name, None) if place is None else (stem(words[place]), place)
+        index = next((place for place, word in enumerate(arguments[1:], 1) if not word.startswith("-")), None)
+        program = (name, None) if index is None else (stem(arguments[index]), index)
     elif name in _LAUNCHERS and depth:
-        found = _launched(words, _LAUNCHERS[name], depth)
-    return found or (stem(words[0]), 0 if os.sep in words[0] else None)
+        program = _launched(arguments, _LAUNCHERS[name], depth)
+    return program or (stem(arguments[0]), 0 if os.sep in arguments[0] else None)
 
 
-def _of_python(words: list[str], depth: int) -> tuple[str, int | None]:
-    place = 1
-    while place < len(words):
-        word = words[place]
+def _of_python(arguments: list[str], depth: int) -> tuple[str, int | None]:
+    index = 1
+    while index < len(arguments):
+        word = arguments[index]
         option = re.fullmatch(r"-[A-Za-z]*?([cmWX])(.*)", word, re.DOTALL) if not word.startswith("--") else None
         if option is not None and option[1] == "c":
             break
         if option is not None and option[1] == "m":
-            rest = [option[2], *words[place + 1 :]] if option[2] else words[place + 1 :]
-            return _of_module(rest, place + (0 if option[2] else 1), depth)
+            rest = [option[2], *arguments[index + 1 :]] if option[2] else arguments[index + 1 :]
+            return _of_module(rest, index + (0 if option[2] else 1), depth)
         if word in _OF_PYTHON.split():
-            place += 2
+            index += 2
         elif word == "-":
             break
         elif word.startswith("-"):
-            place += 1
+            index += 1
         else:
-            return stem(word), place
+            return stem(word), index
     return "python", None
 
 
-def _of_module(words: list[str], at: int, depth: int) -> tuple[str, int | None]:
+def _of_module(arguments: list[str], at: int, depth: int) -> tuple[str, int | None]:
     """Return the program of `-m`, whose module is the first word and stands at a place of the whole."""
-    if not words:
+    if not arguments:
         return "python", None
-    module = words[0]
+    module = arguments[0]
     if module in _MODULES and depth:
         launcher = _MODULES[module].split()
-        return _moved(_program([*launcher, *words[1:]], depth - 1), at + 1 - len(launcher))
+        return _moved(_program([*launcher, *arguments[1:]], depth - 1), at + 1 - len(launcher))
     return module.removesuffix(".__main__").rpartition(".")[2] or "python", None
 
 
-def _of_shell(words: list[str], depth: int) -> tuple[str, int | None]:
-    name, place = os.path.basename(words[0]), 1
-    while place < len(words):
-        word = words[place]
+def _of_shell(arguments: list[str], depth: int) -> tuple[str, int | None]:
+    name, index = os.path.basename(arguments[0]), 1
+    while index < len(arguments):
+        word = arguments[index]
         if word in ("-o", "-O", "+o", "+O", "--rcfile", "--init-file"):
-            place += 2
+            index += 2
         elif re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*", word):
-            line = next((one for one in words[place + 1 :] if not one.startswith(("-", "+"))), "")
+            line = next(
+                (argument for argument in arguments[index + 1 :] if not argument.startswith(("-", "+"))), ""
+            )
             return _of_line(line, depth - 1) or name, None
         elif word.startswith(("-", "+")):
-            place += 1
+            index += 1
         else:
-            return stem(word), place
+            return stem(word), index
     return name, None
 
 
 def _of_line(line: str, depth: int) -> str:
     """Return the name of the first program in a line of shell that does not only prepare others; empty if none."""
-    for words in _commands(line):
-        while words and (words[0] in _PREFIXES or _ASSIGNMENT.fullmatch(words[0])):
-            del words[0]
-        if words and not _SETTING_UP.fullmatch(words[0]):
-            return _program(words, depth)[0]
+    for command in _commands(line):
+        while command and (command[0] in _PREFIXES or _ASSIGNMENT.fullmatch(command[0])):
+            del command[0]
+        if command and not _SETTING_UP.fullmatch(command[0]):
+            return _program(command, depth)[0]
     return ""
 
 
 def _commands(line: str) -> Iterator[list[str]]:
     lexer = shlex.shlex(line.replace("\n", " ; "), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
-    words: list[str] = []
+    command: list[str] = []
     try:
         for word in lexer:
             if word in _BETWEEN:
-                yield words
-                words = []
+                yield command
+                command = []
             else:
-                words.append(word)
+                command.append(word)
     except ValueError:  # quotes that never close
         return
-    yield words
+    yield command
 
 
-def _of_pytest(words: list[str]) -> tuple[str, int | None]:
+def _of_pytest(arguments: list[str]) -> tuple[str, int | None]:
     """Return the first file of tests, or else the tester itself."""
-    for place, word in enumerate(words[1:], 1):
+    for index, word in enumerate(arguments[1:], 1):
         path = word.partition("::")[0]
         if path.endswith(".py") and not word.startswith("-"):
-            return stem(path), place
+            return stem(path), index
     return "pytest", None
 
 
-def _launched(words: list[str], launcher: _Launcher, depth: int) -> tuple[str, int | None] | None:
+def _launched(arguments: list[str], launcher: _Launcher, depth: int) -> tuple[str, int | None] | None:
     """Return the program behind a launcher; None if there is none."""
     modules = launcher.module.split()
-    subcommand, before, is_module, place = launcher.subcommand, launcher.before, False, 1
-    while place < len(words):
-        word = words[place]
+    subcommand, before, is_module, index = launcher.subcommand, launcher.before, False, 1
+    while index < len(arguments):
+        word = arguments[index]
         if word == "--":
-            place += 1
+            index += 1
             break
         if word in modules:
             is_module = True
-            place += 1
+            index += 1
         elif word.startswith("-") and len(word) > 1:
-            place += 1 + _takes_next(word, launcher)
+            index += 1 + _takes_next(word, launcher)
         elif subcommand:
             if word != subcommand:
                 return None
             subcommand = ""
-            place += 1
+            index += 1
         elif before or _ASSIGNMENT.fullmatch(word):
             before -= not _ASSIGNMENT.fullmatch(word)
-            place += 1
+            index += 1
         else:
             break
-    if subcommand or place >= len(words):
+    if subcommand or index >= len(arguments):
         return None
-    rest = words[place:]
+    rest = arguments[index:]
     if is_module:
-        return _of_module(rest, place, depth - 1)
+        return _of_module(rest, index, depth - 1)
     if launcher.runs_python or _SUFFIX.search(rest[0]):
-        return stem(rest[0]), place
-    return _moved(_program(rest, depth - 1), place)
+        return stem(rest[0]), index
+    return _moved(_program(rest, depth - 1), index)
 
 
 def _takes_next(option: str, launcher: _Launcher) -> bool:
@@ -278,8 +280,8 @@ def _takes_next(option: str, launcher: _Launcher) -> bool:
     return option not in launcher.flags.split() if launcher.flags is not None else option in launcher.valued.split()
 
 
-def _moved(found: tuple[str, int | None], by: int) -> tuple[str, int | None]:
-    name, script = found
+def _moved(program: tuple[str, int | None], by: int) -> tuple[str, int | None]:
+    name, script = program
     return name, None if script is None else script + by
 
 

@@ -144,10 +144,10 @@ def _words(text: str | Sequence[str]) -> list[str]:
     texts = [text] if isinstance(text, str) else text
     if not isinstance(texts, Sequence) or not all(isinstance(part, str) for part in texts):
         raise UsageError(f"limits are text, not {type(text).__name__}", hint=_FORM)
-    words = re.sub(r"\s*,\s*", ",", " ".join(texts)).split()
-    if not words:
+    parts = re.sub(r"\s*,\s*", ",", " ".join(texts)).split()
+    if not parts:
         raise UsageError("there are no limits", hint=_FORM)
-    return words
+    return parts
 
 
 def _pairs(pairs: Iterable[str]) -> dict[str, int]:
@@ -178,11 +178,11 @@ def _limit(key: str, value: str, pair: str) -> tuple[str, int]:
         near = get_close_matches(key, [*KEYS, TPS, *_ALIASES], n=1, cutoff=0.6)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"{key!r} is not the key of a limit", hint=f"{meant}{_KEYS_HINT}")
-    found = _NUMBER.fullmatch(value)
-    unit = found[2] if found else ""
-    number = Fraction(found[1]) if found else Fraction(0)
+    match = _NUMBER.fullmatch(value)
+    unit = match[2] if match else ""
+    number = Fraction(match[1]) if match else Fraction(0)
     wrong_unit = unit and (word == TPS or unit not in _UNITS)
-    if found is None or wrong_unit or (word == TPS and not number):
+    if match is None or wrong_unit or (word == TPS and not number):
         example = "20, in tokens per second" if word == TPS else "200, in ms, or 200ms, 2s, 50us"
         raise UsageError(f"{pair!r}: {value!r} is not a limit", hint=f"write a number such as {example}")
     if word == TPS:

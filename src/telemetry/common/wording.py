@@ -168,10 +168,10 @@ def producer(stat: ProducerStat) -> str:
 
 def names(snapshot: MetricsSnapshot) -> dict[str, str]:
     """Return names of producers by id, and of nodes by the id of their leaf and by their own name."""
-    known = {stat.producer: producer(stat) for stat in snapshot.producers}
+    name_by_id = {stat.producer: producer(stat) for stat in snapshot.producers}
     for stat in snapshot.nodes:
-        known[stat.leaf or stat.node] = known[stat.node] = printable(f"node {stat.node}")
-    return known
+        name_by_id[stat.leaf or stat.node] = name_by_id[stat.node] = printable(f"node {stat.node}")
+    return name_by_id
 
 
 def not_ended(snapshot: MetricsSnapshot) -> list[str]:
@@ -192,10 +192,10 @@ def incomplete_nodes(snapshot: MetricsSnapshot) -> list[str]:
 
 def node_is_well(stat: NodeStat, *, over: bool) -> bool:
     """Return whether all events of a node are counted, so far or at the end. `over`: the run has ended."""
-    lacks = stat.account.lost or stat.missing_batches or stat.unrepairable
+    losses = stat.account.lost or stat.missing_batches or stat.unrepairable
     if stat.completeness == "complete":
-        return not lacks
-    return not (over or lacks) and stat.status == "live" and bool(stat.leaf) and stat.completeness == "incomplete"
+        return not losses
+    return not (over or losses) and stat.status == "live" and bool(stat.leaf) and stat.completeness == "incomplete"
 
 
 def node_status(stat: NodeStat, *, over: bool) -> str:
@@ -313,8 +313,8 @@ def last_exception(marks: Iterable[Mark]) -> str:
 
     An exception that leaves the `with` block of a run, or ends the program, is such a mark.
     """
-    found = [mark for mark in marks if _EXCEPTION.match(mark.text)]
-    newest = max(found, key=lambda mark: mark.time_ns, default=None)
+    exceptions = [mark for mark in marks if _EXCEPTION.match(mark.text)]
+    newest = max(exceptions, key=lambda mark: mark.time_ns, default=None)
     return "" if newest is None else printable(" ".join(newest.text.split()))
 
 
@@ -326,7 +326,7 @@ def cause(command: CommandFacts) -> str:
     if command.signal:
         return _CAUSES.get(command.signal, "")
     code = command.exit_code or 0
-    name = next((found.name for found in signal.Signals if found == code - 128), "")
+    name = next((member.name for member in signal.Signals if member == code - 128), "")
     return ", ".join(filter(None, (name, _CAUSES.get(name, ""))))
 
 
@@ -371,10 +371,10 @@ def backend(stat: BackendStat, now_ns: int) -> BackendWording:
 
 def shortfall(stat: BackendStat, directory: str) -> str:
     """Describe what an ended writer did not deliver, and the remedy; empty if everything was delivered."""
-    words = undelivered(stat)
-    if words:
+    text = undelivered(stat)
+    if text:
         how = f"; {'after fixing the cause, ' if stat.state == 'failed' else ''}{resume_command(directory)}"
-        return f"{words}{how if resumable(stat) else ''}"
+        return f"{text}{how if resumable(stat) else ''}"
     if stat.dropped:
         lost = sum(stat.dropped.values())
         what = number_of(lost, "item was", "items were")

@@ -104,9 +104,9 @@ def places(cwd: Path | None = None, environ: Mapping[str, str] | None = None) ->
     environ = os.environ if environ is None else environ
     cwd = cwd or Path()
     user = user_config_path(environ)
-    found = [SettingsFile(user, "", f"user config {user}")] if user else []
+    user_files = [SettingsFile(user, "", f"user config {user}")] if user else []
     return [
-        *found,
+        *user_files,
         SettingsFile(cwd / "pyproject.toml", "tool.telemetry", "pyproject.toml"),
         SettingsFile(cwd / "telemetry.toml", "", "telemetry.toml"),
     ]
@@ -131,19 +131,19 @@ def env_name(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", ENV_NEST)
 
 
-def closest(word: str, known: Collection[str]) -> str:
+def closest(word: str, choices: Collection[str]) -> str:
     """Return the known word that was probably meant, or an empty text."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, known, n=1, cutoff=0.6)), "")
+    return next(iter(get_close_matches(word, choices, n=1, cutoff=0.6)), "")
 
 
 def _entries(
     flags: Mapping[str, object], origin: str, cwd: Path, environ: Mapping[str, str], problems: list[str]
 ) -> Iterator[_Entry]:
     """Yield every given value, in ascending priority."""
-    for place in places(cwd, environ):
-        yield from _from_file(place, problems)
+    for file in places(cwd, environ):
+        yield from _from_file(file, problems)
     for name, text in sorted(environ.items()):
         if name.startswith(ENV_PREFIX) and ENV_NEST in name and text:
             key = name.removeprefix(ENV_PREFIX).lower().replace(ENV_NEST, ".")
@@ -153,21 +153,21 @@ def _entries(
             yield _Entry(key, value, origin, key)
 
 
-def _from_file(place: SettingsFile, problems: list[str]) -> Iterator[_Entry]:
-    document = _read_toml(place.path, problems)
-    for part in place.table.split(".") if place.table else ():
+def _from_file(file: SettingsFile, problems: list[str]) -> Iterator[_Entry]:
+    document = _read_toml(file.path, problems)
+    for part in file.table.split(".") if file.table else ():
         document = document.get(part, {}) if isinstance(document, dict) else {}
     if not isinstance(document, dict):
-        problems.append(f"[{place.table}] in {place.path} is not a table")
+        problems.append(f"[{file.table}] in {file.path} is not a table")
         return
     for section, table in document.items():
         if section not in _SECTIONS:
-            problems.append(f"unknown section {section!r} in {place.path}{_question(closest(section, _SECTIONS))}")
+            problems.append(f"unknown section {section!r} in {file.path}{_question(closest(section, _SECTIONS))}")
         elif not isinstance(table, dict):
-            problems.append(f"{section!r} in {place.path} must be a table, not {_shown(table)}")
+            problems.append(f"{section!r} in {file.path} must be a table, not {_shown(table)}")
         else:
             for key, value in table.items():
-                yield _Entry(f"{section}.{key}", value, place.origin, f"{section}.{key}")
+                yield _Entry(f"{section}.{key}", value, file.origin, f"{section}.{key}")
 
 
 def _read_toml(path: Path, problems: list[str]) -> Any:
@@ -234,15 +234,15 @@ def _split(entry: _Entry) -> object:
         return notify_urls.split(entry.value)
     if entry.key not in _PLUGINS or not isinstance(entry.value, str):
         return entry.value
-    found: list[str] = []
+    pieces: list[str] = []
     for part in entry.value.split(","):
         head, equals, _ = part.partition("=")
-        goes_on = bool(found) and ((bool(equals) and ":" not in head) or found[-1].endswith("\\"))
+        goes_on = bool(pieces) and ((bool(equals) and ":" not in head) or pieces[-1].endswith("\\"))
         if goes_on:
-            found[-1] += f",{part}"
+            pieces[-1] += f",{part}"
         elif part.strip():
-            found.append(part)
-    return [text.strip() for text in found]
+            pieces.append(part)
+    return [text.strip() for text in pieces]
 
 
 def _unknown_inside(entry: _Entry) -> Iterator[str]:

@@ -32,10 +32,10 @@ def joined(urls: Iterable[str]) -> str:
     return "\n".join(urls)
 
 
-def without_secrets(words: Sequence[str]) -> list[str]:
+def without_secrets(arguments: Sequence[str]) -> list[str]:
     """Return a command line with the addresses after `--notify` masked."""
     shown: list[str] = []
-    for word in words:
+    for word in arguments:
         flag, equals, url = word.partition("=")
         if equals and flag == FLAG:
             shown.append(f"{FLAG}={masked(url)}")

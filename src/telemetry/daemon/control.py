@@ -302,8 +302,8 @@ class Control:
     def _watch(self, peer: bytes, watch: msg.Watch) -> None:
         answer: msg.Response = msg.Watching(pid=watch.pid)
         if not exists(watch.pid):
-            words = f"no process {watch.pid} runs on the aggregator's host; name one that runs"
-            answer = msg.Error(code="refused", message=words)
+            message = f"no process {watch.pid} runs on the aggregator's host; name one that runs"
+            answer = msg.Error(code="refused", message=message)
         elif not self._process_watch.watch(watch.pid):
             answer = msg.Error(code="refused", message="too many processes are watched")
         else:
@@ -324,16 +324,16 @@ class Control:
         else:
             self._reply(peer, msg.Members(members=members), request.id)
 
-    def _backend(self, peer: bytes, told: msg.TellBackend) -> None:
-        if self._run_status.tell(told.stat, self._clock.monotonic_ns()):
+    def _backend(self, peer: bytes, report: msg.TellBackend) -> None:
+        if self._run_status.tell(report.stat, self._clock.monotonic_ns()):
             if not self._closed:
-                self._ingress.tell_backend(told.stat)
-            self._reply(peer, msg.Noted(state=self._run_status.lifecycle.state), told.id)
+                self._ingress.tell_backend(report.stat)
+            self._reply(peer, msg.Noted(state=self._run_status.lifecycle.state), report.id)
         else:
-            self._reply(peer, msg.Error(code="refused", message="too many backends"), told.id)
+            self._reply(peer, msg.Error(code="refused", message="too many backends"), report.id)
 
-    def _found(self, peer: bytes, found: Found) -> None:
-        self._reply(peer, self.leaves.answer(peer, found, self._run_status.lifecycle.state), found.id)
+    def _found(self, peer: bytes, leaf_answer: Found) -> None:
+        self._reply(peer, self.leaves.answer(peer, leaf_answer, self._run_status.lifecycle.state), leaf_answer.id)
 
     def _history(self, peer: bytes, request: msg.GetHistory) -> None:
         keys = self._aggregator.keys() if request.start_ns == 0 else []
@@ -406,10 +406,10 @@ def read_history(reader: HistoryReader, request: msg.GetHistory, keys: list[msg.
     intervals: list[Raw] = []
     size = 0
     if request.slices:
-        found = reader.fine(request.start_ns, request.end_ns)
+        candidates = reader.fine(request.start_ns, request.end_ns)
     else:
-        found = reader.intervals(request.start_ns, request.end_ns, request.level_s)
-    for interval in found:
+        candidates = reader.intervals(request.start_ns, request.end_ns, request.level_s)
+    for interval in candidates:
         raw = encode_interval(interval)
         if intervals and size + len(raw) > limits.HISTORY_REPLY_BYTES:
             return msg.History(keys=keys, intervals=intervals, next_ns=interval.start_ns)
@@ -444,10 +444,10 @@ class LeafPeers:
             if (peer := self._peers.get(leaf)) is not None:
                 self._send(peer, search)
 
-    def answer(self, peer: bytes, found: Found, state: State) -> Response:
+    def answer(self, peer: bytes, leaf_answer: Found, state: State) -> Response:
         """Hand an answer of a leaf to the search. Return the response to the leaf."""
-        if self._peers.get(found.producer) != peer:
+        if self._peers.get(leaf_answer.producer) != peer:
             return Error(code="refused", message="only a leaf that said hello may answer a search")
-        if self.searches.deliver(found):
+        if self.searches.deliver(leaf_answer):
             return Noted(state=state)
         return Error(code="unavailable", message="too many answers are waiting: send it again")

@@ -63,7 +63,7 @@ def damage(damaged_bytes: int) -> str:
 
 def another_may_succeed(reason: str) -> bool:
     """Check whether another exact pass may succeed: the failed one lacked time, not values."""
-    return not any(words in reason for words in _IN_VAIN)
+    return not any(phrase in reason for phrase in _IN_VAIN)
 
 
 def _oldest(segments: int) -> str:
@@ -236,9 +236,9 @@ class Refiner:
                 search.leave_out({index: reason or own})
         warnings, reasons = [], []
         for index, problem in sorted(search.problems.items()):
-            known = nodes.reason(index) or own or (problem if problem == self._stopped_because else "")
-            warnings.append(f"{self._name(index)}: {known or problem}")
-            reasons.append(known or _DISAGREE)
+            cause = nodes.reason(index) or own or (problem if problem == self._stopped_because else "")
+            warnings.append(f"{self._name(index)}: {cause or problem}")
+            reasons.append(cause or _DISAGREE)
         if own and self._values.damaged:
             warnings.append(HOLE)
         return Refinement(not reasons, first_reasons(reasons), search.values(), warnings)

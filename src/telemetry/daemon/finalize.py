@@ -101,9 +101,9 @@ def _close_books(service: Service) -> None:
 def _refine(service: Service) -> Refinement:
     """Run the exact pass while ticks and control continue. An interruption ends the pass but not the run."""
     parts, feed = service.parts, service.feed
-    hindrance = feed.obstacle()
-    if hindrance and not parts.aggregator.root.leaves():
-        return Refinement(exact=False, reason=hindrance)
+    reason = feed.obstacle()
+    if reason and not parts.aggregator.root.leaves():
+        return Refinement(exact=False, reason=reason)
     refiner = Refiner(
         parts.aggregator,
         feed.journal,
@@ -111,7 +111,7 @@ def _refine(service: Service) -> Refinement:
         parts.worker.wake,
         feed.torn_bytes,
         valueless=parts.numbers.run.valueless_segments,
-        hindrance=hindrance,
+        hindrance=reason,
         channel=service.control.leaves.searches if feed.reaches_nodes else None,
         now_ns=feed.now_ns(),
     )
@@ -180,8 +180,8 @@ def _tell(service: Service) -> None:
     end_ns = clock.monotonic_ns() + int(grace_s * 1e9)
 
     def over() -> bool:
-        told = clock.monotonic_ns() >= end_ns and not service.feed.needed
-        return told or run_status.interruptions != interruptions
+        is_done = clock.monotonic_ns() >= end_ns and not service.feed.needed
+        return is_done or run_status.interruptions != interruptions
 
     service.turns_until(over)
     service.parts.worker.close(_WORKER_CLOSE_S)

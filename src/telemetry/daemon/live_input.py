@@ -160,7 +160,9 @@ class LiveFeed:
         clock = self._parts.clock
         step_s = (clock.wall_ns() - self._parts.numbers.wall_ns(clock.monotonic_ns())) / _SECOND_NS
         beginning = "the system clock was set "
-        if abs(step_s) > _CLOCK_S and not any(one.startswith(beginning) for one in self._run_status.warnings):
+        if abs(step_s) > _CLOCK_S and not any(
+            warning.startswith(beginning) for warning in self._run_status.warnings
+        ):
             by = f"{'forward' if step_s > 0 else 'back'} by {formatting.duration_s(abs(step_s))}"
             self._run_status.warn(
                 [f"{beginning}{by} during the run: times of day go on from the clock at its start"]
@@ -303,7 +305,7 @@ class LiveFeed:
     def _end_of_owner(self, pid: int) -> str:
         """Return the reason of the end. An owner that records and has not ended is a program that failed."""
         book = self._parts.aggregator.book
-        recording = [book[one] for one in book.waiting_for() if one != OWN_PRODUCER]
+        recording = [book[key] for key in book.waiting_for() if key != OWN_PRODUCER]
         if any((producer.host, producer.pid) == (self._parts.host, pid) for producer in recording):
             return f"{PROGRAM_FAILED}: process {pid} was killed, or ended without finish()"
         return f"process {pid}, which owned the run, is gone"
@@ -311,7 +313,7 @@ class LiveFeed:
     def _others(self) -> bool:
         """Check whether producers record that do not belong to a process that has ended."""
         book = self._parts.aggregator.book
-        others = (book[one] for one in book.waiting_for() if one != OWN_PRODUCER)
+        others = (book[key] for key in book.waiting_for() if key != OWN_PRODUCER)
         return not all(self._salvage.is_dead(producer) for producer in others)
 
     def _end_when_alone(self, now_ns: int) -> None:

@@ -165,27 +165,27 @@ class NodeValues:
             if leaf.spans is not None:
                 self._lose(leaf, reason)
 
-    def _take(self, leaf: _Leaf, spans: LeafSpans, found: Found) -> None:
+    def _take(self, leaf: _Leaf, spans: LeafSpans, leaf_answer: Found) -> None:
         assert self._pass is not None
         leaf.answers = True
-        if found.reason:
-            self._lose(leaf, f": {found.reason}")
+        if leaf_answer.reason:
+            self._lose(leaf, f": {leaf_answer.reason}")
             return
-        if found.part < leaf.next_part:  # the leaf has begun again, or has missed our answer
+        if leaf_answer.part < leaf.next_part:  # the leaf has begun again, or has missed our answer
             return
-        if found.part > leaf.next_part:
+        if leaf_answer.part > leaf.next_part:
             self._lose(leaf, ": a part of its answer is missing")
             return
-        leaf.next_part = found.part + 1
+        leaf.next_part = leaf_answer.part + 1
         try:
-            unfit = add_part(self._pass, spans, found)
+            unfit = add_part(self._pass, spans, leaf_answer)
         except ValueError as error:
             self._lose(leaf, f": its answer can't be read, {error}")
             return
         for series, why in unfit:
             text = _WHY.get(why, "it can't give the values of this series")
             self._unfit.setdefault(series, f"node {leaf.name}: {text}")
-        if found.last:
+        if leaf_answer.last:
             leaf.spans = None
 
     def _look_after(self) -> None:

@@ -73,7 +73,7 @@ class RunStatus:
             refresh_hz=refresh_hz,
             seq=run.snapshot_seq,
             unaccounted=run.unaccounted,
-            warnings=[said for said in run.warnings if not said.startswith(_RESTARTED)],
+            warnings=[warning for warning in run.warnings if not warning.startswith(_RESTARTED)],
         )
         if run.restarts:
             run_status.warn([_restarted(run)])
@@ -102,9 +102,9 @@ class RunStatus:
 
     def heed_feeds(self, counters: Iterable[CounterStat]) -> None:
         """Mark an orderly end as interrupted if the counters of a fed benchmark report an interruption."""
-        said = interruption(counters)
-        if said and not self.interrupted:
-            self.end(f"{said}; {self.reason}" if self.reason else said, interrupted=True)
+        cause = interruption(counters)
+        if cause and not self.interrupted:
+            self.end(f"{cause}; {self.reason}" if self.reason else cause, interrupted=True)
 
     def drain_left_s(self, now_ns: int) -> float | None:
         """Return how long the drain still lasts at most, in seconds. Return None if there is no drain."""

@@ -136,8 +136,8 @@ class Salvage:
             self._log.cannot_resend(CannotResend(producer=producer.key, first=first, last=last))
         if producer.end is None:
             self._log.end(rebuilt.end())
-        found = number_of(producer.salvaged - before, "event")
-        _LOG.info("%s (process %d) was killed; %s read from its ring", producer.key, producer.pid, found)
+        events = number_of(producer.salvaged - before, "event")
+        _LOG.info("%s (process %d) was killed; %s read from its ring", producer.key, producer.pid, events)
         ring.remove()
 
     def _give_up(self, producer: Producer, reason: str) -> None:
@@ -164,8 +164,8 @@ class UnknownRings:
         """Return the hellos of producers of this run that have ended, each once."""
         paths = list_rings()
         self._passed &= paths
-        known = set(self._parts.aggregator.book.known)
-        unknown = [path for path in paths - self._passed if _producer_of(path) not in known]
+        producers = set(self._parts.aggregator.book.known)
+        unknown = [path for path in paths - self._passed if _producer_of(path) not in producers]
         return [hello for path in sorted(unknown) if (hello := self._look_at(path)) is not None]
 
     def _look_at(self, path: str) -> Hello | None:

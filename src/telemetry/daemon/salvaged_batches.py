@@ -172,14 +172,14 @@ def _mask(rules: RedactionRules | None) -> Mask:
         redaction.redactor = Redactor(secrets=rules.secrets, personal=rules.personal, patterns=rules.patterns)
     except UsageError:
         return _hide
-    door = Door(redaction)
+    masker = Door(redaction)
 
     def masked(record: bytes) -> bytes | None:
         try:
             decode_record(record)
         except Malformed:
             return None
-        return door.masked(record) if record_tag(record) in FIELDS else None
+        return masker.masked(record) if record_tag(record) in FIELDS else None
 
     return masked
 

@@ -96,18 +96,18 @@ class SearchChannel:
             self._outgoing.clear()
         return waiting
 
-    def deliver(self, found: Found) -> bool:
+    def deliver(self, leaf_answer: Found) -> bool:
         """Hand over an answer of a leaf. Return False if there is no room, so that the leaf must send it again.
 
         Answers to earlier searches are dropped.
         """
-        size = _size(found)
+        size = _size(leaf_answer)
         with self._changed:
-            if found.number != self._number:
+            if leaf_answer.number != self._number:
                 return True
             if self._arrived_bytes + size > limits.SEARCH_QUEUE_BYTES:
                 return False
-            self._arrived.append((found, size))
+            self._arrived.append((leaf_answer, size))
             self._arrived_bytes += size
             self._changed.notify()
         return True
@@ -120,6 +120,6 @@ class SearchChannel:
                 self._changed.notify()
 
 
-def _size(found: Found) -> int:
-    columns = (*astuple(found.values), *astuple(found.bins), *astuple(found.unfit))
+def _size(leaf_answer: Found) -> int:
+    columns = (*astuple(leaf_answer.values), *astuple(leaf_answer.bins), *astuple(leaf_answer.unfit))
     return sum(map(len, columns))

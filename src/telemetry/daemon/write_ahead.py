@@ -225,21 +225,27 @@ class WriteAheadLog:
 
     def _is_introduced(self, hello: Hello, now_ns: int) -> bool:
         """Return whether a hello says nothing new about a producer, or about the clock of a leaf."""
-        known = self._aggregator.book.get(hello.producer)
-        if known is None or self._numbers.is_named_by(hello):
+        producer = self._aggregator.book.get(hello.producer)
+        if producer is None or self._numbers.is_named_by(hello):
             return False
-        said = (hello.name, hello.host, hello.pid, hello.rank, hello.ring)
-        if not known.greeted or said != (known.name, known.host, known.pid, known.rank, known.ring):
+        identity = (hello.name, hello.host, hello.pid, hello.rank, hello.ring)
+        if not producer.greeted or identity != (
+            producer.name,
+            producer.host,
+            producer.pid,
+            producer.rank,
+            producer.ring,
+        ):
             return False
-        node = known.node
+        node = producer.node
         return node is None or (hello.node in ("", node.name) and not node.improves(hello, now_ns))
 
     def _is_news(self, end: End) -> bool:
         """Check that an `end` changes the numbers: the first one, and the first that contradicts it."""
-        known = self._aggregator.book.get(end.producer)
-        if known is None or known.end is None:
+        producer = self._aggregator.book.get(end.producer)
+        if producer is None or producer.end is None:
             return True
-        before = known.end
+        before = producer.end
         same = (end.batches, end.emitted, end.dropped) == (before.batches, before.emitted, before.dropped)
         if same or end.producer in self._contradicted:
             return False

@@ -90,8 +90,8 @@ async def _handle(endpoint: Endpoint, gateway: Gateway, access: Access, request:
 
 def _told(endpoint: Endpoint, error: Exception) -> str:
     """Return one line about an error of a handler, with the place where it was raised."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{place.name} ({place.filename}:{place.lineno})"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{frame.name} ({frame.filename}:{frame.lineno})"
     return f"{endpoint.method} {endpoint.path} failed in {where}: {type(error).__name__}: {error}"
 
 
@@ -157,8 +157,8 @@ def _response(answer: Answer, accept: str) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Answer a path or a method that the gateway does not have."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    words = {404: f"there is no path {request.url.path[:200]}", 405: f"{request.method} is not allowed here"}
-    failure = Failure(message=words.get(status, "the request failed"))
+    messages = {404: f"there is no path {request.url.path[:200]}", 405: f"{request.method} is not allowed here"}
+    failure = Failure(message=messages.get(status, "the request failed"))
     headers = error.headers if isinstance(error, HTTPException) else None
     return Response(_ENCODE_JSON(failure), status, dict(headers or {}), JSON)
 

@@ -69,14 +69,14 @@ def unzipped(data: bytes, encoding: str) -> bytes:
         raise Problem(415, f"the content encoding {encoding[:40]!r} is not supported: use gzip, deflate or none")
     unzip = zlib.decompressobj(wbits=zlib.MAX_WBITS | (16 if word == "gzip" else 0))
     try:
-        found = unzip.decompress(data, BODY_BYTES + 1)
+        body = unzip.decompress(data, BODY_BYTES + 1)
     except zlib.error as error:
         raise Problem(400, f"the body is not valid {word}: {error}") from None
-    if len(found) > BODY_BYTES or unzip.unconsumed_tail:
+    if len(body) > BODY_BYTES or unzip.unconsumed_tail:
         raise too_large()
     if not unzip.eof:
         raise Problem(400, f"the {word} body is cut off")
-    return found
+    return body
 
 
 def too_large() -> Problem:
@@ -97,11 +97,11 @@ def plain(data: bytes, content_type: str) -> Any:
         return msgspec.json.decode(data)
     except BAD_INPUT as first:
         try:
-            found = json.loads(data)
-            msgspec.json.encode(found)  # half a surrogate pair can't be encoded, and no record could hold it
+            document = json.loads(data)
+            msgspec.json.encode(document)  # half a surrogate pair can't be encoded, and no record could hold it
         except (ValueError, RecursionError):
             raise Problem(400, f"the body is not valid JSON: {first}") from None
-        return found
+        return document
 
 
 def converted(value: Any, kind: type[_T], where: str) -> _T:
@@ -131,10 +131,10 @@ def converted(value: Any, kind: type[_T], where: str) -> _T:
 def _is_whole_number(value: Any, path: _Path) -> bool:
     """Check that a misfit is a number such as 3.0, which is an integer in JSON."""
     try:
-        found = _at(value, path)
+        misfit = _at(value, path)
     except (LookupError, TypeError):  # a field that is missing, or a key of a map that is not a text
         return False
-    return isinstance(found, float) and found.is_integer() and abs(found) < _INT64
+    return isinstance(misfit, float) and misfit.is_integer() and abs(misfit) < _INT64
 
 
 def _with_integers(value: Any) -> Any:
@@ -149,36 +149,36 @@ def _with_integers(value: Any) -> Any:
 def _misfit(error: Exception) -> tuple[str, _Path]:
     """Return the reason and the path of a field that does not fit."""
     text = str(error)
-    found = _PATH.search(text)
-    if found is None:
+    match = _PATH.search(text)
+    if match is None:
         return text, []
     path: _Path = [
-        name or (int(index) if index.isdecimal() else index) for name, index in _PATH_PART.findall(found[2])
+        name or (int(index) if index.isdecimal() else index) for name, index in _PATH_PART.findall(match[2])
     ]
-    return f"a key of the map: {text[: found.start()]}" if found[1] else text[: found.start()], path
+    return f"a key of the map: {text[: match.start()]}" if match[1] else text[: match.start()], path
 
 
 def _allowed(kind: type[Struct], path: _Path) -> list[object]:
     """Return the values that a field may have, if there is a list of them: types of an object, or constants."""
-    found: list[inspect.Type] = [inspect.type_info(kind)]
+    types: list[inspect.Type] = [inspect.type_info(kind)]
     for part in path:
-        found = [inner for one in found for inner in _inner(one, part)]
-    return [value for one in found if isinstance(one, inspect.LiteralType) for value in one.values]
+        types = [inner for outer in types for inner in _inner(outer, part)]
+    return [value for info in types if isinstance(info, inspect.LiteralType) for value in info.values]
 
 
-def _inner(one: inspect.Type, part: str | int) -> Iterator[inspect.Type]:
+def _inner(info: inspect.Type, part: str | int) -> Iterator[inspect.Type]:
     """Yield the types that a part of the path may have."""
-    if isinstance(one, inspect.UnionType):
-        for alternative in one.types:
+    if isinstance(info, inspect.UnionType):
+        for alternative in info.types:
             yield from _inner(alternative, part)
-    elif isinstance(one, inspect.StructType):
-        if part == one.tag_field:
-            yield inspect.LiteralType((one.tag,))
-        yield from (field.type for field in one.fields if field.encode_name == part)
-    elif isinstance(one, inspect.ListType):
-        yield one.item_type
-    elif isinstance(one, inspect.DictType):
-        yield one.value_type
+    elif isinstance(info, inspect.StructType):
+        if part == info.tag_field:
+            yield inspect.LiteralType((info.tag,))
+        yield from (field.type for field in info.fields if field.encode_name == part)
+    elif isinstance(info, inspect.ListType):
+        yield info.item_type
+    elif isinstance(info, inspect.DictType):
+        yield info.value_type
 
 
 def _with_keys(value: Any, kind: type[Struct], path: _Path) -> _Path:

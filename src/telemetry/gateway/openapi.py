@@ -37,19 +37,19 @@ _STATUS: Final[dict[int, str]] = {
 
 def document(endpoints: Iterable[Endpoint], *, token: bool) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document. `token`: whether requests need one."""
-    known = list(endpoints)
+    routes = list(endpoints)
     kinds: dict[Any, None] = {Failure: None}
-    for endpoint in known:
+    for endpoint in routes:
         kinds |= {kind: None for kind in (endpoint.body, endpoint.query) if kind is not None}
         kinds |= {kind: None for kind in endpoint.answers.values() if not _is_media(kind)}
     schemas, components = msgspec.json.schema_components(list(kinds), ref_template=_REF)
     schema_of = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, Any] = {}
-    for endpoint in known:
+    for endpoint in routes:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(
             endpoint, schema_of, components, token=token
         )
-    found: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "telemetry gateway",
@@ -60,9 +60,9 @@ def document(endpoints: Iterable[Endpoint], *, token: bool) -> dict[str, Any]:
         "components": {"schemas": components},
     }
     if token:
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        found["security"] = [{"token": []}]
-    return found
+        spec["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        spec["security"] = [{"token": []}]
+    return spec
 
 
 def _operation(
@@ -95,17 +95,17 @@ def _operation(
 def _responses(endpoint: Endpoint, schema_of: dict[Any, dict[str, Any]], *, token: bool) -> dict[str, Any]:
     has_body = endpoint.body is not None or endpoint.raw_body
     failures = {
-        status: words
-        for status, words in (_ALWAYS | (_WRITING if endpoint.writes else {})).items()
+        status: text
+        for status, text in (_ALWAYS | (_WRITING if endpoint.writes else {})).items()
         if (has_body or status in (401, 421) or (status == 422 and endpoint.query is not None))
         and (token or status != 401)
     }
     responses = {
         str(status): {
-            "description": words,
+            "description": text,
             "content": {media: {"schema": schema_of[Failure]} for media in (JSON, MSGPACK)},
         }
-        for status, words in failures.items()
+        for status, text in failures.items()
     }
     for status, kind in endpoint.answers.items():
         if _is_media(kind):

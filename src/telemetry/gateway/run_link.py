@@ -214,8 +214,8 @@ def _check_losses(commit: Commit) -> None:
     """
     full = {reason: number for reason, number in commit.dropped.items() if reason in _NO_ROOM}
     if full:
-        words = ", ".join(f"{number_of(number, 'event')} as {reason}" for reason, number in full.items())
-        raise Problem(507, f"the run has no room left and dropped {words}; docs/PROTOCOL.md names the limits")
+        losses = ", ".join(f"{number_of(number, 'event')} as {reason}" for reason, number in full.items())
+        raise Problem(507, f"the run has no room left and dropped {losses}; docs/PROTOCOL.md names the limits")
     if commit.given_up:
         raise Problem(500, "a part of what was recorded at this moment was lost on its way to the run")
 

@@ -37,14 +37,14 @@ def of_backends(report: Report) -> Iterator[str]:
     """Yield findings about backends: missing data, and the command that delivers it."""
     for stat in report.snapshot.backends:
         if stat.state in BACKEND_ENDED:
-            words = wording.shortfall(stat, report.directory)
+            finding = wording.shortfall(stat, report.directory)
         elif report.final:
-            words = _unfinished(stat)
+            finding = _unfinished(stat)
         else:
-            said = wording.backend(stat, report.snapshot.time_ns)
-            words = "" if said.health in ("good", "calm") else f"{printable(stat.name)}: {said}"
-        if words:
-            yield words
+            status = wording.backend(stat, report.snapshot.time_ns)
+            finding = "" if status.health in ("good", "calm") else f"{printable(stat.name)}: {status}"
+        if finding:
+            yield finding
 
 
 def _unfinished(stat: BackendStat) -> str:

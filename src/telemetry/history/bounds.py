@@ -36,7 +36,7 @@ def series_bounds(
         ids = (rows.ids[row] for row in added.rows.tolist())
         own = zip(added.count.tolist(), added.histograms(rows).bounds(keys, CONFIDENCE), strict=True)
         fine = dict(zip(ids, own, strict=True))
-    found = []
+    result = []
     for stat in stats:
         if not stat.count or not stat.percentiles:
             continue
@@ -44,8 +44,8 @@ def series_bounds(
         if count != stat.count:
             bounds = _from_cells(stat)
         kept = {key: _around(bounds[key], value) for key, value in stat.percentiles.items() if key in bounds}
-        found.append(SeriesBounds(name=stat.name, labels=stat.labels, confidence=CONFIDENCE, percentiles=kept))
-    return found
+        result.append(SeriesBounds(name=stat.name, labels=stat.labels, confidence=CONFIDENCE, percentiles=kept))
+    return result
 
 
 def bound_ranks(counts: Integers, percentiles: Sequence[str]) -> Integers:
@@ -98,13 +98,13 @@ def edges(stat: SeriesStat, so_far: Sequence[int], wanted: int) -> tuple[float, 
 
     The first and the last cell also hold values outside the range of the series. `so_far` comes from `reached`.
     """
-    place = bisect_left(so_far, wanted)
-    cell = stat.histogram[place][0]
+    index = bisect_left(so_far, wanted)
+    cell = stat.histogram[index][0]
     low, high = edge(cell) * stat.cell_unit, edge(cell + 1) * stat.cell_unit
     if stat.min is not None:
-        low = max(low, stat.min) if place else stat.min
+        low = max(low, stat.min) if index else stat.min
     if stat.max is not None:
-        high = min(high, stat.max) if place < len(so_far) - 1 else stat.max
+        high = min(high, stat.max) if index < len(so_far) - 1 else stat.max
     return low, high
 
 

@@ -50,7 +50,7 @@ def with_peaks(report: Report, directory: RunDirectory) -> Report:
         groups = _groups(directory)
     except (RunDirectoryError, OverflowError):  # times of a file may be as large as 64 bits allow
         return report
-    return replace(report, requests=[_exact(one, groups) for one in report.requests])
+    return replace(report, requests=[_exact(figures, groups) for figures in report.requests])
 
 
 @dataclass(slots=True)
@@ -83,12 +83,12 @@ def _groups(directory: RunDirectory) -> dict[Place, _Group]:
     groups: dict[Place, _Group] = {}
     labels: dict[str, str] | None = None
     kind, group = "", _Group()
-    for one in request_log.read(directory):
-        if one.labels is not labels or one.kind != kind:
-            labels, kind = one.labels, one.kind
+    for request in request_log.read(directory):
+        if request.labels is not labels or request.kind != kind:
+            labels, kind = request.labels, request.kind
             own = tuple(sorted(item for item in labels.items() if item[0] != words.WINDOW))
             group = groups.setdefault((kind, own, labels.get(words.WINDOW, "")), _Group())
-        group.add(one.entry, one.offset_ns)
+        group.add(request.entry, request.offset_ns)
     return groups
 
 
@@ -101,26 +101,26 @@ def _tokens(entry: RequestEntry) -> Sequence[float] | None:
         return None
     chunks = 1 + len(entry.gaps_ns)
     if entry.first_ns is not None and entry.first_tokens is not None and None not in entry.chunk_tokens:
-        told: list[float] = [entry.first_tokens, *(entry.chunk_tokens or [1] * (chunks - 1))]  # type: ignore[list-item]
-        if sum(told) == entry.output_tokens:
-            return told
+        tokens: list[float] = [entry.first_tokens, *(entry.chunk_tokens or [1] * (chunks - 1))]  # type: ignore[list-item]
+        if sum(tokens) == entry.output_tokens:
+            return tokens
     return [entry.output_tokens / chunks] * chunks
 
 
-def _exact(one: RequestFigures, groups: dict[Place, _Group]) -> RequestFigures:
-    labels = tuple(sorted(one.labels.items()))
+def _exact(figures: RequestFigures, groups: dict[Place, _Group]) -> RequestFigures:
+    labels = tuple(sorted(figures.labels.items()))
     own = [
         group
-        for (kind, known, window), group in groups.items()
-        if (kind, known) == (one.kind, labels) and one.window in (None, window)
+        for (kind, group_labels, window), group in groups.items()
+        if (kind, group_labels) == (figures.kind, labels) and figures.window in (None, window)
     ]
-    windows = [_exact(window, groups) for window in one.windows]
-    ended = sum((*one.failed.values(), one.completed, one.expired))
-    if one.in_flight != 0 or sum(len(group.issued) for group in own) != ended or not own:
-        return replace(one, windows=windows)
+    windows = [_exact(window, groups) for window in figures.windows]
+    ended = sum((*figures.failed.values(), figures.completed, figures.expired))
+    if figures.in_flight != 0 or sum(len(group.issued) for group in own) != ended or not own:
+        return replace(figures, windows=windows)
     offered_per_s, mean = _load(own)
     return replace(
-        one,
+        figures,
         offered_per_s=offered_per_s,
         concurrency_mean=mean,
         concurrency_peak=_peak(own),
@@ -171,19 +171,22 @@ class InFlight:
         from telemetry.history.instrument_ids import series_id
 
         self._changes: dict[SeriesId, tuple[Place, float]] = {
-            series_id(one.stat): ((one.kind, one.labels, one.window), _CHANGES[one.word])
-            for one in request_instruments(snapshot)
-            if isinstance(one.stat, CounterStat) and one.word in _CHANGES
+            series_id(instrument.stat): (
+                (instrument.kind, instrument.labels, instrument.window),
+                _CHANGES[instrument.word],
+            )
+            for instrument in request_instruments(snapshot)
+            if isinstance(instrument.stat, CounterStat) and instrument.word in _CHANGES
         }
         self._now: dict[Place, float] = {}
         self._peaks: dict[Place, float] = {}
 
     def add(self, window: RangeTotals) -> None:
         """Add the next window of the history."""
-        for one, increase in window.counters.items() if self._changes else ():
-            if one in self._changes:
-                place, sign = self._changes[one]
-                for each in (place, (place[0], place[1], None)):
+        for counter, increase in window.counters.items() if self._changes else ():
+            if counter in self._changes:
+                group_key, sign = self._changes[counter]
+                for each in (group_key, (group_key[0], group_key[1], None)):
                     self._now[each] = self._now.get(each, 0.0) + sign * increase
         for each, number in self._now.items():
             self._peaks[each] = max(self._peaks.get(each, 0.0), number)
@@ -193,6 +196,6 @@ class InFlight:
         return list(self._filled_in(requests))
 
     def _filled_in(self, requests: Sequence[RequestFigures]) -> Iterator[RequestFigures]:
-        for one in requests:
-            peak = self._peaks.get((one.kind, tuple(sorted(one.labels.items())), one.window))
-            yield replace(one, concurrency_peak=peak or None, windows=self.filled_in(one.windows))
+        for figures in requests:
+            peak = self._peaks.get((figures.kind, tuple(sorted(figures.labels.items())), figures.window))
+            yield replace(figures, concurrency_peak=peak or None, windows=self.filled_in(figures.windows))

@@ -10,15 +10,15 @@ def has_means(curve: StepCurve) -> bool:
     return curve.count > len(curve.steps)
 
 
-def first_step(curve: StepCurve, place: int) -> int | None:
+def first_step(curve: StepCurve, index: int) -> int | None:
     """Return the first step of a point; its last step is `curve.steps[place]`. None: only the last one is known.
 
     A point of several steps begins after the point before it.
     """
     if not has_means(curve):
-        return curve.steps[place]
-    if place:
-        return curve.steps[place - 1] + 1
+        return curve.steps[index]
+    if index:
+        return curve.steps[index - 1] + 1
     # The first point has no neighbour. It is a single step if its mean is the value of the lowest step.
     return curve.steps[0] if curve.values[0] == curve.first else None
 

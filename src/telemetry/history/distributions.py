@@ -58,17 +58,17 @@ class CountedDistribution:
 
     def bounds(self) -> HistogramBounds:
         """Return the percentiles for a report."""
-        found = {}
+        percentiles = {}
         for key in PERCENTILES:
             low, high = self.between(rank(parse_percentile(key), self.count))
-            found[key] = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
+            percentiles[key] = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
         return HistogramBounds(
             name=self.name,
             labels=dict(self.labels),
             unit=self.unit,
             count=self.count,
             unknown=self.unknown,
-            percentiles=found,
+            percentiles=percentiles,
         )
 
 
@@ -99,13 +99,16 @@ def read(directory: RunDirectory, snapshot: MetricsSnapshot) -> list[CountedDist
     except (OSError, RunDirectoryError):
         return []
     sums = {labelled(stat.name, stat.labels): stat for stat in snapshot.counters if stat.name.endswith(SUM)}
-    found = []
+    distributions = []
     for name, own in cells.items():
         stat, binned = counters[name], sum(own.values())
         if 0 < binned <= stat.value:
-            found.append(_distribution(stat, own, binned, sums))
+            distributions.append(_distribution(stat, own, binned, sums))
     order = list(counters.values())
-    return sorted(found, key=lambda one: order.index(counters[labelled(one.name, one.labels)]))
+    return sorted(
+        distributions,
+        key=lambda distribution: order.index(counters[labelled(distribution.name, distribution.labels)]),
+    )
 
 
 class _BinsLine(Struct, tag_field="type", tag=str(Bins.__struct_config__.tag), gc=False):

@@ -38,11 +38,11 @@ def early_stops(
     wanted = {key: rank for key, rank in ranks.items() if rank is not None}
     bounds = _from_history(stat, wanted, added, rows) if added is not None and rows is not None else None
     bounds = _from_cells(stat, wanted) if bounds is None else bounds
-    found = {}
+    stops = {}
     for key, ratio in ratios.items():
         needed = samples_needed(ratio, rule.confidence, rule.tolerance)
-        found[key] = EarlyStop(bound=bounds.get(key), needed=needed, missing=max(needed - max(stat.count, 0), 0))
-    return found
+        stops[key] = EarlyStop(bound=bounds.get(key), needed=needed, missing=max(needed - max(stat.count, 0), 0))
+    return stops
 
 
 def early_ranks(
@@ -58,7 +58,7 @@ def early_ranks(
     """
     ratios = _ratios(percentiles) if series else {}
     lines = np.ones((len(rows), len(ratios)), dtype=np.int64)
-    for row in (rows.place[one] for one in series if one in rows.place):
+    for row in (rows.place[identity] for identity in series if identity in rows.place):
         if counts[row] <= _MOST:
             count = int(counts[row])
             ranks = (bound_rank(ratio, count, rule.confidence, rule.tolerance) for ratio in ratios.values())
@@ -75,13 +75,17 @@ def _ratios(percentiles: Collection[str]) -> dict[str, Ratio]:
 def _from_history(stat: SeriesStat, ranks: Mapping[str, int], added: Added, rows: Rows) -> dict[str, float] | None:
     """Return bounds from the history, or None if it lacks values of the series."""
     row = rows.place.get(series_id(stat))
-    one = None if row is None else added.only(row, rows)
-    if one is None or int(one.count[0]) != stat.count or int(one.counts.sum()) != stat.count:
+    histogram = None if row is None else added.only(row, rows)
+    if histogram is None or int(histogram.count[0]) != stat.count or int(histogram.counts.sum()) != stat.count:
         return None
-    places = np.searchsorted(np.cumsum(one.counts), list(ranks.values()))
-    highest = Layout.of(int(one.digits[0])).highest_of(one.slots[places]) / float(one.ticks_per_unit[0])
+    places = np.searchsorted(np.cumsum(histogram.counts), list(ranks.values()))
+    highest = Layout.of(int(histogram.digits[0])).highest_of(histogram.slots[places]) / float(
+        histogram.ticks_per_unit[0]
+    )
     # The last slot also counts values above the range of the histogram.
-    values = np.where(places == one.slots.size - 1, one.max[0], np.clip(highest, one.min[0], one.max[0]))
+    values = np.where(
+        places == histogram.slots.size - 1, histogram.max[0], np.clip(highest, histogram.min[0], histogram.max[0])
+    )
     return dict(zip(ranks, values.tolist(), strict=True))
 
 

@@ -60,18 +60,18 @@ class Steps:
     def rates(self, increases: Sequence[float], activity: Activity) -> list[float | None]:
         """Return the rate in each step; None where no rate is drawn."""
         increases = self._in_time(increases, activity)
-        found: list[float | None] = [None] * len(self.seconds)
+        rates: list[float | None] = [None] * len(self.seconds)
         for places, length in self._groups(increases, activity):
             if length > 0.0:
-                rate = sum(increases[place] for place in places) / length
-                for place in places:
-                    found[place] = rate
-        return found
+                rate = sum(increases[index] for index in places) / length
+                for index in places:
+                    rates[index] = rate
+        return rates
 
     def _in_time(self, increases: Sequence[float], activity: Activity) -> Sequence[float]:
         """Return the increases with those of later steps in the step of the last event."""
         active = [
-            place for place, start in enumerate(self.starts_s) if start < activity.end_s and self.seconds[place]
+            index for index, start in enumerate(self.starts_s) if start < activity.end_s and self.seconds[index]
         ]
         if not active:
             return increases
@@ -87,12 +87,12 @@ class Steps:
         before: tuple[list[int], float] | None = None
         places: list[int] = []
         total = 0.0
-        for place, length in enumerate(lengths):
-            if place and self.starts_s[place - 1] < activity.end_s <= self.starts_s[place] and length > 0.0:
+        for index, length in enumerate(lengths):
+            if index and self.starts_s[index - 1] < activity.end_s <= self.starts_s[index] and length > 0.0:
                 yield from _ended(before, places, total)
                 before, places, total = None, [], 0.0
-            if self.seconds[place] > 0.0 and (length > 0.0 or increases[place]):
-                places, total = [*places, place], total + length
+            if self.seconds[index] > 0.0 and (length > 0.0 or increases[index]):
+                places, total = [*places, index], total + length
                 if total < least:
                     continue
                 if before is not None:

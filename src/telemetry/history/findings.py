@@ -210,10 +210,16 @@ def _samples(stats: Sequence[SeriesStat]) -> str:
 
 
 def _sides(bounds: Sequence[SeriesBounds | None], lacking: Sequence[str]) -> str:
-    found = [one.percentiles[key] for one in bounds if one is not None for key in lacking if key in one.percentiles]
-    if all(one.low is not None for one in found):
+    intervals = [
+        series.percentiles[key]
+        for series in bounds
+        if series is not None
+        for key in lacking
+        if key in series.percentiles
+    ]
+    if all(interval.low is not None for interval in intervals):
         return "no upper bound"
-    return "no lower bound" if all(one.high is not None for one in found) else "no bounds"
+    return "no lower bound" if all(interval.high is not None for interval in intervals) else "no bounds"
 
 
 def _needed(lacking: Sequence[str], stats: Sequence[SeriesStat]) -> str:
@@ -229,8 +235,8 @@ def _names(names: Sequence[str]) -> str:
     return _and([*names[:_NAMED], f"{formatting.count(more)} more"] if more > 0 else names)
 
 
-def _and(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _claims(key: str) -> bool:
@@ -279,8 +285,8 @@ def of_feeds(report: Report) -> Iterator[str]:
     The accounting of events does not cover messages that a feed missed or could not use.
     """
     counters = report.snapshot.counters
-    if said := interruption(counters):
-        yield printable(f"{said}: figures lack everything it had not done yet")
+    if cause := interruption(counters):
+        yield printable(f"{cause}: figures lack everything it had not done yet")
     refused = _named(counters, REFUSED)
     if refused:
         reasons = ", ".join(f"{stat.labels.get('reason', '')} {formatting.count(stat.value)}" for stat in refused)

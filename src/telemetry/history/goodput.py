@@ -66,24 +66,24 @@ def with_goodput(report: Report, directory: RunDirectory, limits: LimitsByKind) 
     if not report.final:
         raise UsageError("the run is still going, and its requests can be judged again once it has ended")
     kinds = {
-        (one.kind, _pairs(one.labels)): _Kind(one, found)
-        for one in request_counts(report.snapshot)
-        if (found := slo.for_kind(limits, one.kind))
+        (requests.kind, _pairs(requests.labels)): _Kind(requests, own_limits)
+        for requests in request_counts(report.snapshot)
+        if (own_limits := slo.for_kind(limits, requests.kind))
     }
     if not kinds:
         raise UsageError(f"the run has no requests that --goodput {slo.by_kind_to_text(limits)} is for")
     log = _whole_log(directory)
-    for one in log:
-        others = {key: value for key, value in one.labels.items() if key != words.WINDOW}
-        kind = kinds.get((one.kind, _pairs(others)))
+    for request in log:
+        others = {key: value for key, value in request.labels.items() if key != words.WINDOW}
+        kind = kinds.get((request.kind, _pairs(others)))
         if kind is not None:
-            kind.add(one.entry, one.labels.get(words.WINDOW, ""), one.entry.ended_ns + one.shift_ns)
+            kind.add(request.entry, request.labels.get(words.WINDOW, ""), request.entry.ended_ns + request.shift_ns)
     for kind in kinds.values():
         _check(kind, log.damage)
     chosen = list(kinds.values())
     snapshot = _rejudged(report.snapshot, chosen)
-    counts = {(one.kind, _pairs(one.labels)): one for one in request_counts(snapshot)}
-    figures = [_figures(one, counts[one.kind, _pairs(one.labels)]) for one in report.requests]
+    counts = {(requests.kind, _pairs(requests.labels)): requests for requests in request_counts(snapshot)}
+    figures = [_figures(requests, counts[requests.kind, _pairs(requests.labels)]) for requests in report.requests]
     findings = [*map(_finding, chosen), *report.findings]
     return _over_time(replace(report, snapshot=snapshot, requests=figures, findings=findings), kinds)
 
@@ -106,27 +106,27 @@ class _Kind:
     """End of each good request, on the wall clock."""
 
     def __post_init__(self) -> None:
-        self.windows = {one.window or "": _Window() for one in self.counts.windows or [self.counts]}
+        self.windows = {counts.window or "": _Window() for counts in self.counts.windows or [self.counts]}
 
     def add(self, entry: RequestEntry, window: str, ended_ns: int) -> None:
-        found = verdicts(entry, self.limits)
+        judgements = verdicts(entry, self.limits)
         of = self.windows.setdefault(window, _Window())
         of.ended += 1
         if entry.outcome == "completed":
-            if all(found.values()):
+            if all(judgements.values()):
                 of.good += 1
                 self.good_ns.append(min(max(ended_ns, 0), _LATEST_NS))
-            for key, is_met in found.items():
+            for key, is_met in judgements.items():
                 of.met[key] = of.met.get(key, 0) + is_met
 
     @property
     def ended(self) -> int:
-        return sum(one.ended for one in self.windows.values())
+        return sum(window.ended for window in self.windows.values())
 
 
 def _whole_log(directory: RunDirectory) -> RequestLog:
-    known = facts(directory)
-    if known is None:
+    log_facts = facts(directory)
+    if log_facts is None:
         raise UsageError("the run has no request log, so its requests can't be judged again", hint=NO_LOG_HINT)
     return RequestLog(directory)
 
@@ -135,10 +135,10 @@ def _check(kind: _Kind, damage: str) -> None:
     """Raise UsageError unless all requests that ended were in the log."""
     ended = kind.counts.ended
     if kind.ended != ended or damage:
-        lacks = f": {damage}" if damage else ""
+        detail = f": {damage}" if damage else ""
         raise UsageError(
             f"the request log has {formatting.count(kind.ended)} of {number_of(ended, 'request')} of "
-            f"{printable(kind.counts.kind)}, so the goodput of the whole run is not known{lacks}",
+            f"{printable(kind.counts.kind)}, so the goodput of the whole run is not known{detail}",
             hint="`telemetry export RUN --requests FILE` writes the requests that it has",
         )
 
@@ -149,7 +149,7 @@ def _rejudged(snapshot: MetricsSnapshot, kinds: Sequence[_Kind]) -> MetricsSnaps
     for kind in kinds:
         name, own = kind.counts.kind, dict(kind.counts.labels)
         old = {words.name_of(name, word) for word in (words.GOOD, words.MET)}
-        counters = [one for one in counters if one.name not in old or _own(one.labels) != own]
+        counters = [counter for counter in counters if counter.name not in old or _own(counter.labels) != own]
         params[words.limits_param(name, own)] = slo.to_text(kind.limits)
         for window, of in kind.windows.items():
             labels = {**own, words.WINDOW: window} if window else own
@@ -180,13 +180,13 @@ def _pairs(labels: Mapping[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
 
 
-def _figures(one: RequestFigures, counts: RequestCounts) -> RequestFigures:
+def _figures(figures: RequestFigures, counts: RequestCounts) -> RequestFigures:
     by_window = {window.window: window for window in counts.windows}
     low, high = (
         wilson(int(counts.good), int(counts.ended)) if counts.good is not None and counts.ended else (None, None)
     )
     return replace(
-        one,
+        figures,
         slo=counts.slo,
         good=counts.good,
         met=dict(counts.met),
@@ -194,7 +194,7 @@ def _figures(one: RequestFigures, counts: RequestCounts) -> RequestFigures:
         attainment=counts.attainment,
         attainment_low=low,
         attainment_high=high,
-        windows=[_figures(window, by_window[window.window]) for window in one.windows],
+        windows=[_figures(window, by_window[window.window]) for window in figures.windows],
     )
 
 
@@ -207,19 +207,22 @@ def _over_time(report: Report, kinds: Mapping[tuple[str, Labels], _Kind]) -> Rep
 
     edges = np.asarray(pictures.edges_s)
 
-    def judged(one: RequestsOverTime) -> RequestsOverTime:
-        kind = kinds.get((one.kind, _pairs(one.labels)))
+    def judged(requests: RequestsOverTime) -> RequestsOverTime:
+        kind = kinds.get((requests.kind, _pairs(requests.labels)))
         if kind is None or len(edges) < 2:
-            return one
+            return requests
         at_s = (np.asarray(kind.good_ns, np.int64) - report.snapshot.started_ns) / 1e9
         counts, _ = np.histogram(at_s, edges)
         lengths = np.diff(edges)
         rates = [
             float(number / length) if length > 0 else None for number, length in zip(counts, lengths, strict=True)
         ]
-        unknown = [done is None for done in one.completed_per_s]
+        unknown = [done is None for done in requests.completed_per_s]
         return replace(
-            one, good_per_s=[None if is_unknown else rate for rate, is_unknown in zip(rates, unknown, strict=True)]
+            requests,
+            good_per_s=[None if is_unknown else rate for rate, is_unknown in zip(rates, unknown, strict=True)],
         )
 
-    return replace(report, pictures=replace(pictures, requests=[judged(one) for one in pictures.requests]))
+    return replace(
+        report, pictures=replace(pictures, requests=[judged(requests) for requests in pictures.requests])
+    )

@@ -28,11 +28,11 @@ class Rows:
 
     def __init__(self, keys: Sequence[SeriesKey]) -> None:
         """Sort the keys by index. Of keys with the same index, the last one counts."""
-        known = {key.index: key for key in keys}
-        self.keys = [known[index] for index in sorted(known)]
-        self.index = np.array(sorted(known), dtype=np.int64)
+        key_by_index = {key.index: key for key in keys}
+        self.keys = [key_by_index[index] for index in sorted(key_by_index)]
+        self.index = np.array(sorted(key_by_index), dtype=np.int64)
         self.ids = [series_id(key) for key in self.keys]
-        self.place = {one: row for row, one in enumerate(self.ids)}
+        self.place = {series: row for row, series in enumerate(self.ids)}
         self.digits = np.array([key.digits for key in self.keys], dtype=np.int64)
         self.ticks_per_unit = np.array([key.ticks_per_unit for key in self.keys], dtype=np.float64)
         slots = max((Layout.of(key.digits).slots for key in self.keys), default=1)
@@ -92,8 +92,8 @@ class Added:
             self.total[kept],
             self.min[kept],
             self.max[kept],
-            np.concatenate([self.places[one] for one in own]),
-            np.concatenate([self.counts[one] for one in own]),
+            np.concatenate([self.places[part] for part in own]),
+            np.concatenate([self.counts[part] for part in own]),
         )
 
     def only(self, row: int, of: Rows) -> Histograms:
@@ -101,14 +101,14 @@ class Added:
         begin, end = np.searchsorted(self.places, (row * of.span, (row + 1) * of.span))
         line = int(np.searchsorted(self.rows, row))
         own = slice(line, line + 1)
-        found = bool((self.rows[own] == row).any())
+        has_row = bool((self.rows[own] == row).any())
         alone = Added(
             np.array([row]),
             self.seconds,
-            self.count[own] if found else np.zeros(1, dtype=np.int64),
-            self.total[own] if found else np.zeros(1),
-            self.min[own] if found else np.full(1, np.inf),
-            self.max[own] if found else np.full(1, -np.inf),
+            self.count[own] if has_row else np.zeros(1, dtype=np.int64),
+            self.total[own] if has_row else np.zeros(1),
+            self.min[own] if has_row else np.full(1, np.inf),
+            self.max[own] if has_row else np.full(1, -np.inf),
             self.places[begin:end],
             self.counts[begin:end],
         )
@@ -136,16 +136,16 @@ class Sum:
     def add(self, columns: Columns, seconds: float) -> None:
         """Add a decoded interval. Ignores series that are not among the rows."""
         rows = np.searchsorted(self._rows.index, columns.index)
-        known = np.append(self._rows.index, -1)[rows] == columns.index
+        mask = np.append(self._rows.index, -1)[rows] == columns.index
         slots, counts, occupied = columns.slots, columns.counts, columns.occupied
-        if not known.all():
-            own = np.repeat(known, occupied)
-            slots, counts, occupied = slots[own], counts[own], occupied[known]
-            rows = rows[known]
+        if not mask.all():
+            own = np.repeat(mask, occupied)
+            slots, counts, occupied = slots[own], counts[own], occupied[mask]
+            rows = rows[mask]
         places = np.repeat(rows * self._rows.span, occupied)
         places += np.minimum(slots, self._rows.span - 1)
-        count, total = columns.count[known], columns.total[known]
-        least, most = columns.min[known], columns.max[known]
+        count, total = columns.count[mask], columns.total[mask]
+        least, most = columns.min[mask], columns.max[mask]
         self.include(Added(rows, seconds, count, total, least, most, places, counts.astype(np.int64)))
 
     def include(self, other: Added) -> None:
@@ -252,9 +252,9 @@ class _Pages:
         sums = self._pool[: self._used].sum(axis=1, dtype=self._pool.dtype)
         reached = np.append(0, np.cumsum(sums[order], dtype=np.int64))
         firsts = np.searchsorted(numbers, np.arange(len(wanted)) * row_pages)
-        found = np.searchsorted(reached, wanted + reached[firsts][:, None]) - 1
+        positions = np.searchsorted(reached, wanted + reached[firsts][:, None]) - 1
         spread = np.zeros(order.size, dtype=np.bool_)
-        spread[np.minimum(found, order.size - 1)] = True
+        spread[np.minimum(positions, order.size - 1)] = True
         places, counts = self._spread(order[spread])
         places = np.append(places, numbers[~spread] << PAGE_BITS)
         counts = np.append(counts, np.diff(reached)[~spread])
@@ -274,13 +274,13 @@ class _Pages:
             block = order[first : first + _BLOCK_PAGES]
             pages = self._pool[block]
             taken = pages != 0  # finding places takes several times as long in an array of numbers
-            found = np.flatnonzero(taken)
-            own = slice(end, end := end + found.size)
-            counts[own] = pages.reshape(-1).take(found)
-            found &= _OFFSETS
+            offsets = np.flatnonzero(taken)
+            own = slice(end, end := end + offsets.size)
+            counts[own] = pages.reshape(-1).take(offsets)
+            offsets &= _OFFSETS
             np.add(
                 np.repeat(self._numbers[block] << PAGE_BITS, np.add.reduce(taken, axis=1, dtype=np.uint16)),
-                found,
+                offsets,
                 out=places[own],
             )
         return places[:end], counts[:end]

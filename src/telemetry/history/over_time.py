@@ -84,8 +84,8 @@ def check_points(steps: float, series: int, step_s: float) -> None:
 def busiest(stats: Sequence[SeriesStat], steps: float) -> list[SeriesStat]:
     """Return the series with the most values, as many as fit in a report by default, in their order."""
     room = int(OWN_POINTS // max(steps, 1.0))
-    most = sorted(range(len(stats)), key=lambda place: -stats[place].count)[:room]
-    return [stats[place] for place in sorted(most)]
+    most = sorted(range(len(stats)), key=lambda index: -stats[index].count)[:room]
+    return [stats[index] for index in sorted(most)]
 
 
 class OverTime:
@@ -107,8 +107,8 @@ class OverTime:
     def add(self, window: RangeTotals) -> None:
         """Add a window. It must have the percentiles of the points."""
         of = self._chosen(window)
-        for one, figures in window.figures(of).items() if of is not None else ():
-            points = self._points.setdefault(one, [])
+        for series, figures in window.figures(of).items() if of is not None else ():
+            points = self._points.setdefault(series, [])
             points.extend(self._empty[len(points) :])
             points.append(
                 SeriesPoint(
@@ -128,7 +128,7 @@ class OverTime:
             return None
         if self._rows is not window.rows:
             self._rows = window.rows
-            self._mask = np.array([one in self._of for one in window.rows.ids], dtype=np.bool_)
+            self._mask = np.array([series in self._of for series in window.rows.ids], dtype=np.bool_)
         return window.added if self._mask.all() else window.added.some(self._mask, window.rows)
 
     def series(self) -> list[SeriesOverTime]:
@@ -142,10 +142,10 @@ class OverTime:
                 name=stat.name,
                 labels=stat.labels,
                 unit=stat.unit,
-                points=self._rated(stat, self._points[one], steps),
+                points=self._rated(stat, self._points[series], steps),
             )
-            for one, stat in self._of.items()
-            if one in self._points
+            for series, stat in self._of.items()
+            if series in self._points
         ]
 
     def _rated(self, stat: SeriesStat, points: Sequence[SeriesPoint], steps: Steps) -> list[SeriesPoint]:

@@ -50,8 +50,8 @@ class RangeReport:
         self.seconds += window.seconds
         self.windows += 1
         self._sum.include(window.added)
-        for one, increase in window.counters.items():
-            self.counters[one] = self.counters.get(one, 0.0) + increase
+        for counter, increase in window.counters.items():
+            self.counters[counter] = self.counters.get(counter, 0.0) + increase
         self.gauges.update(window.gauges)
 
     def added(
@@ -109,16 +109,16 @@ def _series(
 ) -> list[SeriesStat]:
     keys = list(dict.fromkeys(key for stat in stats for key in stat.percentiles if is_percentile(key)))
     all_figures = dict(zip(added.rows.tolist(), added.histograms(part.rows).figures(keys), strict=True))
-    found = []
+    range_stats = []
     for stat in stats:
         row = part.rows.place.get(series_id(stat))
         figures = None if row is None else all_figures.get(row)
         if row is None or figures is None or not figures.count:
-            found.append(_empty(stat))
+            range_stats.append(_empty(stat))
             continue
         digest = Digest(part.rows.keys[row], 0, 0, added.only(row, part.rows))
-        found.append(_stat(stat, figures, digest, recorded(stat)))
-    return found
+        range_stats.append(_stat(stat, figures, digest, recorded(stat)))
+    return range_stats
 
 
 def _empty(stat: SeriesStat) -> SeriesStat:

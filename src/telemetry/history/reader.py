@@ -46,7 +46,7 @@ class RunHistory:
         self.rows = Rows([key for key in keys if key.kind == "series"])
         self.counters = Values([key for key in keys if key.kind == "counter"])
         self.gauges = Values([key for key in keys if key.kind == "gauge"])
-        self.started_ns = started_ns or next((one.start_ns for one in self.reader.intervals()), 0)
+        self.started_ns = started_ns or next((interval.start_ns for interval in self.reader.intervals()), 0)
 
     def damage(self) -> list[str]:
         """Return the damage found and skipped by the last reading of intervals.
@@ -59,7 +59,7 @@ class RunHistory:
         """Return the rows of these series, as far as they exist; None means all."""
         if series is None:
             return self.rows
-        return Rows([self.rows.key_of(one) for one in series if one in self.rows.place])
+        return Rows([self.rows.key_of(identity) for identity in series if identity in self.rows.place])
 
     def ns(self, at_s: float) -> int:
         """Return the wall-clock time of a moment of the run, limited to 64 bits."""
@@ -86,7 +86,7 @@ class RunHistory:
         """Return the size on disk of the intervals used for these steps."""
         level = _level(step_s)
         try:
-            sizes = [one.path.stat().st_size for one in segments(self._directory) if one.level == level]
+            sizes = [segment.path.stat().st_size for segment in segments(self._directory) if segment.level == level]
         except OSError as error:
             raise RunDirectoryError(f"can't read the history: {describe(error)}") from error
         return sum(sizes) + (self.reader.slice_bytes if step_s < LEVELS[0] else 0)
@@ -100,15 +100,15 @@ class RunHistory:
         if next(self.reader.fine(*nearest), None) is not None:
             return nearest
         overlaps = [
-            (min(one.end_ns, end_ns) - max(one.start_ns, start_ns), one.start_ns, one.end_ns)
-            for one in self.reader.fine(start_ns, end_ns)
+            (min(interval.end_ns, end_ns) - max(interval.start_ns, start_ns), interval.start_ns, interval.end_ns)
+            for interval in self.reader.fine(start_ns, end_ns)
         ]
         return max(overlaps)[1:] if overlaps else nearest
 
     def _edge(self, at_ns: int) -> int:
         """Return the nearer edge of the interval around a moment; the moment itself in a gap."""
-        for one in self.reader.fine(at_ns, at_ns + 1):
-            return one.start_ns if at_ns - one.start_ns <= one.end_ns - at_ns else one.end_ns
+        for interval in self.reader.fine(at_ns, at_ns + 1):
+            return interval.start_ns if at_ns - interval.start_ns <= interval.end_ns - at_ns else interval.end_ns
         return at_ns
 
     def windows(
@@ -133,11 +133,11 @@ class RunHistory:
 
     def increases(self, end_ns: int) -> dict[SeriesId, float]:
         """Return the increases of all counters in the intervals before a moment."""
-        found: dict[SeriesId, float] = {}
+        totals: dict[SeriesId, float] = {}
         for window in self.windows(float(LEVELS[-1]), 0, end_ns, (), Rows([])):
-            for one, increase in window.counters.items():
-                found[one] = found.get(one, 0.0) + increase
-        return found
+            for counter, increase in window.counters.items():
+                totals[counter] = totals.get(counter, 0.0) + increase
+        return totals
 
     def digest(self, series: SeriesId, start_ns: int, end_ns: int) -> Digest:
         """Return all values of a series in the intervals that overlap this time range.
@@ -183,9 +183,9 @@ class Values:
 
     def __init__(self, keys: Sequence[SeriesKey]) -> None:
         """Sort the keys by index. Of keys with the same index, the last one counts."""
-        known = {key.index: key for key in keys}
-        self.ids = [series_id(known[index]) for index in sorted(known)]
-        self.index = np.array(sorted(known), dtype=np.int64)
+        key_by_index = {key.index: key for key in keys}
+        self.ids = [series_id(key_by_index[index]) for index in sorted(key_by_index)]
+        self.index = np.array(sorted(key_by_index), dtype=np.int64)
 
 
 class _Gathered:
@@ -212,13 +212,13 @@ class _Gathered:
 
     def window(self, percentiles: Sequence[str]) -> RangeTotals:
         added = self._sum.added()
-        increased, known = np.flatnonzero(self._increases), np.flatnonzero(~np.isnan(self._values))
+        increased, present = np.flatnonzero(self._increases), np.flatnonzero(~np.isnan(self._values))
         return RangeTotals(
             start_s=self._past.seconds(self._start_ns),
             end_s=self._past.seconds(self._end_ns),
             seconds=added.seconds,
             counters=_by_id(self._past.counters, increased, self._increases),
-            gauges=_by_id(self._past.gauges, known, self._values),
+            gauges=_by_id(self._past.gauges, present, self._values),
             percentiles=percentiles,
             rows=self._rows,
             added=added,
@@ -230,12 +230,12 @@ def _values(of: Values, columns: ValueColumns) -> tuple[Integers, Floats]:
     index = np.frombuffer(columns.index, "<u4").astype(np.int64)
     values = np.frombuffer(columns.value, "<f8")
     places = np.searchsorted(of.index, index)
-    known = np.append(of.index, -1)[places] == index
-    return places[known], values[known]
+    mask = np.append(of.index, -1)[places] == index
+    return places[mask], values[mask]
 
 
 def _by_id(of: Values, places: Integers, values: Floats) -> dict[SeriesId, float]:
-    return dict(zip((of.ids[place] for place in places.tolist()), values[places].tolist(), strict=True))
+    return dict(zip((of.ids[index] for index in places.tolist()), values[places].tolist(), strict=True))
 
 
 def _level(step_s: float) -> int:

@@ -134,8 +134,8 @@ def why_not_all(stat: RequestLogStat, *, is_merged: bool) -> str:
                 f"the request log has {kept} of {ended}: the log of one of the merged runs or more is full ({cap})"
             )
         return f"the request log has the first {formatting.count(stat.kept)} of {ended}: it is full ({cap})"
-    lacks = formatting.count(stat.left_out)
-    return f"the request log lacks {lacks} of {ended}: their programs could not send them in time"
+    missing = formatting.count(stat.left_out)
+    return f"the request log lacks {missing} of {ended}: their programs could not send them in time"
 
 
 def _is_merged(directory: RunDirectory) -> bool:
@@ -188,20 +188,20 @@ class _TokensLater:
     def sort(self) -> None:
         """Prepare for `fill_in`, after the last `add`."""
         for key, numbers in self._numbers.items():
-            found = np.frombuffer(numbers, np.int64)
-            order = np.argsort(found, kind="stable")
-            self._sorted[key] = found[order], np.frombuffer(self._tokens[key], np.float64)[order]
+            request_numbers = np.frombuffer(numbers, np.int64)
+            order = np.argsort(request_numbers, kind="stable")
+            self._sorted[key] = request_numbers[order], np.frombuffer(self._tokens[key], np.float64)[order]
         self._numbers, self._tokens = {}, {}
 
     def fill_in(self, producer: str, entry: RequestEntry) -> RequestEntry:
         """Return the request with the tokens that it lacks."""
         missing: tuple[Word, ...] = ("input_tokens", "output_tokens")
-        known = {
+        token_counts = {
             word: tokens
             for word in missing
             if getattr(entry, word) is None and (tokens := self._of(producer, word, entry.number)) is not None
         }
-        return replace(entry, **known) if known else entry
+        return replace(entry, **token_counts) if token_counts else entry
 
     def _of(self, producer: str, word: Word, number: int) -> int | float | None:
         if (producer, word) not in self._sorted:

@@ -42,10 +42,10 @@ def with_slots(report: Report, directory: RunDirectory) -> Report:
         facts = request_log.facts(directory)
         if facts is None or not facts.kept or facts.bytes > LOG_BYTES:
             return report
-        found = slots_of(request_log.read(directory), report.snapshot.started_ns)
+        slots = slots_of(request_log.read(directory), report.snapshot.started_ns)
     except (RunDirectoryError, OverflowError):  # times of a file may be as large as 64 bits allow
         return report
-    return replace(report, pictures=replace(report.pictures, slots=found))
+    return replace(report, pictures=replace(report.pictures, slots=slots))
 
 
 def slots_of(requests: Iterable[LoggedRequest], started_ns: int, most: int = DRAWN) -> RequestSlots | None:
@@ -54,8 +54,8 @@ def slots_of(requests: Iterable[LoggedRequest], started_ns: int, most: int = DRA
     Of more than `most`, those are kept that overlap a time range around the most requests in flight.
     """
     columns = _Columns()
-    for one in requests:
-        columns.add(one, started_ns)
+    for request in requests:
+        columns.add(request, started_ns)
     return columns.slots(most) if columns.begin else None
 
 
@@ -71,8 +71,8 @@ class _Columns:
     reasons: dict[int, str] = field(default_factory=dict)
     """Reason by place, of requests that did not complete."""
 
-    def add(self, one: LoggedRequest, started_ns: int) -> None:
-        entry, shift_ns = one.entry, one.shift_ns - started_ns
+    def add(self, request: LoggedRequest, started_ns: int) -> None:
+        entry, shift_ns = request.entry, request.shift_ns - started_ns
         if entry.outcome != "completed":
             self.reasons[len(self.begin)] = entry.reason or entry.outcome
         planned_ns = entry.issued_ns if entry.planned_ns is None else entry.planned_ns

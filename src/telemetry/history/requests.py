@@ -39,8 +39,8 @@ def with_requests(
     `added` is the sum of the history over the same time range, `rows` the rows it was made of. Without them bounds
     come from display histograms. `part` is True for a report of a part of the run.
     """
-    found = request_counts(report.snapshot)
-    if not found:
+    kinds = request_counts(report.snapshot)
+    if not kinds:
         return report
     from telemetry.history.early_stopping import early_stops
 
@@ -51,23 +51,23 @@ def with_requests(
         # The sum of windows is not a series: its values are not in order.
         return early_stops(stat, added, rows, rule) if id(stat) in own else {}
 
-    return replace(report, requests=[_figures(one, stops, part, rule) for one in found])
+    return replace(report, requests=[_figures(kind, stops, part, rule) for kind in kinds])
 
 
 def of_requests(report: Report) -> Iterator[str]:
     """Yield findings about requests, for the busiest kinds and the first windows."""
-    kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
-    for one in kinds[:_KINDS]:
-        yield from filter(None, map(late_words, one.windows[:_KINDS] or (one,)))
+    kinds = sorted(request_counts(report.snapshot), key=lambda kind: -kind.issued)
+    for kind in kinds[:_KINDS]:
+        yield from filter(None, map(late_words, kind.windows[:_KINDS] or (kind,)))
         if report.final and report.time_range is None:
-            yield from _unended(one)
-            yield from _uncounted(one)
+            yield from _unended(kind)
+            yield from _uncounted(kind)
 
 
 def unended(report: Report) -> Iterator[str]:
     """Yield findings about requests that have no latency, for the busiest kinds."""
-    for one in sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:_KINDS]:
-        yield from _unended(one)
+    for kind in sorted(request_counts(report.snapshot), key=lambda kind: -kind.issued)[:_KINDS]:
+        yield from _unended(kind)
 
 
 def late_words(of: RequestCounts) -> str:
@@ -80,15 +80,15 @@ def late_words(of: RequestCounts) -> str:
 
 def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:
     """Yield the series with early stopping."""
-    for one in request_counts(snapshot):
-        for part in (one, *one.windows):
+    for kind in request_counts(snapshot):
+        for part in (kind, *kind.windows):
             yield from (part.series[word] for word in BOUNDED if word in part.series)
 
 
 def _late(of: RequestCounts, percentile: str) -> str:
     raw, corrected, delay = (of.series[word] for word in (words.LATENCY, words.CORRECTED, words.QUEUE_DELAY))
     late = formatting.quantity(delay.max, delay.unit)
-    before, after = (formatting.quantity(one.percentiles[percentile], one.unit) for one in (raw, corrected))
+    before, after = (formatting.quantity(stat.percentiles[percentile], stat.unit) for stat in (raw, corrected))
     planned = ""
     if corrected.count != raw.count:
         planned = f" of the {formatting.count(corrected.count)} of {formatting.count(raw.count)} that were planned"
@@ -110,9 +110,9 @@ def _uncounted(of: RequestCounts) -> Iterator[str]:
     """Yield a finding if tokens per second cover only some of the requests."""
     tokens = of.series.get(words.OUTPUT_TOKENS)
     if tokens is not None and 0 < tokens.count < of.completed:
-        known = f"{formatting.count(tokens.count)} of {number_of(of.completed, 'completed request')}"
+        coverage = f"{formatting.count(tokens.count)} of {number_of(of.completed, 'completed request')}"
         yield printable(
-            f"output tokens are known for {known} of {_name(of)}: the real tokens per second are higher"
+            f"output tokens are known for {coverage} of {_name(of)}: the real tokens per second are higher"
         )
 
 
@@ -158,7 +158,7 @@ def _figures(of: RequestCounts, stops: Stops, part: bool, rule: EarlyRule) -> Re
         attainment=of.attainment,
         attainment_low=low,
         attainment_high=high,
-        early_stopping={word: found for word, found in bounds.items() if found},
+        early_stopping={word: bound for word, bound in bounds.items() if bound},
         confidence=rule.confidence,
         tolerance=rule.tolerance,
         windows=[_figures(window, stops, part, rule) for window in of.windows],

@@ -125,7 +125,7 @@ class RecordedRun:
         report = with_slots(with_peaks(report, self.directory), self.directory)
         if span_times(report.snapshot):
             report = replace(report, spans=span_spreads(self.directory))
-        counted = [one.bounds() for one in self.distributions]
+        counted = [distribution.bounds() for distribution in self.distributions]
         report = replace(report, distributions=counted)
         notes = curve_findings(self.curves, self.directory, report.snapshot)
         report = replace(report, findings=[*report.findings, *notes])
@@ -177,24 +177,24 @@ class RecordedRun:
         """
         if choice.whole:
             return self.report(step_s, pictures=pictures)
-        found = settled(choice, self._past, self.result.snapshot.series)
-        if found.start_s <= 0.0 and found.end_s >= self._past.end_s:
-            whole = self._whole(replace(self.result, time_range=found), step_s, pictures)
+        time_range = settled(choice, self._past, self.result.snapshot.series)
+        if time_range.start_s <= 0.0 and time_range.end_s >= self._past.end_s:
+            whole = self._whole(replace(self.result, time_range=time_range), step_s, pictures)
             return replace(whole, curves=self.curves)
-        start_ns, end_ns = self._past.edges(self._past.ns(found.start_s), self._past.ns(found.end_s))
-        gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s, pictures)
+        start_ns, end_ns = self._past.edges(self._past.ns(time_range.start_s), self._past.ns(time_range.end_s))
+        gathered = self._gathered(start_ns, end_ns, time_range.end_s - time_range.start_s, step_s, pictures)
         part = gathered.part
         if not part.windows and gathered.damage:
             raise RunDirectoryError(f"can't read the history: {gathered.damage[0]}")
         if not part.windows:
             raise UsageError(
-                f"the history has no data between {formatting.duration_s(found.start_s)} and "
-                f"{formatting.duration_s(found.end_s)} of the run",
+                f"the history has no data between {formatting.duration_s(time_range.start_s)} and "
+                f"{formatting.duration_s(time_range.end_s)} of the run",
                 hint=f"it ends at {formatting.duration_s(self._past.end_s)}",
             )
         added = part.added()
         snapshot = snapshot_of(self.result.snapshot, part, added)
-        own = replace(found, start_s=part.start_s, end_s=part.end_s)
+        own = replace(time_range, start_s=part.start_s, end_s=part.end_s)
         report = replace(self.result, snapshot=snapshot, time_range=own, curves=self.curves)
         return _finished(report, gathered, added, whole=False)
 

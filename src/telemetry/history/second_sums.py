@@ -27,12 +27,12 @@ class SecondSums:
     def add(self, times_ns: Integers, weights: Floats | None = None) -> None:
         """Add a number for each time; 1 without weights."""
         seconds = (times_ns - self._begin_ns) // _SECOND
-        known = np.union1d(self._seconds, seconds)
-        if known.size > self._seconds.size:
-            sums = np.zeros(known.size)
-            sums[np.searchsorted(known, self._seconds)] = self._sums
-            self._seconds, self._sums = known, sums
-        np.add.at(self._sums, np.searchsorted(known, seconds), 1.0 if weights is None else weights)
+        all_seconds = np.union1d(self._seconds, seconds)
+        if all_seconds.size > self._seconds.size:
+            sums = np.zeros(all_seconds.size)
+            sums[np.searchsorted(all_seconds, self._seconds)] = self._sums
+            self._seconds, self._sums = all_seconds, sums
+        np.add.at(self._sums, np.searchsorted(all_seconds, seconds), 1.0 if weights is None else weights)
 
     @property
     def most(self) -> float:

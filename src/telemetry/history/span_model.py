@@ -32,14 +32,14 @@ def span_times(snapshot: MetricsSnapshot) -> list[SpanTimes]:
         if _is(stat, words.SELF) and stat.events  # a counter without increments knows nothing, and has the value 0
     }
     whole_ms = sum(own.values())
-    found = []
+    spans = []
     for stat in snapshot.series:
         if _is(stat, words.DURATION) and stat.count:
             name = stat.name.removeprefix(words.DURATION)
             self_ms = own.get(name)
             share = self_ms / whole_ms if self_ms is not None and whole_ms else None
-            found.append(SpanTimes(name=name, durations=stat, self_ms=self_ms, share=share))
-    return sorted(found, key=lambda one: (-(one.self_ms or 0.0), -one.durations.total, one.name))
+            spans.append(SpanTimes(name=name, durations=stat, self_ms=self_ms, share=share))
+    return sorted(spans, key=lambda span: (-(span.self_ms or 0.0), -span.durations.total, span.name))
 
 
 def without_spans(stats: Sequence[_Stat]) -> list[_Stat]:

@@ -46,14 +46,14 @@ def settled(choice: TimeRangeChoice, past: RunHistory, stats: Sequence[SeriesSta
     steps = [steps_of(past, past.rows.key_of(series_id(stat)), start_ns, end_ns) for stat in series]
     called = [wording.instrument(stat.name, stat.labels) for stat in series]
     names = [f"the {what} of {name}" for name in called for what in ("rate", "median")]
-    rows = np.array([row for one in steps for row in (one.rate, one.median)])
-    found = (steady_part if choice.steady else warmup_end)(rows, names=names)
-    reason = f"{found.reason} (by rate and median of {', '.join(called)} in steps of {steps[0].step_s:g} s)"
-    if not found:
+    rows = np.array([row for step in steps for row in (step.rate, step.median)])
+    steady = (steady_part if choice.steady else warmup_end)(rows, names=names)
+    reason = f"{steady.reason} (by rate and median of {', '.join(called)} in steps of {steps[0].step_s:g} s)"
+    if not steady:
         return TimeRange(start_s=start_s, end_s=end_s, chosen=chosen, found=False, reason=reason)
     return TimeRange(
-        start_s=float(steps[0].start_s[found.begin]) if found.begin else start_s,
-        end_s=float(steps[0].end_s[found.end - 1]) if found.end < rows.shape[1] else end_s,
+        start_s=float(steps[0].start_s[steady.begin]) if steady.begin else start_s,
+        end_s=float(steps[0].end_s[steady.end - 1]) if steady.end < rows.shape[1] else end_s,
         chosen=chosen,
         reason=reason,
     )
@@ -81,12 +81,12 @@ def busiest(stats: Sequence[SeriesStat]) -> list[SeriesStat]:
     """Return the fewest series that hold most of the values of a run, at most `_MOST_SERIES`."""
     ordered = sorted(stats, key=lambda stat: -stat.count)
     wanted = sum(stat.count for stat in stats) / 2
-    found: list[SeriesStat] = []
+    series: list[SeriesStat] = []
     for stat in ordered[:_MOST_SERIES]:
-        if sum(one.count for one in found) > wanted or not stat.count:
+        if sum(member.count for member in series) > wanted or not stat.count:
             break
-        found.append(stat)
-    return found
+        series.append(stat)
+    return series
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +111,21 @@ def steps_of(past: RunHistory, key: SeriesKey, start_ns: int, end_ns: int) -> St
     if not picked:
         none = np.zeros(0)
         return Steps(float(LEVELS[0]), none, none, none, none)
-    lasted_s = np.array([max(one.end_ns - one.start_ns, 0) for one in picked]) / 1e9
+    lasted_s = np.array([max(interval.end_ns - interval.start_ns, 0) for interval in picked]) / 1e9
     step_s = _step_s(lasted_s)
-    starts_s = (np.array([one.start_ns for one in picked]) - past.started_ns) / 1e9
-    ends_s = (np.array([one.end_ns for one in picked]) - past.started_ns) / 1e9
+    starts_s = (np.array([interval.start_ns for interval in picked]) - past.started_ns) / 1e9
+    ends_s = (np.array([interval.end_ns for interval in picked]) - past.started_ns) / 1e9
     numbers = (starts_s + ends_s) / 2 // step_s
     begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
     seconds = np.add.reduceat(lasted_s, begins)
-    known = seconds >= step_s / 2
+    is_known = seconds >= step_s / 2
     figures = _merged(picked, key, begins, seconds).figures(["50"])
     return Steps(
         step_s=step_s,
         start_s=starts_s[begins],
         end_s=ends_s[np.append(begins[1:], len(picked)) - 1],
-        rate=_finite(np.array([one.rate for one in figures]), known),
-        median=_finite(np.array([one.percentiles.get("50", np.nan) for one in figures]), known),
+        rate=_finite(np.array([figure.rate for figure in figures]), is_known),
+        median=_finite(np.array([figure.percentiles.get("50", np.nan) for figure in figures]), is_known),
     )
 
 
@@ -140,25 +140,25 @@ def _merged(picked: Sequence[Picked], key: SeriesKey, begins: Integers, seconds:
     """Merge the histograms from each of `begins` up to the next into one."""
     rows, span = begins.size, Layout.of(key.digits).slots
     of_pick = np.repeat(np.arange(rows), np.diff(begins, append=len(picked)))
-    places = np.repeat(of_pick * span, [one.slots.size for one in picked])
-    places += np.minimum(np.concatenate([one.slots for one in picked]), span - 1)
-    counts = np.concatenate([one.counts for one in picked])
+    places = np.repeat(of_pick * span, [interval.slots.size for interval in picked])
+    places += np.minimum(np.concatenate([interval.slots for interval in picked]), span - 1)
+    counts = np.concatenate([interval.counts for interval in picked])
     if places.size:
         places, counts = added_up(places, counts)
     return Histograms(
         digits=np.full(rows, key.digits),
         ticks_per_unit=np.full(rows, key.ticks_per_unit),
         seconds=seconds,
-        count=np.add.reduceat(np.array([one.count for one in picked]), begins),
+        count=np.add.reduceat(np.array([interval.count for interval in picked]), begins),
         total=np.zeros(rows),
-        min=np.minimum.reduceat(np.array([one.min for one in picked]), begins),
-        max=np.maximum.reduceat(np.array([one.max for one in picked]), begins),
+        min=np.minimum.reduceat(np.array([interval.min for interval in picked]), begins),
+        max=np.maximum.reduceat(np.array([interval.max for interval in picked]), begins),
         ends=np.searchsorted(places, np.arange(1, rows + 1) * span),
         slots=places % span,
         counts=counts,
     )
 
 
-def _finite(values: Floats, known: NDArray[np.bool_]) -> Floats:
+def _finite(values: Floats, is_known: NDArray[np.bool_]) -> Floats:
     """Replace unknown and infinite values by NaN."""
-    return np.where(known & np.isfinite(values), values, np.nan)
+    return np.where(is_known & np.isfinite(values), values, np.nan)

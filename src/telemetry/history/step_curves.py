@@ -212,7 +212,9 @@ class _Corrected:
         before = held.get(step.step)
         if before is not None:
             values = {**before.values, **step.values}
-            spread = {name: one for name, one in before.spread.items() if name not in step.values} | step.spread
+            spread = {
+                name: old_spread for name, old_spread in before.spread.items() if name not in step.values
+            } | step.spread
             held[step.step] = StepValues(step.axis, step.step, before.wall_ns, values, spread)
             self._values += len(values) - len(before.values)
         elif step.closed == "late":
@@ -270,14 +272,14 @@ class _AxisCurves:
         steps = np.array([row.step for row in rows], np.int64)
         times = (np.array([row.wall_ns for row in rows], np.int64) - self._started_ns) / 1e9
         columns: dict[str, _Column] = {}
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             for name, value in row.values.items():
                 column = columns.get(name)
                 if column is None:
                     if name not in names:
                         continue
                     column = columns[name] = _Column([], [], [])
-                column.places.append(place)
+                column.places.append(index)
                 column.values.append(value)
             for name, spread in row.spread.items():
                 column = columns.get(name)
@@ -300,7 +302,7 @@ class _Column(NamedTuple):
         values = np.array(self.values, np.float64)
         if not self.spreads:
             return NewSteps(steps, times, values, values, values), 1
-        places = [place for place, _ in self.spreads]
+        places = [index for index, _ in self.spreads]
         low, high = values.copy(), values.copy()
         low[places] = [spread.min for _, spread in self.spreads]
         high[places] = [spread.max for _, spread in self.spreads]
@@ -343,12 +345,12 @@ class StepPoints:
     def add(self, new: NewSteps, producers: int) -> None:
         """Add steps in any order. `producers` is the largest number of producers that reported one."""
         steps, (times, values, low, high) = new.steps, new[1:]
-        known = np.isfinite(values)
-        table = np.stack((times, np.where(known, values, 0.0), known, low, high))
+        is_finite = np.isfinite(values)
+        table = np.stack((times, np.where(is_finite, values, 0.0), is_finite, low, high))
         if not (steps[1:] > steps[:-1]).all():
             order = np.argsort(steps, kind="stable")
-            steps, table, values, known = steps[order], table[:, order], values[order], known[order]
-        self._mark(steps, np.where(known, values, np.nan), (float(table[3, -1]), float(table[4, -1])))
+            steps, table, values, is_finite = steps[order], table[:, order], values[order], is_finite[order]
+        self._mark(steps, np.where(is_finite, values, np.nan), (float(table[3, -1]), float(table[4, -1])))
         self._count += steps.size
         self._producers = max(self._producers, producers)
         self._merge(np.concatenate((self._step, steps)), np.concatenate((self._table, table), axis=1))

@@ -61,7 +61,7 @@ class StragglerWatch:
                 steps=detector.steps,
                 step_s=detector.step_s,
                 confidence=CONFIDENCE,
-                slow=[_straggler(one, called) for one in detector.verdict()],
+                slow=[_straggler(slow, called) for slow in detector.verdict()],
                 map=lag_map(detector, called, rows, columns),
             )
             for axis, detector in self._detectors.items()
@@ -90,32 +90,32 @@ def has_work_and_wait(snapshot: MetricsSnapshot) -> bool:
 # --- words -------------------------------------------------------------------------------------------
 
 
-def sentences(found: Stragglers) -> list[str]:
+def sentences(verdict: Stragglers) -> list[str]:
     """Return a line for each slow rank, or the reason why none is named."""
-    if found.slow:
-        return [sentence(one, found) for one in found.slow]
+    if verdict.slow:
+        return [sentence(straggler, verdict) for straggler in verdict.slow]
     return [
-        f"no rank slows the others on axis {printable(found.axis)}: {number_of(found.steps, 'step')} of "
-        f"{number_of(found.ranks, 'rank')}, {formatting.percent(found.confidence)} confidence"
+        f"no rank slows the others on axis {printable(verdict.axis)}: {number_of(verdict.steps, 'step')} of "
+        f"{number_of(verdict.ranks, 'rank')}, {formatting.percent(verdict.confidence)} confidence"
     ]
 
 
-def sentence(one: Straggler, found: Stragglers) -> str:
+def sentence(straggler: Straggler, verdict: Stragglers) -> str:
     """Return a line such as `rank 37 costs 387 ms a step, 6.1 %: it works 9.8 % longer than the others`."""
-    costs = "costs" if one.now else "cost"
-    when = _when(one, found)
-    why = f"it works {formatting.percent(one.excess)} longer than the others" if one.excess > 0 else ""
-    last = f"last in {one.last_in:,} of {number_of(one.windows, 'window')}"
+    costs = "costs" if straggler.now else "cost"
+    when = _when(straggler, verdict)
+    why = f"it works {formatting.percent(straggler.excess)} longer than the others" if straggler.excess > 0 else ""
+    last = f"last in {straggler.last_in:,} of {number_of(straggler.windows, 'window')}"
     facts = ", ".join(part for part in (why, when, last) if part)
-    cost = formatting.duration_s(one.cost_s)
-    return printable(f"{one.name} {costs} {cost} a step, {formatting.percent(one.cost)}: {facts}")
+    cost = formatting.duration_s(straggler.cost_s)
+    return printable(f"{straggler.name} {costs} {cost} a step, {formatting.percent(straggler.cost)}: {facts}")
 
 
-def _when(one: Straggler, found: Stragglers) -> str:
-    if one.always:
-        return "from the first steps on" if one.now else f"up to {found.axis} {one.last_step:,}"
-    since = f"since {found.axis} {one.first_step:,}"
-    return since if one.now else f"from {found.axis} {one.first_step:,} to {one.last_step:,}"
+def _when(straggler: Straggler, verdict: Stragglers) -> str:
+    if straggler.always:
+        return "from the first steps on" if straggler.now else f"up to {verdict.axis} {straggler.last_step:,}"
+    since = f"since {verdict.axis} {straggler.first_step:,}"
+    return since if straggler.now else f"from {verdict.axis} {straggler.first_step:,} to {straggler.last_step:,}"
 
 
 class _Names:
@@ -140,40 +140,40 @@ class _Names:
 # --- figures -----------------------------------------------------------------------------------------
 
 
-def _straggler(one: Slow, called: _Names) -> Straggler:
-    rank = one.rank if isinstance(one.rank, int | str) else str(one.rank)
+def _straggler(slow: Slow, called: _Names) -> Straggler:
+    rank = slow.rank if isinstance(slow.rank, int | str) else str(slow.rank)
     return Straggler(
         rank=rank,
         name=called.of(rank),
-        cost_s=one.cost_s,
-        cost=one.share,
-        step_s=one.step_s,
-        lag_s=one.lag_s,
-        excess=one.excess,
-        work_s=one.work_s,
-        others_s=one.others_s,
-        least_lag=_known(one.best),
-        first_step=one.first_step,
-        last_step=one.last_step,
-        steps=one.steps,
-        windows=one.windows,
-        last_in=one.last_in,
-        always=one.always,
-        now=one.now,
+        cost_s=slow.cost_s,
+        cost=slow.share,
+        step_s=slow.step_s,
+        lag_s=slow.lag_s,
+        excess=slow.excess,
+        work_s=slow.work_s,
+        others_s=slow.others_s,
+        least_lag=_known(slow.best),
+        first_step=slow.first_step,
+        last_step=slow.last_step,
+        steps=slow.steps,
+        windows=slow.windows,
+        last_in=slow.last_in,
+        always=slow.always,
+        now=slow.now,
     )
 
 
 def lag_map(detector: StragglerDetector, called: _Names, rows: int, columns: int) -> LagMap:
     """Return the map of rank and step. A cell of several ranks has the largest lag of them, so that one is seen."""
-    ranks = sorted(range(len(detector.ranks)), key=lambda place: _order(detector.ranks[place]))
+    ranks = sorted(range(len(detector.ranks)), key=lambda index: _order(detector.ranks[index]))
     parts = _parts(len(ranks), rows)
-    groups = [[ranks[place] for place in part] for part in parts]
-    known = detector.map.columns
-    steps = [[known[place] for place in part] for part in _parts(len(known), columns)]
+    groups = [[ranks[index] for index in part] for part in parts]
+    map_columns = detector.map.columns
+    steps = [[map_columns[index] for index in part] for part in _parts(len(map_columns), columns)]
     return LagMap(
         ranks=[_called(group, detector.ranks, called) for group in groups],
         steps=[part[0].first_step for part in steps],
-        last_step=known[-1].last_step if known else None,
+        last_step=map_columns[-1].last_step if map_columns else None,
         lags=[[_cell(group, part) for part in steps] for group in groups],
     )
 
@@ -201,7 +201,7 @@ def _cell(ranks: Sequence[int], columns: Sequence[MapColumn]) -> float | None:
 
 
 def _called(group: Sequence[int], ranks: Sequence[object], called: _Names) -> str:
-    first, last = (ranks[place] for place in (group[0], group[-1]))
+    first, last = (ranks[index] for index in (group[0], group[-1]))
     if len(group) == 1:
         return printable(called.of(first if isinstance(first, int | str) else str(first)))
     if isinstance(first, int) and isinstance(last, int):

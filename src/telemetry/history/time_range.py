@@ -55,9 +55,9 @@ def parse_time(text: str) -> float:
 
     `"-10s"` gives a negative number: ten seconds before the end.
     """
-    found = _TIME.fullmatch(text.strip())
-    factor = _UNITS.get(found[3]) if found else None
-    if found is None or factor is None:
+    match = _TIME.fullmatch(text.strip())
+    factor = _UNITS.get(match[3]) if match else None
+    if match is None or factor is None:
         raise UsageError(f"{text!r} is not a time", hint=_HINT)
-    seconds = float(found[2]) * factor
-    return -seconds if found[1] == "-" else seconds
+    seconds = float(match[2]) * factor
+    return -seconds if match[1] == "-" else seconds

@@ -82,9 +82,9 @@ class FeedSpec:
 def parse_feed(text: str) -> FeedSpec:
     """Parse `NAME[:ADDRESS]`. Raises UsageError for an unknown feed or an invalid address."""
     name, colon, address = text.partition(":")
-    known = points.plugins("feeds", BUILT_IN)
-    if name not in known:
-        raise unknown(name, "feed", known)
+    plugins = points.plugins("feeds", BUILT_IN)
+    if name not in plugins:
+        raise unknown(name, "feed", plugins)
     if colon and not is_pattern(address):
         try:
             check_connectable(address)
@@ -98,18 +98,18 @@ def parse_feed(text: str) -> FeedSpec:
 
 def with_percentiles(feeds: Sequence[str], percentiles: Sequence[str]) -> list[str]:
     """Return percentiles with those of feeds, in ascending order. Raises UsageError for an invalid feed."""
-    found = {float(one): one for one in percentiles}
+    text_by_value = {float(percentile): percentile for percentile in percentiles}
     for feed in feeds:
-        for one in getattr(load_feed(parse_feed(feed).name), "percentiles", ()):
-            found.setdefault(float(one), one)
-    return [found[one] for one in sorted(found)]
+        for percentile in getattr(load_feed(parse_feed(feed).name), "percentiles", ()):
+            text_by_value.setdefault(float(percentile), percentile)
+    return [text_by_value[value] for value in sorted(text_by_value)]
 
 
 def load_feed(name: str) -> FeedKind:
     """Import a feed. Raises PluginError, a UsageError, with the package, the cause and the remedy."""
     plugin = points.plugins("feeds", BUILT_IN)[name]
-    made = points.load(plugin)
-    lacks = [name for name in ("topics", "addresses") if not hasattr(made, name)]
-    if lacks or not callable(made):
-        raise points.broken(plugin, f"it lacks {', '.join(lacks) or 'a way to make a feed'}")
-    return cast(FeedKind, made)
+    feed = points.load(plugin)
+    missing = [name for name in ("topics", "addresses") if not hasattr(feed, name)]
+    if missing or not callable(feed):
+        raise points.broken(plugin, f"it lacks {', '.join(missing) or 'a way to make a feed'}")
+    return cast(FeedKind, feed)

@@ -32,16 +32,16 @@ def await_listening(
 ) -> str:
     """Wait for a matching address with a listener and return the newest one, or an empty string once `over`."""
     patient_until_s = time.monotonic() + _PATIENCE_S
-    while not (found := listening(patterns)):
+    while not (addresses := listening(patterns)):
         if over():
             return ""
         if time.monotonic() >= patient_until_s:
             patient_until_s = math.inf
             say(f"no sender listens at {' or '.join(patterns)} yet; still waiting")
         time.sleep(look_s)
-    if len(found) > 1:
-        say(f"found {len(found):,} senders and using the newest; the others are {', '.join(found[1:])}")
-    return found[0]
+    if len(addresses) > 1:
+        say(f"found {len(addresses):,} senders and using the newest; the others are {', '.join(addresses[1:])}")
+    return addresses[0]
 
 
 class SendersOfCommand:
@@ -74,8 +74,8 @@ class SendersOfCommand:
 
         Raises EndpointError if the command's address is ambiguous.
         """
-        found = self._owned() if self._processes.known else self._appeared()
-        if found:
+        addresses = self._owned() if self._processes.known else self._appeared()
+        if addresses:
             self._patient_until_s = math.inf
         elif self._clock() >= self._patient_until_s:
             self._patient_until_s = math.inf
@@ -83,7 +83,7 @@ class SendersOfCommand:
             where = " or ".join(self._patterns)
             listen = f"; others listen at {others}" if others else ""
             self._say(f"no process of the command listens at {where} yet{listen}; still waiting")
-        return found
+        return addresses
 
     def _owned(self) -> list[str]:
         """Find new sockets of the command.
@@ -93,14 +93,14 @@ class SendersOfCommand:
         there = _matching(self._patterns)
         self._judged = {file: self._judged[file] for _, file in there if file in self._judged}
         unknown = [(address, file) for address, file in there if file not in self._judged]
-        found = []
+        addresses = []
         for address, file in unknown[: limits.FEED_PLACES]:
             if not (pid := listener(address.removeprefix(IPC))):
                 continue  # no listener, or an unknown one that the next look may identify
             self._judged[file] = self._processes.own(pid)
             if self._judged[file]:
-                found.append(address)
-        return found
+                addresses.append(address)
+        return addresses
 
     def _appeared(self) -> list[str]:
         recent = [
@@ -129,12 +129,12 @@ class _SocketFile(NamedTuple):
 
 def _matching(patterns: Sequence[str]) -> list[tuple[str, _SocketFile]]:
     """Return matching addresses and their files, newest first, with or without a listener."""
-    found: dict[str, _SocketFile] = {}
+    files: dict[str, _SocketFile] = {}
     for pattern in patterns:
         for path in glob.iglob(pattern.removeprefix(IPC)):
             try:
                 stat = os.stat(path)
             except OSError:  # it was just removed
                 continue
-            found[f"{IPC}{path}"] = _SocketFile(path, stat.st_ino, stat.st_mtime_ns)
-    return sorted(found.items(), key=lambda item: (item[1].time_ns, item[0]), reverse=True)
+            files[f"{IPC}{path}"] = _SocketFile(path, stat.st_ino, stat.st_mtime_ns)
+    return sorted(files.items(), key=lambda item: (item[1].time_ns, item[0]), reverse=True)

@@ -54,13 +54,13 @@ def cut_masked(text: str, max_chars: int, mask: Callable[[str], str]) -> str:
     return masked[: max(0, min(max_chars, len(masked) - LONGEST_SECRET))]
 
 
-def mask_arguments(words: Sequence[str], hit: Hit) -> list[str]:
+def mask_arguments(arguments: Sequence[str], hit: Hit) -> list[str]:
     """Return a command line without secrets. A word after `--password` is its value."""
     masked: list[str] = []
     announced = ""
     before = ""
     client = ""
-    for word in words:
+    for word in arguments:
         if announced and not word.startswith("--"):
             masked.append(word if is_plain(announced, word) else mask_value(word, hit, NAMED))
             announced = ""

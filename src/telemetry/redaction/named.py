@@ -77,24 +77,24 @@ def mask_named(text: str, hit: Hit, *, is_name: bool = False) -> str:
     """
     text = _mask_pairs(text, hit, is_name=is_name)
     if "--" in text:
-        text = _OPTION_VALUE.sub(lambda found: _masked_option(found, hit), text)
+        text = _OPTION_VALUE.sub(lambda match: _masked_option(match, hit), text)
     if "'-" in text or '"-' in text:
-        text = _LISTED.sub(lambda found: _masked_listed(found, hit), text)
+        text = _LISTED.sub(lambda match: _masked_listed(match, hit), text)
     lower = text.lower()
     if " is" in lower:
         text = _mask_spoken(text, hit)
     if "login" not in lower:
         return text
-    return _NETRC.sub(lambda found: found[1] + mask_value(found[2], hit, NAMED), text)
+    return _NETRC.sub(lambda match: match[1] + mask_value(match[2], hit, NAMED), text)
 
 
 def mask_login(text: str, hit: Hit) -> str:
     """Mask the password of `-u user:password` and keep the user; keep `1000:1000`, a user and a group."""
 
-    def masked(found: re.Match[str]) -> str:
-        option, between, user, password = found.groups()
+    def masked(match: re.Match[str]) -> str:
+        option, between, user, password = match.groups()
         if (user.isdecimal() and password.isdecimal()) or password == MASK:
-            return found[0]
+            return match[0]
         hit(LOGIN)
         return f"{option}{between}{user}:{MASK}"
 
@@ -104,21 +104,21 @@ def mask_login(text: str, hit: Hit) -> str:
 def mask_short_options(text: str, hit: Hit) -> str:
     """Mask the passwords of `mysql -pX` and of `sshpass -p X`."""
     for pattern in (_MYSQL_PASSWORD, _SSHPASS):
-        text = pattern.sub(lambda found: found[1] + mask_value(found[2], hit, LOGIN), text)
+        text = pattern.sub(lambda match: match[1] + mask_value(match[2], hit, LOGIN), text)
     return text
 
 
 def mask_url_passwords(text: str, hit: Hit) -> str:
     """Mask the password of `scheme://user:password@host`, and a long user with a digit that is a token."""
 
-    def masked(found: re.Match[str]) -> str:
-        if found[2] != MASK:
+    def masked(match: re.Match[str]) -> str:
+        if match[2] != MASK:
             hit(URL_PASSWORD)
-        return f"{found[1]}:{MASK}@"
+        return f"{match[1]}:{MASK}@"
 
-    def masked_token(found: re.Match[str]) -> str:
+    def masked_token(match: re.Match[str]) -> str:
         hit(URL_PASSWORD)
-        return f"{found[1]}{MASK}@"
+        return f"{match[1]}{MASK}@"
 
     for pattern in (_URL_PASSWORD, _URL_PASSWORD_WITH_SLASH):
         text = pattern.sub(masked, text)
@@ -127,7 +127,7 @@ def mask_url_passwords(text: str, hit: Hit) -> str:
 
 def mask_query(text: str, hit: Hit) -> str:
     """Mask the values of `?key=` and `?code=`, whose names are no secrets elsewhere."""
-    return _QUERY.sub(lambda found: found[1] + mask_value(found[2], hit, NAMED), text)
+    return _QUERY.sub(lambda match: match[1] + mask_value(match[2], hit, NAMED), text)
 
 
 def mask_bearer(text: str, hit: Hit) -> str:
@@ -136,12 +136,12 @@ def mask_bearer(text: str, hit: Hit) -> str:
     at = 0
     for scheme in _SCHEME.finditer(lowered(text)):
         is_basic = scheme[0] == "basic"
-        found = (_BASIC if is_basic else _BEARER).match(text, scheme.start())
+        match = (_BASIC if is_basic else _BEARER).match(text, scheme.start())
         is_part = scheme.start() < at or text[scheme.start() - 1 : scheme.start()].isalnum()
-        if found is not None and not is_part and (not is_basic or _is_login(found[3])):
+        if match is not None and not is_part and (not is_basic or _is_login(match[3])):
             hit(BEARER)
-            pieces += [text[at : found.start(3)], MASK]
-            at = found.end()
+            pieces += [text[at : match.start(3)], MASK]
+            at = match.end()
     return "".join([*pieces, text[at:]]) if pieces else text
 
 
@@ -161,14 +161,14 @@ def _mask_pairs(text: str, hit: Hit, *, is_name: bool) -> str:
     """Mask values of `name=value` and `name: value`. A value that is kept may itself contain such pairs."""
     pieces: list[str] = []
     at = 0
-    for found in _secret_pairs(text):
-        if found.start() < at:
+    for pair in _secret_pairs(text):
+        if pair.start() < at:
             continue  # it is part of a masked value
-        is_bare_colon = is_name and found[2] == ":" and text[found.end()] not in "\"'\\"
-        pattern = _ENCODED_VALUE if found[2][0] == "%" else _value_pattern(found[1])
-        value = None if is_bare_colon else pattern.match(text, found.end())
-        if value is not None and not _shows_nothing(text, found[1], value):
-            pieces += [text[at : found.end()], mask_value(value[0], hit, NAMED)]
+        is_bare_colon = is_name and pair[2] == ":" and text[pair.end()] not in "\"'\\"
+        pattern = _ENCODED_VALUE if pair[2][0] == "%" else _value_pattern(pair[1])
+        value = None if is_bare_colon else pattern.match(text, pair.end())
+        if value is not None and not _shows_nothing(text, pair[1], value):
+            pieces += [text[at : pair.end()], mask_value(value[0], hit, NAMED)]
             at = value.end()
     return "".join([*pieces, text[at:]]) if pieces else text
 
@@ -177,10 +177,10 @@ def _mask_spoken(text: str, hit: Hit) -> str:
     """Mask the next word of `password is`, unless it says something about the password."""
     pieces: list[str] = []
     at = 0
-    for found in _SPOKEN.finditer(text):
-        value = _VALUE.match(text, found.end())
+    for match in _SPOKEN.finditer(text):
+        value = _VALUE.match(text, match.end())
         if value is not None and value[0].strip("\\\"'.:!?").lower() not in _SAID_OF_PASSWORDS:
-            pieces += [text[at : found.end()], mask_value(value[0], hit, NAMED)]
+            pieces += [text[at : match.end()], mask_value(value[0], hit, NAMED)]
             at = value.end()
     return "".join([*pieces, text[at:]]) if pieces else text
 
@@ -194,10 +194,10 @@ def _secret_pairs(text: str) -> Iterator[re.Match[str]]:
             continue
         while start > checked and (text[start - 1].isalnum() or text[start - 1] in "_.-"):
             start -= 1
-        found = _NAMED.match(text, start)
-        checked = hint.end() if found is None else found.end(1)
-        if found is not None and is_secret(found[1]):
-            yield found
+        match = _NAMED.match(text, start)
+        checked = hint.end() if match is None else match.end(1)
+        if match is not None and is_secret(match[1]):
+            yield match
 
 
 def _value_pattern(name: str) -> re.Pattern[str]:
@@ -214,16 +214,16 @@ def _shows_nothing(text: str, name: str, value: re.Match[str]) -> bool:
     return len(bare) < _SECRET_CHARS and bool(_PARSERS_TOKEN.search(before))
 
 
-def _masked_option(found: re.Match[str], hit: Hit) -> str:
-    name, between, value = found.groups()
+def _masked_option(match: re.Match[str], hit: Hit) -> str:
+    name, between, value = match.groups()
     if not is_secret(name) or is_plain(name, value.strip("\"'")):
-        return found[0]
+        return match[0]
     return f"{name}{between}{mask_value(value, hit, NAMED)}"
 
 
-def _masked_listed(found: re.Match[str], hit: Hit) -> str:
-    quote, name, between, value = found.groups()
-    return f"{quote}{name}{quote}{between}{mask_value(value, hit, NAMED)}" if is_secret(name) else found[0]
+def _masked_listed(match: re.Match[str], hit: Hit) -> str:
+    quote, name, between, value = match.groups()
+    return f"{quote}{name}{quote}{between}{mask_value(value, hit, NAMED)}" if is_secret(name) else match[0]
 
 
 def _is_login(text: str) -> bool:

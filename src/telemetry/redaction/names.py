@@ -106,25 +106,25 @@ def is_secret(name: str) -> bool:
     """Return whether a name indicates a secret value. `tokens`, `tokenizer` and `max-tokens` do not."""
     if has_hint(name.lower()) is None:
         return False
-    words = [word.lower() for word in _WORD.findall(name)]
-    if words and words[-1] in _ABOUT:
+    name_words = [word.lower() for word in _WORD.findall(name)]
+    if name_words and name_words[-1] in _ABOUT:
         return False
     before = ""
-    for word, following in pairwise([*words, ""]):
+    for word, following in pairwise([*name_words, ""]):
         if word in _LAST_WORDS and not following:
             return word != "pass" or before not in _BEFORE_PASS
         is_text_token = word == "token" and (before in _BEFORE_TOKEN or following in _AFTER_TOKEN)
         if (word in _SECRET_WORDS or word.endswith(_GLUED)) and not is_text_token:
             return True
         before = word
-    return any(pair in _SECRET_PAIRS for pair in pairwise(words))
+    return any(pair in _SECRET_PAIRS for pair in pairwise(name_words))
 
 
 def is_password(name: str) -> bool:
     """Return whether a name indicates a password: any value of it is a secret, even a number."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    has_word = any(word in _PASSWORDS or word.endswith(_GLUED_PASSWORDS) for word in words)
-    return (has_word or ("pass", "word") in pairwise(words)) and is_secret(name)
+    name_words = [word.lower() for word in _WORD.findall(name)]
+    has_word = any(word in _PASSWORDS or word.endswith(_GLUED_PASSWORDS) for word in name_words)
+    return (has_word or ("pass", "word") in pairwise(name_words)) and is_secret(name)
 
 
 def is_plain(name: str, value: str) -> bool:

@@ -23,13 +23,13 @@ def check_patterns(patterns: Sequence[str]) -> dict[str, re.Pattern[str]]:
         raise UsageError(
             f"{len(patterns)} redaction patterns are too many", hint=f"give at most {limits.REDACT_PATTERNS}"
         )
-    found: dict[str, re.Pattern[str]] = {}
+    pattern_by_name: dict[str, re.Pattern[str]] = {}
     for text in patterns:
         name, pattern = _checked(text)
-        if name in found:
+        if name in pattern_by_name:
             raise UsageError(f"two redaction patterns are named {name!r}", hint="give each a name of its own")
-        found[name] = pattern
-    return found
+        pattern_by_name[name] = pattern
+    return pattern_by_name
 
 
 def _checked(text: str) -> tuple[str, re.Pattern[str]]:

@@ -25,13 +25,13 @@ _FEWEST, _MOST = 10**12, 10**19
 def mask_personal(text: str, hit: Hit) -> str:
     """Mask e-mail addresses and card numbers."""
 
-    def masked(found: re.Match[str]) -> str:
+    def masked(match: re.Match[str]) -> str:
         hit(EMAIL)
         return MASK
 
-    def masked_card(found: re.Match[str]) -> str:
-        if not _is_card(found[0].replace(" ", "").replace("-", "")):
-            return found[0]
+    def masked_card(match: re.Match[str]) -> str:
+        if not _is_card(match[0].replace(" ", "").replace("-", "")):
+            return match[0]
         hit(CARD)
         return MASK
 

@@ -91,7 +91,7 @@ class Redactor:
         try:
             return self._names[name]
         except KeyError:
-            prefix = next((one for one in _OF_SPANS if name.startswith(one)), "")
+            prefix = next((candidate for candidate in _OF_SPANS if name.startswith(candidate)), "")
             masked = prefix + self._masked(name[len(prefix) :], self._hit, is_name=True)
         if masked == name and len(self._names) < limits.REDACT_NAMES_KNOWN:
             self._names[name] = name  # a masked name is counted each time
@@ -113,11 +113,11 @@ class Redactor:
         is_number = isinstance(value, int) and not isinstance(value, bool)
         return MASK if is_number and self._is_secret_number(key, value) else value
 
-    def arguments(self, words: Sequence[str]) -> list[str]:
+    def arguments(self, argv: Sequence[str]) -> list[str]:
         """Return a command line without what the rules match."""
         if not self._secrets:
-            return [self._argument(word) for word in words]
-        return [self._without_secrets(word) for word in arguments.mask_arguments(words, self._hit)]
+            return [self._argument(word) for word in argv]
+        return [self._without_secrets(word) for word in arguments.mask_arguments(argv, self._hit)]
 
     def cells(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return the rows of a table: a cell is a value whose key is the name of its column."""
@@ -139,7 +139,7 @@ class Redactor:
         if self._personal is not None:
             text = self._personal.mask_personal(text, self._hit)
         for name, pattern in self._patterns:
-            text = pattern.sub(lambda found, name=name: self._masked_match(name, found[0]), text)  # type: ignore[misc]
+            text = pattern.sub(lambda match, name=name: self._masked_match(name, match[0]), text)  # type: ignore[misc]
         return text
 
     def _masked_match(self, rule: str, matched: str) -> str:

@@ -64,8 +64,8 @@ def producers(report: Report) -> Section:
     rows = [_producer_row(stat, over=is_over(report)) for stat in lacking]
     notes = [f"{fine} more, all complete"] if len(lacking) < total else []
     for stat in lacking[:PRODUCERS_SHOWN]:
-        said = list(_producer_notes(stat, report, alone=total == 1))
-        notes += [f"{wording.producer(stat)}: {' · '.join(said)}"] if said else []
+        problems = list(_producer_notes(stat, report, alone=total == 1))
+        notes += [f"{wording.producer(stat)}: {' · '.join(problems)}"] if problems else []
     notes += _killed(report)
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
 
@@ -86,8 +86,8 @@ def is_over(report: Report) -> bool:
 def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
     """Return the row of a producer. `over` means that the run has ended, so no producer is live."""
     status = "not ended" if over and stat.status == "live" else stat.status
-    lacks = stat.missing or stat.unrepairable or stat.dropped or stat.dropped_by_producer
-    well = status == "live" and stat.completeness == "incomplete" and not lacks
+    has_losses = stat.missing or stat.unrepairable or stat.dropped or stat.dropped_by_producer
+    well = status == "live" and stat.completeness == "incomplete" and not has_losses
     numbers = (stat.emitted, stat.received, stat.applied, stat.missing)
     return [
         wording.producer(stat),
@@ -99,8 +99,8 @@ def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
 
 def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Iterator[str]:
     """Yield the problems of a producer. Losses of a single producer are in the losses of the run."""
-    if said := _whereabouts(stat, report):
-        yield said
+    if whereabouts := _whereabouts(stat, report):
+        yield whereabouts
     losses = {**stat.dropped_by_producer, **stat.dropped}
     if losses and not alone:
         yield printable(", ".join(f"{reason} {formatting.count(n)}" for reason, n in losses.items()))
@@ -131,5 +131,5 @@ def _whereabouts(stat: ProducerStat, report: Report) -> str:
 
 def _ranges(batches: Sequence[tuple[int, int]]) -> str:
     shown = [(formatting.count(first), formatting.count(last)) for first, last in batches[:_GAPS_SHOWN]]
-    said = [first if first == last else f"{first}–{last}" for first, last in shown]
-    return ", ".join([*said, "…"] if len(batches) > _GAPS_SHOWN else said)
+    ranges = [first if first == last else f"{first}–{last}" for first, last in shown]
+    return ", ".join([*ranges, "…"] if len(batches) > _GAPS_SHOWN else ranges)

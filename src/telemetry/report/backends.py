@@ -42,14 +42,14 @@ def state(stat: BackendStat, report: Report) -> tuple[str, wording.Health]:
     """Return the state in words, and its health. After the end of a run, a writer should end too."""
     if report.final and stat.state not in BACKEND_ENDED:
         return f"{stat.state}, not ended", "warn"
-    words, health = wording.backend_state(stat, report.snapshot.time_ns)
-    return words, "warn" if health == "good" and stat.dropped else health
+    text, health = wording.backend_state(stat, report.snapshot.time_ns)
+    return text, "warn" if health == "good" and stat.dropped else health
 
 
 def notes(report: Report) -> Iterator[str]:
     """Yield notes. Undelivered data comes first, with the command that delivers it."""
-    known = report.snapshot.backends
-    left = [stat for stat in known if stat.state in BACKEND_ENDED and wording.undelivered(stat)]
+    stats = report.snapshot.backends
+    left = [stat for stat in stats if stat.state in BACKEND_ENDED and wording.undelivered(stat)]
     yield from map(wording.undelivered, left)
     resumable = [stat for stat in left if wording.resumable(stat)]
     if resumable:
@@ -60,7 +60,7 @@ def notes(report: Report) -> Iterator[str]:
         )
         what = f"undelivered data is kept in the run directory{mended}"
         yield f"{what}\n{wording.resume_command(report.directory)}"  # on its own line, the command can be copied
-    for stat in known:
+    for stat in stats:
         name = printable(stat.name)
         if stat.dropped:
             yield f"{name}, dropped: {wording.counted(stat.dropped)}"
@@ -70,17 +70,17 @@ def notes(report: Report) -> Iterator[str]:
             yield (f"{name}: {number_of(stat.repeated, 'item')} may appear twice, because its writer was restarted")
         if stat.last_error and stat.state not in _UNDELIVERED:
             yield f"{name}, last error: {printable(stat.last_error)}"
-    for stat in known:
+    for stat in stats:
         if stat.place:
             yield at_place(stat)
 
 
 def at_place(stat: BackendStat) -> str:
     """Return where users find the data that a backend received, or found it while its writer ran."""
-    place = printable(stat.place)
+    location = printable(stat.place)
     if stat.kind == _SERVER and stat.state in BACKEND_ENDED:
-        return f"{printable(stat.name)}: was at {place} until its writer ended"
-    return f"{printable(stat.name)}: see {place}"
+        return f"{printable(stat.name)}: was at {location} until its writer ended"
+    return f"{printable(stat.name)}: see {location}"
 
 
 def line(report: Report) -> str:

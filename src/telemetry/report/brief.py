@@ -220,10 +220,10 @@ def closing(report: Report) -> Section:
 
 def _closing(report: Report) -> Iterator[str]:
     snapshot = report.snapshot
-    if said := _params(snapshot):
-        yield f"parameters: {said}"
-    if said := code(params(snapshot.params)):
-        yield f"code: {said}"
+    if text := _params(snapshot):
+        yield f"parameters: {text}"
+    if text := code(params(snapshot.params)):
+        yield f"code: {text}"
     command = snapshot.command
     if command is not None:
         facts = [
@@ -232,10 +232,10 @@ def _closing(report: Report) -> Iterator[str]:
             *([f"peak memory {formatting.size(command.max_rss_bytes)}"] if command.max_rss_bytes else []),
         ]
         yield f"command: {DOT.join(facts)}"
-    if said := machine_words(report):
-        yield f"machine: {said}"
-    if said := masked_words(snapshot):
-        yield f"masked: {said}"
+    if text := machine_words(report):
+        yield f"machine: {text}"
+    if text := masked_words(snapshot):
+        yield f"masked: {text}"
     if snapshot.cost.ticks:
         yield f"cost of telemetry: {_cost(snapshot)}"
     if snapshot.directory:

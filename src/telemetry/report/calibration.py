@@ -53,8 +53,8 @@ def _row(metric: MetricNoise) -> list[str]:
     mean = (
         formatting.rate(metric.mean, unit) if metric.statistic == "rate" else formatting.quantity(metric.mean, unit)
     )
-    found = [_percent(metric.detectable.get(runs)) for runs in _SHOWN]
-    return [name, mean, _percent(metric.cv), *found]
+    rises = [_percent(metric.detectable.get(runs)) for runs in _SHOWN]
+    return [name, mean, _percent(metric.cv), *rises]
 
 
 def _percent(ratio: float | None) -> str:

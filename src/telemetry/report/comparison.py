@@ -71,10 +71,10 @@ def comparison_text(comparison: Comparison, width: int = 100, color: bool = Fals
 
     Figures that can't be told are one line, unless the `whole` comparison is asked for.
     """
-    said = comparison_content(comparison, whole=whole)
-    lines = [_painted(said.headline, _COLORS.get(comparison.verdict, _BOLD), color)]
-    lines += [line.removeprefix(INDENT) for line in text.render_section(Section("", said.facts), width)]
-    for section in said.sections:
+    content = comparison_content(comparison, whole=whole)
+    lines = [_painted(content.headline, _COLORS.get(comparison.verdict, _BOLD), color)]
+    lines += [line.removeprefix(INDENT) for line in text.render_section(Section("", content.facts), width)]
+    for section in content.sections:
         lines += ["", _painted(section.title, _BOLD, color)]
         lines += [line.rstrip() for line in text.render_section(section, width)]
     return "\n".join(lines) + "\n"
@@ -82,29 +82,29 @@ def comparison_text(comparison: Comparison, width: int = 100, color: bool = Fals
 
 def comparison_markdown(comparison: Comparison, *, whole: bool = False) -> str:
     """GitHub-flavoured Markdown, ending with a newline. For `whole` see `comparison_text`."""
-    said = comparison_content(comparison, whole=whole)
-    blocks = [f"**{markdown.escape(said.headline)}**", *(markdown.escape(fact) for fact in said.facts)]
-    for section in said.sections:
+    content = comparison_content(comparison, whole=whole)
+    blocks = [f"**{markdown.escape(content.headline)}**", *(markdown.escape(fact) for fact in content.facts)]
+    for section in content.sections:
         blocks += [f"### {markdown.escape(section.title)}", *markdown.render_section(section)]
     return "\n\n".join(blocks) + "\n"
 
 
 def comparison_content(comparison: Comparison, *, whole: bool = True) -> Content:
     """The comparison: each figure has a row with its verdict. For `whole` see `comparison_text`."""
-    told = [metric for metric in comparison.metrics if metric.verdict in _TOLD]
+    differing = [metric for metric in comparison.metrics if metric.verdict in _TOLD]
     untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
     sections = [
         Section("Notes", [printable(note) for note in comparison.notes]),
-        Section("Differences", table=differences(told), notes=list(reasons(told))),
+        Section("Differences", table=differences(differing), notes=list(reasons(differing))),
         *(Section(name, table=information(metrics)) for name, metrics in two_runs(comparison)),
         unchanged(comparison),
         *(obstacles_of(untold) if whole or len(untold) == len(comparison.metrics) else [folded(comparison)]),
         left_out(comparison, whole=whole),
     ]
-    words = headline(comparison)
-    counted = [comparison.headline()] if words != comparison.headline() else []
+    sentence = headline(comparison)
+    counted = [comparison.headline()] if sentence != comparison.headline() else []
     facts = [*map(printable, counted), *top_lines(comparison), *comparison_facts(comparison)]
-    return Content(printable(words), facts, [part for part in sections if part])
+    return Content(printable(sentence), facts, [part for part in sections if part])
 
 
 def headline(comparison: Comparison) -> str:
@@ -147,9 +147,9 @@ def two_runs(comparison: Comparison) -> Iterator[tuple[str, list[MetricResult]]]
         "No difference shown in these two runs": ("not_shown",),
     }
     single = [metric for metric in comparison.metrics if metric.before_within is not None]
-    for words, verdicts in groups.items():
-        if found := [metric for metric in single if metric.verdict in verdicts]:
-            yield words, found
+    for heading, verdicts in groups.items():
+        if metrics := [metric for metric in single if metric.verdict in verdicts]:
+            yield heading, metrics
 
 
 def title(comparison: Comparison) -> str:
@@ -190,8 +190,8 @@ def settings_line(comparison: Comparison) -> Iterator[str]:
     """`differs: lr 1.0 → 1.6`; nothing if all settings are equal."""
     if comparison.settings:
         shown = [
-            f"{printable(one.name)} {_setting(one, 'before')} → {_setting(one, 'after')}"
-            for one in comparison.settings[:_SETTINGS_SHOWN]
+            f"{printable(setting.name)} {_setting(setting, 'before')} → {_setting(setting, 'after')}"
+            for setting in comparison.settings[:_SETTINGS_SHOWN]
         ]
         hidden = len(comparison.settings) - len(shown)
         yield f"differs: {DOT.join([*shown, *([f'{hidden:,} more'] if hidden else [])])}"
@@ -314,17 +314,17 @@ def obstacles(metrics: Sequence[MetricResult]) -> Section:
 
 def obstacles_of(untold: Sequence[MetricResult]) -> Iterator[Section]:
     """Yield the figures that can't be told: those of two single runs by their reason, then the others."""
-    single = [one for one in untold if one.before_within is not None]
+    single = [metric for metric in untold if metric.before_within is not None]
     for reason in dict.fromkeys(map(_obstacle, single)):
-        table = information([one for one in single if _obstacle(one) == reason])
+        table = information([metric for metric in single if _obstacle(metric) == reason])
         yield Section(f"Cannot tell: {printable(reason)}", table=table)
-    yield obstacles([one for one in untold if one.before_within is None])
+    yield obstacles([metric for metric in untold if metric.before_within is None])
 
 
 def folded(comparison: Comparison) -> Section:
     """Describe the figures that can't be told: how many there are, and why, and the largest differences."""
     untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
-    reasons = Counter(printable(_obstacle(one)) for one in untold)
+    reasons = Counter(printable(_obstacle(metric)) for metric in untold)
     whys = [f"{reason} ({number:,})" if len(reasons) > 1 else reason for reason, number in reasons.most_common()]
     figures = number_of(len(untold), "figure")
     lines = [f"{figures}: {formatting.listed(whys, _REASONS_SHOWN)}; --all shows them"] if untold else []
@@ -384,7 +384,7 @@ def unchanged(comparison: Comparison) -> Section:
         "same": f"shown to be within ±{formatting.percent(comparison.min_effect)}",
         "not_shown": "one may exist, but is too small to separate from noise",
     }
-    found = [
+    metrics = [
         metric
         for verdict in meanings
         for metric in comparison.metrics
@@ -393,26 +393,28 @@ def unchanged(comparison: Comparison) -> Section:
     notes = [
         f"{VERDICT_WORDS[verdict]}: {meaning}"
         for verdict, meaning in meanings.items()
-        if any(metric.verdict == verdict for metric in found)
+        if any(metric.verdict == verdict for metric in metrics)
     ]
-    notes += reasons([metric for metric in found if metric.verdict == "not_shown"])
-    return Section("Without a difference", table=differences(found[:_ROWS_SHOWN]), notes=[*_more(found), *notes])
+    notes += reasons([metric for metric in metrics if metric.verdict == "not_shown"])
+    return Section(
+        "Without a difference", table=differences(metrics[:_ROWS_SHOWN]), notes=[*_more(metrics), *notes]
+    )
 
 
 def left_out(comparison: Comparison, *, whole: bool = True) -> Section:
     """List the figures that no run has enough values for, or count them in a line."""
-    found = [metric for metric in comparison.metrics if metric.verdict == "left_out"]
-    if found and not whole:
-        it = "it" if len(found) == 1 else "them"
-        return Section("Too few values", [f"{number_of(len(found), 'figure')}; --all shows {it}"])
-    rows = [[figure_name(metric), printable(metric.reason)] for metric in found[:_ROWS_SHOWN]]
+    metrics = [metric for metric in comparison.metrics if metric.verdict == "left_out"]
+    if metrics and not whole:
+        it = "it" if len(metrics) == 1 else "them"
+        return Section("Too few values", [f"{number_of(len(metrics), 'figure')}; --all shows {it}"])
+    rows = [[figure_name(metric), printable(metric.reason)] for metric in metrics[:_ROWS_SHOWN]]
     heads = [Column("figure"), Column("why", right=False)]
-    return Section("Too few values", table=Table(heads, rows), notes=list(_more(found)))
+    return Section("Too few values", table=Table(heads, rows), notes=list(_more(metrics)))
 
 
-def _more(found: Sequence[MetricResult]) -> Iterator[str]:
-    if len(found) > _ROWS_SHOWN:
-        yield f"{number_of(len(found) - _ROWS_SHOWN, 'more figure is', 'more figures are')} in the JSON form"
+def _more(metrics: Sequence[MetricResult]) -> Iterator[str]:
+    if len(metrics) > _ROWS_SHOWN:
+        yield f"{number_of(len(metrics) - _ROWS_SHOWN, 'more figure is', 'more figures are')} in the JSON form"
 
 
 def _listed(metrics: Sequence[MetricResult]) -> str:
@@ -440,5 +442,5 @@ def _side(runs: Sequence[RunFacts]) -> str:
     return f"{which} of {', '.join(shown)}{when}"
 
 
-def _painted(words: str, code: str, color: bool) -> str:
-    return f"{code}{words}{_RESET}" if color else words
+def _painted(line: str, code: str, color: bool) -> str:
+    return f"{code}{line}{_RESET}" if color else line

@@ -42,21 +42,28 @@ def script() -> str:
 
 def overlay_sections(comparison: Comparison) -> Iterator[tuple[Section, str, str]]:
     """Yield sections with their name on the page and their HTML; none without overlays."""
-    steps = [one for one in comparison.overlays if one.of == "steps"]
-    times = [one for one in comparison.overlays if one.of != "steps"]
-    told = _about(comparison)
+    steps = [overlay for overlay in comparison.overlays if overlay.of == "steps"]
+    times = [overlay for overlay in comparison.overlays if overlay.of != "steps"]
+    note = _about(comparison)
     if steps:
-        axes = dict.fromkeys(one.labels.get("axis", "") for one in steps)
-        last = {_key(one): one for one in comparison.metrics if one.of == "steps" and one.statistic == "last"}
-        grids = [_grid(axis, [one for one in steps if one.labels.get("axis", "") == axis], last) for axis in axes]
-        yield Section("Steps", [told] if told else []), "steps", "".join(grids)
+        axes = dict.fromkeys(overlay.labels.get("axis", "") for overlay in steps)
+        last = {
+            _key(metric): metric
+            for metric in comparison.metrics
+            if metric.of == "steps" and metric.statistic == "last"
+        }
+        grids = [
+            _grid(axis, [overlay for overlay in steps if overlay.labels.get("axis", "") == axis], last)
+            for axis in axes
+        ]
+        yield Section("Steps", [note] if note else []), "steps", "".join(grids)
     if times:
         charts = f'<div class="charts">{"".join(map(_chart, times))}</div>'
-        yield Section("Over time", [told] if told else []), "over-time", charts
+        yield Section("Over time", [note] if note else []), "over-time", charts
 
 
 def _about(comparison: Comparison) -> str:
-    sizes = [len(lines) for one in comparison.overlays for _, lines in _by_side(one)]
+    sizes = [len(lines) for overlay in comparison.overlays for _, lines in _by_side(overlay)]
     most = max(sizes, default=0)
     if most < 2:
         return ""
@@ -65,11 +72,13 @@ def _about(comparison: Comparison) -> str:
     return several if all_shown else f"{several} They are the newest."
 
 
-def _chart(one: Overlay) -> str:
-    rate = one.statistic == "rate"
-    unit = "" if rate else one.unit
-    title = _rate_title(one) if rate else f"{wording.instrument(one.name, one.labels)} {one.statistic}"
-    merged = {side: _merged(lines) for side, lines in _by_side(one) if lines}
+def _chart(overlay: Overlay) -> str:
+    rate = overlay.statistic == "rate"
+    unit = "" if rate else overlay.unit
+    title = (
+        _rate_title(overlay) if rate else f"{wording.instrument(overlay.name, overlay.labels)} {overlay.statistic}"
+    )
+    merged = {side: _merged(lines) for side, lines in _by_side(overlay) if lines}
     lines = [
         {"name": side, "start": _edges(of.starts), "end": _edges(of.ends), "values": column(of.values)}
         for side, of in merged.items()
@@ -84,11 +93,11 @@ def _chart(one: Overlay) -> str:
     )
 
 
-def _rate_title(one: Overlay) -> str:
-    kind, _, word = one.name.rpartition(".")
+def _rate_title(overlay: Overlay) -> str:
+    kind, _, word = overlay.name.rpartition(".")
     if kind and word == LATENCY:
-        return f"{wording.instrument(kind, one.labels)} requests per second"
-    return f"{wording.instrument(one.name, one.labels)} per second"
+        return f"{wording.instrument(kind, overlay.labels)} requests per second"
+    return f"{wording.instrument(overlay.name, overlay.labels)} per second"
 
 
 def _edges(values: Sequence[float]) -> list[float]:
@@ -100,22 +109,22 @@ def _table(merged: dict[str, _Merged], unit: str, *, rate: bool) -> str:
     heads = [Column("side", right=False), Column("lowest"), Column("median"), Column("highest")]
     rows = []
     for side, of in merged.items():
-        known = [value for value in of.values if value is not None]
-        ends = (min(known), median(known), max(known)) if known else (None, None, None)
+        values = [value for value in of.values if value is not None]
+        ends = (min(values), median(values), max(values)) if values else (None, None, None)
         shown = [formatting.rate(end) if rate else formatting.quantity(end, unit) for end in ends]
         rows.append([side, *shown])
     return table(Table(heads, rows))
 
 
 def _grid(axis: str, overlays: Sequence[Overlay], last: Mapping[_Key, MetricResult]) -> str:
-    items = [_item(one, last.get(_key(one))) for one in overlays]
+    items = [_item(overlay, last.get(_key(overlay))) for overlay in overlays]
     data = {"items": items, "axis": "step", "smoothing": True, "what": "values", "band": "run"}
     title = f"<h3><bdi>{escape(printable(axis))}</bdi></h3>"
     return f'{title}<div class="overlay-grid step-grid"></div>{embedded(data)}'
 
 
-def _item(one: Overlay, last: MetricResult | None) -> dict[str, Any]:
-    merged = {side: _merged(lines) for side, lines in _by_side(one) if lines}
+def _item(overlay: Overlay, last: MetricResult | None) -> dict[str, Any]:
+    merged = {side: _merged(lines) for side, lines in _by_side(overlay) if lines}
     steps = sorted({end for of in merged.values() for end in of.ends})
     lines = []
     for side, of in merged.items():
@@ -126,42 +135,42 @@ def _item(one: Overlay, last: MetricResult | None) -> dict[str, Any]:
     facts = []
     if last is not None and last.before is not None and last.after is not None:
         facts = [("last", f"{formatting.scaled(last.before)} → {formatting.scaled(last.after)}\u2002")]
-    item: dict[str, Any] = {"name": printable(one.name), "unit": "", "x": steps, "lines": lines, "facts": facts}
+    item: dict[str, Any] = {"name": printable(overlay.name), "unit": "", "x": steps, "lines": lines, "facts": facts}
     ranges = [_range_at(step, merged.values()) for step in steps]
     return item | {"means": True, "ranges": ranges} if any(start < end for start, end in ranges) else item
 
 
 def _range_at(step: float, sides: Iterable[_Merged]) -> tuple[int, int]:
     """Return the first and the last step of the points of all sides that hold a step."""
-    found = [(of, bisect_left(of.ends, step)) for of in sides]
-    held = [(of.starts[place], of.ends[place]) for of, place in found if place < len(of.ends)]
+    pairs = [(of, bisect_left(of.ends, step)) for of in sides]
+    held = [(of.starts[index], of.ends[index]) for of, index in pairs if index < len(of.ends)]
     return int(min(start for start, _ in held)), int(max(end for _, end in held))
 
 
-def _key(one: Overlay | MetricResult) -> _Key:
-    return one.name, one.labels.get("axis", "")
+def _key(item: Overlay | MetricResult) -> _Key:
+    return item.name, item.labels.get("axis", "")
 
 
-def _by_side(one: Overlay) -> Iterator[tuple[str, list[OverlayLine]]]:
+def _by_side(overlay: Overlay) -> Iterator[tuple[str, list[OverlayLine]]]:
     for after, side in enumerate(_SIDES):
-        yield side, [line for line in one.lines if line.after == bool(after) and line.ends]
+        yield side, [line for line in overlay.lines if line.after == bool(after) and line.ends]
 
 
 def _merged(lines: Sequence[OverlayLine]) -> _Merged:
     """Merge the runs of a side at the points of the longest one."""
     longest = max(lines, key=lambda line: len(line.ends))
     columns = [line.values if line is longest else _at(line.ends, line.values, longest.ends) for line in lines]
-    known = [[value for value in row if value is not None] for row in zip(*columns, strict=True)]
+    rows = [[value for value in row if value is not None] for row in zip(*columns, strict=True)]
     return _Merged(
         longest.starts,
         longest.ends,
-        [median(row) if row else None for row in known],
-        [min(row, default=None) for row in known],
-        [max(row, default=None) for row in known],
+        [median(row) if row else None for row in rows],
+        [min(row, default=None) for row in rows],
+        [max(row, default=None) for row in rows],
     )
 
 
 def _at(ends: Sequence[float], values: Sequence[float | None], wanted: Sequence[float]) -> list[float | None]:
     """Return the value of the point that holds each wanted place; None beyond the last point."""
-    places = [bisect_left(ends, place) for place in wanted]
-    return [values[place] if place < len(ends) else None for place in places]
+    places = [bisect_left(ends, position) for position in wanted]
+    return [values[index] if index < len(ends) else None for index in places]

@@ -36,17 +36,17 @@ _CURVES_SHOWN: Final = 100
 def comparison_html(comparison: Comparison) -> str:
     """A whole document, as `page` makes it: one file, nothing from elsewhere."""
     kind, mark = _MARKS[comparison.verdict]
-    word, words = VERDICT_WORDS[comparison.verdict], compared.headline(comparison)
+    word, headline = VERDICT_WORDS[comparison.verdict], compared.headline(comparison)
     counted = comparison.headline().removeprefix(f"{word}: ")
-    said = "" if words == comparison.headline() else f"<strong>{escape(printable(words))}</strong><br>"
+    lead = "" if headline == comparison.headline() else f"<strong>{escape(printable(headline))}</strong><br>"
     text = (
         f"<small>{escape(comparison.headline())}</small>"
-        if said
+        if lead
         else f"<strong>{escape(word)}</strong> · {escape(counted)}"
     )
     head = (
         f"<h1>{escape(compared.title(comparison))}</h1>"
-        f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> {said}{text}</p>'
+        f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> {lead}{text}</p>'
         f"{_concerns(comparison)}{_largest(comparison)}"
     )
     lines = [*compared.outside_line(comparison), *compared.settings_line(comparison)]
@@ -60,11 +60,11 @@ def comparison_html(comparison: Comparison) -> str:
 
 def _sections(comparison: Comparison) -> Iterator[str]:
     judged = [metric for metric in comparison.metrics if metric.verdict not in ("cannot_tell", "left_out")]
-    told = [metric for metric in judged if metric.before_within is None]
-    yield block(Section("Figures", notes=list(compared.reasons(told))), "figures", _figures(told))
-    for number, (words, metrics) in enumerate(compared.two_runs(comparison), 1):
+    figures = [metric for metric in judged if metric.before_within is None]
+    yield block(Section("Figures", notes=list(compared.reasons(figures))), "figures", _figures(figures))
+    for number, (heading, metrics) in enumerate(compared.two_runs(comparison), 1):
         name = f"information-{number}" if number > 1 else "information"
-        yield block(Section(words), name, table(compared.information(metrics), first=_FIRST))
+        yield block(Section(heading), name, table(compared.information(metrics), first=_FIRST))
     for section, name, body in overlay_sections(comparison):
         yield block(section, name, body)
     yield _folded(comparison)

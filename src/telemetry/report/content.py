@@ -91,7 +91,7 @@ def _summary(report: Report, *, full: bool) -> Iterator[Section]:
     """Yield what a user wants to know first. What comes first depends on the kind of run."""
     yield gate_lines([gate for gate in report.gates if full or gate.outcome != "pass"])
     yield _chosen(report)
-    first = next((one.flavour for one in headlines(report)), "metrics")
+    first = next((head.flavour for head in headlines(report)), "metrics")
     parts = [list(steps(report, full=full)), list(request_sections(report, full=full))]
     for part in parts if first == "training" else reversed(parts):
         yield from part
@@ -118,8 +118,8 @@ def _chosen(report: Report) -> Section:
     """Return the figures that the user chose to see first."""
     if not chosen(report.snapshot.params):
         return Section("Headline")
-    found = headlines(report)
-    rows = [[one.title, one.text, one.note] for line in found for one in line.figures]
+    heads = headlines(report)
+    rows = [[figure.title, figure.text, figure.note] for line in heads for figure in line.figures]
     columns = [Column(""), Column("", strong=True), Column("", right=False, wraps=True)]
     return Section("Headline", table=Table(columns, rows))
 
@@ -163,8 +163,8 @@ def _brief(report: Report) -> Iterator[Section]:
 def _about(report: Report) -> Iterator[str]:
     """Yield what to try if nothing was recorded, then the facts but the gates."""
     yield from brief.advice(report)
-    known = facts(report)
-    yield from list(known)[1:] if report.gates else known
+    lines = facts(report)
+    yield from list(lines)[1:] if report.gates else lines
 
 
 def facts(report: Report) -> Iterator[str]:
@@ -217,8 +217,8 @@ def time_range_words(time_range: TimeRange) -> str:
     introduced, missing = _PARTS[time_range.chosen]
     start, end = formatting.duration_s(time_range.start_s), formatting.duration_s(time_range.end_s)
     looked = f"{missing} was found between {start} and {end} of the run, so this shows that whole time range"
-    said = f"{introduced} {start} to {end} of the run" if time_range.found else looked
-    return printable(f"{said}: {time_range.reason}" if time_range.reason else said)
+    sentence = f"{introduced} {start} to {end} of the run" if time_range.found else looked
+    return printable(f"{sentence}: {time_range.reason}" if time_range.reason else sentence)
 
 
 def gates_words(report: Report) -> str:
@@ -227,8 +227,8 @@ def gates_words(report: Report) -> str:
 
 def _named(snapshot: MetricsSnapshot, producers: Sequence[str]) -> list[str]:
     """Name producers by name, host and pid, and leaves by their node; unknown ones by their id."""
-    known = wording.names(snapshot)
-    shown = [known.get(key) or printable(key) or _UNNAMED for key in producers[:PRODUCERS_SHOWN]]
+    name_by_key = wording.names(snapshot)
+    shown = [name_by_key.get(key) or printable(key) or _UNNAMED for key in producers[:PRODUCERS_SHOWN]]
     return [*shown, "…"] if len(producers) > PRODUCERS_SHOWN else shown
 
 

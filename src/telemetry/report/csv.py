@@ -52,10 +52,10 @@ class _Cells:
         return self._text[text]
 
     def labels(self, labels: Mapping[str, str]) -> str:
-        known = self._labels.get(id(labels))
-        if known is None:
-            known = self._labels[id(labels)] = labels, self.text(labels_json(labels))
-        return known[1]
+        entry = self._labels.get(id(labels))
+        if entry is None:
+            entry = self._labels[id(labels)] = labels, self.text(labels_json(labels))
+        return entry[1]
 
 
 def _number(value: Number) -> str:

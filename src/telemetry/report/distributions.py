@@ -22,16 +22,18 @@ def distributions(report: Report) -> Section:
     if not report.distributions:
         return Section(TITLE)
     notes = ["counted in buckets by their program: a percentile lies between the bounds shown"]
-    if any(one.unknown for one in report.distributions):
+    if any(histogram.unknown for histogram in report.distributions):
         notes.append("values in buckets without an end widen the bounds")
-    return Section(TITLE, table=Table(_COLUMNS, [_row(one) for one in report.distributions]), notes=notes)
+    return Section(
+        TITLE, table=Table(_COLUMNS, [_row(histogram) for histogram in report.distributions]), notes=notes
+    )
 
 
-def _row(one: HistogramBounds) -> list[str]:
+def _row(histogram: HistogramBounds) -> list[str]:
     return [
-        instrument(one.name, one.labels, one.unit),
-        formatting.count(one.count),
-        *(between(*one.percentiles[key], one.unit) for key in PERCENTILES),
+        instrument(histogram.name, histogram.labels, histogram.unit),
+        formatting.count(histogram.count),
+        *(between(*histogram.percentiles[key], histogram.unit) for key in PERCENTILES),
     ]
 
 

@@ -58,7 +58,7 @@ def result_summary(
     window: str | None = None,
     legacy_window: bool = True,
     directory: RunDirectory | None = None,
-    say: Callable[[str], object] = lambda words: None,
+    say: Callable[[str], object] = lambda sentence: None,
 ) -> dict[str, Any]:
     """Return the summary of one kind of request.
 
@@ -75,7 +75,7 @@ def result_summary(
     whole = _of_kind(report, kind)
     chosen = _tracked(whole, window)
     parts = chosen.windows or [chosen]
-    extents = [one.series[words.LATENCY].extent for one in parts if words.LATENCY in one.series]
+    extents = [part.series[words.LATENCY].extent for part in parts if words.LATENCY in part.series]
     stops = _early_stopping(report, whole, chosen)
     snapshot = report.snapshot
     latency = chosen.series.get(words.LATENCY)
@@ -119,13 +119,13 @@ def render_summary(report: Report, kind: str = "", **options: Any) -> str:
 
 
 def _of_kind(report: Report, kind: str) -> RequestCounts:
-    found = request_counts(report.snapshot)
-    wanted = kind or (_KIND if any(one.kind == _KIND for one in found) else "")
-    exact = [one for one in found if kind == _shown(one)]  # `request` beside `request{session=2}`
-    fitting = exact or [one for one in found if wanted in ("", one.kind, _shown(one))]
+    kinds = request_counts(report.snapshot)
+    wanted = kind or (_KIND if any(requests.kind == _KIND for requests in kinds) else "")
+    exact = [requests for requests in kinds if kind == _shown(requests)]  # `request` beside `request{session=2}`
+    fitting = exact or [requests for requests in kinds if wanted in ("", requests.kind, _shown(requests))]
     if len(fitting) == 1:
         return fitting[0]
-    names = ", ".join(map(_shown, found))
+    names = ", ".join(map(_shown, kinds))
     if not fitting:
         what = f"requests called {printable(kind)!r}" if kind else "requests"
         raise UsageError(f"the run has no {what}", hint=f"it has {names}" if names else "")
@@ -135,18 +135,18 @@ def _of_kind(report: Report, kind: str) -> RequestCounts:
     )
 
 
-def _shown(one: RequestCounts) -> str:
-    return instrument(one.kind, one.labels)
+def _shown(requests: RequestCounts) -> str:
+    return instrument(requests.kind, requests.labels)
 
 
 def _tracked(whole: RequestCounts, window: str | None) -> RequestCounts:
     """Return the requests that a benchmark would have tracked."""
     if window is not None:
-        for one in whole.windows:
-            if one.window == window:
-                return one
+        for part in whole.windows:
+            if part.window == window:
+                return part
         raise UsageError(f"the run has no tracking window {printable(window)!r}")
-    tracked = [one for one in whole.windows if one.window]
+    tracked = [part for part in whole.windows if part.window]
     if len(tracked) == 1:
         return tracked[0]
     return _added(whole, tracked) if tracked and len(tracked) < len(whole.windows) else whole
@@ -154,14 +154,14 @@ def _tracked(whole: RequestCounts, window: str | None) -> RequestCounts:
 
 def _added(whole: RequestCounts, tracked: Sequence[RequestCounts]) -> RequestCounts:
     """Return the sum of all windows, without requests outside of them."""
-    known = dict.fromkeys(word for one in tracked for word in one.series)
+    names = dict.fromkeys(word for part in tracked for word in part.series)
     return replace(
         whole,
-        issued=sum(one.issued for one in tracked),
-        completed=sum(one.completed for one in tracked),
-        failed=_sums([one.failed for one in tracked]),
-        finishes=_sums([one.finishes for one in tracked]),
-        series={word: together([one.series[word] for one in tracked if word in one.series]) for word in known},
+        issued=sum(part.issued for part in tracked),
+        completed=sum(part.completed for part in tracked),
+        failed=_sums([part.failed for part in tracked]),
+        finishes=_sums([part.finishes for part in tracked]),
+        series={word: together([part.series[word] for part in tracked if word in part.series]) for word in names},
         windows=tracked,
     )
 
@@ -177,8 +177,8 @@ def _early_stopping(report: Report, whole: RequestCounts, chosen: RequestCounts)
     def is_it(figures: RequestFigures, counts: RequestCounts) -> bool:
         return (figures.kind, figures.labels) == (counts.kind, dict(counts.labels))
 
-    figures = [one for one in report.requests if is_it(one, whole)]
-    parts = [part for one in figures for part in (one, *one.windows) if part.window == chosen.window]
+    figures = [entry for entry in report.requests if is_it(entry, whole)]
+    parts = [part for entry in figures for part in (entry, *entry.windows) if part.window == chosen.window]
     if len(parts) != 1 or parts[0].issued != chosen.issued:
         return {}
     return parts[0].early_stopping
@@ -193,8 +193,8 @@ def _logged(
     """Return the values of each block, request by request. Empty for a time range, and without a request log."""
     if report.time_range is not None and report.time_range.found:
         return {}
-    own, windows = dict(chosen.labels), {one.window for one in chosen.windows or [chosen]} - {None}
-    found = {block: array("d" if block == "tpot" else "q") for block in BLOCKS}
+    own, windows = dict(chosen.labels), {part.window for part in chosen.windows or [chosen]} - {None}
+    values = {block: array("d" if block == "tpot" else "q") for block in BLOCKS}
     labels: Mapping[str, str] | None = None
     is_chosen = False
     try:
@@ -202,32 +202,32 @@ def _logged(
             if not report.directory:
                 return {}
             directory = RunDirectory.open(Path(report.directory))
-        for one in RequestLog(directory):
-            if one.labels is not labels:
-                labels = one.labels
+        for request in RequestLog(directory):
+            if request.labels is not labels:
+                labels = request.labels
                 others = {key: value for key, value in labels.items() if key != words.WINDOW}
                 is_tracked = not windows or labels.get(words.WINDOW, "") in windows
-                is_chosen = one.kind == chosen.kind and others == own and is_tracked
-            if is_chosen and one.entry.outcome == "completed":
-                _add(found, one.entry)
+                is_chosen = request.kind == chosen.kind and others == own and is_tracked
+            if is_chosen and request.entry.outcome == "completed":
+                _add(values, request.entry)
     except (RunDirectoryError, OverflowError, TypeError):  # a damaged log, or tokens that are no whole numbers
         return {}
-    return found
+    return values
 
 
-def _add(found: Mapping[str, array[Any]], entry: RequestEntry) -> None:
+def _add(values: Mapping[str, array[Any]], entry: RequestEntry) -> None:
     """Add the values of a completed request, by the definitions of the series."""
-    found["latency"].append(entry.ended_ns - entry.issued_ns)
+    values["latency"].append(entry.ended_ns - entry.issued_ns)
     tokens, first_ns = entry.output_tokens, entry.first_ns
     if first_ns is not None and first_ns >= entry.issued_ns:
-        found["ttft"].append(first_ns - entry.issued_ns)
+        values["ttft"].append(first_ns - entry.issued_ns)
         later = (tokens or 0) - (1 if entry.first_tokens is None else entry.first_tokens)
         if later > 0 and first_ns <= entry.ended_ns:
-            found["tpot"].append((entry.ended_ns - first_ns) / later)
+            values["tpot"].append((entry.ended_ns - first_ns) / later)
     if entry.input_tokens is not None:
-        found["input_sequence_lengths"].append(entry.input_tokens)
+        values["input_sequence_lengths"].append(entry.input_tokens)
     if tokens is not None:
-        found["output_sequence_lengths"].append(tokens)
+        values["output_sequence_lengths"].append(tokens)
 
 
 def _all_values(stat: SeriesStat | None, logged: array[Any] | None) -> NDArray[Any] | None:
@@ -243,8 +243,8 @@ def _all_values(stat: SeriesStat | None, logged: array[Any] | None) -> NDArray[A
 def _lower(values: NDArray[Any], keys: Iterable[str]) -> dict[str, int | float]:
     """Return percentiles of the lower rank, floor(p · (n − 1)) from 0, by key."""
     wanted = list(keys)
-    found = np.percentile(values, [float(key) for key in wanted], method="lower")
-    return dict(zip(map(_key, wanted), found.tolist(), strict=True))
+    percentiles = np.percentile(values, [float(key) for key in wanted], method="lower")
+    return dict(zip(map(_key, wanted), percentiles.tolist(), strict=True))
 
 
 def _bound(values: NDArray[Any], key: str, rule: EarlyRule) -> int | float | None:
@@ -263,7 +263,7 @@ def _duration_ns(extents: Sequence[Extent | None]) -> int | None:
     """Return the sum of the windows' durations, each from the first issue to the last completion."""
     if not extents or joined(extents) is None:
         return None
-    return sum(one.end_ns - one.first_ns for one in extents if one is not None) or None
+    return sum(extent.end_ns - extent.first_ns for extent in extents if extent is not None) or None
 
 
 def _legacy_ns(latency: SeriesStat | None, completed: int | float) -> int | None:
@@ -284,11 +284,11 @@ def _throughput(chosen: RequestCounts, duration_ns: int | None, legacy_ns: int |
     if spent_ns is None:
         return {"qps": None, "tps": None}
     tokens = chosen.series.get(words.OUTPUT_TOKENS)
-    known = tokens is not None and tokens.count and tokens.count >= chosen.completed
+    is_complete = tokens is not None and tokens.count and tokens.count >= chosen.completed
     counted = chosen.completed - (legacy_ns is not None)
     return {
         "qps": counted / (spent_ns / 1e9),
-        "tps": tokens.total / (spent_ns / 1e9) if tokens is not None and known else None,
+        "tps": tokens.total / (spent_ns / 1e9) if tokens is not None and is_complete else None,
     }
 
 
@@ -307,10 +307,10 @@ def _block(
     def scaled(value: int | float | None) -> int | float | None:
         return _times(value, ns)
 
-    found = {_key(key): scaled(value) for key, value in stat.percentiles.items()}
+    percentiles = {_key(key): scaled(value) for key, value in stat.percentiles.items()}
     if values is not None:
-        found |= _lower(values, [*ENDPOINTS_PERCENTILES, *stat.percentiles])
-    grid = {_key(key): found.get(_key(key)) for key in ENDPOINTS_PERCENTILES}
+        percentiles |= _lower(values, [*ENDPOINTS_PERCENTILES, *stat.percentiles])
+    grid = {_key(key): percentiles.get(_key(key)) for key in ENDPOINTS_PERCENTILES}
     cell = stat.cell_unit * ns
     block: dict[str, Any] = {
         "total": scaled(stat.total),
@@ -319,7 +319,7 @@ def _block(
         "median": grid["50.0"],
         "avg": scaled(stat.mean),
         "std_dev": scaled(_sample_deviation(stat)),
-        "percentiles": grid | found,
+        "percentiles": grid | percentiles,
     }
     if stops:
         block["early_stopping_percentiles"] = {

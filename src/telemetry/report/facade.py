@@ -52,7 +52,7 @@ def save(report: Report, path: str | os.PathLike[str], format: str | None) -> No
     target = Path(path)
     form = format or format_of_suffix(target, FORMATS)
     if form is None:
-        suffixes = [suffix for known in FORMATS for suffix in TABLE[known].suffixes if suffix]
+        suffixes = [suffix for name in FORMATS for suffix in TABLE[name].suffixes if suffix]
         raise UsageError(
             f"the suffix {target.suffix} of {target} does not select a format",
             hint=f"use one of {', '.join(suffixes)}",
@@ -83,29 +83,29 @@ def report_html(report: Report) -> str:
     """
     if report.time_range is None and not report.over_time:
         report = with_history(report, over_time=True)
-    said = content(report, full=False)
-    is_well = worst(report.gates) == "pass" and not said.concerns
+    summary = content(report, full=False)
+    is_well = worst(report.gates) == "pass" and not summary.concerns
     color = _COLORS.get(report.verdict, "#2f7fd0") if is_well else "inherit"
     headline = f'<p style="color: {color}; font-weight: 600">{escape(printable(report.headline()))}</p>'
-    gates = _gates(report, said)
+    gates = _gates(report, summary)
     head = headline + gates if is_well else gates + headline
     alarms, concerns = (
         "".join(f'<p style="color: {color}; font-weight: 600">{escape(line)}</p>' for line in lines)
-        for color, lines in ((_ALARM, said.alarms), (_CONCERN, said.concerns))
+        for color, lines in ((_ALARM, summary.alarms), (_CONCERN, summary.concerns))
     )
-    known = "".join(f"<p>{escape(fact)}</p>" for fact in said.facts)
-    tables = "".join(_block(section) for section in said.sections if section.title != "Gates")
-    return f"<div>{alarms}{head}{concerns}{known}{picture(report)}{tables}</div>"
+    facts = "".join(f"<p>{escape(fact)}</p>" for fact in summary.facts)
+    tables = "".join(_block(section) for section in summary.sections if section.title != "Gates")
+    return f"<div>{alarms}{head}{concerns}{facts}{picture(report)}{tables}</div>"
 
 
-def _gates(report: Report, said: Content) -> str:
+def _gates(report: Report, summary: Content) -> str:
     """Return the outcomes of the gates in one line, and the gates that did not pass."""
     if not report.gates:
         return ""
     poor = sorted(
         (gate for gate in report.gates if gate.outcome != "pass"), key=lambda gate: ORDER.index(gate.outcome)
     )
-    lines = [(worst(report.gates), said.gates)]
+    lines = [(worst(report.gates), summary.gates)]
     lines += [(gate.outcome, line) for gate in poor[:_ROWS] for line in gate_lines([gate]).lines]
     return "".join(
         f'<p style="color: {_OUTCOMES[outcome]}; font-weight: 600">{escape(line)}</p>' for outcome, line in lines

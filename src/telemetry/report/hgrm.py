@@ -64,17 +64,17 @@ def digests(run: RecordedRun, stats: Sequence[SeriesStat], part: TimeRange | Non
     """
     if not run.has_history:
         return {}
-    places = {series_id(stat): place for place, stat in enumerate(stats)}
+    places = {series_id(stat): index for index, stat in enumerate(stats)}
     start_s, end_s = (part.start_s, part.end_s) if part is not None and part.found else (0.0, None)
-    found = {}
+    digest_by_index = {}
     for window in run.windows(_ALL_S, start_s, end_s, ["50"], places):
         if (added := window.added) is None or (rows := window.rows) is None:
             continue
         for line, row in enumerate(added.rows.tolist()):
-            place, one = places[rows.ids[row]], added.only(line, rows)
-            if int(one.count[0]) == stats[place].count:
-                found[place] = Digest(rows.keys[row], 0, 0, one)
-    return found
+            index, histogram = places[rows.ids[row]], added.only(line, rows)
+            if int(histogram.count[0]) == stats[index].count:
+                digest_by_index[index] = Digest(rows.keys[row], 0, 0, histogram)
+    return digest_by_index
 
 
 def render_hgrm(report: Report) -> str:
@@ -91,12 +91,13 @@ def result_distribution(stat: SeriesStat) -> str:
     """Return the distribution without a history: the percentiles of the result, and its extremes."""
     lines = []
     if stat.count:
-        known = {}
+        percentiles = {}
         for key, value in stat.percentiles.items():
             with suppress(UsageError):
-                known[parse_percentile(key)] = float(value)
+                percentiles[parse_percentile(key)] = float(value)
         ordered = sorted(
-            (above / below, rank((above, below), stat.count), value) for (above, below), value in known.items()
+            (above / below, rank((above, below), stat.count), value)
+            for (above, below), value in percentiles.items()
         )
         lines = [Line(float(stat.min or 0.0), 0.0, 1)]
         lines += [Line(value, fraction, at) for fraction, at, value in ordered if fraction < 1.0]
@@ -121,7 +122,7 @@ def distribution(digest: Digest, stddev: float | None = None) -> str:
         percent = 100.0 * reached / count
         places = np.searchsorted(percent, _level_array()).tolist()
         last = reached.size - 1
-        kept = len(list(takewhile(lambda place: place < last, places))) + 1
+        kept = len(list(takewhile(lambda index: index < last, places))) + 1
         shown = [*places[:kept], last]
         values = np.clip(layout.highest_of(histogram.slots[shown]) / per_unit, least, most).tolist()
         fractions = [*(level / 100.0 for level in _levels()[:kept]), 1.0]

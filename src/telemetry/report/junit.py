@@ -83,15 +83,15 @@ def _said(tag: str, message: str, kind: str = "") -> Element:
 
 def _properties(report: Report) -> Mapping[str, str]:
     snapshot = report.snapshot
-    known = {
+    properties = {
         "run_id": snapshot.run_id,
         "verdict": report.verdict,
         "headline": report.headline(),
         "directory": snapshot.directory,
     }
     if report.time_range is not None:
-        known |= {"start_s": f"{report.time_range.start_s:g}", "end_s": f"{report.time_range.end_s:g}"}
-    return {name: value for name, value in known.items() if value}
+        properties |= {"start_s": f"{report.time_range.start_s:g}", "end_s": f"{report.time_range.end_s:g}"}
+    return {name: value for name, value in properties.items() if value}
 
 
 def _element(tag: str, text: str = "", **attributes: str | int) -> Element:

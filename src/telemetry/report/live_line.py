@@ -58,21 +58,19 @@ class LiveLine:
         """
         goes_on = snapshot.state not in TERMINAL
         speeds = self._steps.learn(snapshot) if goes_on else {}
-        found = headline(snapshot, recent=goes_on, speeds=speeds)
-        if any(one.is_total for one in found):  # the kinds have no room beside it
-            found = [one for one in found if one.is_total or one.flavour not in _REQUESTS]
-        several, found = len(found) > 1, found[:_HEADLINES]
+        heads = headline(snapshot, recent=goes_on, speeds=speeds)
+        if any(head.is_total for head in heads):  # the kinds have no room beside it
+            heads = [head for head in heads if head.is_total or head.flavour not in _REQUESTS]
+        several, heads = len(heads) > 1, heads[:_HEADLINES]
         parts = [Part(_clock(snapshot.elapsed_s)), *_troubles(snapshot)]
-        for one in found:
-            subject = [Part(one.subject)] if (several or one.is_total) and one.subject else []
-            is_counted = bool(snapshot.progress) and one.subject == snapshot.progress[0].name
-            parts += [*subject, *_figures(one, spare="steps/s" if is_counted else "")]
-        if not found:
+        for head in heads:
+            subject = [Part(head.subject)] if (several or head.is_total) and head.subject else []
+            is_counted = bool(snapshot.progress) and head.subject == snapshot.progress[0].name
+            parts += [*subject, *_figures(head, spare="steps/s" if is_counted else "")]
+        if not heads:
             applied = snapshot.accounting.applied
             parts.append(Part(number_of(applied, "event") if applied else "nothing recorded yet"))
-        return parts + [
-            Part(words) for item in snapshot.progress[:1] if (words := _progress(item, snapshot, speeds))
-        ]
+        return parts + [Part(text) for item in snapshot.progress[:1] if (text := _progress(item, snapshot, speeds))]
 
 
 def describe(snapshot: MetricsSnapshot) -> str:
@@ -86,11 +84,11 @@ def fitted(parts: Sequence[Part], width: int) -> list[Part]:
     Parts with a narrow text make room for others first: those left out before those shortened, the last ones first.
     """
     parts = list(parts)
-    places = [place for place, part in enumerate(parts) if part.narrow is not None]
-    for place in sorted(places, key=lambda place: (bool(parts[place].narrow), -place)):
+    places = [index for index, part in enumerate(parts) if part.narrow is not None]
+    for index in sorted(places, key=lambda index: (bool(parts[index].narrow), -index)):
         if columns(joined([part for part in parts if part.text])) <= width:
             break
-        parts[place] = Part(parts[place].narrow or "", parts[place].health)
+        parts[index] = Part(parts[index].narrow or "", parts[index].health)
     parts = [part for part in parts if part.text]
     kept: list[Part] = []
     left = width
@@ -129,10 +127,11 @@ def _troubles(snapshot: MetricsSnapshot) -> Iterator[Part]:
     if fine < total:
         yield Part(f"{fine:,} of {number_of(total, 'node')} complete", "warn")
     for stat in snapshot.backends:
-        words = backend(stat, snapshot.time_ns)
-        if words.health not in ("good", "calm"):
+        status = backend(stat, snapshot.time_ns)
+        if status.health not in ("good", "calm"):
             yield Part(
-                printable(f"{stat.name} {words.state}{words.amounts}"), "bad" if words.health == "bad" else "warn"
+                printable(f"{stat.name} {status.state}{status.amounts}"),
+                "bad" if status.health == "bad" else "warn",
             )
     if snapshot.state == "DRAINING":
         yield Part("ending")

@@ -42,8 +42,8 @@ def _percent(report: Report, title: str, stats: Sequence[GaugeStat]) -> Iterator
     peaks = [stat.max for stat in stats if stat.max is not None]
     if peaks:
         mean = _mean(report, stats)
-        known = [f"mean {_whole(mean)}"] if mean is not None else []
-        yield f"{title} {', '.join([*known, f'peak {_whole(max(peaks))}'])}"
+        parts = [f"mean {_whole(mean)}"] if mean is not None else []
+        yield f"{title} {', '.join([*parts, f'peak {_whole(max(peaks))}'])}"
 
 
 def _memory(report: Report, title: str, name: str) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _memory(report: Report, title: str, name: str) -> Iterator[str]:
     if not stats:
         return
     fullest = max(stats, key=lambda stat: stat.max or 0.0)
-    share = next((one for one in _named(report, f"{name}_percent") if one.labels == fullest.labels), None)
+    share = next((stat for stat in _named(report, f"{name}_percent") if stat.labels == fullest.labels), None)
     total = ""
     if share is not None and share.value and fullest.value:
         total = f" of {formatting.size(_HUNDRED * fullest.value / share.value)}"
@@ -73,7 +73,11 @@ def _mean(report: Report, stats: Sequence[GaugeStat]) -> float | None:
     wanted = [(stat.name, stat.labels) for stat in stats]
     drawn = report.pictures.gauges if report.pictures else []
     values = [
-        value for one in drawn if (one.name, one.labels) in wanted for value in one.values if value is not None
+        value
+        for gauge in drawn
+        if (gauge.name, gauge.labels) in wanted
+        for value in gauge.values
+        if value is not None
     ]
     return sum(values) / len(values) if values else None
 

@@ -17,12 +17,12 @@ def render_markdown(report: Report, *, steps: bool = False, full: bool = False) 
 
     `full` adds what is usually left out, such as each series over time; `steps` adds only that.
     """
-    said = content(report, full=full, over_time="each" if full or steps else "none")
-    head = [said.headline, said.gates] if worst(report.gates) == "pass" else [said.gates, said.headline]
-    blocks = [f"**{escape(line)}**" for line in (*said.alarms, *filter(None, head), *said.concerns)]
-    blocks += [escape(said.went_well)] if said.went_well else []
-    blocks += [escape(fact) for fact in said.facts]
-    for section in said.sections:
+    body = content(report, full=full, over_time="each" if full or steps else "none")
+    head = [body.headline, body.gates] if worst(report.gates) == "pass" else [body.gates, body.headline]
+    blocks = [f"**{escape(line)}**" for line in (*body.alarms, *filter(None, head), *body.concerns)]
+    blocks += [escape(body.went_well)] if body.went_well else []
+    blocks += [escape(fact) for fact in body.facts]
+    for section in body.sections:
         if section.title:
             blocks.append(f"### {escape(section.title)}")
         elif not section.continues:  # no list: it would continue the one above

@@ -25,5 +25,5 @@ def _words(stat: CounterStat) -> str:
 
 def masked(snapshot: MetricsSnapshot) -> Section:
     """Return one line about masked values."""
-    words = masked_words(snapshot)
-    return Section("Masked values", [words] if words else [])
+    text = masked_words(snapshot)
+    return Section("Masked values", [text] if text else [])

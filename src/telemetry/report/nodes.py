@@ -71,8 +71,8 @@ def notes(report: Report, shown: list[NodeStat], most: int = NODES_SHOWN) -> lis
     """Return a line for each of these nodes that has something to say."""
     over, lines = is_over(report), []
     for stat in shown[:most]:
-        said = list(wording.node_troubles(stat, report.snapshot, over=over))
-        lines += [f"{printable(stat.node)}: {' · '.join(said)}"] if said else []
+        troubles = list(wording.node_troubles(stat, report.snapshot, over=over))
+        lines += [f"{printable(stat.node)}: {' · '.join(troubles)}"] if troubles else []
     return lines
 
 

@@ -26,13 +26,17 @@ def courses(report: Report) -> Section:
     """
     heads = [Column("name"), Column("p99", right=False), Column("lowest", 1), Column("highest", 1)]
     rows = []
-    for one in sorted(report.over_time, key=_values, reverse=True)[:_COURSES]:
-        values = [point.percentiles.get("99") for point in one.points]
-        known = [value for value in values if value is not None]
-        if known:
-            extremes = [formatting.quantity(value, one.unit) for value in (min(known), max(known))]
+    for series in sorted(report.over_time, key=_values, reverse=True)[:_COURSES]:
+        values = [point.percentiles.get("99") for point in series.points]
+        numbers = [value for value in values if value is not None]
+        if numbers:
+            extremes = [formatting.quantity(value, series.unit) for value in (min(numbers), max(numbers))]
             rows.append(
-                [wording.instrument(one.name, one.labels, one.unit), bars(values, _COURSE_CHARS), *extremes]
+                [
+                    wording.instrument(series.name, series.labels, series.unit),
+                    bars(values, _COURSE_CHARS),
+                    *extremes,
+                ]
             )
     hidden = len(report.over_time) - len(rows)
     notes = [_hidden(hidden)] if hidden and rows else []
@@ -45,23 +49,23 @@ def busiest(report: Report) -> Section:
     A report with a single series gets all its figures.
     """
     chosen = sorted(report.over_time, key=_values, reverse=True)[:_BUSIEST]
-    known = {key for one in chosen for point in one.points for key in point.percentiles}
-    keys = [key for key in _PERCENTILES if key in known]
+    available = {key for series in chosen for point in series.points for key in point.percentiles}
+    keys = [key for key in _PERCENTILES if key in available]
     if len(report.over_time) == 1:
         return _alone(_title(report), chosen[0], keys)
     if not keys:
         return Section("")
     heads = [Column("from")]
-    for place, letter in enumerate(ascii_uppercase[: len(chosen)]):
-        heads += [Column(f"{letter} p{key}", place and 2 * place + (key == "50")) for key in keys]
-    columns = [{(point.start_s, point.end_s): point for point in one.points} for one in chosen]
+    for index, letter in enumerate(ascii_uppercase[: len(chosen)]):
+        heads += [Column(f"{letter} p{key}", index and 2 * index + (key == "50")) for key in keys]
+    columns = [{(point.start_s, point.end_s): point for point in series.points} for series in chosen]
     rows = [
         [formatting.duration_s(step[0]), *_beside(chosen, [column.get(step) for column in columns], keys)]
         for step in sorted({step for column in columns for step in column})
     ]
     lines = [
-        f"{letter}: {wording.instrument(one.name, one.labels)}"
-        for letter, one in zip(ascii_uppercase, chosen, strict=False)
+        f"{letter}: {wording.instrument(series.name, series.labels)}"
+        for letter, series in zip(ascii_uppercase, chosen, strict=False)
     ]
     if hidden := len(report.over_time) - len(chosen):
         lines.append(_hidden(hidden))
@@ -71,14 +75,14 @@ def busiest(report: Report) -> Section:
 def each_over_time(report: Report) -> Iterator[Section]:
     """Yield a section for each series with values."""
     keys = sorted(
-        {key for one in report.over_time for point in one.points for key in point.percentiles},
+        {key for series in report.over_time for point in series.points for key in point.percentiles},
         key=wording.by_number,
     )
-    for one in report.over_time:
-        yield _alone(f"{_title(report)}: {wording.instrument(one.name, one.labels)}", one, keys)
+    for series in report.over_time:
+        yield _alone(f"{_title(report)}: {wording.instrument(series.name, series.labels)}", series, keys)
 
 
-def _alone(title: str, one: SeriesOverTime, keys: Sequence[str]) -> Section:
+def _alone(title: str, series: SeriesOverTime, keys: Sequence[str]) -> Section:
     heads = [
         Column("from"),
         Column("count"),
@@ -87,7 +91,7 @@ def _alone(title: str, one: SeriesOverTime, keys: Sequence[str]) -> Section:
         *(Column(f"p{printable(key)}", 1 if key in _PERCENTILES else 6) for key in keys),
         Column("max", 3),
     ]
-    rows = [_row(point, one.unit, keys) for point in one.points]
+    rows = [_row(point, series.unit, keys) for point in series.points]
     return Section(title, table=Table(heads, rows), rows_shown=_STEPS_SHOWN)
 
 
@@ -100,9 +104,9 @@ def _row(point: SeriesPoint, unit: str, keys: Sequence[str]) -> list[str]:
 def _beside(
     chosen: Sequence[SeriesOverTime], points: Sequence[SeriesPoint | None], keys: Sequence[str]
 ) -> Iterator[str]:
-    for one, point in zip(chosen, points, strict=True):
+    for series, point in zip(chosen, points, strict=True):
         for key in keys:
-            yield formatting.quantity(point.percentiles.get(key), one.unit) if point is not None else NOTHING
+            yield formatting.quantity(point.percentiles.get(key), series.unit) if point is not None else NOTHING
 
 
 def _hidden(number: int) -> str:
@@ -113,5 +117,5 @@ def _title(report: Report) -> str:
     return f"Over time, in steps of {formatting.duration_s(report.step_s)}"
 
 
-def _values(one: SeriesOverTime) -> int:
-    return sum(point.count for point in one.points)
+def _values(series: SeriesOverTime) -> int:
+    return sum(point.count for point in series.points)

@@ -45,24 +45,26 @@ def _loss(report: Report) -> str:
     curves = [curve for curve in report.curves if len(curve.steps) >= LEAST_STEPS]
     if not curves:
         return ""
-    curve: StepCurve = min(curves, key=lambda one: better_of_name(one.name) != "lower")
+    curve: StepCurve = min(curves, key=lambda candidate: better_of_name(candidate.name) != "lower")
     line = _Line("", [(float(step), value) for step, value in zip(curve.steps, curve.values, strict=False)])
     ends = (f"step {formatting.count(curve.steps[0])}", formatting.count(curve.steps[-1]))
     return _drawn(printable(curve.name), [line], "", ends)
 
 
 def _percentiles(report: Report) -> str:
-    over = {identity(one): one for one in report.over_time if len(one.points) >= LEAST_STEPS}
-    group = next((one for one in main_groups(report) if identity(one.main) in over), None)
+    over = {identity(series): series for series in report.over_time if len(series.points) >= LEAST_STEPS}
+    group = next((candidate for candidate in main_groups(report) if identity(candidate.main) in over), None)
     if group is None:
         return ""
-    found = over[identity(group.main)]
+    series = over[identity(group.main)]
     lines = [
-        _Line(f"p{key}", [((one.start_s + one.end_s) / 2, one.percentiles.get(key)) for one in found.points])
+        _Line(
+            f"p{key}", [((point.start_s + point.end_s) / 2, point.percentiles.get(key)) for point in series.points]
+        )
         for key in _PERCENTILES
     ]
-    ends = [formatting.duration_s(at) for at in (found.points[0].start_s, found.points[-1].end_s)]
-    return _drawn(wording.instrument(found.name, found.labels), lines, found.unit, (ends[0], ends[1]))
+    ends = [formatting.duration_s(at) for at in (series.points[0].start_s, series.points[-1].end_s)]
+    return _drawn(wording.instrument(series.name, series.labels), lines, series.unit, (ends[0], ends[1]))
 
 
 def _drawn(title: str, lines: Sequence[_Line], unit: str, ends: tuple[str, str]) -> str:

@@ -68,26 +68,26 @@ def request_sections(report: Report, *, full: bool) -> Iterator[Section]:
 
 def sections_of(report: Report, *, full: bool) -> Iterator[tuple[Section, RequestCounts | None]]:
     """Yield the sections, each with the requests whose outcomes are its first line, or None."""
-    known = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
-    kinds = [one for one in known if not is_part(report) or _has_requests(one)]
+    candidates = sorted(request_counts(report.snapshot), key=lambda counts: -counts.issued)
+    kinds = [counts for counts in candidates if not is_part(report) or _has_requests(counts)]
     shown = kinds[: KINDS_SHOWN if full else _KINDS]
     if len(kinds) > 1:
         yield _total(report), None
-    for one in shown:
-        yield from _kind(report, one, full=full)
+    for counts in shown:
+        yield from _kind(report, counts, full=full)
     if hidden := kinds[len(shown) :]:
-        names = formatting.listed([wording.instrument(one.kind, one.labels) for one in hidden], 8)
-        place = "JSON form" if full else "full report"
-        yield Section("Requests of other kinds", [f"{names}: see the {place}"]), None
+        names = formatting.listed([wording.instrument(counts.kind, counts.labels) for counts in hidden], 8)
+        document = "JSON form" if full else "full report"
+        yield Section("Requests of other kinds", [f"{names}: see the {document}"]), None
 
 
 def _total(report: Report) -> Section:
     """Return counts and rates of the requests of all kinds together. Percentiles do not add up."""
-    found = all_kinds(report.snapshot, seconds=part_s(report))
-    if found is None:
+    total = all_kinds(report.snapshot, seconds=part_s(report))
+    if total is None:
         return Section("")
-    rows = [[one.title, one.text, one.note] for one in found.figures if one.unit in _ADDED]
-    return Section(f"Requests: {found.subject}", table=Table(list(_FIGURES), rows))
+    rows = [[figure.title, figure.text, figure.note] for figure in total.figures if figure.unit in _ADDED]
+    return Section(f"Requests: {total.subject}", table=Table(list(_FIGURES), rows))
 
 
 def _has_requests(of: RequestCounts) -> bool:
@@ -126,8 +126,8 @@ def _asks_early(report: Report, of: RequestCounts) -> bool:
 def _outcomes(report: Report, of: RequestCounts) -> str:
     """Return `1,450 of 1,500 completed (1,388 stop) · 45 failed (33 timeout) · 2 expired · 3 in flight`."""
     (_, _, completed), *others = outcomes(of, part=is_part(report))
-    said = completed.replace(" completed", f" of {formatting.count(of.issued)} completed", 1)
-    return printable(DOT.join([said, *(text for _, number, text in others if number)]))
+    summary = completed.replace(" completed", f" of {formatting.count(of.issued)} completed", 1)
+    return printable(DOT.join([summary, *(text for _, number, text in others if number)]))
 
 
 def _figures(report: Report, of: RequestCounts, *, full: bool) -> Iterator[list[str]]:
@@ -135,10 +135,10 @@ def _figures(report: Report, of: RequestCounts, *, full: bool) -> Iterator[list[
 
     `full`: with output tokens per second by each definition.
     """
-    found = figures_of(report, of)
-    if found is None:
+    figures = figures_of(report, of)
+    if figures is None:
         return
-    if load := list(_load(of, found)):
+    if load := list(_load(of, figures)):
         first, *rest = load
         yield ["time", first, DOT.join(rest)]
     rates, seconds = of.rates, _seconds(report, of)
@@ -154,22 +154,22 @@ def _figures(report: Report, of: RequestCounts, *, full: bool) -> Iterator[list[
         ]
     elif seconds:
         yield ["requests/s", _per_s(per_second(of.completed, seconds)), "completed in the time range"]
-    if found.output_tokens_per_s is not None and of.has_tokens:
+    if figures.output_tokens_per_s is not None and of.has_tokens:
         defined = (
             ("while issuing", rates.while_issuing.tokens_per_s),
             ("as LoadGen counts", rates.loadgen.tokens_per_s),
         )
         parts = [f"{_per_s(rate)} {name}" for name, rate in defined if rate is not None and full]
-        others = (("input", found.input_tokens_per_s), ("total", found.total_tokens_per_s))
+        others = (("input", figures.input_tokens_per_s), ("total", figures.total_tokens_per_s))
         parts += [f"{name} {_per_s(rate)}" for name, rate in others if rate is not None]
-        if found.peak_output_tokens_per_s is not None:
-            parts.append(f"best second {_per_s(found.peak_output_tokens_per_s)}")
-        yield ["output tokens/s", _per_s(found.output_tokens_per_s), DOT.join(parts)]
+        if figures.peak_output_tokens_per_s is not None:
+            parts.append(f"best second {_per_s(figures.peak_output_tokens_per_s)}")
+        yield ["output tokens/s", _per_s(figures.output_tokens_per_s), DOT.join(parts)]
     elif seconds and of.has_tokens and (tokens := of.series.get(words.OUTPUT_TOKENS)) is not None and tokens.count:
         yield ["output tokens/s", _per_s(per_second(tokens.total, seconds)), ""]
-    if found.good is not None:
-        rate = per_second(found.good, seconds) if seconds else found.goodput_per_s
-        yield ["goodput/s", _per_s(rate), DOT.join(_attainment(of, found))]
+    if figures.good is not None:
+        rate = per_second(figures.good, seconds) if seconds else figures.goodput_per_s
+        yield ["goodput/s", _per_s(rate), DOT.join(_attainment(of, figures))]
     tpot = of.series.get(words.TPOT)
     if tpot is not None and tpot.count and (pace := _pace(tpot)):
         yield pace
@@ -178,8 +178,8 @@ def _figures(report: Report, of: RequestCounts, *, full: bool) -> Iterator[list[
     talks, turns_of = of.series.get(words.CONVERSATION_DURATION), of.series.get(words.CONVERSATION_TURNS)
     if talks is not None and talks.count:
         took = f"{formatting.quantity(talks.mean, talks.unit)} each"
-        known = turns_of is not None and turns_of.count
-        turns_each = [f"{formatting.scaled(turns_of.mean)} turns"] if turns_of is not None and known else []
+        has_turns = turns_of is not None and turns_of.count
+        turns_each = [f"{formatting.scaled(turns_of.mean)} turns"] if turns_of is not None and has_turns else []
         yield ["conversations", formatting.count(talks.count), DOT.join([took, *turns_each])]
 
 
@@ -188,38 +188,40 @@ def _requests_per_s(rate: float | None, of: RequestCounts) -> str:
     return formatting.NOTHING if of.completed == 1 else _per_s(rate)
 
 
-def _load(of: RequestCounts, found: RequestFigures) -> Iterator[str]:
+def _load(of: RequestCounts, figures: RequestFigures) -> Iterator[str]:
     """Yield the time from first issue to last end, how requests were planned, and how many were in flight."""
     latency = of.series.get(words.LATENCY)
     extent = latency.extent if latency is not None else None
-    if extent is not None and found.in_flight is not None:
+    if extent is not None and figures.in_flight is not None:
         yield formatting.duration_ns(extent.end_ns - extent.first_ns)
-        if found.offered_per_s is not None:
+        if figures.offered_per_s is not None:
             delay = of.series.get(words.QUEUE_DELAY)
             late = delay.percentiles.get("99") if delay is not None and delay.count else None
-            said = ""
+            lateness = ""
             if delay is not None and late is not None:
                 whose = " of completed requests" if delay.count < of.issued else ""
-                said = f" ({formatting.quantity(late, delay.unit)} late at p99{whose})"
-            yield f"{_per_s(found.offered_per_s)} requests/s {'offered' if said else 'issued'}{said}"
-        flight = [f"mean {formatting.scaled(found.concurrency_mean)}"] if found.concurrency_mean is not None else []
-        if found.concurrency_peak is not None:
-            least = "" if found.concurrency_peak_exact else "≥ "
-            flight.append(f"peak {least}{formatting.count(found.concurrency_peak)}")
+                lateness = f" ({formatting.quantity(late, delay.unit)} late at p99{whose})"
+            yield f"{_per_s(figures.offered_per_s)} requests/s {'offered' if lateness else 'issued'}{lateness}"
+        flight = (
+            [f"mean {formatting.scaled(figures.concurrency_mean)}"] if figures.concurrency_mean is not None else []
+        )
+        if figures.concurrency_peak is not None:
+            least = "" if figures.concurrency_peak_exact else "≥ "
+            flight.append(f"peak {least}{formatting.count(figures.concurrency_peak)}")
         if flight:
             yield f"in flight: {', '.join(flight)}"
 
 
-def _attainment(of: RequestCounts, found: RequestFigures) -> Iterator[str]:
+def _attainment(of: RequestCounts, figures: RequestFigures) -> Iterator[str]:
     """Yield the share of requests within all limits, with its interval, and within each limit."""
     ended = of.completed + of.failures + of.expired
-    if found.attainment is not None:
+    if figures.attainment is not None:
         between = ""
-        if found.attainment_low is not None and found.attainment_high is not None:
-            between = f" (95 %: {_share(found.attainment_low)} to {_share(found.attainment_high)})"
-        yield f"{_share(found.attainment)} %{between} of {formatting.count(ended)} within {_limits(found.slo)}"
-    if len(found.met) > 1 and ended:
-        yield ", ".join(f"{printable(key)} {_share(met / ended)} %" for key, met in found.met.items())
+        if figures.attainment_low is not None and figures.attainment_high is not None:
+            between = f" (95 %: {_share(figures.attainment_low)} to {_share(figures.attainment_high)})"
+        yield f"{_share(figures.attainment)} %{between} of {formatting.count(ended)} within {_limits(figures.slo)}"
+    if len(figures.met) > 1 and ended:
+        yield ", ".join(f"{printable(key)} {_share(met / ended)} %" for key, met in figures.met.items())
 
 
 def _share(share: float) -> str:
@@ -248,11 +250,11 @@ def _pace(tpot: SeriesStat) -> list[str]:
 
 def _mean_request(of: RequestCounts) -> list[str]:
     """Return how long a request takes on average, and each phase of it; empty if the phases are unknown."""
-    found = phases(of)
-    total = sum(phase.mean_ns for phase in found)
+    mean_phases = phases(of)
+    total = sum(phase.mean_ns for phase in mean_phases)
     if total <= 0:
         return []
-    parts = [f"{phase.name} {formatting.duration_ns(phase.mean_ns)}" for phase in found]
+    parts = [f"{phase.name} {formatting.duration_ns(phase.mean_ns)}" for phase in mean_phases]
     return [MEAN_REQUEST, formatting.duration_ns(total), DOT.join(parts)]
 
 
@@ -271,10 +273,10 @@ def _measured(report: Report, of: RequestCounts, *, full: bool) -> Section:
         return Section("")
     names = [_named(stat, of.kind) for stat in stats]
     section = summary_table("", report, stats, names)
-    found = figures_of(report, of)
+    figures = figures_of(report, of)
     notes = []
-    if any(stat is of.series.get(words.ITL) for stat in stats) and found is not None and found.tokens_per_chunk:
-        tokens = formatting.scaled(found.tokens_per_chunk)
+    if any(stat is of.series.get(words.ITL) for stat in stats) and figures is not None and figures.tokens_per_chunk:
+        tokens = formatting.scaled(figures.tokens_per_chunk)
         notes.append(f"itl is the time between two chunks, which have {tokens} tokens on average")
     return replace(section, notes=notes + section.notes, continues=True)
 
@@ -282,8 +284,8 @@ def _measured(report: Report, of: RequestCounts, *, full: bool) -> Section:
 def _exactness(of: RequestCounts) -> str:
     """Return `, percentiles exact` if all series are equally exact."""
     errors = {wording.error_bound(of.series[word]) for word in _MEASURED if word in of.series}
-    known = errors - {formatting.NOTHING}
-    return f", percentiles {known.pop()}" if len(known) == 1 else ""
+    bounds = errors - {formatting.NOTHING}
+    return f", percentiles {bounds.pop()}" if len(bounds) == 1 else ""
 
 
 def _named(stat: SeriesStat, kind: str) -> str:

@@ -37,8 +37,8 @@ _PER_S: Final = ("requests_per_s", "tokens_per_s")
 
 def late(report: Report) -> Iterator[str]:
     """Yield findings to show above the figures: requests went out so late that raw latencies are misleading."""
-    for one in sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:KINDS_SHOWN]:
-        yield from late_in(report, parts_of(one))
+    for counts in sorted(request_counts(report.snapshot), key=lambda counts: -counts.issued)[:KINDS_SHOWN]:
+        yield from late_in(report, parts_of(counts))
 
 
 def title_of(of: RequestCounts) -> str:
@@ -70,7 +70,7 @@ def outcomes(of: RequestCounts, *, part: bool = False) -> Iterator[tuple[str, Nu
 
 def is_part(report: Report) -> bool:
     """Return whether the counters cover only a part of the run."""
-    return any(one.in_flight is None for one in report.requests)
+    return any(figures.in_flight is None for figures in report.requests)
 
 
 def measured(report: Report, of: RequestCounts) -> Section:
@@ -102,7 +102,7 @@ def windows(report: Report, whole: RequestCounts) -> Section:
         Column("p99", 4),
         *(Column("p99 corrected", 2) for _ in words_shown[1:]),
     ]
-    rows = [*(row(one, one.window or "(outside)") for one in parts_of(whole)), row(whole, "all windows")]
+    rows = [*(row(window, window.window or "(outside)") for window in parts_of(whole)), row(whole, "all windows")]
     estimated = any(cell.startswith(_AT_MOST) for cell in rows[-1])
     notes = (
         [f"{_AT_MOST} is an upper bound: percentiles of several windows together are not known more precisely"]
@@ -129,22 +129,22 @@ def _without_zeros(table: Table) -> Table:
 def early_stopping(report: Report, of: RequestCounts) -> Section:
     """Return the bounds of percentiles, or how many more samples a bound needs."""
     figures = figures_of(report, of)
-    found = figures.early_stopping if figures is not None else {}
+    by_word = figures.early_stopping if figures is not None else {}
     title = f"{title_of(of)}, early stopping"
-    if figures is None or not found:
+    if figures is None or not by_word:
         return Section(title)
-    keys = sorted({key for stops in found.values() for key in stops}, key=wording.by_number)
+    keys = sorted({key for stops in by_word.values() for key in stops}, key=wording.by_number)
     heads = [Column("percentile is below"), *(Column(f"p{printable(key)}", keep_of(key)) for key in keys)]
     rows = [
         [word, *(_stop(stops.get(key), of.series[word].unit) for key in keys)]
-        for word, stops in found.items()
+        for word, stops in by_word.items()
         if word in of.series
     ]
     rule = f"{formatting.percent(figures.confidence)} confidence"
     if figures.tolerance:
         rule += f" and a tolerance of {formatting.percent(figures.tolerance)}"
     notes = [f"with {rule}, using MLPerf's early stopping; “more” is the number of samples still missing"]
-    if any(_of_cells(of.series[word], stops.values()) for word, stops in found.items() if word in of.series):
+    if any(_of_cells(of.series[word], stops.values()) for word, stops in by_word.items() if word in of.series):
         notes.append(_CELLS)
     return Section(title, table=Table(heads, rows), notes=notes)
 
@@ -153,12 +153,12 @@ def turns(report: Report, of: RequestCounts) -> Section:
     """Return durations by turn of the conversation. In a part of a run, only turns with values."""
     heads = [Column("turn"), Column("count")]
     rows = []
-    for place, word in enumerate(("ttft", "latency")):
+    for index, word in enumerate(("ttft", "latency")):
         heads += [
-            Column(f"{word} p50", 2 + place),
-            Column("p90", 6 + place),
-            Column("p99", 1 - place),
-            Column("max", 4 + place),
+            Column(f"{word} p50", 2 + index),
+            Column("p90", 6 + index),
+            Column("p99", 1 - index),
+            Column("max", 4 + index),
         ]
     for turn, stats in of.turns.items():
         pair = [stats.get(word) for word in (words.TURN_TTFT, words.TURN_LATENCY)]
@@ -172,13 +172,13 @@ def turns(report: Report, of: RequestCounts) -> Section:
 def conversations(report: Report, whole: RequestCounts) -> Section:
     """Return the durations of conversations, and their numbers of turns."""
     own = {id(stat) for stat in report.snapshot.series}
-    found = {
+    parts_by_id = {
         id(part.series[word]): (part, part.series[word])
         for word in _OF_CONVERSATIONS
         for part in (whole, *whole.windows)
         if word in part.series
     }
-    kept = [(part, stat) for key, (part, stat) in found.items() if key in own and stat.count]
+    kept = [(part, stat) for key, (part, stat) in parts_by_id.items() if key in own and stat.count]
     names = [f"{word_of(stat, whole.kind)}{_window(part) if part.window else ''}" for part, stat in kept]
     title = f"Requests: {wording.instrument(whole.kind, whole.labels)}, conversations"
     return series_table(title, report, [stat for _, stat in kept], names)
@@ -195,15 +195,15 @@ def odd(whole: RequestCounts) -> Iterator[str]:
 def late_in(report: Report, parts: Sequence[RequestCounts]) -> Iterator[str]:
     """Yield findings that requests of these windows went out late."""
     for part in parts:
-        if (said := late_words(part)) and said in report.findings:
-            yield said
+        if (finding := late_words(part)) and finding in report.findings:
+            yield finding
 
 
 def figures_of(report: Report, of: RequestCounts) -> RequestFigures | None:
     """Return the report's figures of the same requests."""
-    for one in report.requests:
-        if one.kind == of.kind and one.labels == of.labels:
-            return next((part for part in (one, *one.windows) if part.window == of.window), None)
+    for figures in report.requests:
+        if figures.kind == of.kind and figures.labels == of.labels:
+            return next((part for part in (figures, *figures.windows) if part.window == of.window), None)
     return None
 
 

@@ -90,23 +90,25 @@ def rows(report: Report) -> Iterator[Row]:
     yield from _run(snapshot)
     yield from _series(report, of, paces)
     for counter in snapshot.counters:
-        made = of("counter", counter)
-        yield made.row("value", counter.value)
-        yield made.row("events", counter.events, "")
-        yield made.row("rate", paces.of(counter).per_s, _per_second(counter.unit))
+        subject = of("counter", counter)
+        yield subject.row("value", counter.value)
+        yield subject.row("events", counter.events, "")
+        yield subject.row("rate", paces.of(counter).per_s, _per_second(counter.unit))
     for gauge in snapshot.gauges:
-        made = of("gauge", gauge)
+        subject = of("gauge", gauge)
         for figure in ("value", "min", "max"):
-            yield made.row(figure, getattr(gauge, figure))
+            yield subject.row(figure, getattr(gauge, figure))
     yield from _axes(snapshot)
     yield from _accounts(snapshot)
     yield from _backends(snapshot)
     yield from _sources(report)
     yield from _gates(report)
     yield from _around(snapshot)
-    for one in report.over_time:
-        for point in one.points:
-            yield from _point(_Of("series", one.name, one.labels, one.unit, point.start_s, point.end_s), point)
+    for series in report.over_time:
+        for point in series.points:
+            yield from _point(
+                _Of("series", series.name, series.labels, series.unit, point.start_s, point.end_s), point
+            )
 
 
 def _run(snapshot: MetricsSnapshot) -> Iterator[Row]:
@@ -118,18 +120,18 @@ def _run(snapshot: MetricsSnapshot) -> Iterator[Row]:
 
 
 def _series(report: Report, of: Callable[[str, SeriesStat], _Of], paces: Paces) -> Iterator[Row]:
-    bounds = {(one.name, tuple(sorted(one.labels.items()))): one.percentiles for one in report.bounds}
+    bounds = {(entry.name, tuple(sorted(entry.labels.items()))): entry.percentiles for entry in report.bounds}
     for stat in report.snapshot.series:
-        made, own = of("series", stat), bounds.get((stat.name, tuple(sorted(stat.labels.items()))), {})
-        yield made.row("count", stat.count, "")
-        yield made.row("rate", paces.of(stat).per_s, _per_second(""))
+        subject, own = of("series", stat), bounds.get((stat.name, tuple(sorted(stat.labels.items()))), {})
+        yield subject.row("count", stat.count, "")
+        yield subject.row("rate", paces.of(stat).per_s, _per_second(""))
         for figure in _SHAPE:
-            yield made.row(figure, getattr(stat, figure))
+            yield subject.row(figure, getattr(stat, figure))
         for key, value in stat.percentiles.items():
-            yield made.row(f"p{key}", value, bounds=own.get(key))
-        yield made.row("error_bound", stat.error_bound, "")
-        yield made.row("below", stat.below, "")
-        yield made.row("above", stat.above, "")
+            yield subject.row(f"p{key}", value, bounds=own.get(key))
+        yield subject.row("error_bound", stat.error_bound, "")
+        yield subject.row("below", stat.below, "")
+        yield subject.row("above", stat.above, "")
 
 
 def _point(of: _Of, point: SeriesPoint) -> Iterator[Row]:
@@ -197,12 +199,12 @@ def _sources(report: Report) -> Iterator[Row]:
         of = _Of("source", source.label or source.name, labels)
         yield of.row("complete", int(source.completeness == "complete"))
         yield of.row("lost", source.lost)
-        for one in source.series:
-            own = _Of("source", of.name, {**labels, **one.labels, "series": one.name}, one.unit)
-            yield own.row("count", one.count, "")
+        for series in source.series:
+            own = _Of("source", of.name, {**labels, **series.labels, "series": series.name}, series.unit)
+            yield own.row("count", series.count, "")
             for figure in ("mean", "p50", "p99", "max"):
-                yield own.row(figure, getattr(one, figure))
-            yield own.row("p99_to_others", one.p99_to_others, "")
+                yield own.row(figure, getattr(series, figure))
+            yield own.row("p99_to_others", series.p99_to_others, "")
 
 
 def _gates(report: Report) -> Iterator[Row]:
@@ -244,8 +246,8 @@ def frame(report: Report, library: str) -> Any:
         module = import_module(library)
     except ImportError as error:
         raise UsageError(f"can't import {library}: {error}", hint=f"`pip install {library}`") from error
-    found = list(rows(report))
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in found] for name in Row._fields}
+    all_rows = list(rows(report))
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in all_rows] for name in Row._fields}
     for name in _NUMBERS:
         columns[name] = [None if value is None else float(value) for value in columns[name]]
     labels = columns["labels"]

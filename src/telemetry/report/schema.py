@@ -31,7 +31,7 @@ def json_schema() -> dict[str, Any]:
     properties = {
         **whole["properties"],
         "schema_version": {"type": "integer", "maximum": SCHEMA},
-        **{name: {"type": "string", "description": words} for name, words in SAID.items()},
+        **{name: {"type": "string", "description": description} for name, description in SAID.items()},
         "concerns": {"type": "array", "items": {"type": "string"}, "description": SAID["concerns"]},
         **{name: own[name] for name in OWN},
     }
@@ -44,8 +44,8 @@ def json_schema() -> dict[str, Any]:
         "properties": properties,
         "$defs": parts,
     }
-    made: dict[str, Any] = _as_written(schema)
-    return made
+    result: dict[str, Any] = _as_written(schema)
+    return result
 
 
 def _describe(name: str, part: dict[str, Any]) -> None:
@@ -55,10 +55,14 @@ def _describe(name: str, part: dict[str, Any]) -> None:
         part["description"] = " ".join(struct.__doc__.split())
     (body,) = ast.parse(dedent(inspect.getsource(struct))).body
     lines = body.body if isinstance(body, ast.ClassDef) else []
-    for field, words in pairwise(lines):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(words, ast.Expr):
+    for field, docstring in pairwise(lines):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(docstring, ast.Expr)
+        ):
             described = part["properties"][field.target.id]
-            described["description"] = " ".join(ast.literal_eval(words.value).split())
+            described["description"] = " ".join(ast.literal_eval(docstring.value).split())
 
 
 def _as_written(schema: Any) -> Any:
@@ -67,9 +71,9 @@ def _as_written(schema: Any) -> Any:
         return [_as_written(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _as_written(item) for key, item in schema.items() if key not in _LEFT_OUT}
-    if made.get("type") == "number":
-        made["type"] = ["number", "null"]
-    if made.get("type") == "object" and "properties" in made:
-        made["required"] = list(made["properties"])
-    return made
+    result = {key: _as_written(item) for key, item in schema.items() if key not in _LEFT_OUT}
+    if result.get("type") == "number":
+        result["type"] = ["number", "null"]
+    if result.get("type") == "object" and "properties" in result:
+        result["required"] = list(result["properties"])
+    return result

@@ -53,7 +53,7 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
     if not stats:
         return Section(title)
     keys = percentile_keys(stats)
-    bounded = {key for one in report.bounds for key in one.percentiles if key in keys}
+    bounded = {key for bounds in report.bounds for key in bounds.percentiles if key in keys}
     errors = {wording.error_bound(stat) for stat in stats if stat.count}
     title = f"{title}, percentiles {next(iter(errors))}" if len(errors) == 1 else title
     heads = [Column("name"), Column("count"), Column("mean", 4), Column("min", 8)]
@@ -94,11 +94,11 @@ def summary_table(
 
     `rates`: with the number of values, and how many there are per second.
     """
-    known = percentile_keys(stats)
-    keys = [key for key in _SUMMARY if key in known] if _SUMMARY[-1] in known else known
+    available = percentile_keys(stats)
+    keys = [key for key in _SUMMARY if key in available] if _SUMMARY[-1] in available else available
     last = keys[-1] if keys else ""
     bounded = last if any(last in bounds_of(report, stat) for stat in stats) else ""
-    over_time = {(one.name, frozenset(one.labels.items())): one for one in report.over_time}
+    over_time = {(timeline.name, frozenset(timeline.labels.items())): timeline for timeline in report.over_time}
     courses = [
         _course(over_time.get((stat.name, frozenset(stat.labels.items())))) if stat.unit != TOKENS else ""
         for stat in stats
@@ -131,11 +131,11 @@ def summary_table(
     return Section(title, table=Table(heads, rows), notes=notes)
 
 
-def _course(one: SeriesOverTime | None) -> str:
+def _course(timeline: SeriesOverTime | None) -> str:
     """Return p99 over time as bars; empty if there are too few to show a course."""
-    values = [point.percentiles.get("99") for point in one.points] if one is not None else []
-    known = sum(value is not None for value in values)
-    return bars(values, _BARS) if known >= _LEAST_BARS else ""
+    values = [point.percentiles.get("99") for point in timeline.points] if timeline is not None else []
+    count = sum(value is not None for value in values)
+    return bars(values, _BARS) if count >= _LEAST_BARS else ""
 
 
 def _rate_columns(report: Report, overall: str) -> list[Column]:
@@ -165,8 +165,8 @@ def part_s(report: Report) -> float | None:
 def few_notes(report: Report, rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the explanation of the mark if any cell except the names has it."""
     marked = any(FEW in cell[:1] for row in rows for cell in row[1:])
-    said = f"{FEW} rests on too few values for {confidence(report)} confidence bounds"
-    return [said] if marked else []
+    note = f"{FEW} rests on too few values for {confidence(report)} confidence bounds"
+    return [note] if marked else []
 
 
 def percentile_keys(stats: Sequence[SeriesStat]) -> list[str]:
@@ -181,8 +181,8 @@ def keep_of(percentile: str) -> int:
 
 def bounds_of(report: Report, stat: SeriesStat) -> Mapping[str, Bounds]:
     """Return bounds by percentile; empty if the report has none for this series, or if it has no values."""
-    found = report.bounds_of(stat) if stat.count else None
-    return found.percentiles if found is not None else {}
+    bounds = report.bounds_of(stat) if stat.count else None
+    return bounds.percentiles if bounds is not None else {}
 
 
 def confidence_words(report: Report) -> str:
@@ -212,8 +212,8 @@ def between(bounds: Bounds | None, unit: str) -> str:
 
 def confidence(report: Report) -> str:
     """Return the confidence of all bounds, such as `95 %`."""
-    found = {one.confidence for one in report.bounds}
-    return formatting.percent(found.pop()) if len(found) == 1 else "such"
+    levels = {bounds.confidence for bounds in report.bounds}
+    return formatting.percent(levels.pop()) if len(levels) == 1 else "such"
 
 
 def _series_cells(report: Report, stat: SeriesStat, keys: list[str], bounded: set[str]) -> list[str]:
@@ -227,8 +227,8 @@ def _series_cells(report: Report, stat: SeriesStat, keys: list[str], bounded: se
 
 
 def _note(stat: SeriesStat | CounterStat | GaugeStat) -> str:
-    said = wording.outside(stat)
-    return f"{wording.instrument(stat.name, stat.labels)}: {said}" if said else ""
+    text = wording.outside(stat)
+    return f"{wording.instrument(stat.name, stat.labels)}: {text}" if text else ""
 
 
 def counters(snapshot: MetricsSnapshot, part_s: float | None = None, *, most: int | None = None) -> Section:

@@ -59,20 +59,20 @@ def _series(sources: Sequence[SourceStat]) -> Section:
         Column("max", 2),
         Column("p99 to others"),
     ]
-    found = _by_series(sources)
-    odd_first = sorted(found, key=lambda name: not any(stat.odd for _, stat in found[name]))
-    rows = [row for name in odd_first for row in _rows(name, found[name])]
-    any_odd = any(stat.odd for stats in found.values() for _, stat in stats)
+    by_name = _by_series(sources)
+    odd_first = sorted(by_name, key=lambda name: not any(stat.odd for _, stat in by_name[name]))
+    rows = [row for name in odd_first for row in _rows(name, by_name[name])]
+    any_odd = any(stat.odd for stats in by_name.values() for _, stat in stats)
     notes = [f"{_ODD} is farthest from the median p99 of the other sources"] if any_odd else []
     return Section("Series by source", table=Table(heads, rows), notes=notes, rows_shown=_ROWS_SHOWN)
 
 
 def _by_series(sources: Sequence[SourceStat]) -> dict[str, list[tuple[SourceStat, SourceSeries]]]:
-    found: dict[str, list[tuple[SourceStat, SourceSeries]]] = {}
+    by_name: dict[str, list[tuple[SourceStat, SourceSeries]]] = {}
     for source in sources:
         for stat in source.series:
-            found.setdefault(wording.instrument(stat.name, stat.labels, stat.unit), []).append((source, stat))
-    return found
+            by_name.setdefault(wording.instrument(stat.name, stat.labels, stat.unit), []).append((source, stat))
+    return by_name
 
 
 def _rows(name: str, stats: Sequence[tuple[SourceStat, SourceSeries]]) -> Iterator[list[str]]:

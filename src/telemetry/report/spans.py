@@ -22,17 +22,17 @@ _COLUMNS: Final = [
 
 def spans(report: Report) -> Section:
     """Return a table with one row per name of spans, the largest self time first."""
-    found = span_times(report.snapshot)
-    if not found:
+    times = span_times(report.snapshot)
+    if not times:
         return Section(TITLE)
     notes = ["self is the time without the spans inside; share is its part of the self time of all spans"]
-    heads, rows = list(_COLUMNS), [_row(one) for one in found]
-    if all(one.self_ms is None for one in found):
+    heads, rows = list(_COLUMNS), [_row(span) for span in times]
+    if all(span.self_ms is None for span in times):
         notes = []
-    if spreads := {one.name: one for one in report.spans}:
+    if spreads := {spread.name: spread for spread in report.spans}:
         producers = {stat.producer: stat for stat in report.snapshot.producers}
         heads += [Column("least", 7), Column("most", 6)]
-        rows = [[*row, *_spread(spreads.get(one.name), producers)] for row, one in zip(rows, found, strict=True)]
+        rows = [[*row, *_spread(spreads.get(span.name), producers)] for row, span in zip(rows, times, strict=True)]
         notes.append("least and most are the totals of single processes")
     return Section(TITLE, table=without_empty_columns(Table(heads, rows)), notes=notes)
 
@@ -51,13 +51,13 @@ def _who(stat: ProducerStat | None, producer: str) -> str:
     return f"rank {stat.rank}" if stat.rank is not None else printable(stat.name or producer)
 
 
-def _row(one: SpanTimes) -> list[str]:
-    stat = one.durations
+def _row(span: SpanTimes) -> list[str]:
+    stat = span.durations
     percentiles = [stat.percentiles.get(key) for key in ("50", "99")]
     return [
-        printable(one.name),
-        _ms(one.self_ms),
-        NOTHING if one.share is None else formatting.percent(one.share),
+        printable(span.name),
+        _ms(span.self_ms),
+        NOTHING if span.share is None else formatting.percent(span.share),
         _ms(stat.total),
         formatting.count(stat.count),
         *(_ms(value) for value in (stat.mean, *percentiles, stat.max)),

@@ -32,8 +32,8 @@ def bars(values: Sequence[float | None], columns: int) -> Bars:
 def curve(values: Sequence[float | None], columns: int) -> Bars:
     """Return bars from the lowest to the highest value. Neighbours that share a bar show their mean."""
     means = [_mean(own) if own else None for own in _groups(values, columns)]
-    known = [value for value in means if value is not None and math.isfinite(value)]
-    return _drawn(means, min(known, default=0.0), max(known, default=0.0))
+    finite = [value for value in means if value is not None and math.isfinite(value)]
+    return _drawn(means, min(finite, default=0.0), max(finite, default=0.0))
 
 
 def svg(of: Bars) -> str:
@@ -76,13 +76,13 @@ def _mean(values: Sequence[float]) -> float:
 
 def _drawn(values: Sequence[float | None], least: float, most: float) -> Bars:
     heights = [None if value is None else _height(value, least, most) for value in values]
-    found = Bars(
+    drawing = Bars(
         "".join(
             " " if height is None else _BARS[min(int(height * len(_BARS)), len(_BARS) - 1)] for height in heights
         )
     )
-    found.heights = heights
-    return found
+    drawing.heights = heights
+    return drawing
 
 
 def _height(value: float, least: float, most: float) -> float:

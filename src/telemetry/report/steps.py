@@ -34,7 +34,7 @@ def steps(report: Report, *, full: bool = True) -> Iterator[Section]:
         yield axes(report)
     listed = sorted(report.snapshot.axes, key=lambda stat: -stat.closed)[:AXES_SHOWN]
     for stat in report.snapshot.axes:
-        if any(stat is one for one in listed):
+        if any(stat is axis for axis in listed):
             yield values(report, stat, full=full)
 
 
@@ -62,18 +62,18 @@ def axes(report: Report) -> Section:
 
 def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
     """Return the values of an axis, the most telling first, with their course over the whole run."""
-    curves = {one.name: one for one in report.curves if one.axis == stat.name}
+    curves = {curve.name: curve for curve in report.curves if curve.axis == stat.name}
     names = [name for name in _ordered(report, stat) if full or not is_count(name)]
     shown = names[: _VALUES_SHOWN if full else _BRIEF]
-    known = [curves[name] for name in shown if name in curves]
+    available = [curves[name] for name in shown if name in curves]
     heads = [Column("")]
-    if known:
+    if available:
         heads += [Column("first", 3), Column("best or range", 2), Column("at step", 5)]
     heads.append(Column("last"))
-    spread = any(_spread(one) for one in known)
+    spread = any(_spread(curve) for curve in available)
     heads += [Column("last, by rank", 6)] if spread else []
-    heads += [Column("over the run", 4, right=False)] if known else []
-    rows = [_row(name, stat, curves.get(name), with_curves=bool(known), spread=spread) for name in shown]
+    heads += [Column("over the run", 4, right=False)] if available else []
+    rows = [_row(name, stat, curves.get(name), with_curves=bool(available), spread=spread) for name in shown]
     hidden = len(names) - len(shown)
     notes = [f"{hidden:,} more in the {'JSON form' if full else 'full report'}"] if hidden else []
     return Section(
@@ -83,7 +83,7 @@ def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
 
 def _ordered(report: Report, stat: AxisStat) -> list[str]:
     """Return the names of values: those that the user chose, then the most telling, then the others."""
-    wanted = {one.name: at for at, one in enumerate(chosen(report.snapshot.params))}
+    wanted = {choice.name: at for at, choice in enumerate(chosen(report.snapshot.params))}
     first = {name: at for at, name in enumerate(telling(stat.values))}
 
     def rank(name: str) -> tuple[int, int]:

@@ -13,10 +13,10 @@ TITLE: Final = "Stragglers"
 
 def stragglers(report: Report) -> Section:
     """Return a line for each slow rank, or the line that none is named; empty without steps of work and wait."""
-    lines = [line for found in report.stragglers for line in sentences(found)]
+    lines = [line for analysis in report.stragglers for line in sentences(analysis)]
     notes = (
         ["cost: how much sooner a step would end if this rank worked like the slowest of the others"]
-        if any(found.slow for found in report.stragglers)
+        if any(analysis.slow for analysis in report.stragglers)
         else []
     )
     return Section(TITLE, lines, notes=notes)

@@ -87,27 +87,27 @@ def points_table(sweep: Sweep) -> Table:
     repeated = any(len(point.runs) > 1 for point in sweep.points)
     heads = [Column(printable(name)) for name in names]
     heads += [Column("runs", keep=4)] if repeated else []
-    main = [one for one in sweep.columns if not one.detail]
-    details = [one for one in sweep.columns if one.detail]
-    heads += [_head(sweep, one) for one in main]
+    main = [column for column in sweep.columns if not column.detail]
+    details = [column for column in sweep.columns if column.detail]
+    heads += [_head(sweep, column) for column in main]
     has_verdicts = any(VERDICT_WORDS[point.verdict] for point in sweep.points)
     heads += [Column(VERDICT, keep=1, right=False)] if has_verdicts else []
-    heads += [_head(sweep, one) for one in details]
+    heads += [_head(sweep, column) for column in details]
     rows = []
     for point in sweep.points:
         row = [printable(value_text(point.params.get(name))) for name in names]
         row += [str(len(point.runs))] if repeated else []
-        row += [amount(one, point) for one in main]
+        row += [amount(column, point) for column in main]
         row += [VERDICT_WORDS[point.verdict] or NOTHING] if has_verdicts else []
-        row += [amount(one, point) for one in details]
+        row += [amount(column, point) for column in details]
         rows.append(row)
     return Table(heads, rows)
 
 
-def _head(sweep: Sweep, one: model.Column) -> Column:
-    keep = _DETAIL_KEEP if one.detail else _KEEP.get(one.key, _USUAL_KEEP)
-    title = _SHORT.get(one.title, printable(one.title))
-    return Column(title, keep=keep, strong=one.key == sweep.throughput)
+def _head(sweep: Sweep, column: model.Column) -> Column:
+    keep = _DETAIL_KEEP if column.detail else _KEEP.get(column.key, _USUAL_KEEP)
+    title = _SHORT.get(column.title, printable(column.title))
+    return Column(title, keep=keep, strong=column.key == sweep.throughput)
 
 
 def amount(column: model.Column, point: Point) -> str:
@@ -176,8 +176,8 @@ def sweep_csv(sweep: Sweep) -> str:
         cells = [quoted(value) if isinstance(value, str) else _number(value) for value in values]
         cells += [str(len(point.runs)), quoted(point.verdict), quoted(point.reason)]
         for key in keys:
-            one = point.figures.get(key, model.Reading())
-            cells += map(_number, (one.value, one.low, one.high))
+            reading = point.figures.get(key, model.Reading())
+            cells += map(_number, (reading.value, reading.low, reading.high))
         lines.append(",".join(cells))
     return "\n".join(lines) + "\n"
 
@@ -207,10 +207,10 @@ def _at_knee(sweep: Sweep, point: Point) -> str:
 
 def _nearest(sweep: Sweep) -> str:
     shares = [(point.value(ATTAINMENT), point) for point in sweep.points]
-    known = [(share, point) for share, point in shares if share is not None]
-    if sweep.judged != "attainment" or not known:
+    pairs = [(share, point) for share, point in shares if share is not None]
+    if sweep.judged != "attainment" or not pairs:
         return ""
-    share, point = max(known, key=lambda pair: pair[0])
+    share, point = max(pairs, key=lambda pair: pair[0])
     return f"; the best is {describe(point)} with {_percent(share)}"
 
 
@@ -220,11 +220,11 @@ def _best(sweep: Sweep) -> str:
     columns += [column for column in sweep.columns if column.key.startswith("best(")]
     columns += [column for column in sweep.columns if column.better != "neither"]
     for column in columns:
-        known = [(point.value(column.key), point) for point in sweep.points if point.verdict != "failed"]
-        found = [(value, point) for value, point in known if value is not None]
-        if found:
+        pairs = [(point.value(column.key), point) for point in sweep.points if point.verdict != "failed"]
+        candidates = [(value, point) for value, point in pairs if value is not None]
+        if candidates:
             pick = min if column.better == "lower" else max
-            value, point = pick(found, key=lambda pair: pair[0])
+            value, point = pick(candidates, key=lambda pair: pair[0])
             if column.key == sweep.throughput:
                 return f"highest throughput: {_throughput(sweep, value)} at {describe(point)}"
             title = column.title if column.title.startswith("best ") else f"best {column.title}"

@@ -91,13 +91,13 @@ def _charts(sweep: Sweep) -> Iterator[str]:
         return
     families: dict[str, dict[str, model.Column]] = {}
     for column in sweep.columns:
-        found = _PERCENTILE.fullmatch(column.key)
-        if found is not None and not column.detail:
-            families.setdefault(found["base"], {})[found["key"]] = column
+        match = _PERCENTILE.fullmatch(column.key)
+        if match is not None and not column.detail:
+            families.setdefault(match["base"], {})[match["key"]] = column
     by_base = sorted(families.items(), key=lambda item: "latency" not in item[0])
-    for place, (_, family) in enumerate(by_base):
+    for index, (_, family) in enumerate(by_base):
         yield _over_throughput(sweep, throughput, [family[key] for key in ("99", "50") if key in family])
-        if place == 0 and GOODPUT in columns:
+        if index == 0 and GOODPUT in columns:
             yield _over_throughput(sweep, throughput, [columns[GOODPUT]], diagonal=True)
     yield _by_parameter(sweep, throughput)
     if TOKENS in columns:
@@ -137,8 +137,8 @@ def _by_parameter(sweep: Sweep, column: model.Column) -> str:
         for point in points:
             if _has(point, column):
                 own = point.params.get(axis)
-                place = float(own) if numeric and is_number(own) else float(values.index(value_text(own)))
-                spots.append({**_spot(sweep, point, column, column), "x": [place, None, None]})
+                position = float(own) if numeric and is_number(own) else float(values.index(value_text(own)))
+                spots.append({**_spot(sweep, point, column, column), "x": [position, None, None]})
         drawn.append({"name": printable(name if len(lines) > 1 else column.title), "points": spots})
     ticks = {value_text(point.params.get(axis)): point.params.get(axis) for point in sweep.points}
     places = [
@@ -184,8 +184,8 @@ def _spot(sweep: Sweep, point: Point, x: model.Column, y: model.Column) -> dict[
 
 
 def _range(point: Point, column: model.Column) -> list[float | None]:
-    one = point.figures[column.key]
-    return [rounded(one.value), rounded(one.low), rounded(one.high)]
+    reading = point.figures[column.key]
+    return [rounded(reading.value), rounded(reading.low), rounded(reading.high)]
 
 
 def _axis(column: model.Column) -> dict[str, str]:
@@ -202,12 +202,12 @@ def _figure(title: str, data: dict[str, Any]) -> str:
 
 
 def _points(sweep: Sweep) -> str:
-    found = said.points_table(sweep)
-    titles = [column.title for column in found.columns]
+    grid = said.points_table(sweep)
+    titles = [column.title for column in grid.columns]
     if said.VERDICT not in titles[len(sweep.by) :]:
-        return table(found)
-    place = titles.index(said.VERDICT, len(sweep.by))
-    return table(found, badges={place: [_LOOKS[point.verdict][0] for point in sweep.points]})
+        return table(grid)
+    index = titles.index(said.VERDICT, len(sweep.by))
+    return table(grid, badges={index: [_LOOKS[point.verdict][0] for point in sweep.points]})
 
 
 def _runs(sweep: Sweep) -> Table:

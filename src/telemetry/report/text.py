@@ -34,9 +34,9 @@ def render_text(
     Tables leave out columns that do not fit in `width`; cells are never cut. `full` adds what is usually left out.
     With `steps`, figures over time are a table of steps.
     """
-    said = content(report, full=full, over_time="busiest" if steps else "courses" if full else "none")
-    lines = list(_head(report, said, width, color))
-    for section in said.sections:
+    body = content(report, full=full, over_time="busiest" if steps else "courses" if full else "none")
+    lines = list(_head(report, body, width, color))
+    for section in body.sections:
         if section.title:
             lines += ["", _painted(section.title, _BOLD, color)]
         elif not section.continues:  # notes about the run, for which the figures are over
@@ -58,18 +58,20 @@ def render_section(section: Section, width: int, *, color: bool = False) -> list
     return lines + [part for note in section.notes for line in note.split("\n") for part in _indented(line, width)]
 
 
-def _head(report: Report, said: Content, width: int, color: bool) -> list[str]:
-    lines = [_painted(line, _RED, color) for alarm in said.alarms for line in wrapped(alarm, width, "", INDENT)]
+def _head(report: Report, body: Content, width: int, color: bool) -> list[str]:
+    lines = [_painted(line, _RED, color) for alarm in body.alarms for line in wrapped(alarm, width, "", INDENT)]
     outcome = worst(report.gates)
-    is_well = not said.alarms and not said.concerns and outcome == "pass"  # complete, and still something failed
-    headline = _painted(said.headline, _COLORS.get(report.verdict, _BOLD) if is_well else _BOLD, color)
+    is_well = not body.alarms and not body.concerns and outcome == "pass"  # complete, and still something failed
+    headline = _painted(body.headline, _COLORS.get(report.verdict, _BOLD) if is_well else _BOLD, color)
     gates = [
-        _painted(line, _OF_GATES[outcome], color) for line in wrapped(said.gates, width, "", INDENT) if said.gates
+        _painted(line, _OF_GATES[outcome], color) for line in wrapped(body.gates, width, "", INDENT) if body.gates
     ]
     lines += [headline, *gates] if outcome == "pass" else [*gates, headline]
-    lines += [_painted(line, _YELLOW, color) for one in said.concerns for line in wrapped(one, width, "", INDENT)]
-    lines += [_painted(said.went_well, _GREEN, color)] if said.went_well else []
-    for fact in said.facts:
+    lines += [
+        _painted(line, _YELLOW, color) for concern in body.concerns for line in wrapped(concern, width, "", INDENT)
+    ]
+    lines += [_painted(body.went_well, _GREEN, color)] if body.went_well else []
+    for fact in body.facts:
         lines += wrapped(fact, width, "", INDENT)
     return lines
 

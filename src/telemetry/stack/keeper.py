@@ -154,7 +154,7 @@ class Keeper:
 
         def tell(line: str) -> None:
             log.write(line)
-            if any(line.startswith(words) for words in own):
+            if any(line.startswith(prefix) for prefix in own):
                 self._say(line)
                 return
             last.append(line)
@@ -162,17 +162,17 @@ class Keeper:
 
         return tell
 
-    def _run_compose(self, *words: str, stops: bool = True) -> None:
+    def _run_compose(self, *arguments: str, stops: bool = True) -> None:
         """Run a command for the containers, until a signal if it `stops`. Raises EndpointError if it fails."""
         try:
-            process = Child("compose", [*self._compose, *words], _COMPOSE_POLICY, self._teller("compose"))
+            process = Child("compose", [*self._compose, *arguments], _COMPOSE_POLICY, self._teller("compose"))
         except OSError as error:
             raise EndpointError(f"can't start {self._compose[0]}: {describe(error)}") from error
         while not process.wait(time.monotonic() + _LOOK_S):
             if stops and self._ending.is_set():
                 process.ask_to_end()
         if process.code and not (stops and self._ending.is_set()):
-            command = " ".join([*self._compose, words[0]])
+            command = " ".join([*self._compose, arguments[0]])
             why = " / ".join(self._last_lines["compose"]) or f"exit code {process.code}"
             raise EndpointError(f"`{command}` failed: {why}")
 

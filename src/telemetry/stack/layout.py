@@ -305,7 +305,7 @@ def _check_ours(paths: Iterable[Path]) -> None:
             text = path.read_text(errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if text and not any(words in text for words in _OURS):
+        if text and not any(marker in text for marker in _OURS):
             raise UsageError(
                 f"{path} was not written by `telemetry stack` and would be replaced",
                 hint="choose another folder, or move the file away",
@@ -333,6 +333,6 @@ def _escaped(text: object) -> str:
 
 def _bind(path: Path, *, read_only: bool = False) -> str:
     """Return a folder of this machine as a volume under the same path."""
-    place = str(path).replace("$", "$$")
-    volume = {"type": "bind", "source": place, "target": place}
+    folder = str(path).replace("$", "$$")
+    volume = {"type": "bind", "source": folder, "target": folder}
     return json.dumps(volume | ({"read_only": True} if read_only else {}), ensure_ascii=False)

@@ -65,12 +65,12 @@ class Part:
 
 def compose_command(which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...]:
     """Return the command for compose files: that of Docker, or that of Podman; empty if there is none."""
-    for words in _COMPOSE:
-        if which(words[0]) is None:
+    for command in _COMPOSE:
+        if which(command[0]) is None:
             continue
         try:
             done = subprocess.run(
-                [*words, "version"],
+                [*command, "version"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -80,7 +80,7 @@ def compose_command(which: Callable[[str], str | None] = shutil.which) -> tuple[
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.returncode == 0:
-            return words
+            return command
     return ()
 
 
@@ -99,9 +99,9 @@ def _part(name: str, settings: StackSettings, layout: Layout, compose: Sequence[
     ports = {key: getattr(chosen, key) for key in chosen.__struct_fields__ if key.endswith("port")}
     address = f"http://{_client_host(settings.host)}:{chosen.port}"
     path = {"prometheus": "/-/ready", "tempo": "/ready", "grafana": "/api/health"}[name]
-    found = _command(name, settings, layout) if only != "compose" else None
-    if found is not None:
-        return Part(name, "native", "", found, ports, address, address + path)
+    command = _command(name, settings, layout) if only != "compose" else None
+    if command is not None:
+        return Part(name, "native", "", command, ports, address, address + path)
     if compose and only != "native":
         return Part(name, "compose", "", (), ports, address, address + path)
     if only == "compose":

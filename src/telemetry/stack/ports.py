@@ -18,11 +18,11 @@ _HIGHEST: Final = 65_535
 
 def is_taken(host: str, port: int) -> bool:
     """Return whether a process listens at this address. Raises OSError for an address that can't be used."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    with socket.socket(addresses[0][0], socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(found[0][4])
+            probe.bind(addresses[0][4])
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return True

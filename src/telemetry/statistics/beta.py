@@ -148,21 +148,21 @@ def _fraction(a: float, b: float, x: float) -> float:
     whole, more, less = a + b, a + 1.0, a - 1.0
     c = 1.0
     d = 1.0 / _off_zero(1.0 - whole * x / more)
-    found = d
+    fraction = d
     for m in range(1, 1_000 + 20 * math.isqrt(int(max(a, b)))):
         twice = a + 2 * m
         part = m * (b - m) * x / ((less + 2 * m) * twice)
         d = 1.0 / _off_zero(1.0 + part * d)
         c = _off_zero(1.0 + part / c)
-        found *= d * c
+        fraction *= d * c
         part = -(a + m) * (whole + m) * x / (twice * (more + 2 * m))
         d = 1.0 / _off_zero(1.0 + part * d)
         c = _off_zero(1.0 + part / c)
         factor = d * c
-        found *= factor
+        fraction *= factor
         if abs(factor - 1.0) < _PRECISE:
             break
-    return found
+    return fraction
 
 
 def _off_zero(value: float) -> float:

@@ -53,7 +53,9 @@ def least_count(ratio: Ratio, confidence: float = 0.95) -> int | None:
     count = max(math.ceil(math.log(tail) / math.log1p(-rarer)), 1)
     # Logarithms are rounded, so the neighbours are checked too.
     return next(
-        one for one in range(max(count - 1, 1), count + 2) if None not in rank_bounds(ratio, one, confidence)
+        number
+        for number in range(max(count - 1, 1), count + 2)
+        if None not in rank_bounds(ratio, number, confidence)
     )
 
 
@@ -78,10 +80,10 @@ def most_within(trials: int, chance: float, rest: float, tail: float) -> int | N
         near = trials * chance + _NORMAL.inv_cdf(tail) * math.sqrt(variance)
         return _exactly(trials, chance, rest, tail, min(max(int(near), 0), trials))
     edge, error = _expanded(trials * chance, variance, rest - chance, chance * rest, _NORMAL.inv_cdf(tail))
-    found = math.floor(edge)
-    if error < edge - found < 1.0 - error:
-        return found if found >= 0 else None
-    return _exactly(trials, chance, rest, tail, min(max(found, 0), trials))
+    largest = math.floor(edge)
+    if error < edge - largest < 1.0 - error:
+        return largest if largest >= 0 else None
+    return _exactly(trials, chance, rest, tail, min(max(largest, 0), trials))
 
 
 def _expanded(mean: float, variance: float, skew: float, product: float, z: float) -> tuple[float, float]:

@@ -82,7 +82,7 @@ def most_recurrent(lags: Floats, away: Flags) -> Recurrence | None:
 
     `lags` has a row for each window and a column for each rank; the largest value is last, NaN is absent.
     """
-    found: list[Recurrence] = []
+    recurrences: list[Recurrence] = []
     ranks = int((~(np.isnan(lags[-1]) | away)).sum())
     whole = _alike(lags)
     for horizon in _horizons(len(lags)):
@@ -90,12 +90,12 @@ def most_recurrent(lags: Floats, away: Flags) -> Recurrence | None:
         alike = whole if ranks >= _MEDIAN_FROM else _alike(lags[-horizon:])
         for among in _shares(ranks):
             hits = last_ones(lags[-horizon:], away, among)
-            found += _notable(newest, hits, alike, among)
-    if not found:
+            recurrences += _notable(newest, hits, alike, among)
+    if not recurrences:
         return None
-    least = min(one.chance for one in found)
-    equal = [one for one in found if one.chance == least]
-    return max(equal, key=lambda one: float(np.nanmean(lags[:, one.column])))
+    least = min(recurrence.chance for recurrence in recurrences)
+    equal = [recurrence for recurrence in recurrences if recurrence.chance == least]
+    return max(equal, key=lambda recurrence: float(np.nanmean(lags[:, recurrence.column])))
 
 
 def last_ones(lags: Floats, away: Flags, among: int) -> Hits:
@@ -141,9 +141,9 @@ def _notable(lags: Floats, hits: Hits, alike: float, among: int) -> Iterator[Rec
 
 def _steady(lags: Floats, alike: float) -> float:
     """Return the probability that lags are so large on average by chance, by Student's test for alike values."""
-    known = lags[~np.isnan(lags)]
-    size = max(len(known) * (1.0 - alike) / (1.0 + alike), _LEAST_SIZE)
-    mean, deviation = float(known.mean()), float(known.std(ddof=1))
+    present = lags[~np.isnan(lags)]
+    size = max(len(present) * (1.0 - alike) / (1.0 + alike), _LEAST_SIZE)
+    mean, deviation = float(present.mean()), float(present.std(ddof=1))
     if mean <= 0.0:
         return 1.0
     if deviation <= 0.0:
@@ -161,11 +161,13 @@ def _alike(lags: Floats) -> float:
     own = np.nan_to_num(own)
     squares = (own**2).sum(axis=0)
     products = (own[1:] * own[:-1]).sum(axis=0)
-    known = squares > 0
-    if not known.any():
+    varies = squares > 0
+    if not varies.any():
         return 0.0
-    found = float(np.median(products[known] / squares[known]))
-    unbiased = (found + 1.0 / len(lags)) / (1.0 - 3.0 / len(lags))  # levels are estimated from the same few windows
+    biased = float(np.median(products[varies] / squares[varies]))
+    unbiased = (biased + 1.0 / len(lags)) / (
+        1.0 - 3.0 / len(lags)
+    )  # levels are estimated from the same few windows
     return min(max(unbiased, 0.0), _MOST_ALIKE)
 
 

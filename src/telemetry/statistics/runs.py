@@ -90,8 +90,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted = [0.0] * len(p_values)
     least = 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        least = max(least, min(1.0, (len(p_values) - place) * p_values[index]))
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = least
     return adjusted
 
@@ -205,8 +205,8 @@ def _sums(ranks: Sequence[int], size: int) -> NDArray[np.float64]:
     ways[0, 0] = 1.0
     for rank in ranks:
         ways[1:, rank:] += ways[:-1, : most + 1 - rank]
-    found: NDArray[np.float64] = ways[size]
-    return found
+    counts: NDArray[np.float64] = ways[size]
+    return counts
 
 
 def _nearly(ranks: Sequence[int], size: int, off: int) -> float:

@@ -72,10 +72,10 @@ def clearest_shift(steps: Floats, tolerance: float, *, inner: bool = False) -> S
     before = sums[margin - 1 : size - margin]
     changes: Floats = np.abs((sums[-1] - before) / (size - left) - before / left)
     errors = np.where(changes > row.tolerance, changes * np.sqrt(left * (size - left) / size), 0.0)
-    place = int(np.argmax(errors))
-    if not errors[place]:
+    index = int(np.argmax(errors))
+    if not errors[index]:
         return None
-    at = int(left[place])
+    at = int(left[index])
     clarity = row.clarity(at)
     clear = clarity >= (_CLEAR_INNER_SHIFT if inner else _CLEAR_SHIFT)
     if not clear and (inner or row.slope_clarity() < _CLEAR_SLOPE):
@@ -84,14 +84,14 @@ def clearest_shift(steps: Floats, tolerance: float, *, inner: bool = False) -> S
     return Shift(int(places[at]), clarity, *levels)
 
 
-def differ(one: Floats, other: Floats, tolerance: float) -> bool:
+def differ(part: Floats, other: Floats, tolerance: float) -> bool:
     """Return whether the levels of two parts are clearly more than `tolerance` apart."""
-    one, other = one[~np.isnan(one)], other[~np.isnan(other)]
-    row = _Row.of(np.concatenate((one, other)), tolerance)
-    if row is None or not one.size or not other.size:
+    part, other = part[~np.isnan(part)], other[~np.isnan(other)]
+    row = _Row.of(np.concatenate((part, other)), tolerance)
+    if row is None or not part.size or not other.size:
         return False
-    apart = abs(row.scaled[: one.size].mean() - row.scaled[one.size :].mean())
-    return bool(apart > row.tolerance) and row.clarity(one.size) >= _CLEAR_SHIFT
+    apart = abs(row.scaled[: part.size].mean() - row.scaled[part.size :].mean())
+    return bool(apart > row.tolerance) and row.clarity(part.size) >= _CLEAR_SHIFT
 
 
 def is_slope(steps: Floats, cuts: Sequence[int], tolerance: float) -> bool:
@@ -280,9 +280,9 @@ class _Parts:
         The slope may cover all steps, or the longest part with its neighbours.
         """
         begin, end = self.longest
-        place = self.bounds.index(begin)
-        first = max(self.bounds[max(place - 1, 0)], 2 * begin - end)
-        last = min(self.bounds[min(place + 2, len(self.bounds) - 1)], 2 * end - begin)
+        index = self.bounds.index(begin)
+        first = max(self.bounds[max(index - 1, 0)], 2 * begin - end)
+        last = min(self.bounds[min(index + 2, len(self.bounds) - 1)], 2 * end - begin)
         for start, stop in ((0, self.size), (first, last), (first, end), (begin, last)):
             if 2 * (stop - start) < 3 * (end - begin):
                 continue  # the tail of a warm-up is sloped too; a piece of a slope has more of it beside it
@@ -320,14 +320,14 @@ def _shifts(rows: Floats, tolerance: float) -> Iterator[tuple[int, int, Shift]]:
     waiting = [(0, rows.shape[1])]
     while waiting:
         begin, end = waiting.pop()
-        found = [
+        candidates = [
             (start + shift.at, row, shift)
             for start, stop in _windows(begin, end, least)
             for row, steps in enumerate(rows[:, start:stop])
             if (shift := clearest_shift(steps, tolerance, inner=stop - start < end - begin)) is not None
         ]
-        if found:
-            clearest = max(found, key=lambda one: one[2].clarity)
+        if candidates:
+            clearest = max(candidates, key=lambda candidate: candidate[2].clarity)
             yield clearest
             waiting += [(begin, clearest[0]), (clearest[0], end)]
 

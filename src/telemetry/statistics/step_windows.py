@@ -74,8 +74,8 @@ def costs(window: Window, column: int, named: Sequence[int]) -> Floats:
     first = np.where(others.any(axis=1), others.argmax(axis=1), window.owners.shape[1] - 1)
     rows = np.arange(window.steps)
     own = np.where(window.owners == column, window.lowest, np.inf).min(axis=1)
-    found: Floats = np.maximum(window.lowest[rows, first] - own, 0.0)
-    return found
+    differences: Floats = np.maximum(window.lowest[rows, first] - own, 0.0)
+    return differences
 
 
 class StepTimes:
@@ -119,7 +119,7 @@ class StepTimes:
         owners = np.take_along_axis(
             owners, np.argsort(np.take_along_axis(shown, owners, axis=1), axis=1, kind="stable"), axis=1
         )
-        found = Window(
+        window = Window(
             number=self._windows,
             first_step=self._steps[0],
             last_step=self._steps[-1],
@@ -132,7 +132,7 @@ class StepTimes:
         )
         self._steps, self._work, self._wait, self._elapsed_s = [], [], [], 0.0
         self._windows += 1
-        return found
+        return window
 
     def _row(self, values: Values) -> Floats:
         pairs = list(values)

@@ -121,8 +121,8 @@ class _Period:
     """Windows since it was last among the slow ones. They count once it is so again."""
 
     @classmethod
-    def of(cls, one: Recurrence, entries: Iterable[_Entry]) -> _Period:
-        period = cls(one.column, one.among)
+    def of(cls, recurrence: Recurrence, entries: Iterable[_Entry]) -> _Period:
+        period = cls(recurrence.column, recurrence.among)
         for entry in entries:
             period.add(entry)
         return period
@@ -187,7 +187,10 @@ class StragglerDetector:
     def verdict(self) -> list[Slow]:
         """Return the ranks that are or were slow, the most expensive one first."""
         slow = [self._slow(period) for period in self._periods.values() if period.windows]
-        return sorted((one for one in slow if one.matters), key=lambda one: (-one.share, -one.lag_s))
+        return sorted(
+            (straggler for straggler in slow if straggler.matters),
+            key=lambda straggler: (-straggler.share, -straggler.lag_s),
+        )
 
     def _slow(self, period: _Period) -> Slow:
         steps = period.steps
@@ -216,55 +219,58 @@ class StragglerDetector:
         lags = np.where(np.isnan(lags[-1]), np.nan, lags)  # a rank that has left is not judged
         self._go_on(lags, newest)
         named = [column for column, period in self._periods.items() if period.now]
-        found = self._found(lags, named)
-        while found:
-            together = [*named, *(one.column for one in found)]
-            known = [self._newest(lags, one, together) for one in found]
-            slow = [self._slow(_Period.of(one, entries)) for one, entries in zip(found, known, strict=True)]
-            least = min(range(len(found)), key=lambda place: (slow[place].matters, slow[place].share))
+        recurrences = self._found(lags, named)
+        while recurrences:
+            together = [*named, *(recurrence.column for recurrence in recurrences)]
+            entry_lists = [self._newest(lags, recurrence, together) for recurrence in recurrences]
+            slow = [
+                self._slow(_Period.of(recurrence, entries))
+                for recurrence, entries in zip(recurrences, entry_lists, strict=True)
+            ]
+            least = min(range(len(recurrences)), key=lambda index: (slow[index].matters, slow[index].share))
             if slow[least].matters:
-                for one, entries in zip(found, known, strict=True):
-                    self._begin(one, entries)
+                for recurrence, entries in zip(recurrences, entry_lists, strict=True):
+                    self._begin(recurrence, entries)
                 return
-            del found[least]
+            del recurrences[least]
 
     def _found(self, lags: Floats, named: Sequence[int]) -> list[Recurrence]:
         """Return further ranks that recur. Each one is found among those that are left without the others."""
-        found: list[Recurrence] = []
+        recurrences: list[Recurrence] = []
         passed: list[int] = list(named)
         windows, columns = lags.shape
         ranks = int(np.isfinite(lags[-1]).sum())
         limit = level(self.confidence, number_of_tests(windows, ranks), self._seen)
-        while len(named) + len(found) < min(_NAMED, ranks // 2):
+        while len(named) + len(recurrences) < min(_NAMED, ranks // 2):
             away = _flags(columns, passed)
             most = most_recurrent(lags, away)
             if most is None or most.chance > limit:
                 break
             passed.append(most.column)
             if not _has_recovered(lags, away, most.column, most.among):
-                found.append(most)
-        return found
+                recurrences.append(most)
+        return recurrences
 
-    def _newest(self, lags: Floats, one: Recurrence, named: Sequence[int]) -> list[_Entry]:
+    def _newest(self, lags: Floats, recurrence: Recurrence, named: Sequence[int]) -> list[_Entry]:
         """Return the newest windows from the one on since which this rank is last more often than before."""
-        others = [name for name in named if name != one.column]
-        hits = last_ones(lags, _flags(lags.shape[1], others), one.among).flags[:, one.column]
+        others = [name for name in named if name != recurrence.column]
+        hits = last_ones(lags, _flags(lags.shape[1], others), recurrence.among).flags[:, recurrence.column]
         rate = max(float(hits[-horizon:].mean()) for horizon in HORIZONS)
         since = int(np.argmax(np.cumsum((hits - rate / 2.0)[::-1])[::-1]))
         windows = list(self._windows)[since:]
-        known = [costs(window, one.column, named) for window in windows]
-        highest = _highest(np.concatenate(known))
+        window_costs = [costs(window, recurrence.column, named) for window in windows]
+        highest = _highest(np.concatenate(window_costs))
         return [
-            _Entry(window, float(np.minimum(each, highest).mean()), window.last(others) == one.column)
-            for window, each in zip(windows, known, strict=True)
+            _Entry(window, float(np.minimum(each, highest).mean()), window.last(others) == recurrence.column)
+            for window, each in zip(windows, window_costs, strict=True)
         ]
 
-    def _begin(self, one: Recurrence, entries: Sequence[_Entry]) -> None:
+    def _begin(self, recurrence: Recurrence, entries: Sequence[_Entry]) -> None:
         """Begin the period of a slow rank, or go on with an earlier one."""
-        period = self._periods.setdefault(one.column, _Period(one.column))
+        period = self._periods.setdefault(recurrence.column, _Period(recurrence.column))
         if not period.windows:
             period.always = entries[0].window.number <= 1
-        period.now, period.among = True, one.among
+        period.now, period.among = True, recurrence.among
         for entry in entries:
             period.add(entry)
 
@@ -275,8 +281,8 @@ class StragglerDetector:
         for column in named:
             period = self._periods[column]
             others = [name for name in named if name != column]
-            known = np.concatenate([costs(window, column, named) for window in recent])
-            cost_s = float(np.minimum(costs(newest, column, named), _highest(known)).mean())
+            recent_costs = np.concatenate([costs(window, column, named) for window in recent])
+            cost_s = float(np.minimum(costs(newest, column, named), _highest(recent_costs)).mean())
             period.unsure.append(_Entry(newest, cost_s, newest.last(others) == column))
             away = _flags(lags.shape[1], others)
             if last_ones(lags[-1:], away, period.among).flags[0, column]:
@@ -301,6 +307,6 @@ def _flags(ranks: int, columns: Sequence[int]) -> Flags:
     return flags
 
 
-def _highest(known: Floats) -> float:
+def _highest(step_costs: Floats) -> float:
     """Return the cost at which the costs of single steps are cut."""
-    return float(np.quantile(known, _CUT, method="higher"))
+    return float(np.quantile(step_costs, _CUT, method="higher"))

@@ -37,20 +37,20 @@ class WindowMap:
 
     def add(self, window: Window) -> None:
         lags = (window.lags / window.step_s if window.step_s > 0 else np.zeros_like(window.lags)).astype(np.float32)
-        made = MapColumn(window.first_step, window.last_step, 1, lags)
+        column = MapColumn(window.first_step, window.last_step, 1, lags)
         newest = self.columns[-1] if self.columns else None
         if newest is not None and newest.windows < self._windows:
-            self.columns[-1] = _joined(newest, made)
+            self.columns[-1] = _joined(newest, column)
             return
         if len(self.columns) >= _MOST:
             self.columns = [_joined(*pair) for pair in zip(self.columns[::2], self.columns[1::2], strict=True)]
             self._windows *= 2
-        self.columns.append(made)
+        self.columns.append(column)
 
     def least(self, rank: int) -> float:
         """Return the smallest lag of the rank in this column of the windows, as a share of a step."""
-        known = [column.lags[rank] for column in self.columns if rank < len(column.lags)]
-        finite = [float(lag) for lag in known if np.isfinite(lag)]
+        lags = [column.lags[rank] for column in self.columns if rank < len(column.lags)]
+        finite = [float(lag) for lag in lags if np.isfinite(lag)]
         return min(finite, default=float("nan"))
 
 

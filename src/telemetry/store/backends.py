@@ -125,8 +125,8 @@ class WriterFolder:
             for folder in (self.path.parent, self.path, self.data):
                 make_folder(folder)
             run = Path(os.path.realpath(self.path.parent.parent))
-            for place, folders, files in os.walk(self.path):
-                for path in (Path(place) / name for name in (*folders, *files)):
+            for directory, folders, files in os.walk(self.path):
+                for path in (Path(directory) / name for name in (*folders, *files)):
                     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(run):
                         path.unlink()
         except OSError as error:
@@ -168,8 +168,8 @@ class WriterFolder:
 
     def read_status(self) -> BackendStat | None:
         """Return the newest report; None if there is none yet. Raises RunDirectoryError."""
-        found = _read(self.status, _Status)
-        return found.status if found else None
+        report = _read(self.status, _Status)
+        return report.status if report else None
 
 
 class _Status(_File, kw_only=True, frozen=True):
@@ -190,9 +190,9 @@ class Ahead:
     def read(self, serial: int) -> int:
         """Return the number of items handed over after the checkpoint of that number."""
         with suppress(OSError):
-            found = _AHEAD.fullmatch(read_file(self._path, limits.KIB, depth=_DEPTH))
-            if found and int(found[1]) == serial:
-                return int(found[2])
+            match = _AHEAD.fullmatch(read_file(self._path, limits.KIB, depth=_DEPTH))
+            if match and int(match[1]) == serial:
+                return int(match[2])
         return 0
 
     def write(self, serial: int, items: int) -> None:
@@ -215,30 +215,30 @@ def writer_folder(run: Path, name: str) -> WriterFolder:
 def writer_folders(run: Path) -> list[WriterFolder]:
     """Return the writer folders of a run, by name; empty if there are none, or if they can't be listed."""
     try:
-        found = [path for path in (run / BACKENDS).iterdir() if (path / "writer.json").is_file()]
+        paths = [path for path in (run / BACKENDS).iterdir() if (path / "writer.json").is_file()]
     except OSError:
         return []
-    return [WriterFolder(path) for path in sorted(found)]
+    return [WriterFolder(path) for path in sorted(paths)]
 
 
 def unfinished_writers(run: Path) -> set[str]:
     """Return the names of writers that have not delivered all, also of those whose checkpoint can't be read."""
-    found = {folder.path.name: folder for folder in writer_folders(run)}
-    for name, folder in list(found.items()):
+    folders = {folder.path.name: folder for folder in writer_folders(run)}
+    for name, folder in list(folders.items()):
         with suppress(RunDirectoryError):
             if folder.read_checkpoint().done:
-                del found[name]
-    return set(found)
+                del folders[name]
+    return set(folders)
 
 
 def read_backends(run: Path) -> list[BackendStat]:
     """Return the newest reports of all writers of a run, by name. Unreadable reports are left out."""
-    found = []
+    stats = []
     for folder in writer_folders(run):
         with suppress(RunDirectoryError):
             if stat := folder.read_status():
-                found.append(stat)
-    return found
+                stats.append(stat)
+    return stats
 
 
 def _write(path: Path, value: _File) -> None:

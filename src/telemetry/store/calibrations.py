@@ -127,14 +127,14 @@ def read_calibration(root: Path, name: str) -> Calibration:
     wanted = [path for path in _files(root) if slug(name) in (path.stem, _name(path))]
     if not wanted:
         raise RunNotFoundError(f"no calibration {name!r} in {root / FOLDER}", hint=_hint(root, name))
-    return max(map(_decoded, wanted), key=lambda found: found.created_ns)
+    return max(map(_decoded, wanted), key=lambda calibration: calibration.created_ns)
 
 
 def find_calibration(root: Path, command: Command) -> Calibration | None:
     """Read the calibration of a command; return None if it does not exist. Raises RunDirectoryError."""
     for path in _files(root):
-        if path.stem.endswith(f"-{_digest(command)}") and (found := _decoded(path)).command == command:
-            return found
+        if path.stem.endswith(f"-{_digest(command)}") and (calibration := _decoded(path)).command == command:
+            return calibration
     return None
 
 
@@ -169,22 +169,22 @@ def _digest(command: Command) -> str:
 def _decoded(path: Path) -> Calibration:
     """Read the file. Raises RunDirectoryError."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Calibration)
+        calibration = msgspec.json.decode(path.read_bytes(), type=Calibration)
     except BAD_INPUT as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error
     except OSError as error:
         raise RunDirectoryError(f"can't read {path}: {describe(error)}") from error
-    if found.schema_version > SCHEMA:
+    if calibration.schema_version > SCHEMA:
         raise RunDirectoryError(
-            f"{path} has schema version {found.schema_version}; this telemetry reads up to {SCHEMA}",
+            f"{path} has schema version {calibration.schema_version}; this telemetry reads up to {SCHEMA}",
             hint="read it with the version that wrote it",
         )
-    return found
+    return calibration
 
 
 def _hint(root: Path, name: str) -> str:
-    known = list_calibrations(root)
-    near = get_close_matches(slug(name), known, n=3, cutoff=0.5)
+    names = list_calibrations(root)
+    near = get_close_matches(slug(name), names, n=3, cutoff=0.5)
     if near:
         return f"did you mean {', '.join(near)}?"
-    return f"available: {', '.join(known[:10])}" if known else "create one with `telemetry calibrate -- CMD`"
+    return f"available: {', '.join(names[:10])}" if names else "create one with `telemetry calibrate -- CMD`"

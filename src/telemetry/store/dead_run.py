@@ -63,14 +63,14 @@ def forget_finished(runtime_dir: Path, fallback_dirs: Sequence[str] = ()) -> Non
     Applies to runs that have a result, or that left nothing to make a result from. Never raises. Blocks on the
     disk.
     """
-    for found in list_live(runtime_dir):
-        if not found.alive and not _may_go_on(found, fallback_dirs):
-            forget(runtime_dir, found.run_id)
+    for live_run in list_live(runtime_dir):
+        if not live_run.alive and not _may_go_on(live_run, fallback_dirs):
+            forget(runtime_dir, live_run.run_id)
 
 
-def _may_go_on(found: LiveRun, fallback_dirs: Sequence[str]) -> bool:
+def _may_go_on(live_run: LiveRun, fallback_dirs: Sequence[str]) -> bool:
     try:
-        run = RunDirectory.open(Path(found.dir))
+        run = RunDirectory.open(Path(live_run.dir))
     except RunDirectoryError:
         return False
     if run.locked():
@@ -78,7 +78,7 @@ def _may_go_on(found: LiveRun, fallback_dirs: Sequence[str]) -> bool:
     facts: list[os.stat_result | None] = []
     with suppress(OSError):
         facts = [_facts(path) for path in segment_files(run.journal)]
-    return is_dead(run, fallback_dirs) and any(one.st_size for one in facts if one)
+    return is_dead(run, fallback_dirs) and any(fact.st_size for fact in facts if fact)
 
 
 def remains(run: RunDirectory) -> LeftOver:
@@ -86,19 +86,19 @@ def remains(run: RunDirectory) -> LeftOver:
     segments: list[Path] = []
     with suppress(OSError):
         segments = segment_files(run.journal)
-    facts = [found for path in segments if (found := _facts(path))]
-    signs = [*facts, *_other_signs(run)] or [found for path in (run.manifest, run.path) if (found := _facts(path))]
+    facts = [fact for path in segments if (fact := _facts(path))]
+    signs = [*facts, *_other_signs(run)] or [fact for path in (run.manifest, run.path) if (fact := _facts(path))]
     return LeftOver(
         directory=run,
-        since_ns=max((found.st_mtime_ns for found in signs), default=run.started_ns),
+        since_ns=max((fact.st_mtime_ns for fact in signs), default=run.started_ns),
         segments=len(facts),
-        journal_bytes=sum(found.st_size for found in facts),
+        journal_bytes=sum(fact.st_size for fact in facts),
         obstacle=_obstacle(run, facts),
     )
 
 
 def _obstacle(run: RunDirectory, segments: Sequence[os.stat_result]) -> str:
-    if not any(found.st_size for found in segments):
+    if not any(segment.st_size for segment in segments):
         return "it left no journal to make a result from"
     try:
         JournalReader(run.journal).last_checkpoint()
@@ -117,8 +117,8 @@ def _other_signs(run: RunDirectory) -> Iterator[os.stat_result]:
         with suppress(OSError):
             paths += folder.iterdir()
     for path in paths:
-        if found := _facts(path):
-            yield found
+        if fact := _facts(path):
+            yield fact
 
 
 def _facts(path: Path) -> os.stat_result | None:

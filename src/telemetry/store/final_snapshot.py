@@ -76,15 +76,15 @@ def find_final(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> FinalFil
     have the id of this run.
     """
     for path in final_candidates(run, fallback_dirs):
-        found = FinalFile(path, run)
-        if not found.is_elsewhere:
+        final_file = FinalFile(path, run)
+        if not final_file.is_elsewhere:
             with suppress(OSError):
                 if path.is_file():
-                    return found
+                    return final_file
             continue
         with suppress(RunDirectoryError):
-            _check_run(found.head(), run, path)
-            return found
+            _check_run(final_file.head(), run, path)
+            return final_file
     return None
 
 

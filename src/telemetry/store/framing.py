@@ -112,8 +112,8 @@ class SegmentReader:
             if from_byte > self._passed:
                 self._start = self._end = 0
                 self._passed = self._file.seek(from_byte)
-            while (found := self._next()) is not None:
-                yield found
+            while (next_frame := self._next()) is not None:
+                yield next_frame
         self.torn_bytes = self._file.seek(0, io.SEEK_END) - self._passed
 
     def cut_short(self, kinds: Mapping[int, Kind]) -> bool:
@@ -196,13 +196,13 @@ class SegmentReader:
 
     def _large_is_good(self, size: int, crc: int) -> bool:
         """Check the CRC of a frame larger than the buffer. Reads the frame piece by piece to its end."""
-        found = crc32(self._view[self._start + _LENGTH_CRC.size : self._end])
+        actual = crc32(self._view[self._start + _LENGTH_CRC.size : self._end])
         left = size - (self._end - self._start)
         piece = memoryview(bytearray(min(left, _PIECE_BYTES)))
         while left and (got := self._file.readinto(piece[:left])):
-            found = crc32(piece[:got], found)
+            actual = crc32(piece[:got], actual)
             left -= got
-        return not left and found == crc
+        return not left and actual == crc
 
     def _move(self, target: memoryview) -> None:
         rest = self._end - self._start
@@ -260,28 +260,28 @@ class SegmentSteps:
         self._torn = True
         return None
 
-    def tear(self, place: FramePosition) -> None:
+    def tear(self, position: FramePosition) -> None:
         """Mark the frame that was found last as damaged: it and all later frames are ignored."""
         self._torn = True
-        self._at = place.begin - FRAME_HEADER_BYTES
+        self._at = position.begin - FRAME_HEADER_BYTES
 
-    def read(self, place: FramePosition, first: int, count: int) -> bytes:
+    def read(self, position: FramePosition, first: int, count: int) -> bytes:
         """Return bytes of the payload; fewer if it ends before."""
-        return _read_at(self._file, place.begin + first, max(0, min(count, place.length - first)))
+        return _read_at(self._file, position.begin + first, max(0, min(count, position.length - first)))
 
-    def payload(self, place: FramePosition) -> bytes | None:
+    def payload(self, position: FramePosition) -> bytes | None:
         """Return the whole payload; None if the CRC is wrong."""
-        data = self.read(place, 0, place.length)
-        seed = crc32(_STAMP_KIND.pack(place.stamp, place.kind))
-        return data if crc32(data, seed) == place.crc else None
+        data = self.read(position, 0, position.length)
+        seed = crc32(_STAMP_KIND.pack(position.stamp, position.kind))
+        return data if crc32(data, seed) == position.crc else None
 
 
 def _is_segment(header: Buffer, magic: bytes, path: Path) -> bool:
     """Return whether the header belongs to such a segment. Raises RunDirectoryError for a newer version."""
     if len(header) < SEGMENT_HEADER_BYTES:
         return False
-    found, version = _SEGMENT.unpack(header)
-    if found != magic:
+    file_magic, version = _SEGMENT.unpack(header)
+    if file_magic != magic:
         return False
     if version > SCHEMA:
         raise RunDirectoryError(

@@ -154,8 +154,8 @@ class HistoryWriter:
         if self.failed:
             return
         try:
-            for one in () if self.notices else slices:
-                self.bytes_written += self._slices.write(one)
+            for item in () if self.notices else slices:
+                self.bytes_written += self._slices.write(item)
         except OSError as error:
             self.failed = describe(error)
 
@@ -200,10 +200,10 @@ class HistoryWriter:
 
     def _notice(self, cap_bytes: int, cost: str) -> None:
         """Add the notice and store it, also for a later resume or recovery of the run."""
-        words = f"the history reached its size limit (history.cap_bytes, {formatting.size(cap_bytes)}): {cost}"
-        if words not in self.notices:
-            self.notices = (*self.notices, words)
-            lines = "".join(f"{notice}\n" for notice in self.notices)
+        message = f"the history reached its size limit (history.cap_bytes, {formatting.size(cap_bytes)}): {cost}"
+        if message not in self.notices:
+            self.notices = (*self.notices, message)
+            lines = "".join(f"{line}\n" for line in self.notices)
             write_atomic(self._directory / _CAP, lines.encode(), durable=False)
 
     def _open_keys(self, path: Path) -> None:
@@ -368,13 +368,13 @@ class HistoryReader:
         """Yield intervals, with slices instead of seconds at the edges of the time range, or `everywhere`."""
         slices = SliceReader(self._directory)
 
-        def read(found: FoundInterval) -> list[Interval]:
-            inside = start_ns + SLICE_TOLERANCE_NS <= found.start_ns <= found.end_ns <= end_ns
+        def read(entry: FoundInterval) -> list[Interval]:
+            inside = start_ns + SLICE_TOLERANCE_NS <= entry.start_ns <= entry.end_ns <= end_ns
             if everywhere or not inside:
-                parts = slices.of(found.place.stamp, found.start_ns, found.end_ns)
+                parts = slices.of(entry.place.stamp, entry.start_ns, entry.end_ns)
                 if parts:
-                    return [one for one in parts if one.start_ns < end_ns and one.end_ns > start_ns]
-            interval = found.interval()
+                    return [part for part in parts if part.start_ns < end_ns and part.end_ns > start_ns]
+            interval = entry.interval()
             return [] if interval is None else [interval]
 
         for intervals in self._time_range(start_ns, end_ns, longest_s, read):
@@ -400,7 +400,7 @@ class HistoryReader:
         clock may have left matching seconds there.
         """
         return self._time_range(
-            start_ns, end_ns, LEVELS[-1] if coarse else LEVELS[0], lambda found: found.pick(index)
+            start_ns, end_ns, LEVELS[-1] if coarse else LEVELS[0], lambda entry: entry.pick(index)
         )
 
     def _time_range(
@@ -410,9 +410,9 @@ class HistoryReader:
         try:
             with ExitStack() as stack:
                 time_range = RangeReader(self._open(stack), start_ns, end_ns, longest_s)
-                for found in time_range:
-                    if (one := read(found)) is not None:
-                        yield one
+                for entry in time_range:
+                    if (value := read(entry)) is not None:
+                        yield value
                 self.torn = time_range.torn
         except OSError as error:
             raise RunDirectoryError(f"can't read the history: {describe(error)}") from error

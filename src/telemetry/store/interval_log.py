@@ -46,8 +46,8 @@ def export_hlog(
     """
     directory = source.history if isinstance(source, RunDirectory) else source
     reader = HistoryReader(directory)
-    known = reader.keys()
-    keys = {key.index: key for key in known if key.kind == "series"}
+    all_keys = reader.keys()
+    keys = {key.index: key for key in all_keys if key.kind == "series"}
     try:
         with replacing(out) as file:
             return _write(file, reader.intervals(start_ns, end_ns, level_s), keys)
@@ -134,8 +134,8 @@ class _Encoder:
 
     def encode(self, digits: int, slots: NDArray[Any], counts: NDArray[Any]) -> str:
         if digits not in self._histograms:
-            made = HdrHistogram(1, HIGHEST_TICKS, digits)
-            self._histograms[digits] = made, np.frombuffer(made.counts, np.uint64)
+            fresh = HdrHistogram(1, HIGHEST_TICKS, digits)
+            self._histograms[digits] = fresh, np.frombuffer(fresh.counts, np.uint64)
         histogram, cells = self._histograms[digits]
         np.add.at(cells, slots, counts.astype(np.uint64))
         histogram.total_count = int(counts.sum(dtype=np.uint64))

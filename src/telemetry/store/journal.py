@@ -310,9 +310,9 @@ class JournalReader:
         self.torn_bytes = self.tail_bytes = 0
         self.damaged = self.tail_damaged = False
         try:
-            found = self._found()
-            self.dropped_segments = found[0][0]
-            wanted = [item for item in found if item[0] >= (first_segment or 0)]
+            segments = self._found()
+            self.dropped_segments = segments[0][0]
+            wanted = [item for item in segments if item[0] >= (first_segment or 0)]
             if not wanted:
                 raise RunDirectoryError(f"the journal in {self._directory} ends before segment {first_segment}")
             yield from self._frames(wanted, unread)
@@ -355,10 +355,10 @@ class JournalReader:
             gap = gap or item is None or reader.torn_bytes > 0
 
     def _found(self) -> list[tuple[int, Path]]:
-        found = _segments(self._directory)
-        if not found:
+        segments = _segments(self._directory)
+        if not segments:
             raise RunDirectoryError(f"there is no journal in {self._directory}")
-        return found
+        return segments
 
     def _unreadable(self, error: OSError) -> RunDirectoryError:
         return RunDirectoryError(f"can't read the journal: {describe(error)}")

@@ -103,14 +103,14 @@ def forget(runtime_dir: Path, run_id: str) -> bool:
 
 def list_live(runtime_dir: Path) -> list[LiveRun]:
     """Return announced runs, newest first; `alive` is false if the process died. Unreadable files are skipped."""
-    found = []
+    runs = []
     for path in runtime_dir.glob(f"*/{FILE_NAME}"):
         with suppress(OSError, *BAD_INPUT):
             run = msgspec.json.decode(path.read_bytes(), type=LiveRun)
             if run.run_id != path.parent.name or "\0" in run.dir:
                 continue
-            found.append(replace(run, alive=process_lives(run.pid, run.process_started)))
-    return sorted(found, key=lambda run: run.started_ns, reverse=True)
+            runs.append(replace(run, alive=process_lives(run.pid, run.process_started)))
+    return sorted(runs, key=lambda run: run.started_ns, reverse=True)
 
 
 def find_live(runtime_dir: Path, spec: str | Path) -> LiveRun:

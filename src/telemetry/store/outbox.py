@@ -121,7 +121,7 @@ class DiskOutbox:
     def waiting_rolls(self) -> int:
         """Number of intervals from the oldest one without acknowledgement to the newest."""
         with self._lock:
-            waiting = next((place for place in self._places if place.seq >= self._acknowledged), None)
+            waiting = next((entry for entry in self._places if entry.seq >= self._acknowledged), None)
             return self.rolls - waiting.roll if waiting is not None else 0
 
     @property
@@ -165,8 +165,8 @@ class DiskOutbox:
         file.append(buffers)
         _sync_data(file.fd)
         with self._lock:
-            for place in places:
-                self._keep(place)
+            for entry in places:
+                self._keep(entry)
             self.next_seq = batches[-1].seq + 1
             self.emitted = batches[-1].first + batches[-1].events
             self.dropped = dict(dropped)
@@ -202,12 +202,12 @@ class DiskOutbox:
 
         A batch that is damaged on the disk is passed over.
         """
-        while (place := self._place(seq)) is not None:
-            payload = self._payload(place)
+        while (entry := self._place(seq)) is not None:
+            payload = self._payload(entry)
             if payload is not None:
                 roll, first, events, _ = _HEAD.unpack_from(payload)
-                return StoredBatch(place.seq, roll, first, events, payload[_HEAD.size :])
-            seq = place.seq + 1
+                return StoredBatch(entry.seq, roll, first, events, payload[_HEAD.size :])
+            seq = entry.seq + 1
         return None
 
     def _place(self, seq: int) -> _Place | None:
@@ -219,8 +219,8 @@ class DiskOutbox:
             at = min(max(0, seq - places[0].seq), len(places) - 1)
             while at and places[at - 1].seq >= seq:
                 at -= 1
-            found = places[at]
-            return found if seq <= found.seq < self.released else None
+            entry = places[at]
+            return entry if seq <= entry.seq < self.released else None
 
     def acknowledge(self, batches: int) -> None:
         """Forget all batches below `batches`, and delete the segments that hold no others."""
@@ -242,11 +242,11 @@ class DiskOutbox:
                 self._file.close()
                 self._file = None
 
-    def _payload(self, place: _Place) -> bytes | None:
+    def _payload(self, entry: _Place) -> bytes | None:
         try:
-            path = self._paths[place.segment]
+            path = self._paths[entry.segment]
             with open_reader(path) as file:
-                return SegmentSteps(file, path, MAGIC).payload(place.position)
+                return SegmentSteps(file, path, MAGIC).payload(entry.position)
         except (OSError, KeyError, RunDirectoryError):
             return None
 
@@ -258,7 +258,7 @@ class DiskOutbox:
         They were never sent. May raise OSError.
         """
         with self._lock:
-            kept = [place for place in self._places if place.roll < rolls]
+            kept = [entry for entry in self._places if entry.roll < rolls]
             if len(kept) < len(self._places):
                 self._settle(kept)
 
@@ -271,7 +271,7 @@ class DiskOutbox:
             self._number = number + 1
             with open_reader(path) as file:
                 places += _places(SegmentSteps(file, path, MAGIC), number)
-        ends = [at for at, place in enumerate(places) if place.flags & _LAST]
+        ends = [at for at, entry in enumerate(places) if entry.flags & _LAST]
         self._settle(places[: ends[-1] + 1] if ends else [])
 
     def _settle(self, places: Sequence[_Place]) -> None:
@@ -281,8 +281,8 @@ class DiskOutbox:
             self._file = None
         self._places.clear()
         self._waiting_bytes = 0
-        for place in places:
-            self._keep(place)
+        for entry in places:
+            self._keep(entry)
         newest = places[-1] if places else None
         end = newest.position.begin + newest.position.length if newest is not None else 0
         for number, path in sorted(self._paths.items(), reverse=True):
@@ -312,9 +312,9 @@ class DiskOutbox:
             ) from malformed
         return first + events, dropped
 
-    def _keep(self, place: _Place) -> None:
-        self._places.append(place)
-        self._waiting_bytes += place.position.length
+    def _keep(self, entry: _Place) -> None:
+        self._places.append(entry)
+        self._waiting_bytes += entry.position.length
 
 
 def _places(steps: SegmentSteps, number: int) -> list[_Place]:

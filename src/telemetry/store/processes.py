@@ -24,8 +24,8 @@ def process_lives(pid: int, started: int = 0) -> bool:
         return False
     except PermissionError:
         pass  # the process of another user, perhaps a later one
-    found, zombie = _stat(pid)
-    return not zombie and (not found or not started or found == started)
+    start_ticks, zombie = _stat(pid)
+    return not zombie and (not start_ticks or not started or start_ticks == started)
 
 
 def _stat(pid: int) -> tuple[int, bool]:

@@ -138,15 +138,15 @@ class RecordLog:
         seq, limit = 0, _AT_ONCE
         while seq < self.next_seq:
             try:
-                found = self.read(seq, limit)
+                records = self.read(seq, limit)
             except DamagedRecord:
                 seq += limit == 1
                 limit = 1 if limit > 1 else _AT_ONCE
                 continue
-            if not found:
+            if not records:
                 return
-            yield from found
-            seq += len(found)
+            yield from records
+            seq += len(records)
 
     def of_type(self, kind: type[_Line]) -> Iterator[_Line]:
         """Yield the records of one type so far, without damaged lines. Blocks on the disk.
@@ -164,10 +164,10 @@ class RecordLog:
                         continue
                     try:
                         check_seal(line)
-                        found = decoder.decode(line)
+                        record = decoder.decode(line)
                     except BAD_INPUT:
                         continue
-                    yield found
+                    yield record
         except FileNotFoundError:
             return
         except OSError as error:

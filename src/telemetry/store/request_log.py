@@ -77,10 +77,10 @@ class RequestLogWriter:
         self.next_number = self._good_bytes = 0
         reader = RequestLogReader(self._path.parent)
         try:
-            for found, end in reader.places():
-                if found >= number:
+            for frame_number, end in reader.places():
+                if frame_number >= number:
                     break
-                self.next_number, self._good_bytes = found + 1, end
+                self.next_number, self._good_bytes = frame_number + 1, end
         except RunDirectoryError as error:
             self.failed = error.message
 
@@ -114,11 +114,11 @@ class RequestLogReader:
         """
         for _, data in self._frames():
             try:
-                found = decode_logged(data)
+                records = decode_logged(data)
             except Malformed:
                 self.unreadable += 1
                 continue
-            yield found
+            yield records
 
     def places(self) -> Iterator[tuple[int, int]]:
         """Yield the number of each frame and the offset of its end. Raises as `frames`."""
@@ -130,10 +130,10 @@ class RequestLogReader:
         try:
             with open_reader(self.path) as file:
                 reader = SegmentReader(file, self.path, MAGIC)
-                for found in reader.frames():
+                for frame in reader.frames():
                     self.good_bytes = reader.good_bytes
-                    if found.kind == RECORDS:
-                        yield found.stamp, found.data
+                    if frame.kind == RECORDS:
+                        yield frame.stamp, frame.data
                 if reader.torn_bytes and not reader.cut_short(_KINDS):
                     self.damaged_bytes = reader.torn_bytes
         except FileNotFoundError:

@@ -146,8 +146,8 @@ class RingFile:
     def remove(self) -> None:
         """Remove both files, unless another file has taken the ring's place."""
         with suppress(OSError):
-            found, ours = os.stat(self.path, follow_symlinks=False), os.fstat(self._fd)
-            if (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino):
+            at_path, ours = os.stat(self.path, follow_symlinks=False), os.fstat(self._fd)
+            if (at_path.st_dev, at_path.st_ino) == (ours.st_dev, ours.st_ino):
                 os.unlink(self.path)
                 os.unlink(self.path.removesuffix(RING_SUFFIX) + DEFINITIONS_SUFFIX)
 

@@ -403,8 +403,8 @@ def _not_found(text: str, root: Path, runs: Sequence[RunDirectory]) -> RunNotFou
         return RunNotFoundError(f"{text} is a folder, but not a run", hint=hint)
     if os.path.isfile(text):
         return RunNotFoundError(f"{text} is a file, not a run", hint=_HAS)
-    known = [word for run in runs for word in (slug(run.name), run.run_id)]
-    if runs and (meant := did_you_mean(text, [LATEST, *known], most=3)):
+    candidates = [word for run in runs for word in (slug(run.name), run.run_id)]
+    if runs and (meant := did_you_mean(text, [LATEST, *candidates], most=3)):
         hint = meant
     elif runs:
         hint = f"the newest is {slug(runs[0].name)}, run id {runs[0].run_id}"

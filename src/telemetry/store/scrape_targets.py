@@ -70,10 +70,10 @@ def add_targets(folder: Path, name: str, groups: Sequence[TargetGroup]) -> Path:
     remove_dead(folder)
     pid = os.getpid()
     owner = f"{_here()}/{pid}/{start_of(pid)}"
-    owned = [TargetGroup(group.targets, {**_valid(group.labels), OWNER: owner}) for group in groups]
+    own_groups = [TargetGroup(group.targets, {**_valid(group.labels), OWNER: owner}) for group in groups]
     word = _NOT_IN_FILE_NAMES.sub("_", name)[:_NAME_CHARS]
     path = folder / f"{word}-{pid}{_SUFFIX}"
-    write_atomic(path, msgspec.json.format(msgspec.json.encode(owned), indent=2) + b"\n", durable=False)
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(own_groups), indent=2) + b"\n", durable=False)
     return path
 
 
@@ -106,8 +106,8 @@ def _is_dead(file: TargetFile) -> bool:
 
 
 def _has_ended(owner: str) -> bool:
-    place, pid, started = ["", "", *owner.rsplit("/", 2)][-3:]
-    if place != _here() or not (pid.isdecimal() and started.isdecimal()):
+    host, pid, started = ["", "", *owner.rsplit("/", 2)][-3:]
+    if host != _here() or not (pid.isdecimal() and started.isdecimal()):
         return False  # only its own host or container can tell
     return not process_lives(int(pid), int(started))
 
@@ -122,8 +122,8 @@ def _here() -> str:
 
 def _valid(labels: Mapping[str, str]) -> dict[str, str]:
     """Return labels with names that Prometheus takes: one wrong name would make it refuse the whole file."""
-    found = {}
+    valid_labels = {}
     for key, value in labels.items():
         name = _NOT_IN_LABELS.sub("_", key) or "_"
-        found[f"_{name}" if name[0].isdigit() else name] = value
-    return found
+        valid_labels[f"_{name}" if name[0].isdigit() else name] = value
+    return valid_labels

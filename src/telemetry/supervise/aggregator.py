@@ -108,13 +108,13 @@ class AggregatorKeeper:
         dead.process.wait()
         if time.monotonic() - began >= limits.RESTART_LASTS_S and not self._ending:
             self._short_lives = 0
-        obstacle = self._obstacle()
-        while not (obstacle or self._over()):
-            obstacle = self._start_another()
+        reason = self._obstacle()
+        while not (reason or self._over()):
+            reason = self._start_another()
             if self.aggregator is not dead:
                 return True
         if not self._over():
-            self._give_up(obstacle)
+            self._give_up(reason)
         elif dead.process.returncode < 0 and not (self._ending or self._released.is_set()):
             self._say(f"{death_of(dead)}; the run already has its result, so later events are not in it")
         return False
@@ -161,8 +161,8 @@ class AggregatorKeeper:
                 client.request(request)
         self.restarts += 1
 
-    def _give_up(self, obstacle: str) -> None:
-        self.lost = f"{death_of(self.aggregator)} and can't be restarted: {obstacle}"
+    def _give_up(self, reason: str) -> None:
+        self.lost = f"{death_of(self.aggregator)} and can't be restarted: {reason}"
         self._say(f"{self.lost}. Events recorded from now on are lost")
         path = ipc_path(self.aggregator.endpoint)
         if path is not None and refuses(self.aggregator.endpoint):

@@ -205,6 +205,6 @@ def _how(code: int) -> str:
 def _lines(stream: IO[bytes]) -> Iterator[str]:
     """Yield lines of output without their prefix, which is added again later."""
     while line := stream.readline(_LINE_BYTES):
-        words = printable(line.decode(errors="replace").rstrip())
-        if words:
-            yield words.removeprefix("telemetry: ")
+        text = printable(line.decode(errors="replace").rstrip())
+        if text:
+            yield text.removeprefix("telemetry: ")

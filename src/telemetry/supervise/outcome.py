@@ -99,5 +99,5 @@ def _recover(directory: str, timeout_s: float) -> str:
         return f"can't start a process: {error.strerror}"
     if not done.returncode:
         return ""
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return said[-1].removeprefix("telemetry: ")[:_ERROR_CHARS] if said else f"exit code {done.returncode}"
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("telemetry: ")[:_ERROR_CHARS] if lines else f"exit code {done.returncode}"

@@ -81,11 +81,11 @@ def spawn(
     aggregator reported, or EndpointError if it reported none.
     """
     conditions = StartConditions(environment(flags), working_directory(), owner_pid)
-    words = [f"--name={name}"] + ([f"--run-id={run_id}"] if run_id else [])
-    words += ["--takes-name"] if takes_name else []
-    words += [f"--param={param}" for param in params]
-    words += [f"--backend={stat.kind}={stat.name}" for stat in backends]
-    return _start(words, conditions, timeout_s, discard=dismiss)
+    arguments = [f"--name={name}"] + ([f"--run-id={run_id}"] if run_id else [])
+    arguments += ["--takes-name"] if takes_name else []
+    arguments += [f"--param={param}" for param in params]
+    arguments += [f"--backend={stat.kind}={stat.name}" for stat in backends]
+    return _start(arguments, conditions, timeout_s, discard=dismiss)
 
 
 def resume(directory: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float) -> Aggregator:
@@ -100,14 +100,14 @@ def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:
 
 
 def _start(
-    words: list[str],
+    arguments: list[str],
     conditions: StartConditions,
     timeout_s: float,
     *,
     discard: Callable[[subprocess.Popen[bytes]], object],
 ) -> Aggregator:
     deadline = time.monotonic() + timeout_s
-    with _launched(words, conditions) as (process, ready, stderr):
+    with _launched(arguments, conditions) as (process, ready, stderr):
         try:
             facts = _facts(_read_line(ready, deadline), stderr, timeout_s, in_time=time.monotonic() < deadline)
             welcome = hello(str(facts["endpoint"]), max(0.1, deadline - time.monotonic()))
@@ -128,7 +128,7 @@ def _start(
 
 @contextmanager
 def _launched(
-    words: list[str], conditions: StartConditions
+    arguments: list[str], conditions: StartConditions
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
     """Start a process. Yield it with its ready pipe and stderr, which close at the end. Raises EndpointError."""
     with ExitStack() as files:
@@ -136,7 +136,7 @@ def _launched(
             stderr = files.enter_context(tempfile.TemporaryFile())
             reader, writer = os.pipe()
             ready = files.enter_context(os.fdopen(reader, "rb", buffering=0))
-            command = [*telemetry_command(), "serve", *words, "--ready-fd", str(writer)]
+            command = [*telemetry_command(), "serve", *arguments, "--ready-fd", str(writer)]
             command += ["--owner-pid", str(conditions.owner_pid)]
             try:
                 process = subprocess.Popen(

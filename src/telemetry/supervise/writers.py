@@ -59,8 +59,8 @@ NO_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 def writer_command(to: str, endpoint: str, directory: str, every_s: float | None) -> list[str]:
     """Return the command that starts the writer of one `--to` text for the run at `endpoint`."""
     every = [] if every_s is None else ["--every", repr(every_s)]
-    words = ["export", directory, "--writer", "--to", to, "--endpoint", endpoint, *every]
-    return [*telemetry_command(), *words]
+    arguments = ["export", directory, "--writer", "--to", to, "--endpoint", endpoint, *every]
+    return [*telemetry_command(), *arguments]
 
 
 def name_of(to: str) -> str:
@@ -99,10 +99,10 @@ def check_kinds(to: Sequence[str]) -> None:
     from telemetry.config.plugins.choice import unknown
     from telemetry.config.plugins.points import plugins
 
-    known = BUILT_IN.keys() | plugins("backends", {}).keys()
+    all_kinds = BUILT_IN.keys() | plugins("backends", {}).keys()
     for kind in kinds:
-        if kind not in known:
-            raise unknown(kind, "backend", known)
+        if kind not in all_kinds:
+            raise unknown(kind, "backend", all_kinds)
 
 
 class _Status(Struct, frozen=True):
@@ -184,8 +184,10 @@ class Writers:
             command = self._command(text, endpoint, directory, self._every_s)
             its = {**environ, **self._variables.get(kind_of(text), {})}
             try:
-                one = Child(name, command, MANNER, self._say, environment=its, folder=folder, on_end=self._tell_end)
-                self._children.append(one)
+                child = Child(
+                    name, command, MANNER, self._say, environment=its, folder=folder, on_end=self._tell_end
+                )
+                self._children.append(child)
             except (OSError, ValueError) as error:  # a process accepts no arguments that contain NUL
                 why = getattr(error, "strerror", None) or str(error)
                 self._say(f"{printable(name)}: can't start the writer: {why}")
@@ -196,14 +198,14 @@ class Writers:
     def end(
         self,
         timeout_s: float,
-        told: Iterable[BackendStat] = (),
+        snapshot_stats: Iterable[BackendStat] = (),
         waiting: Callable[[list[BackendStat]], object] = lambda stats: None,
     ) -> None:
         """Let the writers of an ended run deliver the rest, and end those that are late.
 
         Reports undelivered records. Blocks for at most `timeout_s` plus a moment for killing. May be called twice.
-        `told` are the backend states of the run's last snapshot, which may know of more records than the writers
-        do. `waiting` gets the states of unfinished writers once a second.
+        `snapshot_stats` are the backend states of the run's last snapshot, which may know of more records than the
+        writers do. `waiting` gets the states of unfinished writers once a second.
         """
         self._ending.set()
         if self.stats or not self._directory:
@@ -213,27 +215,27 @@ class Writers:
             self._await(now_s + max(timeout_s / 2, timeout_s - _LAST_WORDS_S), waiting)
         finally:
             self._end_the_rest(min(now_s + timeout_s, time.monotonic() + _LAST_WORDS_S))
-        self._conclude(list(told))
+        self._conclude(list(snapshot_stats))
 
     def _await(self, deadline_s: float, waiting: Callable[[list[BackendStat]], object]) -> None:
-        while late := [one for one in self._children if not one.ended]:
+        while late := [child for child in self._children if not child.ended]:
             now_s = time.monotonic()
             if now_s >= deadline_s:
                 return
             if not late[0].wait(min(deadline_s, now_s + _TELL_S)):
-                waiting([self._read(one.name) for one in late])
+                waiting([self._read(child.name) for child in late])
 
     def _end_the_rest(self, deadline_s: float) -> None:
-        late = [one for one in self._children if not one.ended]
-        for one in late:
-            one.ask_to_end()
-        for one in late:
-            if not one.wait(deadline_s):
-                one.kill()
+        late = [child for child in self._children if not child.ended]
+        for child in late:
+            child.ask_to_end()
+        for child in late:
+            if not child.wait(deadline_s):
+                child.kill()
 
-    def _tell_end(self, one: Child) -> None:
+    def _tell_end(self, child: Child) -> None:
         """Tell the aggregator of a writer that has ended before the run. It may not have been able to do so."""
-        stat = concluded(self._read(one.name), one)
+        stat = concluded(self._read(child.name), child)
         if stat.state != "done":
             self._tell(stat)
 
@@ -252,14 +254,14 @@ class Writers:
                 return
             self._ending.wait(_TELL_AGAIN_S)
 
-    def _conclude(self, told: list[BackendStat]) -> None:
-        known = {one.name: one for one in self._children}
-        stats = [concluded(self._read(name), known.get(name)) for name in self._to]
-        records = max((stat.next_record + stat.queued for stat in (*stats, *told)), default=0)
+    def _conclude(self, snapshot_stats: list[BackendStat]) -> None:
+        child_by_name = {child.name: child for child in self._children}
+        stats = [concluded(self._read(name), child_by_name.get(name)) for name in self._to]
+        records = max((stat.next_record + stat.queued for stat in (*stats, *snapshot_stats)), default=0)
         self.stats = [replace(stat, queued=max(0, records - stat.next_record)) for stat in stats]
         for stat in self.stats:
-            if words := shortfall(stat, self._directory):
-                self._say(words)
+            if text := shortfall(stat, self._directory):
+                self._say(text)
 
     def _read(self, name: str) -> BackendStat:
         """Return the last report of a writer, or an empty report."""
@@ -280,13 +282,13 @@ def said_when_long(
     After a while it prints one line: the writers it waits for, and how long that may take.
     """
     began_s = clock()
-    said: list[str] = []
+    names: list[str] = []
 
     def tell(late: list[BackendStat]) -> None:
         waited_s = clock() - began_s
-        if waited_s >= _UNTOLD_S and not said:
-            said.append(printable(", ".join(stat.name for stat in late)))
-            say(f"waiting for {said[0]}, for {max(0.0, timeout_s - waited_s):.0f} s more at most")
+        if waited_s >= _UNTOLD_S and not names:
+            names.append(printable(", ".join(stat.name for stat in late)))
+            say(f"waiting for {names[0]}, for {max(0.0, timeout_s - waited_s):.0f} s more at most")
 
     return tell
 

@@ -44,14 +44,14 @@ class Heard:
     @property
     def records(self) -> list[BatchRecord]:
         """The records of all batches, without definitions."""
-        found = [decode_record(raw) for batch in self.batches for raw in batch.records]
-        return [record for record in found if not isinstance(record, Define)]
+        records = [decode_record(raw) for batch in self.batches for raw in batch.records]
+        return [record for record in records if not isinstance(record, Define)]
 
     @property
     def names(self) -> dict[int, str]:
         """Row id → name of the instrument."""
-        found = [decode_record(raw) for batch in self.batches for raw in batch.records]
-        return {record.id: record.name for record in found if isinstance(record, Define)}
+        records = [decode_record(raw) for batch in self.batches for raw in batch.records]
+        return {record.id: record.name for record in records if isinstance(record, Define)}
 
     @property
     def received(self) -> int:

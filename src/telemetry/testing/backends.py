@@ -137,8 +137,8 @@ class _Contract:
         folder.mkdir(exist_ok=True)
         environment = dict(self.environment(tmp_path))
         for name, text in (more or {}).items():
-            known = environment.get(name)
-            environment[name] = f"{text}:{known}" if known and name == "PYTHONPATH" else text
+            existing = environment.get(name)
+            environment[name] = f"{text}:{existing}" if existing and name == "PYTHONPATH" else text
         to = self.to(tmp_path)
         self._cls = load(parse(to).kind)
         return Trial(folder, record_run(folder, **sample), to, environment, self.meanwhile)
@@ -163,36 +163,36 @@ class _Contract:
         """Number of batches before the fault: one, or none if the run has a single batch."""
         return int(self._cls.takes != (Live,))
 
-    def _check(self, sample: Sample, found: Written, stat: BackendStat) -> None:
+    def _check(self, sample: Sample, content: Written, stat: BackendStat) -> None:
         takes = self._cls.takes
         if Step in takes and self.keeps_steps:
-            self._check_steps(sample, found, stat)
+            self._check_steps(sample, content, stat)
         if Params in takes:
             for name, value in PARAMS.items():
-                assert name in found.params, f"there is no {name} in {found.params}"
-                assert _alike(found.params[name], value), f"{name} is {found.params[name]}, not {value}"
+                assert name in content.params, f"there is no {name} in {content.params}"
+                assert _alike(content.params[name], value), f"{name} is {content.params[name]}, not {value}"
         if Reading in takes:
-            readings = found.counts.get("reading", 0)
+            readings = content.counts.get("reading", 0)
             assert readings == sample.items["reading"] - 1, f"{readings} readings"
         if Reading in takes or Live in takes:
             for name, number in _result(sample).items():
                 if name.endswith("/rate") and not self.keeps_rates:
                     continue
-                assert name in found.finals, f"there is no {name} in {found.finals}"
-                assert math.isclose(found.finals[name], number, rel_tol=_CLOSE), f"{name}: {found.finals[name]}"
+                assert name in content.finals, f"there is no {name} in {content.finals}"
+                assert math.isclose(content.finals[name], number, rel_tol=_CLOSE), f"{name}: {content.finals[name]}"
 
-    def _check_steps(self, sample: Sample, found: Written, stat: BackendStat) -> None:
+    def _check_steps(self, sample: Sample, content: Written, stat: BackendStat) -> None:
         axis, step, name = NOT_FINITE
-        odd = found.steps.get((axis, step), {}).pop(name, None)
+        odd = content.steps.get((axis, step), {}).pop(name, None)
         if odd is None:
             assert sum(stat.dropped.values()) == 1, f"{name} is not there, and not counted"
         else:
             assert not math.isfinite(odd), f"{name} is {odd}"
             assert stat.dropped == {}
         for key, values in sample.steps.items():
-            assert found.steps.get(key) == values, f"step {key}"
-        assert found.steps.keys() == sample.steps.keys()
-        number = found.counts["step"] - (odd is not None)
+            assert content.steps.get(key) == values, f"step {key}"
+        assert content.steps.keys() == sample.steps.keys()
+        number = content.counts["step"] - (odd is not None)
         assert number >= sample.values
         if self._cls.idempotent:
             assert number <= sample.values + sample.corrected, f"{number - sample.values} values are there twice"
@@ -301,13 +301,13 @@ class BackendEssentials(_Contract):
         assert trial.faults.left() == []
 
 
-def _alike(found: str, value: object) -> bool:
+def _alike(text: str, value: object) -> bool:
     """Compare a param with its text. Trackers format numbers and booleans in their own way."""
     if isinstance(value, bool):
-        return found.lower() == str(value).lower()
+        return text.lower() == str(value).lower()
     if isinstance(value, int | float):
-        return math.isclose(float(found), value, rel_tol=_CLOSE)
-    return found == str(value)
+        return math.isclose(float(text), value, rel_tol=_CLOSE)
+    return text == str(value)
 
 
 def _result(sample: Sample) -> dict[str, float]:
@@ -422,8 +422,8 @@ class Trial:
                 time.sleep(_LOOK_S)
         finally:
             process.kill()
-            out, said = process.communicate()
-        return Ended(process.returncode, said, out)
+            out, err = process.communicate()
+        return Ended(process.returncode, err, out)
 
     def until(
         self, process: subprocess.Popen[str], condition: Callable[[BackendStat], object]
@@ -455,9 +455,9 @@ class Trial:
     def _look(self, stat: BackendStat) -> None:
         self._meanwhile(self.writer.path, stat.place if stat.state not in BACKEND_ENDED else "")
 
-    def _start(self, *words: str) -> subprocess.Popen[str]:
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "telemetry", *words],
+            [sys.executable, "-m", "telemetry", *arguments],
             cwd=self._folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,

@@ -186,9 +186,9 @@ class CollectorContract:
         assert ended.returncode == 0, ended.stderr
         *printed, line = ended.stdout.splitlines()
         assert (printed, ended.stderr) == ([], ""), "the import prints something"
-        said = json.loads(line)
-        assert said["threads"] == 1
-        heavy = [name for name in _HEAVY if name in said["modules"]]
+        report = json.loads(line)
+        assert report["threads"] == 1
+        heavy = [name for name in _HEAVY if name in report["modules"]]
         assert not heavy, f"the import loads {', '.join(heavy)}; import it in __init__ or sample"
         assert not list(tmp_path.iterdir()), "the import creates files"
 
@@ -202,7 +202,7 @@ class CollectorContract:
         names, params = {name for name, _ in run.values}, set(run.all_params)
         work, root = self.working_directory(tmp_path), tmp_path / "contract-runs"
         seconds = max(2.0, self.fills_in + 1.5)
-        words = ["run", "--dir", str(root), "--no-collect", "--collect", self.text(tmp_path), "--quiet", "--"]
+        arguments = ["run", "--dir", str(root), "--no-collect", "--collect", self.text(tmp_path), "--quiet", "--"]
         own = {name: text for name, text in os.environ.items() if not name.startswith("TELEMETRY_")}
         with self.surroundings(tmp_path):
             ended = subprocess.run(
@@ -210,7 +210,7 @@ class CollectorContract:
                     sys.executable,
                     "-m",
                     "telemetry",
-                    *words,
+                    *arguments,
                     sys.executable,
                     "-c",
                     f"import time; time.sleep({seconds})",
@@ -224,10 +224,14 @@ class CollectorContract:
             )
         assert ended.returncode == 0, ended.stderr
         snapshot = read_final(RunDirectory.open(root / "latest").final)
-        found = {stat.name for stat in snapshot.gauges} | {stat.name for stat in snapshot.counters}
-        found |= {stat.name for stat in snapshot.series}
-        assert at_once <= found, f"{', '.join(sorted(at_once - found))} are not in the result: {ended.stderr}"
-        assert not names or names & found, f"none of {', '.join(sorted(names))} is in the result: {ended.stderr}"
+        result_names = {stat.name for stat in snapshot.gauges} | {stat.name for stat in snapshot.counters}
+        result_names |= {stat.name for stat in snapshot.series}
+        assert at_once <= result_names, (
+            f"{', '.join(sorted(at_once - result_names))} are not in the result: {ended.stderr}"
+        )
+        assert not names or names & result_names, (
+            f"none of {', '.join(sorted(names))} is in the result: {ended.stderr}"
+        )
         assert params <= set(snapshot.params), f"{', '.join(sorted(params - set(snapshot.params)))} are not there"
 
     # --- helpers -------------------------------------------------------------------------------------
@@ -300,8 +304,8 @@ class MemoryRun(Run):
     @property
     def definitions(self) -> list[Define]:
         """Definitions of all instruments, in the order of their making."""
-        found = (decode_record(raw) for raw in self._process.catalog.definitions)
-        return [one for one in found if isinstance(one, Define)]
+        records = (decode_record(raw) for raw in self._process.catalog.definitions)
+        return [record for record in records if isinstance(record, Define)]
 
     @property
     def records(self) -> list[BatchRecord]:
@@ -312,21 +316,21 @@ class MemoryRun(Run):
     def values(self) -> dict[Key, list[float]]:
         """All values of each instrument, and increments of counters."""
         definitions = self.definitions
-        found: dict[Key, list[float]] = {}
+        values: dict[Key, list[float]] = {}
         rows = list(self._process.recorders.buffer)
         for row_id, _, value in zip(rows[::_ROW], rows[1::_ROW], rows[2::_ROW], strict=True):
-            one = definitions[int(row_id)]
-            found.setdefault((one.name, tuple(sorted(one.labels.items()))), []).append(float(value))
-        return found
+            definition = definitions[int(row_id)]
+            values.setdefault((definition.name, tuple(sorted(definition.labels.items()))), []).append(float(value))
+        return values
 
     @property
     def all_params(self) -> dict[str, Scalar]:
         """All parameters; the newest value of each."""
-        found: dict[str, Scalar] = {}
+        params: dict[str, Scalar] = {}
         for record in self.records:
             if isinstance(record, Params):
-                found.update(record.values)
-        return found
+                params.update(record.values)
+        return params
 
     @property
     def marks(self) -> list[str]:

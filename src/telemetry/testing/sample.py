@@ -90,10 +90,10 @@ def record_run(root: Path, *, steps: int = 200, names: int = 0) -> Sample:
     sample = Sample(directory.path)
     log = RecordLog(directory.records)
     records = list(_records(root, steps, names))
-    for at, said in enumerate(records):
+    for at, record in enumerate(records):
         wall_ns = WALL_NS + at * _SECONDS * _SECOND // len(records)
-        log.append([StreamRecord(PROTOCOL, RUN_ID, at, "p", wall_ns, said)])
-        _expect(sample, said)
+        log.append([StreamRecord(PROTOCOL, RUN_ID, at, "p", wall_ns, record)])
+        _expect(sample, record)
     log.close()
     _instruments(directory)
     sample.items["reading"] = _SECONDS // EVERY_S + 1
@@ -145,13 +145,13 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
-def _expect(sample: Sample, said: Streamed) -> None:
-    kind = _KINDS[type(said)]
+def _expect(sample: Sample, record: Streamed) -> None:
+    kind = _KINDS[type(record)]
     sample.items[kind] = sample.items.get(kind, 0) + 1
-    if isinstance(said, ClosedStep):
-        known = sample.steps.setdefault((said.axis, said.step), {})
-        sample.corrected += len(known.keys() & said.values.keys())
-        known |= {name: number for name, number in said.values.items() if number is not None}
+    if isinstance(record, ClosedStep):
+        step_values = sample.steps.setdefault((record.axis, record.step), {})
+        sample.corrected += len(step_values.keys() & record.values.keys())
+        step_values |= {name: number for name, number in record.values.items() if number is not None}
 
 
 def _instruments(directory: RunDirectory) -> None:

@@ -82,12 +82,12 @@ def raise_limit_of_descriptors() -> None:
 class Listener:
     """A bound socket that can be made unreachable for new peers."""
 
-    def __init__(self, made: ZmqSocket, endpoint: str, *, last: bool = False) -> None:
+    def __init__(self, zmq_socket: ZmqSocket, endpoint: str, *, last: bool = False) -> None:
         """Take a socket that is not bound yet. With `last` it is closed for new peers after all others."""
         self.last = last
-        self.monitor = made.get_monitor_socket(_HEARD, f"inproc://admission.{next(_NUMBERS)}")
+        self.monitor = zmq_socket.get_monitor_socket(_HEARD, f"inproc://admission.{next(_NUMBERS)}")
         self.shut = False
-        self._made = made
+        self._made = zmq_socket
         self._path = ipc_path(endpoint)
         self._tcp = is_tcp(endpoint)
         self._fd = -1
@@ -153,20 +153,20 @@ class Listener:
 
 def _stand_in_for(path: Path) -> socket.socket:
     """Bind the address to a socket unknown to ZeroMQ; the listening socket keeps another name."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stand_in = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.rename(path, f"{path}{ASIDE}")
         try:
-            made.setblocking(False)
-            made.bind(os.fspath(path))
-            made.listen(limits.BACKLOG)
+            stand_in.setblocking(False)
+            stand_in.bind(os.fspath(path))
+            stand_in.listen(limits.BACKLOG)
         except OSError:
             os.rename(f"{path}{ASIDE}", path)
             raise
     except OSError:
-        made.close()
+        stand_in.close()
         raise
-    return made
+    return stand_in
 
 
 class Admission:

@@ -67,9 +67,9 @@ class ControlClient(Closing):
             if isinstance(response, PUSHED):
                 self._pushed.append(response)
             response = self._receive(0.0)
-        found = list(self._pushed)
+        responses = list(self._pushed)
         self._pushed.clear()
-        return found
+        return responses
 
     def close(self) -> None:
         """Close the socket. A queued message gets a moment to be sent. Can be called twice."""

@@ -138,37 +138,39 @@ class Hub:
         process takes a port meanwhile.
         """
         self._admission.stop()
-        for made, endpoint in self._bound:
+        for socket, endpoint in self._bound:
             if is_tcp(endpoint):
-                made.unbind(endpoint)
-        self._listeners = [Listener(made, endpoint, last=made is self._control) for made, endpoint in self._bound]
-        for made, endpoint in self._bound:
+                socket.unbind(endpoint)
+        self._listeners = [
+            Listener(socket, endpoint, last=socket is self._control) for socket, endpoint in self._bound
+        ]
+        for socket, endpoint in self._bound:
             if is_tcp(endpoint):
-                _bind_again(made, endpoint)
+                _bind_again(socket, endpoint)
         self._admission.start(self._listeners)
 
     def receive_events(self, max_frames: int, max_bytes: int) -> list[bytes]:
         """Return the received frames, up to the first bound that is reached. Never blocks."""
-        found: list[bytes] = []
+        events: list[bytes] = []
         size = 0
         with suppress(zmq.Again):
-            while len(found) < max_frames and size < max_bytes:
+            while len(events) < max_frames and size < max_bytes:
                 frame = self._events.recv(zmq.NOBLOCK)
-                found.append(frame)
+                events.append(frame)
                 size += len(frame)
-        return found
+        return events
 
     def receive_control(self, max_messages: int) -> list[tuple[bytes, bytes]]:
         """Return (peer, data) of the received messages. Never blocks.
 
         Data is empty for a message that is not exactly one frame. No valid message is empty.
         """
-        found: list[tuple[bytes, bytes]] = []
+        messages: list[tuple[bytes, bytes]] = []
         with suppress(zmq.Again):
-            while len(found) < max_messages:
+            while len(messages) < max_messages:
                 peer, *parts = self._control.recv_multipart(zmq.NOBLOCK)
-                found.append((peer, parts[0] if len(parts) == 1 else b""))
-        return found
+                messages.append((peer, parts[0] if len(parts) == 1 else b""))
+        return messages
 
     def send_control(self, peer: bytes, data: bytes) -> bool:
         """Send data to a peer. Return False if the peer is gone or its queue is full. Never blocks."""
@@ -201,28 +203,28 @@ class Hub:
         path = ipc_path(endpoint)
         if path is not None:
             self._locks.append(_PathLock(path, endpoint))
-        made = sockets.make_socket(self._context, kind, _LINGER_MS)
+        socket = sockets.make_socket(self._context, kind, _LINGER_MS)
         if kind is sockets.EVENTS_IN:
-            made.subscribe(frames.EVENTS)
-        sockets.allow_ipv6(made, endpoint)
+            socket.subscribe(frames.EVENTS)
+        sockets.allow_ipv6(socket, endpoint)
         if self._gate is not None and is_tcp(endpoint):
-            self._gate.protect(made)
-        self._listeners.append(Listener(made, endpoint, last=kind is sockets.CONTROL_IN))
+            self._gate.protect(socket)
+        self._listeners.append(Listener(socket, endpoint, last=kind is sockets.CONTROL_IN))
         try:
-            made.bind(endpoint)
+            socket.bind(endpoint)
         except zmq.ZMQError as error:
             raise _bind_error(endpoint, error) from error
-        bound = endpoint if path is not None else made.getsockopt_string(zmq.LAST_ENDPOINT)
-        self._bound.append((made, bound))
-        return made, bound
+        bound = endpoint if path is not None else socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._bound.append((socket, bound))
+        return socket, bound
 
 
-def _bind_again(made: ZmqSocket, endpoint: str) -> None:
+def _bind_again(socket: ZmqSocket, endpoint: str) -> None:
     """Bind again, after ZeroMQ's own thread has closed the port. Raises EndpointError."""
     deadline = time.monotonic() + _REBIND_S
     while True:
         try:
-            made.bind(endpoint)
+            socket.bind(endpoint)
             return
         except zmq.ZMQError as error:
             if error.errno != zmq.EADDRINUSE or time.monotonic() >= deadline:

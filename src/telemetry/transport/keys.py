@@ -141,9 +141,9 @@ class KeyFolder:
     def state(self) -> tuple[object, ...]:
         """Return a value that changes with the pair or a trusted key. Raises OSError as `trusted` does."""
         with suppress(FileNotFoundError):
-            found = [(entry.name, _identity(entry.stat())) for entry in os.scandir(self.trusted_path)]
+            key_files = [(entry.name, _identity(entry.stat())) for entry in os.scandir(self.trusted_path)]
             own = _identity(self.secret.stat()) if self.has_pair else ()
-            return (_identity(self.trusted_path.stat()), own, *sorted(found))
+            return (_identity(self.trusted_path.stat()), own, *sorted(key_files))
         return ()
 
     def trust(self, name: str, key: str) -> None:
@@ -156,9 +156,9 @@ class KeyFolder:
             raise UsageError(
                 "that is not a public key", hint=f"a key has {KEY_CHARS} characters; put quotes around it: '…'"
             )
-        known = self.trusted().keys
-        other = next((known_as for known_as, held in known.items() if held == key.encode()), name)
-        if known.get(name) == key.encode():
+        trusted_keys = self.trusted().keys
+        other = next((known_as for known_as, held in trusted_keys.items() if held == key.encode()), name)
+        if trusted_keys.get(name) == key.encode():
             return
         if other != name:
             raise KeysError(f"this key is already trusted, under the name {other}")
@@ -204,11 +204,11 @@ class KeyFolder:
     def _names(self) -> Iterator[str]:
         """Yield names of possible keys, in order, without unfinished and hidden files."""
         try:
-            found = sorted(os.listdir(self.trusted_path))
+            names = sorted(os.listdir(self.trusted_path))
         except FileNotFoundError:
             return
         self._refuse_if_foreign()
-        yield from filter(is_name, found)
+        yield from filter(is_name, names)
 
     def _refuse_if_foreign(self) -> None:
         """Raise KeysError if another user could have put a key here."""

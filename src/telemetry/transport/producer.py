@@ -86,18 +86,18 @@ class ProducerLink:
         """
         if timeout_s > 0 and self._events in dict(self._poller.poll(round(timeout_s * 1_000))):
             self._hear_subscription()
-        found: list[Response] = []
+        responses: list[Response] = []
         try:
             while True:
                 data = self._control.recv_multipart(zmq.NOBLOCK)[-1]
                 try:
-                    found.append(decode_response(data))
+                    responses.append(decode_response(data))
                 except Malformed:
                     self.unreadable += 1
         except zmq.Again:
-            if not found and (refusal := self._handshakes.refusal()) is not None:
+            if not responses and (refusal := self._handshakes.refusal()) is not None:
                 raise refusal from None
-            return found
+            return responses
 
     def _hear_subscription(self) -> bool:
         """Process received subscription frames. An aggregator that has subscribed once always subscribes again."""

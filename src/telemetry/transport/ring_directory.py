@@ -36,15 +36,15 @@ def ring_directory() -> Path | None:
 
 def list_rings() -> set[str]:
     """Return the paths of all ring files where producers with the environment of this process put them."""
-    found: set[str] = set()
+    paths: set[str] = set()
     directories = [_in_shared_memory()]
     with suppress(EndpointError):
         directories.append(runtime_directory())
     for directory in filter(_is_private, directories):
         with suppress(OSError):
             names = os.listdir(directory)
-            found.update(os.path.join(directory, name) for name in names if name.endswith(RING_SUFFIX))
-    return found
+            paths.update(os.path.join(directory, name) for name in names if name.endswith(RING_SUFFIX))
+    return paths
 
 
 def is_on_this_host(endpoint: str) -> bool:
@@ -60,14 +60,14 @@ def namespaces(endpoint: str) -> str:
 
     The same address in another container is another one. Empty if the system does not tell.
     """
-    place = "net" if ipc_path(endpoint) is None else "mnt"
+    namespace = "net" if ipc_path(endpoint) is None else "mnt"
     try:
-        found = [os.readlink(f"{_NAMESPACES}/{place}")]
+        links = [os.readlink(f"{_NAMESPACES}/{namespace}")]
     except OSError:
         return ""
     with suppress(OSError):  # a kernel without namespaces of time
-        found.append(os.readlink(f"{_NAMESPACES}/time"))
-    return " ".join(found)
+        links.append(os.readlink(f"{_NAMESPACES}/time"))
+    return " ".join(links)
 
 
 def _in_shared_memory() -> Path:
@@ -91,12 +91,12 @@ def _is_tmpfs(path: Path) -> bool:
     except OSError:
         return False
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    return any(_kind(words) == "tmpfs" for words in map(str.split, mounts) if words[2:3] == [wanted])
+    return any(_kind(fields) == "tmpfs" for fields in map(str.split, mounts) if fields[2:3] == [wanted])
 
 
-def _kind(words: list[str]) -> str:
+def _kind(fields: list[str]) -> str:
     """Return the file system of a line of mountinfo: the word after a lone hyphen."""
-    return words[words.index("-") + 1] if "-" in words[:-1] else ""
+    return fields[fields.index("-") + 1] if "-" in fields[:-1] else ""
 
 
 def remove_old(directory: Path) -> None:

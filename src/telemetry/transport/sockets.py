@@ -61,32 +61,32 @@ FOREIGN_IN: Final[SocketKind] = (
 def make_socket(context: ZmqContext, kind: SocketKind, linger_ms: int, identity: bytes | None = None) -> ZmqSocket:
     """Create a socket with its options, neither bound nor connected."""
     socket_type, options = kind
-    made = context.socket(socket_type)
-    made.setsockopt(zmq.LINGER, linger_ms)
+    socket = context.socket(socket_type)
+    socket.setsockopt(zmq.LINGER, linger_ms)
     for option, value in options.items():
-        made.setsockopt(option, value)
+        socket.setsockopt(option, value)
     if identity is not None:
-        made.setsockopt(zmq.ROUTING_ID, identity)
-    return made
+        socket.setsockopt(zmq.ROUTING_ID, identity)
+    return socket
 
 
-def allow_ipv6(made: ZmqSocket, endpoint: str) -> None:
+def allow_ipv6(socket: ZmqSocket, endpoint: str) -> None:
     """Enable IPv6 if the address needs it: machines without IPv6 refuse sockets with this option."""
     if "[" in endpoint:
-        made.setsockopt(zmq.IPV6, 1)
+        socket.setsockopt(zmq.IPV6, 1)
 
 
-def connect(made: ZmqSocket, endpoint: str) -> None:
+def connect(socket: ZmqSocket, endpoint: str) -> None:
     """Connect in the background. If the address has a key, read this user's keys and encrypt.
 
     Raises EndpointError for an invalid address, KeysError for unusable keys.
     """
     address, key = split_key(endpoint)
-    allow_ipv6(made, address)
+    allow_ipv6(socket, address)
     if key:
-        _encrypt(made, key)
+        _encrypt(socket, key)
     try:
-        made.connect(address)
+        socket.connect(address)
     except (zmq.ZMQError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, zmq.ZMQError) else "it is not text"
         raise EndpointError(
@@ -94,11 +94,11 @@ def connect(made: ZmqSocket, endpoint: str) -> None:
         ) from error
 
 
-def _encrypt(made: ZmqSocket, key: str) -> None:
+def _encrypt(socket: ZmqSocket, key: str) -> None:
     from telemetry.transport.keys import of_user
 
     folder = of_user()
     own = folder.own()
-    made.setsockopt(zmq.CURVE_SERVERKEY, folder.resolve(key))
-    made.setsockopt(zmq.CURVE_PUBLICKEY, own.public)
-    made.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
+    socket.setsockopt(zmq.CURVE_SERVERKEY, folder.resolve(key))
+    socket.setsockopt(zmq.CURVE_PUBLICKEY, own.public)
+    socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)

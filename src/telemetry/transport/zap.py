@@ -88,12 +88,12 @@ class Authenticator:
         """Number of trusted keys besides this user's own."""
         return len(self._names.keys() - {self.own.public})
 
-    def protect(self, made: ZmqSocket) -> None:
+    def protect(self, socket: ZmqSocket) -> None:
         """Protect a socket. Call this before the socket is bound."""
-        made.setsockopt(zmq.CURVE_SERVER, 1)
-        made.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
-        made.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
-        made.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        socket.setsockopt(zmq.CURVE_SERVER, 1)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
+        socket.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
+        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
     def answer(self) -> None:
         """Decide on waiting connections, a bounded number. Never blocks."""
@@ -143,13 +143,13 @@ class Authenticator:
         state = self._folder.state()
         if state == self._state:
             return
-        found = self._folder.trusted()
-        names = {key: name for name, key in found.keys.items()}
+        trusted = self._folder.trusted()
+        names = {key: name for name, key in trusted.keys.items()}
         with suppress(KeysError):  # pair replaced during the run: other processes of this user have the new one
             names[self._folder.own().public] = _OWN
         names[self.own.public] = _OWN
         self._names, self._state = names, state
-        self._complain(found.problems)
+        self._complain(trusted.problems)
 
     def _complain(self, problems: list[str]) -> None:
         """Log each problem once."""

@@ -315,8 +315,8 @@ class Cockpit(Opening):
         for key in keys.TABLE:
             if shown is not None and key.id != "palette" and shown.PLACE in key.on and self.is_live(key.id):
                 title = f"{key.help[0].upper()}{key.help[1:]}"
-                words = f"key {keys.all_shown(self._keys[key.id])}"
-                yield SystemCommand(title, words, partial(self.run_action, key.id))
+                description = f"key {keys.all_shown(self._keys[key.id])}"
+                yield SystemCommand(title, description, partial(self.run_action, key.id))
         yield SystemCommand("Theme", "other colours", self.action_change_theme)
 
     # --- slow actions ----------------------------------------------------------------------------
@@ -327,11 +327,11 @@ class Cockpit(Opening):
 
         `enter` alone switches the current baseline off or on.
         """
-        known = self._known.scene(0).baseline
-        switch = "compare with none" if self.view.compare else f"{known.run_id} again" if known else ""
+        current = self._known.scene(0).baseline
+        switch = "compare with none" if self.view.compare else f"{current.run_id} again" if current else ""
         try:
             runs = await asyncio.to_thread(self._baselines)
-            runs = [(_SWITCH, switch), *runs] if known else runs
+            runs = [(_SWITCH, switch), *runs] if current else runs
             if not runs:
                 self.say("There is no finished run to compare with.")
                 return

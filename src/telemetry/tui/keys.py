@@ -93,17 +93,17 @@ def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
             hint = f"did you mean {near}?" if near else f"the actions are {', '.join(sorted(BY_ID))}"
             raise ConfigError(f"tui.keys: unknown action {name!r}", hint=hint)
     keys = {key.id: _spelled(key.id, chosen.get(key.id, key.key)) for key in TABLE}
-    for place in PLACES:
-        _check_single(keys, place)
+    for screen in PLACES:
+        _check_single(keys, screen)
     return keys
 
 
-def bindings(place: str) -> list[BindingType]:
+def bindings(screen: str) -> list[BindingType]:
     """Return the bindings of a screen with the default keys. `App.set_keymap` changes keys by action id."""
     return [
         Binding(key.key, f"app.{key.id}", key.words, id=key.id)
         for key in TABLE
-        if place in key.on and key.id != PALETTE.id
+        if screen in key.on and key.id != PALETTE.id
     ]
 
 
@@ -135,18 +135,18 @@ _SHORT: Final = {
 }
 
 
-def _check_single(keys: Mapping[str, str], place: str) -> None:
-    owners = dict.fromkeys((*TAKEN, *_TAKEN_AT.get(place, ())), "the cockpit itself")
+def _check_single(keys: Mapping[str, str], screen: str) -> None:
+    owners = dict.fromkeys((*TAKEN, *_TAKEN_AT.get(screen, ())), "the cockpit itself")
     for key in TABLE:
-        if place not in key.on:
+        if screen not in key.on:
             continue
-        for one in keys[key.id].split(","):
-            if one in owners:
+        for key_name in keys[key.id].split(","):
+            if key_name in owners:
                 raise ConfigError(
-                    f"tui.keys: {shown(one)!r} is assigned to both {key.id} and {owners[one]}",
+                    f"tui.keys: {shown(key_name)!r} is assigned to both {key.id} and {owners[key_name]}",
                     hint="choose another key",
                 )
-            owners[one] = key.id
+            owners[key_name] = key.id
 
 
 def _spelled(action: str, keys: str) -> str:
@@ -158,8 +158,8 @@ def _spelled(action: str, keys: str) -> str:
 def _key_name(action: str, key: str) -> str:
     *modifiers, last = key.split("+") if key != "+" else [key]
     if len(last) == 1 and last.isprintable() and last != " ":
-        made = Binding.make_bindings([Binding("comma" if last == "," else last, "")])
-        last = next(iter(made)).key
+        parsed_bindings = Binding.make_bindings([Binding("comma" if last == "," else last, "")])
+        last = next(iter(parsed_bindings)).key
     elif last not in _NAMED and key_to_character(last) is None:
         raise ConfigError(f"tui.keys: {action} can't use {key!r}: unknown key", hint=_like(last))
     if not set(modifiers) <= _MODIFIERS:

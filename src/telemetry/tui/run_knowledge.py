@@ -66,8 +66,8 @@ class RunKnowledge:
         elif isinstance(news, Trouble):
             self._scene = replace(scene, trouble=news.words)
         elif isinstance(news, Trends):
-            known = scene.trends if news.step_s == scene.trend_step_s else {}
-            self._scene = replace(scene, trends=_extended(known, news), trend_step_s=news.step_s)
+            trends = scene.trends if news.step_s == scene.trend_step_s else {}
+            self._scene = replace(scene, trends=_extended(trends, news), trend_step_s=news.step_s)
         elif isinstance(news, StragglersOf):
             self._scene = replace(scene, stragglers=news.found)
         elif isinstance(news, CurvesOf):
@@ -94,9 +94,9 @@ class RunKnowledge:
         self._scene = replace(self._scene, moment=None)
 
     def compare_with(self, baseline: Baseline | None) -> None:
-        found = baseline.snapshot if baseline is not None else None
+        snapshot = baseline.snapshot if baseline is not None else None
         curves = baseline.curves if baseline is not None else ()
-        self._scene = replace(self._scene, baseline=found, baseline_curves=curves)
+        self._scene = replace(self._scene, baseline=snapshot, baseline_curves=curves)
 
     def scene(self, now_ns: int) -> Scene:
         silence_s = self._silence_s(now_ns)
@@ -104,13 +104,13 @@ class RunKnowledge:
 
     def timeline(self, series: SeriesId) -> Timeline | None:
         """Return the timeline of this series; None until its history has arrived."""
-        known = self._timeline
-        return known.timeline if known is not None and known.series == series else None
+        latest = self._timeline
+        return latest.timeline if latest is not None and latest.series == series else None
 
     def values(self, series: SeriesId) -> ValuesOverTime | None:
         """Return the history of this counter or gauge; None until it has arrived."""
-        known = self._values
-        return known.values if known is not None and known.series == series else None
+        latest = self._values
+        return latest.values if latest is not None and latest.series == series else None
 
     @property
     def ended(self) -> bool:
@@ -127,13 +127,13 @@ class RunKnowledge:
         return silence_s if silence_s > max(FRESH_S, slow_s) else 0.0
 
 
-def _extended(known: Mapping[SeriesId, Trend], news: Trends) -> Mapping[SeriesId, Trend]:
+def _extended(trends: Mapping[SeriesId, Trend], news: Trends) -> Mapping[SeriesId, Trend]:
     """Return the trends with the new steps. A known series has a gap in each step without values."""
     extended = {}
-    for series in {**known, **news.points}:
+    for series in {**trends, **news.points}:
         more = news.points.get(series, ())
-        gap = (None,) * (news.steps - len(more)) if series in known else ()
-        extended[series] = (*known.get(series, ()), *gap, *more)[-TREND_POINTS:]
+        gap = (None,) * (news.steps - len(more)) if series in trends else ()
+        extended[series] = (*trends.get(series, ()), *gap, *more)[-TREND_POINTS:]
     return extended
 
 

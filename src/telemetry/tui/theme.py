@@ -52,8 +52,8 @@ class Palette:
 def palette(widget: Widget) -> Palette:
     """Return the styles to paint this widget once. Ask again for the next painting: the theme may change."""
     app = widget.app
-    known = tuple(app.theme_variables.get(name, "") for name in _VARIABLES)
-    return _mixed(widget.rich_style, known, app.native_ansi_color, app.current_theme.dark, app.no_color)
+    colors = tuple(app.theme_variables.get(name, "") for name in _VARIABLES)
+    return _mixed(widget.rich_style, colors, app.native_ansi_color, app.current_theme.dark, app.no_color)
 
 
 def fitting_theme(wanted: str, colour_system: str | None) -> str:
@@ -71,10 +71,10 @@ def fitting_theme(wanted: str, colour_system: str | None) -> str:
 
 # Each widget needs one entry per theme; this is enough for some screens of widgets in some themes.
 @lru_cache(maxsize=64)
-def _mixed(base: Style, known: tuple[str, ...], ansi: bool, dark: bool, no_color: bool) -> Palette:
+def _mixed(base: Style, colors: tuple[str, ...], ansi: bool, dark: bool, no_color: bool) -> Palette:
     if no_color:
         return _without_colour(base)
-    primary, secondary, success, warning, error, mark = known
+    primary, secondary, success, warning, error, mark = colors
     # Blue is unreadable on black in 16 colours. Elsewhere, a light theme's primary colour looks almost black.
     accent = secondary if ansi == dark else primary
     text: Tones = {

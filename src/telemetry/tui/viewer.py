@@ -312,10 +312,10 @@ class Viewer(OrderedKeys):
         try:
             screen.draw(self._shown(screen))
         except Exception as error:  # noqa: BLE001 – no snapshot may end the viewer; reported once
-            words = f"{screen.PLACE}: {error_text(error)}"
-            if words not in self.failures and len(self.failures) < _FAILURES_KEPT:
-                self.failures.append(words)
-                self.say(f"This screen failed to draw. {words}", bad=True)
+            failure = f"{screen.PLACE}: {error_text(error)}"
+            if failure not in self.failures and len(self.failures) < _FAILURES_KEPT:
+                self.failures.append(failure)
+                self.say(f"This screen failed to draw. {failure}", bad=True)
 
     def _shown(self, screen: CockpitScreen) -> ScreenContent:
         scene, opened = self.scene, self._open_here
@@ -345,8 +345,8 @@ class Viewer(OrderedKeys):
 
     def _shortcut(self, key: keys.Key) -> Shortcut:
         beside = f" {keys.shown(self._keys[key.beside])}" if key.beside else ""
-        words = self._words(key)
-        return Shortcut(key.id, keys.shown(self._keys[key.id]) + beside, words)
+        label = self._words(key)
+        return Shortcut(key.id, keys.shown(self._keys[key.id]) + beside, label)
 
     def _words(self, key: keys.Key) -> str:
         """Return the footer text of a key; for a switch, the state it leads to."""
@@ -367,8 +367,8 @@ class Viewer(OrderedKeys):
         self._views[self.current_mode] = view
         self.draw()
 
-    def say(self, words: str, *, bad: bool = False) -> None:
-        self.notify(printable(words), severity="error" if bad else "information", markup=False)
+    def say(self, message: str, *, bad: bool = False) -> None:
+        self.notify(printable(message), severity="error" if bad else "information", markup=False)
 
     def is_live(self, action: str) -> bool:
         """Return whether this action is available now."""

@@ -36,8 +36,8 @@ def digest_of(uri: str) -> str:
         path = urlsplit(uri).path
     except ValueError:
         return ""
-    found = _COPY.fullmatch(path[-len(f"/{path_of('0' * 64)}") :])
-    return found[2] if found else ""
+    match = _COPY.fullmatch(path[-len(f"/{path_of('0' * 64)}") :])
+    return match[2] if match else ""
 
 
 def original_name(uri: str) -> str:

@@ -379,11 +379,11 @@ def _array_version(payload: memoryview) -> Version | None:
 
 def _what_is_left(data: _Bytes) -> ControlHead:
     """Read each field separately: one unreadable field must not hide the others."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for decoder in (_ID_HEAD, _TYPE_HEAD, _VERSION_HEAD):
         with suppress(*BAD_INPUT):
-            found |= asdict(decoder.decode(data))
-    return ControlHead(**found)
+            fields |= asdict(decoder.decode(data))
+    return ControlHead(**fields)
 
 
 def _map_version(payload: memoryview) -> Version | None:

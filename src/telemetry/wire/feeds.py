@@ -34,11 +34,11 @@ ENDPOINTS_PERCENTILES: Final = ("99.9", "99", "97", "95", "90", "80", "75", "50"
 
 def interruption(counters: Iterable[CounterStat]) -> str:
     """Return a line about interrupted sessions; empty if no session was interrupted."""
-    found = [stat.labels.get(SESSION, "1") for stat in counters if stat.name == INTERRUPTED and stat.value]
-    if found in ([], ["1"]):
-        return "the benchmark was interrupted" if found else ""
-    sessions, were = ("session", "was") if len(found) == 1 else ("sessions", "were")
-    return f"{sessions} {', '.join(found)} of the benchmark {were} interrupted"
+    session_names = [stat.labels.get(SESSION, "1") for stat in counters if stat.name == INTERRUPTED and stat.value]
+    if session_names in ([], ["1"]):
+        return "the benchmark was interrupted" if session_names else ""
+    sessions, were = ("session", "was") if len(session_names) == 1 else ("sessions", "were")
+    return f"{sessions} {', '.join(session_names)} of the benchmark {were} interrupted"
 
 
 def tells_interruption(reason: str) -> bool:
@@ -57,5 +57,5 @@ def missing_messages(counters: Iterable[CounterStat]) -> list[str]:
             totals[stat.name] += int(stat.value)
     sessions, late, ended = totals.values()
     of_all = f"of {sessions:,} feed session{'' if sessions == 1 else 's'}"
-    lacks = [f"{sessions - ended:,} {of_all} sent no end message"] if sessions > ended else []
-    return [*lacks, f"{late:,} {of_all} began before the feed"] if late else lacks
+    problems = [f"{sessions - ended:,} {of_all} sent no end message"] if sessions > ended else []
+    return [*problems, f"{late:,} {of_all} began before the feed"] if late else problems

@@ -43,5 +43,5 @@ class GateResult(Struct, frozen=True, kw_only=True):
 
 def worst(results: list[GateResult]) -> Outcome:
     """Return the worst outcome: `fail`, then `inconclusive`, then `pass`. Return `pass` for an empty list."""
-    found = {result.outcome for result in results}
-    return next((outcome for outcome in _WORST if outcome in found), "pass")
+    outcomes = {result.outcome for result in results}
+    return next((outcome for outcome in _WORST if outcome in outcomes), "pass")

@@ -415,8 +415,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         bounds = self.bounds_of(stat)
         if bounds is None or percentile not in bounds.percentiles or percentile in _MAXIMUM:
             return True
-        found = bounds.percentiles[percentile]
-        return found.low is not None and found.high is not None
+        percentile_bounds = bounds.percentiles[percentile]
+        return percentile_bounds.low is not None and percentile_bounds.high is not None
 
     @cached_property
     def _bounds(self) -> dict[_Identity, SeriesBounds]:
@@ -546,5 +546,5 @@ def _pick(stats: list[_Stat], name: str, labels: dict[str, str]) -> _Stat:
     for stat in stats:
         if stat.name == name and stat.labels == labels:
             return stat
-    known = sorted({stat.name for stat in stats})
-    raise KeyError(f"{name!r} with labels {labels} is not among {known}")
+    names = sorted({stat.name for stat in stats})
+    raise KeyError(f"{name!r} with labels {labels} is not among {names}")

@@ -54,9 +54,9 @@ def check_seal(data: bytes) -> bool:
     # A line as `sealed` writes it; the search below takes three times as long.
     if data[-19:-11] == b',"crc":"' and data[-11:] == b'%08x"}\n' % crc32(memoryview(data)[:-19]):
         return True
-    found = _SEALED.search(data, max(0, len(data) - _SEAL_BYTES))
-    if found is None:
+    match = _SEALED.search(data, max(0, len(data) - _SEAL_BYTES))
+    if match is None:
         return False
-    if crc32(memoryview(data)[: found.start()]) != int(found[1], 16):
+    if crc32(memoryview(data)[: match.start()]) != int(match[1], 16):
         raise BrokenSeal("its content does not match its checksum")
     return True

@@ -68,10 +68,10 @@ class Answer:
         )
 
     def _bins_from(self, start: int) -> FoundBins:
-        number, place, count, low, high = (column[start : start + _BINS_A_PART] for column in self._bins)
+        number, bin_index, count, low, high = (column[start : start + _BINS_A_PART] for column in self._bins)
         return FoundBins(
             range=number.astype("<u4").tobytes(),
-            bin=place.astype("<u4").tobytes(),
+            bin=bin_index.astype("<u4").tobytes(),
             count=count.astype("<u8").tobytes(),
             low=low.astype("<i8").tobytes(),
             high=high.astype("<i8").tobytes(),
@@ -98,14 +98,14 @@ def _occupied(leaf: LeafPass) -> tuple[Integers, Integers, Integers, Integers, I
     return leaf.numbers[leaf.one_pass.narrowed_places][numbers], bins, counts, lows, highs
 
 
-def add_part(one_pass: OnePass, spans: LeafSpans, found: Found) -> set[tuple[int, int]]:
+def add_part(one_pass: OnePass, spans: LeafSpans, part: Found) -> set[tuple[int, int]]:
     """Add a part of a leaf's answer to a pass. Return each series that the leaf can't give, with the reason.
 
     Raise ValueError, with nothing added, if the part can't be right.
     """
-    values = _read_values(one_pass, spans, found.values)
-    bins = _read_bins(one_pass, spans, found.bins)
-    numbers, why = read_column(found.unfit.range, "<u4"), read_column(found.unfit.why, "<u1")
+    values = _read_values(one_pass, spans, part.values)
+    bins = _read_bins(one_pass, spans, part.bins)
+    numbers, why = read_column(part.unfit.range, "<u4"), read_column(part.unfit.why, "<u1")
     check_sizes([numbers, why])
     unfit = _places(spans, numbers)
     if values is not None:
@@ -113,7 +113,7 @@ def add_part(one_pass: OnePass, spans: LeafSpans, found: Found) -> set[tuple[int
     if bins is not None:
         one_pass.add_bins(*bins)
     lines = zip(unfit.tolist(), why.tolist(), strict=True)
-    return {(one_pass.spans[place].series, reason) for place, reason in lines}
+    return {(one_pass.spans[index].series, reason) for index, reason in lines}
 
 
 def _places(spans: LeafSpans, numbers: Integers) -> Integers:
@@ -123,10 +123,10 @@ def _places(spans: LeafSpans, numbers: Integers) -> Integers:
     return places
 
 
-def _read_values(one_pass: OnePass, spans: LeafSpans, found: FoundValues) -> tuple[NDArray[np.intp], Floats] | None:
+def _read_values(one_pass: OnePass, spans: LeafSpans, part: FoundValues) -> tuple[NDArray[np.intp], Floats] | None:
     """Return the values with their series. The pass itself finds their spans, so that none is in a wrong one."""
-    numbers, counts = read_column(found.range, "<u4"), read_column(found.count, "<u4")
-    values = read_column(found.values, "<f8")
+    numbers, counts = read_column(part.range, "<u4"), read_column(part.count, "<u4")
+    values = read_column(part.values, "<f8")
     check_sizes([numbers, counts])
     places = _places(spans, numbers)
     if int(counts.sum()) != values.size or not one_pass.is_kept[places].all():
@@ -135,27 +135,27 @@ def _read_values(one_pass: OnePass, spans: LeafSpans, found: FoundValues) -> tup
         return None
     if not (values.min() >= 0 and values.max() < np.inf):  # false for any NaN
         raise ValueError("a value is not possible")
-    series = np.array([one_pass.spans[place].series for place in places.tolist()], dtype=np.intp)
+    series = np.array([one_pass.spans[index].series for index in places.tolist()], dtype=np.intp)
     return np.repeat(series, counts), values
 
 
 def _read_bins(
-    one_pass: OnePass, spans: LeafSpans, found: FoundBins
+    one_pass: OnePass, spans: LeafSpans, part: FoundBins
 ) -> tuple[Integers, Integers, Integers, Integers, Integers] | None:
     """Return place, bin, count, smallest and largest ordinal. Each bin holds only values that belong there."""
     columns = (
-        read_column(found.range, "<u4"),
-        read_column(found.bin, "<u4"),
-        read_column(found.count, "<i8"),
-        read_column(found.low, "<i8"),
-        read_column(found.high, "<i8"),
+        read_column(part.range, "<u4"),
+        read_column(part.bin, "<u4"),
+        read_column(part.count, "<i8"),
+        read_column(part.low, "<i8"),
+        read_column(part.high, "<i8"),
     )
     check_sizes(columns)
     numbers, bins, counts, lows, highs = columns
     if not numbers.size:
         return None
     places = _places(spans, numbers)
-    most = np.array([one_pass.spans[place].count for place in places.tolist()], dtype=np.int64)
+    most = np.array([one_pass.spans[index].count for index in places.tolist()], dtype=np.int64)
     if one_pass.is_kept[places].any() or (counts < 1).any() or (counts > most).any() or (lows < 0).any():
         raise ValueError("the counts don't fit to their ranges")
     narrowed = one_pass.number[places]

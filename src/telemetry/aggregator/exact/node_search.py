@@ -75,7 +75,7 @@ def search_messages(number: int, one_pass: OnePass, table: SeriesTable, spans: L
 def _message(  # noqa: PLR0917 – the parts of one message
     number: int, part: int, last: bool, one_pass: OnePass, table: SeriesTable, places: Integers, ids: Integers
 ) -> Search:
-    asked = [one_pass.spans[place] for place in places.tolist()]
+    asked = [one_pass.spans[index] for index in places.tolist()]
     defined, first, position = np.unique(ids, return_index=True, return_inverse=True)
     layouts = [table.layout_of(asked[at].series) for at in first.tolist()]
     return Search(

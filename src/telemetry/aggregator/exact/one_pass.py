@@ -50,12 +50,12 @@ class OnePass:
             plan.kept + plan.narrowed, key=lambda span: (span.group, span.row, span.slot, span.first)
         )
         self.bins = plan.bins
-        place = {id(span): number for number, span in enumerate(self.spans)}
+        index_by_span = {id(span): number for number, span in enumerate(self.spans)}
         self.kept = KeptValues(plan.kept)
         self.narrowing = Narrowing(plan.narrowed, plan.bins)
-        self.kept_places = np.array([place[id(span)] for span in plan.kept], dtype=np.int64)
+        self.kept_places = np.array([index_by_span[id(span)] for span in plan.kept], dtype=np.int64)
         """Place of each span whose values are kept."""
-        self.narrowed_places = np.array([place[id(span)] for span in plan.narrowed], dtype=np.int64)
+        self.narrowed_places = np.array([index_by_span[id(span)] for span in plan.narrowed], dtype=np.int64)
         """Place of each span whose values are counted in finer bins."""
         self.number = np.zeros(len(self.spans), dtype=np.int64)
         """Number of each span among those that are kept, or among those that are narrowed."""
@@ -114,10 +114,10 @@ class OnePass:
                 self._feed_group(number, rows, value[chosen], smallest, largest)
 
     def _feed_group(self, group: int, rows: Indices, value: Floats, smallest: float, largest: float) -> None:
-        found, places = self._lookups[group].find(rows, value, smallest, largest)
-        if not found.size:
+        positions, places = self._lookups[group].find(rows, value, smallest, largest)
+        if not positions.size:
             return
-        value = value[found]
+        value = value[positions]
         for chosen, members in self._ranges.divide(places, value):
             self._take(members, chosen)
 
@@ -144,18 +144,18 @@ class OnePass:
         self.work_off()
         resolved: Resolved = []
         spans = list(self._waiting_spans)
-        for number, place in enumerate(self.kept_places.tolist()):
-            if self._complete(place):
+        for number, index in enumerate(self.kept_places.tolist()):
+            if self._complete(index):
                 resolved += self.kept.resolve(number)
-        for number, place in enumerate(self.narrowed_places.tolist()):
-            if self._complete(place):
+        for number, index in enumerate(self.narrowed_places.tolist()):
+            if self._complete(index):
                 values, narrower = self.narrowing.resolve(number)
                 resolved += values
                 spans += narrower
         return resolved, spans, self._problems()
 
-    def _complete(self, place: int) -> bool:
-        return int(self.seen[place]) == self.spans[place].count
+    def _complete(self, index: int) -> bool:
+        return int(self.seen[index]) == self.spans[index].count
 
     def _problems(self) -> list[tuple[int, str]]:
         return [
@@ -172,14 +172,14 @@ class _Lookup:
         self._ticks = ticks
         pages = ticks.layout.pages
         self._pages_per_row = np.int64(pages)
-        own = [(place, span) for place, span in enumerate(spans) if span.group == group]
+        own = [(index, span) for index, span in enumerate(spans) if span.group == group]
         keys = [span.row * pages + (span.slot >> PAGE_BITS) for _, span in own]
         wanted = {key: number for number, key in enumerate(dict.fromkeys(keys), start=1)}
         self._wanted_pages = np.zeros(ticks.rows * pages, dtype=np.int32)
         self._wanted_pages[list(wanted)] = list(wanted.values())
         self._spans = np.full((len(wanted) + 1) << PAGE_BITS, -1, dtype=np.int64)
-        for (place, span), key in zip(reversed(own), reversed(keys), strict=True):
-            self._spans[(wanted[key] << PAGE_BITS) + (span.slot & (PAGE_SLOTS - 1))] = place
+        for (index, span), key in zip(reversed(own), reversed(keys), strict=True):
+            self._spans[(wanted[key] << PAGE_BITS) + (span.slot & (PAGE_SLOTS - 1))] = index
 
     def find(self, rows: Indices, value: Floats, smallest: float, largest: float) -> tuple[Indices, Integers]:
         """Return the positions of values in wanted slots, and the first span of each slot."""
@@ -187,13 +187,13 @@ class _Lookup:
         keys = np.multiply(rows, self._pages_per_row)
         keys += np.right_shift(slots, _PAGE_SHIFT)
         pages = self._wanted_pages.take(keys)
-        found = np.flatnonzero(pages)
-        flat = pages[found].astype(np.int64)
+        positions = np.flatnonzero(pages)
+        flat = pages[positions].astype(np.int64)
         flat <<= _PAGE_SHIFT
-        flat += np.bitwise_and(slots[found], _OFFSET_MASK)
+        flat += np.bitwise_and(slots[positions], _OFFSET_MASK)
         places = self._spans.take(flat)
         wanted = np.flatnonzero(places >= 0)
-        return found[wanted], places[wanted]
+        return positions[wanted], places[wanted]
 
 
 class _Ranges:

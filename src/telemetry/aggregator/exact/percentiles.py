@@ -122,18 +122,18 @@ def _first_spans(targets: ExactTargets) -> tuple[Resolved, list[ValueRange]]:
     for number, group in enumerate(targets.groups):
         for span in _group_spans(number, group):
             integral = targets.integral[span.series]
-            known = group.ticks.only_integer(span.row, span.slot) if integral else None
-            if known is None:
+            integer = group.ticks.only_integer(span.row, span.slot) if integral else None
+            if integer is None:
                 spans.append(span)
             else:
-                resolved += [(want, known) for want in span.wants]
+                resolved += [(want, integer) for want in span.wants]
     return resolved, spans
 
 
 def _group_spans(number: int, group: GroupTargets) -> Iterable[ValueRange]:
     """Yield a span for each wanted slot."""
-    found = group.found
-    columns = (group.rows, found.slots, found.within, found.counts)
+    rank_slots = group.found
+    columns = (group.rows, rank_slots.slots, rank_slots.within, rank_slots.counts)
     lines = zip(*(column.tolist() for column in columns), strict=True)
     for row, slots, ranks, counts in lines:
         series = int(group.members[row])

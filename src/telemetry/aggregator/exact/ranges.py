@@ -37,8 +37,8 @@ def ordinal(value: float) -> int:
     return min(int(np.float64(value).view(np.int64)), HIGHEST_ORDINAL)
 
 
-def from_ordinal(place: int) -> float:
-    return float(np.int64(place).view(np.float64))
+def from_ordinal(number: int) -> float:
+    return float(np.int64(number).view(np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +161,20 @@ class Narrowing:
         resolved: Resolved = []
         open_wants: dict[int, list[WantedPercentile]] = {}
         for want in span.wants:
-            place = int(np.searchsorted(running, want.rank))
-            if self._lows[start + place] == self._highs[start + place]:
-                resolved.append((want, from_ordinal(self._lows[start + place])))
+            offset = int(np.searchsorted(running, want.rank))
+            if self._lows[start + offset] == self._highs[start + offset]:
+                resolved.append((want, from_ordinal(self._lows[start + offset])))
             else:
-                before = int(running[place]) - int(self._counts[start + place])
-                open_wants.setdefault(place, []).append(WantedPercentile(want.series, want.key, want.rank - before))
-        return resolved, [self._narrower(span, start + place, wants) for place, wants in open_wants.items()]
+                before = int(running[offset]) - int(self._counts[start + offset])
+                open_wants.setdefault(offset, []).append(
+                    WantedPercentile(want.series, want.key, want.rank - before)
+                )
+        return resolved, [self._narrower(span, start + offset, wants) for offset, wants in open_wants.items()]
 
-    def _narrower(self, span: ValueRange, place: int, wants: list[WantedPercentile]) -> ValueRange:
-        first, last = int(self._lows[place]), int(self._highs[place])
+    def _narrower(self, span: ValueRange, index: int, wants: list[WantedPercentile]) -> ValueRange:
+        first, last = int(self._lows[index]), int(self._highs[index])
         return ValueRange(
-            span.series, span.group, span.row, span.slot, first, last, int(self._counts[place]), tuple(wants), False
+            span.series, span.group, span.row, span.slot, first, last, int(self._counts[index]), tuple(wants), False
         )
 
 

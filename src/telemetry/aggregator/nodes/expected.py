@@ -37,10 +37,10 @@ class ExpectedNodes:
                 self.names[name] = None
         self.count = max(self.count, note.count)
 
-    def unmet(self, known: Iterable[str]) -> list[str]:
-        """Return the expected names that are not among `known`, sorted."""
-        return sorted(self.names.keys() - set(known))
+    def unmet(self, node_names: Iterable[str]) -> list[str]:
+        """Return the expected names that are not among `node_names`, sorted."""
+        return sorted(self.names.keys() - set(node_names))
 
-    def missing(self, known: Iterable[str]) -> int:
-        """Return the number of nodes beyond `known` and the expected names that are still missing."""
-        return max(0, self.count - len(self.names.keys() | set(known)))
+    def missing(self, node_names: Iterable[str]) -> int:
+        """Return the number of nodes beyond `node_names` and the expected names that are still missing."""
+        return max(0, self.count - len(self.names.keys() | set(node_names)))

@@ -334,10 +334,10 @@ class WaitingIntervals:
     def take(self, leaf: str, is_bound: Callable[[int], bool]) -> list[WaitingInterval]:
         """Remove and return the intervals of a leaf whose missing id is bound now. Others may be missing too."""
         waiting = self._by_leaf.pop(leaf, [])
-        taken = [one for one in waiting if is_bound(one.missing)]
+        taken = [interval for interval in waiting if is_bound(interval.missing)]
         if len(taken) < len(waiting):
-            self._by_leaf[leaf] = [one for one in waiting if not is_bound(one.missing)]
-            self._bytes[leaf] -= sum(_size(one.record) for one in taken)
+            self._by_leaf[leaf] = [interval for interval in waiting if not is_bound(interval.missing)]
+            self._bytes[leaf] -= sum(_size(interval.record) for interval in taken)
         else:
             self._bytes.pop(leaf, None)
         return taken

@@ -219,7 +219,9 @@ class LeafSums:
 
     def _extent_sums(self, shift_ns: int) -> ExtentSums:
         by_kind = self._extents.by_instrument() if self._followers else {}
-        by_id = {row_id(kind, index): extent for kind, found in by_kind.items() for index, extent in found.items()}
+        by_id = {
+            row_id(kind, index): extent for kind, extents in by_kind.items() for index, extent in extents.items()
+        }
         changed = [line for number in sorted(by_id) if (line := self._extent_increase(number, by_id[number]))]
         columns = [np.array(column) for column in zip(*changed, strict=True)] or [np.zeros(0, np.int64)] * 7
         times = [_shifted(column, shift_ns) for column in columns[1:5]]

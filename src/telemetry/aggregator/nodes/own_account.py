@@ -49,7 +49,7 @@ def own_account(own: OwnNumbers, roll: int, facts: LeafFacts) -> NodeAccount:
     """Return the account at the end of interval `roll`."""
     sums = account_for(own.producers, own.bad_frames, own.folded, own.nodes.stats)
     unfinished = [stat.producer for stat in own.producers if stat.unfinished and not stat.is_collector]
-    owing = [*own.waiting_for, *unfinished, *own.nodes.owing]
+    pending_names = [*own.waiting_for, *unfinished, *own.nodes.owing]
     ended: State = "INTERRUPTED" if facts.interrupted else "COMPLETE"
     run = RunFacts(run_id="", name="", state=ended, unaccounted=facts.unaccounted)
     folded = own.folded.producers if own.folded is not None else 0
@@ -61,9 +61,9 @@ def own_account(own: OwnNumbers, roll: int, facts: LeafFacts) -> NodeAccount:
         producers=sum(not stat.is_collector for stat in own.producers)
         + folded
         + sum(node.producers for node in own.nodes.stats),
-        completeness=completeness(run, owing, sums, own.uncounted, nodes_lack=bool(own.nodes.lacks)),
+        completeness=completeness(run, pending_names, sums, own.uncounted, nodes_lack=bool(own.nodes.lacks)),
         final=facts.final,
-        owing=[name[: limits.PRODUCER_ID_CHARS] for name in owing[: limits.NODE_OWING]],
+        owing=[name[: limits.PRODUCER_ID_CHARS] for name in pending_names[: limits.NODE_OWING]],
         reason=_text(facts.reason),
         hindrance=_text(facts.hindrance),
         clock_error_ns=facts.clock_error_ns,

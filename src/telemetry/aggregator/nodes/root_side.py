@@ -47,8 +47,8 @@ class RootSide:
 
     def all_ended(self) -> bool:
         """Return whether nodes are expected, and the leaf of each has ended and sent all its batches."""
-        known, expected = self.leaves().values(), self._expected
-        if not expected or expected.unmet(known) or expected.missing(known):
+        node_names, expected = self.leaves().values(), self._expected
+        if not expected or expected.unmet(node_names) or expected.missing(node_names):
             return False
         return all(leaf.reconciled for leaf in self._book.leaves())
 

@@ -55,15 +55,15 @@ class NodeState(Struct, kw_only=True):
         self.values += values
         self.interval_ns = max(self.interval_ns, end_ns)
 
-    def replace_account(self, account: NodeAccount, words: ReasonWords) -> bool:
+    def replace_account(self, account: NodeAccount, reasons: ReasonWords) -> bool:
         """Take a newer account. Return False if its numbers can't be true.
 
-        `words` bounds the reasons of all nodes together.
+        `reasons` bounds the reasons of all nodes together.
         """
         if not believable(account):
             return False
         if self.account is None or _place(account) >= _place(self.account):  # batches may come out of order
-            self.account = replace(account, account=_with_words(account.account, words))
+            self.account = replace(account, account=_with_words(account.account, reasons))
         return True
 
     @property
@@ -106,18 +106,18 @@ def _possible_reasons(counts: Mapping[str, int]) -> bool:
     return few and all(0 <= count <= limits.EVENT_NUMBERS for count in counts.values())
 
 
-def _with_words(sums: Accounting, words: ReasonWords) -> Accounting:
+def _with_words(sums: Accounting, reasons: ReasonWords) -> Accounting:
     """Return an account in which reasons beyond the bound are called `other`."""
     return replace(
         sums,
-        dropped=_renamed(sums.dropped, words),
-        dropped_by_producer=_renamed(sums.dropped_by_producer, words),
-        bad_frames=_renamed(sums.bad_frames, words),
+        dropped=_renamed(sums.dropped, reasons),
+        dropped_by_producer=_renamed(sums.dropped_by_producer, reasons),
+        bad_frames=_renamed(sums.bad_frames, reasons),
     )
 
 
-def _renamed(counts: Mapping[str, int], words: ReasonWords) -> dict[str, int]:
+def _renamed(counts: Mapping[str, int], reasons: ReasonWords) -> dict[str, int]:
     named: Counter[str] = Counter()
     for reason, count in counts.items():
-        named[reason if reason in _USUAL else words.word(reason)] += count
+        named[reason if reason in _USUAL else reasons.word(reason)] += count
     return dict(sorted(named.items()))

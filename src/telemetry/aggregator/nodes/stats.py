@@ -53,8 +53,8 @@ class Words(NamedTuple):
         return self.one.startswith("{count}")
 
     def _filled(self, text: str, count: int) -> str:
-        said = number_of(count, *self.noun) if self.noun[0] else ""
-        return text.format(count=said, are="is" if count == 1 else "are")
+        amount = number_of(count, *self.noun) if self.noun[0] else ""
+        return text.format(count=amount, are="is" if count == 1 else "are")
 
 
 _WORDS: Final[Mapping[str, Words]] = {
@@ -155,10 +155,10 @@ def _loss_here(leaf: Producer, node: NodeState) -> Lack:
     return Lack("dropped", "lossy", dropped)
 
 
-def warnings(lacks: Iterable[tuple[str, Lack]], *, over: bool) -> list[str]:
+def warnings(node_lacks: Iterable[tuple[str, Lack]], *, over: bool) -> list[str]:
     """Return one warning for each reason, with the names of the first nodes. `over`: the run has ended."""
     groups: dict[str, list[tuple[str, int]]] = {}
-    for name, lack in lacks:
+    for name, lack in node_lacks:
         if over or not _WORDS[lack.kind].only_at_the_end:
             groups.setdefault(lack.kind, []).append((name, lack.number))
     return [_warning(kind, nodes) for kind, nodes in sorted(groups.items(), key=lambda item: _ORDER[item[0]])]
@@ -166,11 +166,11 @@ def warnings(lacks: Iterable[tuple[str, Lack]], *, over: bool) -> list[str]:
 
 def _warning(kind: str, nodes: list[tuple[str, int]]) -> str:
     names, count = [name for name, _ in nodes], sum(count for _, count in nodes)
-    words = _WORDS[kind]
-    return words.of_one(names[0], count) if len(names) == 1 else words.of_several(names, count)
+    template = _WORDS[kind]
+    return template.of_one(names[0], count) if len(names) == 1 else template.of_several(names, count)
 
 
-_ORDER: Final = {kind: place for place, kind in enumerate(_WORDS)}
+_ORDER: Final = {kind: position for position, kind in enumerate(_WORDS)}
 
 
 class Nodes(NamedTuple):
@@ -185,12 +185,12 @@ class Nodes(NamedTuple):
 
     def warnings(self, *, over: bool) -> list[str]:
         """Return one warning for each reason. `over`: the run has ended."""
-        said = warnings(self.lacks, over=over)
+        messages = warnings(self.lacks, over=over)
         if self.missing and over:
-            said.append(
+            messages.append(
                 f"{self.missing:,} of {number_of(self.expected, 'expected node')} never connected{self._twins}"
             )
-        return said
+        return messages
 
     @property
     def _twins(self) -> str:
@@ -227,16 +227,16 @@ def nodes_of(
         if leaf.node is not None:
             lack = lack_of(leaf, leaf.node)
             rows.append((_stat(leaf, leaf.node, lack, config, now_ns, wall_ns, shift_ns, window_s), lack))
-    known = {stat.node for stat, _ in rows}
+    node_names = {stat.node for stat, _ in rows}
     rows += [
         (NodeStat(node=name, status="lost", reason=UNCONNECTED.reason), UNCONNECTED)
-        for name in expected.unmet(known)
+        for name in expected.unmet(node_names)
     ]
     rows.sort(key=lambda row: (row[0].node, row[0].leaf))
     return Nodes(
         [stat for stat, _ in rows],
         [(stat.node, lack) for stat, lack in rows if lack is not None],
-        expected.missing(known),
+        expected.missing(node_names),
         expected.count,
     )
 

@@ -48,9 +48,9 @@ class Account:
     STATE: ClassVar[Mapping[str, Any]] = {"ledger": PART, "_dropped": dict[str, Count], "_horizon": Count}
     DERIVED: ClassVar[tuple[str, ...]] = ("_words",)
 
-    def __init__(self, words: ReasonWords | None = None) -> None:
+    def __init__(self, reasons: ReasonWords | None = None) -> None:
         self.ledger = Ledger()
-        self._words = words or ReasonWords()
+        self._words = reasons or ReasonWords()
         self._dropped: Counter[str] = Counter()
         self._horizon = 0
         """Upper bound, exclusive, of the event numbers known to be assigned."""

@@ -133,39 +133,39 @@ class ProducerBook:
         return [key if node is None else node.name for key, node in nodes]
 
     def rank_of(self, key: str) -> int | None:
-        known = self._producers.get(key)
-        return known.rank if known is not None else None
+        producer = self._producers.get(key)
+        return producer.rank if producer is not None else None
 
     def ended(self, key: str) -> Ended | None:
         """Return the account of a reconciled producer. Return None before its end or while batches are missing."""
-        known = self._producers.get(key)
-        if known is None:
+        producer = self._producers.get(key)
+        if producer is None:
             return self.folded.ended(key)
-        return known.ended() if known.reconciled else None
+        return producer.ended() if producer.reconciled else None
 
     def account(self, key: str) -> Ended:
         """Return the current account of a producer, or an empty account for an unknown one."""
-        known = self._producers.get(key)
-        return known.ended() if known is not None else Ended(emitted=0, received=0, missing=0)
+        producer = self._producers.get(key)
+        return producer.ended() if producer is not None else Ended(emitted=0, received=0, missing=0)
 
     def losses(self, key: str) -> tuple[dict[str, int], int]:
         """Return a producer's dropped events by reason, and the number of its batches that were given up."""
-        known = self._producers.get(key)
-        if known is None:
+        producer = self._producers.get(key)
+        if producer is None:
             return {}, 0
-        account = known.account
+        account = producer.account
         dropped = merge_reasons(account.ledger.by_reason(), account.dropped_by_producer)
-        return dropped, known.sequence.unrepairable
+        return dropped, producer.sequence.unrepairable
 
     def applied_batches(self, key: str) -> int:
         """Return the number below which all batches of a producer were applied or given up."""
-        known = self._producers.get(key)
-        return known.applied_batches if known is not None else 0
+        producer = self._producers.get(key)
+        return producer.applied_batches if producer is not None else 0
 
     def gaps(self, key: str) -> list[tuple[int, int]]:
         """Return ranges `[first, last]` of missing batches."""
-        known = self._producers.get(key)
-        return known.sequence.gaps if known is not None else []
+        producer = self._producers.get(key)
+        return producer.sequence.gaps if producer is not None else []
 
     @property
     def counted_events(self) -> int:

@@ -71,8 +71,8 @@ class Folded:
 
     def restored(self) -> None:
         self._uses = Counter(table for _, _, table in self._known.values())
-        self._places = {table: place for place, table in enumerate(self._tables) if self._uses[place]}
-        self._free = [place for place in range(len(self._tables)) if not self._uses[place]]
+        self._places = {table: index for index, table in enumerate(self._tables) if self._uses[index]}
+        self._free = [index for index in range(len(self._tables)) if not self._uses[index]]
         if len(self._known) > limits.FOLDED_IDS or not all(table < len(self._tables) for table in self._uses):
             raise ValueError("folded producers that can't have been saved")
 
@@ -94,14 +94,14 @@ class Folded:
 
     def ended(self, key: str) -> Ended | None:
         """Return the account of a folded producer, or None for any other producer."""
-        known = self._known.get(key)
-        return None if known is None else Ended(emitted=known[0], received=known[0], missing=0)
+        entry = self._known.get(key)
+        return None if entry is None else Ended(emitted=entry[0], received=entry[0], missing=0)
 
     def remembered(self, key: str) -> RememberedProducer | None:
-        known = self._known.get(key)
-        if known is None:
+        entry = self._known.get(key)
+        if entry is None:
             return None
-        return RememberedProducer(known[1], _table(self._tables[known[2]]))
+        return RememberedProducer(entry[1], _table(self._tables[entry[2]]))
 
     def fits(self, instruments: Sequence[int]) -> bool:
         """Check that every row id leads to an existing instrument. `instruments` has their number by kind."""
@@ -119,11 +119,11 @@ class Folded:
         )
 
     def _place_of(self, table: bytes) -> int:
-        place = self._places.get(table)
-        if place is None:
-            place = self._places[table] = self._free.pop() if self._free else len(self._tables)
-            self._tables[place : place + 1] = [table]
-        return place
+        index = self._places.get(table)
+        if index is None:
+            index = self._places[table] = self._free.pop() if self._free else len(self._tables)
+            self._tables[index : index + 1] = [table]
+        return index
 
     def _forget(self, key: str) -> None:
         table = self._known.pop(key)[2]

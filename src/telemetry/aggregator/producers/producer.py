@@ -239,12 +239,12 @@ class Producer:
         self.end = end
         if not (self.sequence.believable(end.batches) and plausible(end.emitted, end.dropped)):
             self.account.close(min(end.emitted, limits.EVENT_NUMBERS), {})
-            said = f"{number_of(end.batches, 'batch', 'batches')} of {number_of(end.emitted, 'event')}"
-            return [f"reports an impossible total of {said}"]
+            total = f"{number_of(end.batches, 'batch', 'batches')} of {number_of(end.emitted, 'event')}"
+            return [f"reports an impossible total of {total}"]
         complaints = []
         if end.batches < self.sequence.next_seq:
-            made = number_of(end.batches, "batch", "batches")
-            complaints.append(f"reports {made} but numbered {self.sequence.next_seq:,}")
+            batches = number_of(end.batches, "batch", "batches")
+            complaints.append(f"reports {batches} but numbered {self.sequence.next_seq:,}")
         self.sequence.expect(end.batches)
         return complaints + self.account.close(end.emitted, end.dropped)
 

@@ -52,13 +52,13 @@ class _Places:
     def of(self, slot: int) -> int:
         return int(self._places[min(slot, self._places.size - 1)])
 
-    def put(self, slot: int, place: int) -> None:
+    def put(self, slot: int, number: int) -> None:
         size = self._places.size - 1
         if slot >= size:
             places = np.full(max(slot + 2, 2 * size), -1, np.int32)
             places[:size] = self._places[:-1]
             self._places = places
-        self._places[slot] = place
+        self._places[slot] = number
 
 
 class Extents:
@@ -145,8 +145,8 @@ class Extents:
     @followers.setter
     def followers(self, followers: list[tuple[Kind, int, int]]) -> None:
         for kind, index, leader in followers:
-            known = kind in _KINDS and 0 <= index < len(self._registry.instruments[kind])
-            if not known or not 0 <= leader < len(self) or self._follows.of(_slot(kind, index)) >= 0:
+            exists = kind in _KINDS and 0 <= index < len(self._registry.instruments[kind])
+            if not exists or not 0 <= leader < len(self) or self._follows.of(_slot(kind, index)) >= 0:
                 raise ValueError("an invalid follower")
             self._add_follower(kind, index, leader)
 
@@ -161,10 +161,10 @@ class Extents:
         kind, index = _kind_and_index(route)
         if kind not in _KINDS or self._registry.instruments[kind][index].name == OVERFLOW:
             return
-        place = self._follows.of(_slot(kind, index))
-        if place < 0:
+        number = self._follows.of(_slot(kind, index))
+        if number < 0:
             self._add_follower(kind, index, self._leader(within, labels))
-        elif self._leaders.get(_key(within, labels)) != self._leader_of[place]:
+        elif self._leaders.get(_key(within, labels)) != self._leader_of[number]:
             name = self._registry.instruments[kind][index].name
             self._warn(f"{kind} {name!r} was defined before within another series; the first definition is used")
 
@@ -202,11 +202,11 @@ class Extents:
             self._warn(f"series {name!r} has no unit of time, so the start of its values is unknown")
 
     def _add_follower(self, kind: Kind, index: int, leader: int) -> None:
-        place = self._inside.add("", {}, "")
+        number = self._inside.add("", {}, "")
         self._followers.append((kind, index))
-        self._leader_of = grown(self._leader_of, place + 1)
-        self._leader_of[place] = leader
-        self._follows.put(_slot(kind, index), place)
+        self._leader_of = grown(self._leader_of, number + 1)
+        self._leader_of[number] = leader
+        self._follows.put(_slot(kind, index), number)
         self._concern(kind, index)
 
     def _concern(self, kind: Kind, index: int) -> None:
@@ -316,8 +316,8 @@ class Extents:
         size = len(self._followers)
         counts = np.bincount(tail.places[inside], minlength=size).tolist()
         totals = np.bincount(tail.places[inside], tail.values[inside], minlength=size).tolist()
-        for place, (kind, index) in enumerate(self._followers):
-            leader = int(self._leader_of[place])
+        for number, (kind, index) in enumerate(self._followers):
+            leader = int(self._leader_of[number])
             own = None
             if self._last[leader] >= 0:
                 own = Extent(
@@ -325,10 +325,10 @@ class Extents:
                     last_ns=int(self._last[leader]),
                     last_done_ns=int(self._last_done[leader]),
                     end_ns=int(self._end[leader]),
-                    inside=self._inside.events(place) + counts[place],
-                    inside_total=bounded(self._inside.value(place) + plain(min(totals[place], LARGEST))),
+                    inside=self._inside.events(number) + counts[number],
+                    inside_total=bounded(self._inside.value(number) + plain(min(totals[number], LARGEST))),
                 )
-            joined = self._nodes.join(place, own)
+            joined = self._nodes.join(number, own)
             if joined is not None:
                 extents[kind][index] = joined
         return extents
@@ -343,12 +343,12 @@ class Extents:
         """Extents that leaves have worked out, by follower."""
         return self._nodes
 
-    def followers_from(self, place: int) -> list[tuple[Kind, int, str]]:
+    def followers_from(self, number: int) -> list[tuple[Kind, int, str]]:
         """Return kind and index of the followers from a number on, each with the name of its leader."""
-        if place == len(self._followers):
+        if number == len(self._followers):
             return []
         names = [name for name, _ in self._leaders]
-        return [(kind, index, names[leader]) for kind, index, leader in self.followers[place:]]
+        return [(kind, index, names[leader]) for kind, index, leader in self.followers[number:]]
 
     @property
     def follower_count(self) -> int:

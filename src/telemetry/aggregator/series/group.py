@@ -245,12 +245,12 @@ class SeriesGroup:
 
     def percentiles(self, index: PageIndex, rows: Indices, ranks: Integers) -> Floats:
         """Return the highest value, in units, of the slots that hold the ranks. One line per row."""
-        found = find_ranks(index, rows, ranks)
-        return self.values_of(found, rows)
+        rank_slots = find_ranks(index, rows, ranks)
+        return self.values_of(rank_slots, rows)
 
-    def values_of(self, found: Found, rows: Indices) -> Floats:
+    def values_of(self, rank_slots: Found, rows: Indices) -> Floats:
         """Return the highest value, in units, of each slot found."""
-        highest = self.layout.highest_of(found.slots).astype(np.float64)
+        highest = self.layout.highest_of(rank_slots.slots).astype(np.float64)
         values: Floats = highest / self.ticks.scale[rows][:, None]
         return values
 

@@ -72,13 +72,13 @@ class NodeExtents:
         self._total[places] = added
         self._rest[places] += np.where(np.isfinite(rest), rest, 0.0)
 
-    def join(self, place: int, own: Extent | None) -> Extent | None:
+    def join(self, number: int, own: Extent | None) -> Extent | None:
         """Return the extent of a follower over all nodes and this process."""
-        if place >= len(self) or self.last[place] < 0:
+        if number >= len(self) or self.last[number] < 0:
             return own
-        first, last = int(self.first[place]), int(self.last[place])
-        done, end = int(self.last_done[place]), int(self.end[place])
-        inside, total = int(self._inside[place]), _sum(float(self._total[place]), float(self._rest[place]))
+        first, last = int(self.first[number]), int(self.last[number])
+        done, end = int(self.last_done[number]), int(self.end[number])
+        inside, total = int(self._inside[number]), _sum(float(self._total[number]), float(self._rest[number]))
         if own is None:
             own = Extent(first_ns=first, last_ns=last, last_done_ns=done, end_ns=end)
         newest = max(last, own.last_ns)

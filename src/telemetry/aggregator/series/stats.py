@@ -79,8 +79,8 @@ class StatBuilder:
 
     def set_exact(self, values: dict[int, Percentiles], summary: Summary) -> None:
         """Replace bucket bounds by order statistics until the series changes. Keys keep their order."""
-        for index, found in values.items():
-            exact = {key: plain(found[key]) for key in self.keys if key in found}
+        for index, percentiles in values.items():
+            exact = {key: plain(percentiles[key]) for key in self.keys if key in percentiles}
             self._exact[index] = int(summary.count[index]), exact
         self._rebuild(np.array(sorted(values), dtype=np.intp), summary)
 
@@ -105,8 +105,8 @@ class StatBuilder:
         members = group.members[rows]
         index = group.index(group.counts)
         wanted = ranks(self.ratios, summary.count[members])
-        found = group.percentiles(index, rows, wanted)
-        lines = self._percentile_lines(found, summary.min[members], summary.max[members])
+        values = group.percentiles(index, rows, wanted)
+        lines = self._percentile_lines(values, summary.min[members], summary.max[members])
         cells = count_cells(index, group.layout, rows, group.cells_per_tick[rows])
         pairs = list(zip(cells.cells.tolist(), cells.counts.tolist(), strict=True))
         starts = cells.starts.tolist()
@@ -124,8 +124,8 @@ class StatBuilder:
         rows = np.flatnonzero(counts)
         members = group.members[rows]
         wanted = ranks(self.ratios, counts[rows])
-        found = group.percentiles(index, rows, wanted)
-        lines = self._percentile_lines(found, window.min[members], window.max[members])
+        values = group.percentiles(index, rows, wanted)
+        lines = self._percentile_lines(values, window.min[members], window.max[members])
         empty = WindowStat(seconds=seconds)
         for member in group.members.tolist():
             if member < window.min.size:

@@ -374,8 +374,8 @@ class SeriesTable:
             counts = summary.count[group.members]
             rows = np.flatnonzero(counts)
             wanted = ranks(self._stats.ratios, counts[rows])
-            found = find_ranks(group.index(group.counts), rows, wanted)
-            groups.append(GroupTargets(group.ticks, group.members, rows, found))
+            rank_slots = find_ranks(group.index(group.counts), rows, wanted)
+            groups.append(GroupTargets(group.ticks, group.members, rows, rank_slots))
         return ExactTargets(self._stats.keys, tuple(groups), self.slot_columns(), summary.integral)
 
     def slot_columns(self) -> SlotColumns:

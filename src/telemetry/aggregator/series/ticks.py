@@ -100,8 +100,8 @@ class TickColumns:
 
     def range_of(self, row: int, slot: int) -> tuple[float, float]:
         """Return the bounds, up to rounding, of the values in units that fall into a slot."""
-        one = np.array([slot], dtype=np.int64)
-        lowest, highest = int(self.layout.lowest_of(one)[0]), int(self.layout.highest_of(one)[0])
+        slots = np.array([slot], dtype=np.int64)
+        lowest, highest = int(self.layout.lowest_of(slots)[0]), int(self.layout.highest_of(slots)[0])
         scale = float(self.scale[row])
         unbounded = highest >= float(self._highest_tick[row])
         return max(lowest - 0.5, 0.0) / scale, math.inf if unbounded else (highest + 0.5) / scale
@@ -119,9 +119,9 @@ class TickColumns:
 
         Ticks under 1 are only candidates: `low * (1 / low)` may be just under 1.
         """
-        found = np.flatnonzero((ticks < 1.0) & (value > 0.0))
-        found = found[value[found] < self._smallest[rows[found]]]
-        np.add.at(self.below, rows[found], _ONE)
+        positions = np.flatnonzero((ticks < 1.0) & (value > 0.0))
+        positions = positions[value[positions] < self._smallest[rows[positions]]]
+        np.add.at(self.below, rows[positions], _ONE)
 
     def _hold_below_ceiling(self, rows: Indices, ticks: Floats, count: bool) -> None:
         ceiling = self._highest_tick.take(rows)

@@ -252,27 +252,27 @@ class AxisSteps(PublishedSteps):
         step = self._open.get(number) or self._kept.get(number)
         if step is None:
             return 2 * limits.STEP_UNITS + values
-        known = producer in step.said or producer in step.parts
-        return 2 * values if known else limits.STEP_UNITS + values
+        has_values = producer in step.said or producer in step.parts
+        return 2 * values if has_values else limits.STEP_UNITS + values
 
     def add(self, number: int, producer: str, values: Values, at_ns: int, clock_ns: int) -> bool:
         """Add values of a step. Return False if they are too late. The caller has made room in the budget."""
         step = self._step_for(number, clock_ns)
         if step is None:
             return False
-        if number in self._kept and any(said.values is step.merged for said in step.said.values()):
+        if number in self._kept and any(own.values is step.merged for own in step.said.values()):
             step.merged = dict(step.merged or {})
-        said = step.said.get(producer)
+        reported = step.said.get(producer)
         before = 0
-        if said is None:
-            said = step.said[producer] = ReportedValues(values, at_ns)
+        if reported is None:
+            reported = step.said[producer] = ReportedValues(values, at_ns)
         else:
-            before = said.units
-            said.add(values, at_ns)
+            before = reported.units
+            reported.add(values, at_ns)
         if self.declared is not None and self.declared.ranked:
-            said.rank = self._shared.rank_of(producer)
+            reported.rank = self._shared.rank_of(producer)
         self._note_times(number, step, at_ns, at_ns)
-        self._added(number, said.units - before, values)
+        self._added(number, reported.units - before, values)
         return True
 
     def add_part(self, leaf: str, part: StepPart, shift_ns: int, clock_ns: int) -> bool:
@@ -280,7 +280,7 @@ class AxisSteps(PublishedSteps):
         step = self._step_for(part.step, clock_ns)
         if step is None:
             return False
-        if part.step in self._kept and any(said.values is step.merged for said in step.said.values()):
+        if part.step in self._kept and any(own.values is step.merged for own in step.said.values()):
             step.merged = dict(step.merged or {})
         reported = step.parts.get(leaf)
         before = 0

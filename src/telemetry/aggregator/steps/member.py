@@ -64,11 +64,11 @@ class Member(Struct, array_like=True):
 
     def claim(self, since: int, at: int, now_ns: int) -> None:
         """Add a claim that depends on missing batches. Beyond the limit, the newest claims are merged."""
-        place = bisect_left(self.claims, since, key=_SINCE)
-        if place < len(self.claims) and self.claims[place].since == since:
-            self.claims[place].at = max(self.claims[place].at, at)
+        index = bisect_left(self.claims, since, key=_SINCE)
+        if index < len(self.claims) and self.claims[index].since == since:
+            self.claims[index].at = max(self.claims[index].at, at)
             return
-        self.claims.insert(place, EndClaim(since, at, now_ns))
+        self.claims.insert(index, EndClaim(since, at, now_ns))
         if len(self.claims) > limits.STEP_CLAIMS:
             last = self.claims.pop(-2)
             self.claims[-1].at = max(self.claims[-1].at, last.at)

@@ -70,7 +70,7 @@ def _number(value: float | None) -> float | None:
 
 
 def merged(
-    said: Mapping[ProducerId, ReportedValues],
+    by_producer: Mapping[ProducerId, ReportedValues],
     reduction_of: Callable[[str], Reduction],
     names: Iterable[str] | None = None,
 ) -> tuple[Values, dict[str, Spread]]:
@@ -78,12 +78,12 @@ def merged(
 
     A name reported by several producers has a spread.
     """
-    if len(said) == 1 and names is None:
-        (only,) = said.values()
+    if len(by_producer) == 1 and names is None:
+        (only,) = by_producer.values()
         return only.values, {}
     values: Values = {}
     spread: dict[str, Spread] = {}
-    for name, who, numbers in _reported(said, names):
+    for name, who, numbers in _reported(by_producer, names):
         if len(numbers) < 2:
             values[name] = numbers[0] if numbers else None
             continue
@@ -92,23 +92,25 @@ def merged(
         if reduction == "mean":
             values[name] = of_all.mean
         else:
-            values[name] = _newest(name, who, said) if reduction == "last" else _reduced(reduction, numbers, of_all)
+            values[name] = (
+                _newest(name, who, by_producer) if reduction == "last" else _reduced(reduction, numbers, of_all)
+            )
     return values, spread
 
 
 def _reported(
-    said: Mapping[ProducerId, ReportedValues], names: Iterable[str] | None
+    by_producer: Mapping[ProducerId, ReportedValues], names: Iterable[str] | None
 ) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
     """Yield each name with the producers that have a number for it, in order of their ids, and the numbers."""
-    ranks = sorted(said)
-    reported = [said[rank].values for rank in ranks]
+    ranks = sorted(by_producer)
+    reported = [by_producer[rank].values for rank in ranks]
     if names is None:
         names = dict.fromkeys(chain.from_iterable(reported))
     for name in names:
         numbers = [of_rank.get(name) for of_rank in reported]
         if None in numbers:
-            known = [(rank, number) for rank, number in zip(ranks, numbers, strict=True) if number is not None]
-            yield name, [rank for rank, _ in known], [number for _, number in known]
+            pairs = [(rank, number) for rank, number in zip(ranks, numbers, strict=True) if number is not None]
+            yield name, [rank for rank, _ in pairs], [number for _, number in pairs]
         else:
             yield name, ranks, numbers  # type: ignore[misc]
 
@@ -131,9 +133,9 @@ def _reduced(reduction: Reduction, numbers: Sequence[float], spread: Spread) -> 
     return spread.mean
 
 
-def _newest(name: str, who: Sequence[str], said: Mapping[str, ReportedValues]) -> float | None:
-    newest = max(who, key=lambda rank: (said[rank].time_of(name), rank))
-    return said[newest].values[name]
+def _newest(name: str, who: Sequence[str], by_producer: Mapping[str, ReportedValues]) -> float | None:
+    newest = max(who, key=lambda rank: (by_producer[rank].time_of(name), rank))
+    return by_producer[newest].values[name]
 
 
 def _sum(numbers: Sequence[float]) -> float | None:

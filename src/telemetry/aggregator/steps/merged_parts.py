@@ -33,7 +33,7 @@ class Merged(NamedTuple):
 
 
 def merged_step(
-    said: Mapping[ProducerId, ReportedValues],
+    by_producer: Mapping[ProducerId, ReportedValues],
     parts: Mapping[ProducerId, ReportedPart],
     reduction_of: Callable[[str], Reduction],
     names: Iterable[str] | None = None,
@@ -42,8 +42,8 @@ def merged_step(
 ) -> Merged:
     """Return the result of a step for all names, or for some. It is independent of the order of arrival."""
     if not parts and not with_partials:
-        return Merged(*merged(said, reduction_of, names), {})
-    partials = dict(_partials(said, parts, names))
+        return Merged(*merged(by_producer, reduction_of, names), {})
+    partials = dict(_partials(by_producer, parts, names))
     values: Values = {}
     spreads: dict[str, Spread] = {}
     for name, partial in partials.items():
@@ -55,23 +55,25 @@ def merged_step(
 
 
 def names_of(
-    said: Mapping[ProducerId, ReportedValues], parts: Mapping[ProducerId, ReportedPart]
+    by_producer: Mapping[ProducerId, ReportedValues], parts: Mapping[ProducerId, ReportedPart]
 ) -> dict[Name, None]:
     """Return the names of all values, in the order of the producers' ids, then of the leaves' ids."""
-    reported = (said[producer].values for producer in sorted(said))
+    reported = (by_producer[producer].values for producer in sorted(by_producer))
     from_leaves = (parts[leaf].values for leaf in sorted(parts))
     return dict.fromkeys(chain(chain.from_iterable(reported), chain.from_iterable(from_leaves)))
 
 
 def _partials(
-    said: Mapping[ProducerId, ReportedValues], parts: Mapping[ProducerId, ReportedPart], names: Iterable[str] | None
+    by_producer: Mapping[ProducerId, ReportedValues],
+    parts: Mapping[ProducerId, ReportedPart],
+    names: Iterable[str] | None,
 ) -> Iterator[tuple[str, PartialValue | None]]:
     """Yield each name with its partial value. None: no producer has a finite value."""
-    producers = [(producer, said[producer]) for producer in sorted(said)]
-    for name in names_of(said, parts) if names is None else names:
-        found = [partial for part in parts.values() if (partial := part.values.get(name)) is not None]
+    producers = [(producer, by_producer[producer]) for producer in sorted(by_producer)]
+    for name in names_of(by_producer, parts) if names is None else names:
+        partials = [partial for part in parts.values() if (partial := part.values.get(name)) is not None]
         who = [producer for producer, reported in producers if reported.values.get(name) is not None]
         if who:
-            numbers: list[float] = [said[producer].values[name] for producer in who]  # type: ignore[misc]
-            found.append(partial_value(who, numbers, lambda producer: said[producer].time_of(name)))  # noqa: B023
-        yield name, joined(found) if found else None
+            numbers: list[float] = [by_producer[producer].values[name] for producer in who]  # type: ignore[misc]
+            partials.append(partial_value(who, numbers, lambda producer: by_producer[producer].time_of(name)))  # noqa: B023
+        yield name, joined(partials) if partials else None

@@ -334,7 +334,7 @@ class Attached(Struct, array_like=True):
     def chars(self) -> int:
         """Space that they take, in characters."""
         texts = sum(len(name) + len(text) for name, text in self.texts.items())
-        numbers = sum(2 * len(one.edges) for one in self.distributions.values())
+        numbers = sum(2 * len(distribution.edges) for distribution in self.distributions.values())
         return texts + sum(map(len, self.distributions)) + _NUMBER_CHARS * numbers
 
 
@@ -349,7 +349,7 @@ class AttachedRecords:
         self._chars = 0
 
     def restored(self) -> None:
-        self._chars = sum(one.chars for steps in self._steps.values() for one in steps.values())
+        self._chars = sum(attached.chars for steps in self._steps.values() for attached in steps.values())
         if self._chars > limits.STEP_TEXT_CHARS or any(
             len(each) > limits.STEPS_KEPT for each in self._steps.values()
         ):
@@ -358,14 +358,14 @@ class AttachedRecords:
     def add(self, record: Note | Bins, at_ns: int) -> None:
         """Keep a record of a step. A later one of the same name replaces it."""
         steps = self._steps.setdefault(record.axis, {})
-        found = steps.setdefault(record.step, Attached())
-        self._chars -= found.chars
+        attached = steps.setdefault(record.step, Attached())
+        self._chars -= attached.chars
         if isinstance(record, Note):
-            found.texts[record.name] = record.text
+            attached.texts[record.name] = record.text
         else:
-            found.distributions[record.name] = StepDistribution(edges=record.edges, counts=record.counts)
-        found.newest_ns = max(found.newest_ns, at_ns)
-        self._chars += found.chars
+            attached.distributions[record.name] = StepDistribution(edges=record.edges, counts=record.counts)
+        attached.newest_ns = max(attached.newest_ns, at_ns)
+        self._chars += attached.chars
         while len(steps) > limits.STEPS_KEPT:
             self._forget_oldest(record.axis)
         while self._chars > limits.STEP_TEXT_CHARS:
@@ -373,16 +373,16 @@ class AttachedRecords:
 
     def close(self, axis: str, step: int) -> None:
         """Mark a step as reported."""
-        found = self.of(axis, step)
-        if found is not None:
-            found.is_closed = True
+        attached = self.of(axis, step)
+        if attached is not None:
+            attached.is_closed = True
 
     def clear(self, axis: str, step: int | None, until_ns: int) -> None:
         """Forget a step, or all of an axis, that was not reported. A record after `until_ns` keeps its step."""
         steps = self._steps.get(axis, {})
         for number in [*steps] if step is None else [step]:
-            found = steps.get(number)
-            if found is not None and not found.is_closed and found.newest_ns <= until_ns:
+            attached = steps.get(number)
+            if attached is not None and not attached.is_closed and attached.newest_ns <= until_ns:
                 self._forget(axis, number)
 
     def of(self, axis: str, step: int) -> Attached | None:

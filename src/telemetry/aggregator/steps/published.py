@@ -407,13 +407,13 @@ class OutgoingParts:
         `below` is None while all producers are away. A leaf whose producers report but close no step sends a part
         once an interval. Without it, the root would stop waiting for the leaf.
         """
-        told, self._told_now = self._told_now, False
+        is_current, self._told_now = self._told_now, False
         if not has_producers:
             if not self._joined:
                 return None
             self._joined, self._told = False, None
             return StepPart(axis, 0, {}, producers=0, ended=False, number=self.number(), left=True)
-        if below is None or (told and self._told is not None and below <= self._told):
+        if below is None or (is_current and self._told is not None and below <= self._told):
             return None
         self._told = below if self._told is None else max(self._told, below)
         self._joined = True

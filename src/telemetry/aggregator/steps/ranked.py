@@ -14,7 +14,7 @@ RankOf = Callable[[ProducerId], int | None]
 
 
 def values_by_rank(
-    said: Mapping[ProducerId, ReportedValues],
+    by_producer: Mapping[ProducerId, ReportedValues],
     parts: Mapping[ProducerId, ReportedPart],
     names: Iterable[str],
     rank_of: RankOf,
@@ -24,10 +24,10 @@ def values_by_rank(
     A producer without a rank has its id in place of one. Ranks come first, then ids. Two producers of one rank are
     two entries.
     """
-    found: Ranks = {}
+    ranks: Ranks = {}
     for name in names:
         values: list[tuple[Rank, float]] = []
-        for producer, reported in said.items():
+        for producer, reported in by_producer.items():
             value = reported.values.get(name)
             if value is not None:
                 rank = reported.rank if reported.rank is not None else rank_of(producer)
@@ -35,8 +35,8 @@ def values_by_rank(
         for part in parts.values():
             values += part.ranks.get(name, ())
         if values:
-            found[name] = sorted(values, key=_order)[: limits.STEP_RANKS]
-    return found
+            ranks[name] = sorted(values, key=_order)[: limits.STEP_RANKS]
+    return ranks
 
 
 def _order(entry: tuple[Rank, float]) -> tuple[bool, Rank, float]:

@@ -46,7 +46,7 @@ class StepState(Struct, array_like=True):
     @property
     def units(self) -> int:
         """Number of budget units used."""
-        of_producers = sum(said.units for said in self.said.values())
+        of_producers = sum(reported.units for reported in self.said.values())
         return limits.STEP_UNITS + of_producers + sum(part.units for part in self.parts.values())
 
     @property
@@ -89,8 +89,8 @@ class StepState(Struct, array_like=True):
 
     def clear(self, producer: str, until_ns: int) -> bool:
         """Keep only the values of a producer after a time. Return False, without an effect, if there are none."""
-        said = self.said.get(producer)
-        newer = said.newer_than(until_ns) if said is not None else None
+        reported = self.said.get(producer)
+        newer = reported.newer_than(until_ns) if reported is not None else None
         if newer is None:
             return False
         self.said = {producer: newer}

@@ -150,7 +150,7 @@ class AimBackend:
         self._root.mkdir(parents=True, exist_ok=True)
         repo = Repo.from_path(str(self._root), init=not Repo.exists(str(self._root)))
         began = datetime.fromtimestamp(self._facts.started_ns / 1e9, UTC).replace(tzinfo=None)
-        known = self._chunk().is_dir()
+        exists = self._chunk().is_dir()
         # A directory is enough for Aim to know a run, and callers may choose the hash.
         self._chunk().mkdir(parents=True, exist_ok=True)
         properties = repo.request_props(self._hash, read_only=False, created_at=began)
@@ -161,7 +161,7 @@ class AimBackend:
         properties.experiment = self._options.experiment or self._facts.name or "telemetry"
         # An old holder of Aim's lock is a dead writer: a live one also holds the database's lock.
         self._run = Run(
-            self._hash, repo=repo, force_resume=known, system_tracking_interval=None, capture_terminal_logs=False
+            self._hash, repo=repo, force_resume=exists, system_tracking_interval=None, capture_terminal_logs=False
         )
         self._sequences = Sequences(self._run)
         self._run.set("telemetry", {"run_id": self._facts.run_id, "host": self._facts.host})
@@ -192,8 +192,8 @@ class AimBackend:
             for name, value in item.values.items():
                 self._run.set(("params", name), _storable(value))
         elif isinstance(item, Mark):
-            words = ", ".join(f"{key}={value}" for key, value in sorted(item.labels.items()))
-            self._text(item, "mark", MARKS, f"{item.text} ({words})" if words else item.text)
+            labels = ", ".join(f"{key}={value}" for key, value in sorted(item.labels.items()))
+            self._text(item, "mark", MARKS, f"{item.text} ({labels})" if labels else item.text)
         elif isinstance(item, Text):
             self._text(item, "text", item.name, item.text)
         elif isinstance(item, Histogram):
@@ -223,8 +223,8 @@ class AimBackend:
 
         bins = even(cell for part in parts for cell in part)
         if bins is not None:
-            made = Distribution.from_histogram(bins.weights, (bins.low, bins.high))
-            self._opened().put(context, name, step, made, time_s)
+            distribution = Distribution.from_histogram(bins.weights, (bins.low, bins.high))
+            self._opened().put(context, name, step, distribution, time_s)
 
     def _text(self, item: Mark | Text, kind: str, name: str, text: str) -> None:
         from aim.sdk.objects.text import Text as AimText
@@ -246,11 +246,11 @@ class AimBackend:
 
     def _together(self, item: Item, kind: str, name: str, value: Any) -> list[Any]:
         """Return this object together with others known at the same step."""
-        place = (kind, getattr(item, "axis", ""), name, self._step(item))
-        there = self._at.pop(place, {}) | {item.key: value}
+        key = (kind, getattr(item, "axis", ""), name, self._step(item))
+        there = self._at.pop(key, {}) | {item.key: value}
         while len(self._at) >= _REMEMBERED:
             del self._at[next(iter(self._at))]
-        self._at[place] = there
+        self._at[key] = there
         return list(there.values())
 
     def _context(self, item: Item, kind: str) -> dict[str, str]:
@@ -385,10 +385,10 @@ class Sequences:
     def __init__(self, run: Any) -> None:
         """Open the sequences. Raises NotConfigured if this release of Aim has other internals."""
         self._tracker = run._tracker
-        lacks = [part for part in _PARTS if not hasattr(self._tracker, part)]
-        if lacks:
+        absent = [part for part in _PARTS if not hasattr(self._tracker, part)]
+        if absent:
             raise NotConfigured(
-                f"this release of aim is not supported: it lacks {', '.join(lacks)}",
+                f"this release of aim is not supported: it lacks {', '.join(absent)}",
                 hint="pip install 'aim==3.29.*'",
             )
         from aim.storage import encoding
@@ -449,11 +449,11 @@ def _at_once(container: Any) -> Iterator[Any]:
 
 def telling(points: Sequence[Point]) -> list[Point]:
     """Return the points that define first, last, minimum and maximum of a sequence, in this order, one per step."""
-    found = [points[0], max(points, key=_step)]
+    extremes = [points[0], max(points, key=_step)]
     real = [point for point in points if not math.isnan(point.value)]
     if real:
-        found += [min(real, key=_value), max(real, key=_value)]
-    return list({point.step: point for point in found}.values())
+        extremes += [min(real, key=_value), max(real, key=_value)]
+    return list({point.step: point for point in extremes}.values())
 
 
 def _step(point: Point) -> int:

@@ -121,13 +121,13 @@ class ClearMLBackend:
                 events += self._artifact(item)
             else:
                 before = self._events.odd
-                found = list(self._events.of(item))
+                item_events = list(self._events.of(item))
                 new = self._events.odd - before
-                if new and not found:
+                if new and not item_events:
                     refused.append(item.key)
                 else:
                     odd += new
-                events += found
+                events += item_events
         if events:
             self._opened().send(events)
         if odd:
@@ -168,17 +168,17 @@ class ClearMLBackend:
 
         Otherwise keep a reference, the newest of its name.
         """
-        found = self._opened().picture(item) if item.kind == "image" else None
-        if found is not None:
-            return [self._events.image(item, *found)]
+        picture = self._opened().picture(item) if item.kind == "image" else None
+        if picture is not None:
+            return [self._events.image(item, *picture)]
         self._artifacts[item.name] = item
         self._changed = True
         return []
 
 
 def _offline(mode: str) -> bool:
-    said = os.environ.get("CLEARML_OFFLINE_MODE", "").lower() in ("1", "true", "yes", "on", "y", "t")
-    return mode == "offline" or (not mode and said)
+    is_offline = os.environ.get("CLEARML_OFFLINE_MODE", "").lower() in ("1", "true", "yes", "on", "y", "t")
+    return mode == "offline" or (not mode and is_offline)
 
 
 # `Task` is not used: it takes over signals and threads, and hides which data a server rejected.
@@ -202,24 +202,24 @@ class Server:
         self._call("tasks", "started", {"task": self._task, "force": True})
 
     def send(self, events: Sequence[Event]) -> None:
-        owned = [{**event, "task": self._task} for event in events]
-        for event in owned:
+        task_events = [{**event, "task": self._task} for event in events]
+        for event in task_events:
             del event["method"]
         try:
-            answers = self._session.send_request_batch("events", "add_batch", version=_VERSION, json=owned)
+            answers = self._session.send_request_batch("events", "add_batch", version=_VERSION, json=task_events)
         except Exception as error:
             raise Unavailable(f"ClearML: {error}") from error
         for answer in answers or []:
-            said = self._checked(answer, "events.add_batch")
-            if said.get("errors"):
-                raise ValueError(f"ClearML refused {number_of(said['errors'], 'event')}: {said.get('errors_info')}")
+            data = self._checked(answer, "events.add_batch")
+            if data.get("errors"):
+                raise ValueError(f"ClearML refused {number_of(data['errors'], 'event')}: {data.get('errors_info')}")
 
     def picture(self, item: Artifact) -> tuple[str, str] | None:
         return (item.uri, item.uri) if item.uri.startswith(("http://", "https://", "s3://", "gs://")) else None
 
     def update(self, params: dict[str, Scalar], artifacts: dict[str, Artifact]) -> None:
         if params:
-            settings = [one for section in hyperparams(params).values() for one in section.values()]
+            settings = [setting for section in hyperparams(params).values() for setting in section.values()]
             self._call("tasks", "edit_hyper_params", {"task": self._task, "hyperparams": settings, "force": True})
         if artifacts:
             entries = list(map(artifact_entry, artifacts.values()))
@@ -243,9 +243,9 @@ class Server:
     def _project_of(self, name: str) -> str:
         pattern = "".join(f"\\{char}" if char in r".^$*+?()[]{}|\\" else char for char in name)
         asked = {"name": f"^{pattern}$", "only_fields": ["id", "name"], "search_hidden": True}
-        for found in self._call("projects", "get_all", asked).get("projects", []):
-            if found["name"] == name:
-                return str(found["id"])
+        for project in self._call("projects", "get_all", asked).get("projects", []):
+            if project["name"] == name:
+                return str(project["id"])
         return str(self._call("projects", "create", {"name": name, "description": ""})["id"])
 
     def _call(self, service: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -258,14 +258,14 @@ class Server:
     def _checked(self, answer: Any, action: str) -> dict[str, Any]:
         """Return the data of an answer. Raises Unavailable for a temporary error, ValueError for rejected data."""
         if answer.status_code == 200:
-            said: dict[str, Any] = answer.json().get("data") or {}
-            return said
-        words = f"ClearML: {action} answered {answer.status_code}: {answer.text[:200]}"
+            data: dict[str, Any] = answer.json().get("data") or {}
+            return data
+        message = f"ClearML: {action} answered {answer.status_code}: {answer.text[:200]}"
         if answer.status_code in _NEVER:
-            raise NotConfigured(words, hint="ClearML rejects its keys")
+            raise NotConfigured(message, hint="ClearML rejects its keys")
         if answer.status_code == 400:
-            raise ValueError(words)
-        raise Unavailable(words)
+            raise ValueError(message)
+        raise Unavailable(message)
 
 
 def _session() -> Any:
@@ -303,10 +303,10 @@ class OfflineSession:
     Data after the last checkpoint is cut off and delivered again.
     """
 
-    def __init__(self, identity: Identity, place: Path, folder: Path, state: dict[str, Any]) -> None:
+    def __init__(self, identity: Identity, directory: Path, folder: Path, state: dict[str, Any]) -> None:
         """Continue the session in `state`, or create one in `folder`. Raises NotConfigured, Unavailable."""
         try:
-            self._folder = Path(state["session"]) if "session" in state else _begin(identity, place, folder)
+            self._folder = Path(state["session"]) if "session" in state else _begin(identity, directory, folder)
             task = (self._folder / "task.json").read_bytes()
             self._task = msgspec.json.decode(task, type=dict[str, Any])
             self._files = {name: AppendFile(self._folder / name) for name in _FILES}
@@ -396,16 +396,23 @@ class OfflineSession:
         return self._folder.with_name(f"{self._folder.name}.zip")
 
 
-def _begin(identity: Identity, place: Path, folder: Path) -> Path:
+def _begin(identity: Identity, directory: Path, folder: Path) -> Path:
     if find_spec("clearml") is None:
         raise missing("clearml", "clearml")
-    config = place / "clearml.conf"
+    config = directory / "clearml.conf"
     write_atomic(config, _CONFIG.encode(), durable=False)
-    own = {"CLEARML_CONFIG_FILE": str(config), "CLEARML_CACHE_DIR": str(folder), "HOME": str(place)}
-    words = [sys.executable, "-P", "-m", "telemetry.backends.clearml.beginning", identity.project, identity.name]
+    own = {"CLEARML_CONFIG_FILE": str(config), "CLEARML_CACHE_DIR": str(folder), "HOME": str(directory)}
+    arguments = [
+        sys.executable,
+        "-P",
+        "-m",
+        "telemetry.backends.clearml.beginning",
+        identity.project,
+        identity.name,
+    ]
     try:
         done = subprocess.run(
-            [*words, *identity.tags],
+            [*arguments, *identity.tags],
             env={**os.environ, **own},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -415,12 +422,12 @@ def _begin(identity: Identity, place: Path, folder: Path) -> Path:
         )
     except subprocess.TimeoutExpired as error:
         raise Unavailable(f"ClearML did not start a session within {_BEGIN_S:.0f} s") from error
-    found = Path(done.stdout.strip().rpartition("\n")[2])
-    if done.returncode or not (found / "task.json").is_file():
+    session = Path(done.stdout.strip().rpartition("\n")[2])
+    if done.returncode or not (session / "task.json").is_file():
         raise NotConfigured("ClearML did not start an offline session", hint="see writer.log")
-    found.with_name(f"{found.name}.zip").unlink(missing_ok=True)  # zip file of the empty session
-    shutil.rmtree(place / ".clearml", ignore_errors=True)
-    return found
+    session.with_name(f"{session.name}.zip").unlink(missing_ok=True)  # zip file of the empty session
+    shutil.rmtree(directory / ".clearml", ignore_errors=True)
+    return session
 
 
 class Identity(NamedTuple):

@@ -115,9 +115,9 @@ class MLflowBackend:
             self._client = self._connect()
             self._experiment = state.get("experiment") or self._find_experiment(run)
             self._run_id = state.get("run") or self._find_run(run)
-            found = self._resumed().data
-            self._params = dict(found.params)
-            self._changed = {key for key in found.tags if key.startswith(_PARAM_TAG)}
+            data = self._resumed().data
+            self._params = dict(data.params)
+            self._changed = {key for key in data.tags if key.startswith(_PARAM_TAG)}
 
     def write(self, items: Sequence[Item]) -> None:
         self._until_s = time.monotonic() + _WRITE_S
@@ -175,20 +175,20 @@ class MLflowBackend:
 
     def _find_experiment(self, run: RunFacts) -> str:
         name = self._options.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "") or run.name or "telemetry"
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             try:
                 return str(self._client.create_experiment(name, artifact_location=self._artifacts()))
             except kinds(self._remote)[0] as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-                found = self._client.get_experiment_by_name(name)  # another process has just created it
-        if found.lifecycle_stage != "active":
+                experiment = self._client.get_experiment_by_name(name)  # another process has just created it
+        if experiment.lifecycle_stage != "active":
             raise NotConfigured(
                 f"mlflow: the experiment {name} is deleted",
                 hint="restore it in MLflow, or choose another: experiment=…",
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def _artifacts(self) -> str | None:
         if self._options.artifacts or self._remote:
@@ -200,33 +200,33 @@ class MLflowBackend:
 
     def _find_run(self, run: RunFacts) -> str:
         """Return the MLflow run of this run's id, perhaps from a writer that died, or create one."""
-        found = self._client.search_runs(
+        runs = self._client.search_runs(
             [self._experiment], filter_string=f"tags.`{RUN_TAG}` = '{run.run_id}'", max_results=1
         )
-        if found:
-            return str(found[0].info.run_id)
+        if runs:
+            return str(runs[0].info.run_id)
         tags = {RUN_TAG: run.run_id, "mlflow.source.name": "telemetry"} | (
             {"telemetry.host": run.host} if run.host else {}
         )
         name = self._options.run_name or (run.directory.name if run.directory is not None else run.run_id)
-        made = self._client.create_run(
+        new_run = self._client.create_run(
             self._experiment, start_time=run.started_ns // 1_000_000, tags=tags, run_name=name
         )
-        return str(made.info.run_id)
+        return str(new_run.info.run_id)
 
     def _resumed(self) -> Any:
         """Return the run, set to running again. Raises NotConfigured if it was deleted."""
         try:
-            found = self._client.get_run(self._run_id)
+            run = self._client.get_run(self._run_id)
         except kinds(self._remote)[0] as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             self._gone()
-        if found.info.lifecycle_stage != "active":
+        if run.info.lifecycle_stage != "active":
             self._gone()
-        if found.info.status != "RUNNING":
+        if run.info.status != "RUNNING":
             self._client.update_run(self._run_id, status="RUNNING")
-        return found
+        return run
 
     def _gone(self) -> NoReturn:
         raise NotConfigured(

@@ -60,12 +60,12 @@ class Keys:
 
     def of(self, axis: str, name: str) -> str:
         """Return the key of a metric. `axis` is SECONDS for readings."""
-        found = self._known.get((axis, name))
-        if found is None:
+        key = self._known.get((axis, name))
+        if key is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            found = self._known[axis, name] = self.short(self._qualified(axis, name))
-        return found
+            key = self._known[axis, name] = self.short(self._qualified(axis, name))
+        return key
 
     def short(self, text: str) -> str:
         """Shorten a result of `cleaned` to at most 250 characters."""

@@ -38,26 +38,30 @@ class AppriseReceiver:
         self._instance = instance
 
     def send(self, message: Message) -> str:
-        with _library_log() as said:
+        with _library_log() as messages:
             try:
                 delivered = self._instance.notify(
                     title=message.title, body=message.body_at(time.time_ns()), notify_type=message.look
                 )
             except Exception as error:  # noqa: BLE001 – a plug-in of Apprise may raise anything
-                said.append(f"{type(error).__name__}: {error}")
+                messages.append(f"{type(error).__name__}: {error}")
                 delivered = False
-        return "" if delivered else scrubbed(said[0] if said else "it did not take the notification", self._url)
+        return (
+            ""
+            if delivered
+            else scrubbed(messages[0] if messages else "it did not take the notification", self._url)
+        )
 
 
 def receivers(urls: Sequence[str]) -> list[AppriseReceiver]:
     """Return the receivers of these addresses. Raises NotConfigured for a wrong address or without Apprise."""
-    found: list[AppriseReceiver] = []
+    result: list[AppriseReceiver] = []
     for url in urls:
         instance, reason = _instance(url)
         if instance is None:
             raise NotConfigured(f"{masked(url)}: {reason}", hint="docs/NOTIFICATIONS.md has examples")
-        found.append(AppriseReceiver(url, instance))
-    return found
+        result.append(AppriseReceiver(url, instance))
+    return result
 
 
 def problems(urls: Sequence[str]) -> list[tuple[int, str]]:
@@ -81,26 +85,26 @@ def _instance(url: str) -> tuple[Any, str]:
         import apprise
     except ImportError as error:
         raise missing("apprise", EXTRA, error) from error
-    with _library_log() as said:
+    with _library_log() as messages:
         try:
             instance = apprise.Apprise(asset=_asset(apprise))
             if url.strip() and instance.add(url):
                 return instance, ""
         except Exception as error:  # noqa: BLE001 – a plug-in of Apprise may raise anything
-            said.append(f"{type(error).__name__}: {error}")
-    return None, _UNKNOWN if not said or said[0].startswith(_UNREADABLE) else scrubbed(said[0], url)
+            messages.append(f"{type(error).__name__}: {error}")
+    return None, _UNKNOWN if not messages or messages[0].startswith(_UNREADABLE) else scrubbed(messages[0], url)
 
 
 def _asset(apprise: Any) -> Any:
     """Return the settings of Apprise: it writes no files, and its log shows no secrets."""
-    known = inspect.signature(apprise.AppriseAsset.__init__).parameters
+    parameters = inspect.signature(apprise.AppriseAsset.__init__).parameters
     wanted = {"service_timeout": _TIMEOUT_S, "storage_mode": apprise.PersistentStoreMode.MEMORY}
     return apprise.AppriseAsset(
         app_id=_NAME,
         app_desc=_NAME,
         async_mode=False,
         secure_logging=True,
-        **{name: value for name, value in wanted.items() if name in known},
+        **{name: value for name, value in wanted.items() if name in parameters},
     )
 
 

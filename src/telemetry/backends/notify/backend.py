@@ -157,10 +157,10 @@ class NotifyBackend:
         if not config.urls:
             raise NotConfigured("no receiver is known", hint=f"give {FLAG} URL, or set {KEY} or {env_name(KEY)}")
         saved = msgspec.convert(state, _State)
-        found = receivers(config.urls)
-        self._labels = list(dict.fromkeys(one.label for one in found))
+        recipients = receivers(config.urls)
+        self._labels = list(dict.fromkeys(recipient.label for recipient in recipients))
         self._directory = run.directory
-        self._outbox = Outbox(found, saved.waiting)
+        self._outbox = Outbox(recipients, saved.waiting)
         self._watch = Watch(run, config, saved.seen)
         for message in self._watch.begin():
             self._outbox.add(message)

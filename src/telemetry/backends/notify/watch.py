@@ -55,12 +55,12 @@ class RunEnd(Struct, frozen=True, kw_only=True):
 
     def events(self, gates: Sequence[GateResult], ended_by: str) -> set[EventName]:
         """Return the events that this end is: each of them may be wanted. `ended_by`: as in `message`."""
-        found: set[EventName] = {"ended"}
+        names: set[EventName] = {"ended"}
         if not ended_by:  # otherwise the command failed only because it was stopped
-            found.add(self.ending)
+            names.add(self.ending)
         if ended_by or _failed(gates):
-            found.add("gate")
-        return found
+            names.add("gate")
+        return names
 
     def message(self, run: RunFacts, gates: Sequence[GateResult], ended_by: str) -> Message:
         """Return the notification. `ended_by`: the gate that ended the command, or an empty text."""
@@ -186,8 +186,8 @@ class Watch:
             return
         self.seen.begun = True
         params = shown_params(self._run.params)
-        told = [f"{external(name)} {external(str(value), 40)}" for name, value in list(params.items())[:_PARAMS]]
-        title, lines = f"{self._name} started", [line(told), self._place()]
+        parts = [f"{external(name)} {external(str(value), 40)}" for name, value in list(params.items())[:_PARAMS]]
+        title, lines = f"{self._name} started", [line(parts), self._place()]
         yield from self._wanted(message("start", "start", title, lines, look="info", time_ns=self._run.started_ns))
 
     def take(self, item: Item) -> Iterator[Message]:
@@ -219,12 +219,12 @@ class Watch:
     # --- items -----------------------------------------------------------------------------------
 
     def _step(self, step: Step) -> Iterator[Message]:
-        known = self.seen.names
-        new = [name for name, value in step.values.items() if not math.isfinite(value) and name not in known]
-        new = new[: limits.NOTIFY_NAMES - len(known)]
+        old_names = self.seen.names
+        new = [name for name, value in step.values.items() if not math.isfinite(value) and name not in old_names]
+        new = new[: limits.NOTIFY_NAMES - len(old_names)]
         if not new:
             return
-        self.seen.names = [*known, *new]
+        self.seen.names = [*old_names, *new]
         where = at_step(external(step.axis), step.step)
         what = external(new[0]) if len(new) == 1 else number_of(len(new), "value")
         title = f"{self._name}: {what} {'is' if len(new) == 1 else 'are'} {NOT_FINITE} at {where}"
@@ -284,24 +284,24 @@ class Watch:
 
     # --- limits ----------------------------------------------------------------------------------
 
-    def _wanted(self, one: Message) -> Iterator[Message]:
-        if one.event in self._events:
-            yield one
+    def _wanted(self, notification: Message) -> Iterator[Message]:
+        if notification.event in self._events:
+            yield notification
 
-    def _limited(self, one: Message) -> Iterator[Message]:
+    def _limited(self, notification: Message) -> Iterator[Message]:
         """Yield a notification if there are few of its kind in this minute. Others are counted for a sum."""
-        if one.event not in self._events:
+        if notification.event not in self._events:
             return
-        minute = self.seen.minutes.get(one.event)
-        if minute is None or one.time_ns - minute.began_ns >= _MINUTE_NS:
-            minute = Minute(began_ns=one.time_ns)
-            self.seen.minutes = {**self.seen.minutes, one.event: minute}
+        minute = self.seen.minutes.get(notification.event)
+        if minute is None or notification.time_ns - minute.began_ns >= _MINUTE_NS:
+            minute = Minute(began_ns=notification.time_ns)
+            self.seen.minutes = {**self.seen.minutes, notification.event: minute}
         if minute.told < limits.NOTIFY_PER_MINUTE:
             minute.told += 1
-            yield one
+            yield notification
         else:
             minute.held += 1
-            minute.newest = one.title
+            minute.newest = notification.title
 
     def _sums(self, now_ns: int, *, last: bool = False) -> Iterator[Message]:
         """Yield sums of notifications that were held back in minutes that are over."""

@@ -19,12 +19,12 @@ class Taken(NamedTuple):
 class NotTaken(Exception):
     """An error for a request that the receiver will never accept."""
 
-    def __init__(self, reason: str, words: str, *, too_large: bool = False, unknown: bool = False) -> None:
+    def __init__(self, reason: str, message: str, *, too_large: bool = False, unknown: bool = False) -> None:
         """Create the error.
 
         `reason`: a word. `too_large`: smaller requests may work. `unknown`: no such receiver.
         """
-        super().__init__(words)
+        super().__init__(message)
         self.reason = reason
         self.too_large = too_large
         self.unknown = unknown
@@ -33,8 +33,8 @@ class NotTaken(Exception):
 class KeyRefused(Exception):
     """An error for rejected credentials, or for a receiver with an untrusted certificate."""
 
-    def __init__(self, words: str, hint: str = "set OTEL_EXPORTER_OTLP_HEADERS") -> None:
-        super().__init__(words)
+    def __init__(self, message: str, hint: str = "set OTEL_EXPORTER_OTLP_HEADERS") -> None:
+        super().__init__(message)
         self.hint = hint
 
 

@@ -183,9 +183,9 @@ class OtlpBackend:
         for part in parts:
             self._there[part.key] = self._there.get(part.key, 0) + 1
 
-    def _tell(self, words: str) -> None:
+    def _tell(self, text: str) -> None:
         """Print a message once."""
-        words = printable(words)
-        if words not in self._told and len(self._told) < 10:
-            self._told.add(words)
-            self.say(words)
+        text = printable(text)
+        if text not in self._told and len(self._told) < 10:
+            self._told.add(text)
+            self.say(text)

@@ -36,12 +36,12 @@ class GrpcSender:
         self._compression: Any = grpc.Compression.Gzip
         self._metadata = [(key.lower(), value) for key, value in target.headers.items()]
         self._channels: dict[str, Any] = {}
-        for place in set(target.urls.values()):
+        for address in set(target.urls.values()):
             if target.secure:
                 keys = grpc.ssl_channel_credentials(_certificate(target.certificate))
-                self._channels[place] = grpc.secure_channel(place, keys)
+                self._channels[address] = grpc.secure_channel(address, keys)
             else:
-                self._channels[place] = grpc.insecure_channel(place)
+                self._channels[address] = grpc.insecure_channel(address)
 
     def send(self, signal: Signal, request: Any) -> Taken:
         call = self._channels[self._target.urls[signal]].unary_unary(
@@ -68,17 +68,17 @@ class GrpcSender:
 
 def _meant(error: Any) -> Exception:
     code: str = error.code().name
-    words = printable(" ".join(f"gRPC {code}: {error.details()}".split())[:_WORDS_CHARS])
+    message = printable(" ".join(f"gRPC {code}: {error.details()}".split())[:_WORDS_CHARS])
     if code in _PASSING:
-        return Unavailable(words, _retry_after_s(error) or 0.0)
+        return Unavailable(message, _retry_after_s(error) or 0.0)
     if code in _KEYS:
-        return KeyRefused(words)
+        return KeyRefused(message)
     if code == "RESOURCE_EXHAUSTED":
         after_s = _retry_after_s(error)
         if after_s is not None:
-            return Unavailable(words, after_s)
-        return NotTaken("grpc_resource_exhausted", words, too_large=True)
-    return NotTaken(f"grpc_{code.lower()}", words, unknown=code == "UNIMPLEMENTED")
+            return Unavailable(message, after_s)
+        return NotTaken("grpc_resource_exhausted", message, too_large=True)
+    return NotTaken(f"grpc_{code.lower()}", message, unknown=code == "UNIMPLEMENTED")
 
 
 def _retry_after_s(error: Any) -> float | None:

@@ -57,13 +57,13 @@ class HttpSender:
         except urllib.error.URLError as error:
             why = error.reason
             if isinstance(why, ssl.SSLCertVerificationError):
-                words = f"its certificate is not trusted: {why.verify_message}"
-                raise KeyRefused(words, "set OTEL_EXPORTER_OTLP_CERTIFICATE") from error
-            words = describe(why) if isinstance(why, OSError) else str(why)
-            raise Unavailable(printable(words)) from error
+                message = f"its certificate is not trusted: {why.verify_message}"
+                raise KeyRefused(message, "set OTEL_EXPORTER_OTLP_CERTIFICATE") from error
+            message = describe(why) if isinstance(why, OSError) else str(why)
+            raise Unavailable(printable(message)) from error
         except (OSError, http.client.HTTPException) as error:
-            words = describe(error) if isinstance(error, OSError) else type(error).__name__
-            raise Unavailable(printable(words)) from error
+            message = describe(error) if isinstance(error, OSError) else type(error).__name__
+            raise Unavailable(printable(message)) from error
 
     def close(self) -> None:
         """Return at once: each request has its own connection."""
@@ -87,12 +87,14 @@ def _taken(signal: Signal, body: bytes, content_type: str) -> Taken:
 
 
 def _meant(error: urllib.error.HTTPError) -> Exception:
-    words = f"HTTP {error.code}: {_words(error)}"
+    message = f"HTTP {error.code}: {_words(error)}"
     if error.code in _PASSING or (error.code >= 500 and error.code != 501):
-        return Unavailable(words, retry_after_s(error.headers.get("Retry-After", ""), time.time()))
+        return Unavailable(message, retry_after_s(error.headers.get("Retry-After", ""), time.time()))
     if error.code in (401, 403):
-        return KeyRefused(words)
-    return NotTaken(f"http_{error.code}", words, too_large=error.code == 413, unknown=error.code in (*_NOBODY, 501))
+        return KeyRefused(message)
+    return NotTaken(
+        f"http_{error.code}", message, too_large=error.code == 413, unknown=error.code in (*_NOBODY, 501)
+    )
 
 
 def retry_after_s(header: str, now_s: float) -> float:

@@ -96,8 +96,8 @@ class Points:
     def _params(self, item: Params) -> Iterator[Point]:
         """Yield a gauge for each parameter: a number as its value, anything else as 1."""
         for name, value in item.values.items():
-            known = isinstance(value, int | float) and not isinstance(value, bool)
-            number = _float(value) if known else 1.0
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            number = _float(value) if is_number else 1.0
             attributes = attributes_of({"value": "null" if value is None else str(value)})
             yield self._number(Metric("telemetry.params", name, "gauge"), number, attributes, item.time_ns)
 
@@ -128,25 +128,25 @@ class Points:
 
     def _histogram(self, series: SeriesReading, item: Reading, attributes: list[Any]) -> Any:
         scale = scale_within(series.cells, _BUCKETS)
-        made = buckets(series.cells, scale)
+        histogram = buckets(series.cells, scale)
         start_ns = self._started_ns if item.final else item.time_ns - round(item.seconds * 1e9)
-        found = self._messages.ExponentialHistogramDataPoint(
+        point = self._messages.ExponentialHistogramDataPoint(
             attributes=attributes,
             start_time_unix_nano=max(0, start_ns),
             time_unix_nano=max(0, item.time_ns),
             count=series.count,
             sum=series.total,
             scale=scale,
-            zero_count=made.zero,
-            zero_threshold=made.threshold,
+            zero_count=histogram.zero,
+            zero_threshold=histogram.threshold,
         )
-        if made.counts:
-            first, last = min(made.counts), max(made.counts)
-            found.positive.offset = first
-            found.positive.bucket_counts.extend(made.counts.get(index, 0) for index in range(first, last + 1))
+        if histogram.counts:
+            first, last = min(histogram.counts), max(histogram.counts)
+            point.positive.offset = first
+            point.positive.bucket_counts.extend(histogram.counts.get(index, 0) for index in range(first, last + 1))
         if series.min is not None and series.max is not None:
-            found.min, found.max = series.min, series.max
-        return found
+            point.min, point.max = series.min, series.max
+        return point
 
     def _number(
         self, metric: Metric, value: float, attributes: list[Any], time_ns: int, start_ns: int = 0
@@ -181,16 +181,18 @@ def metrics_request(points: Iterable[Point], resource: Mapping[str, str]) -> Any
     group = request.resource_metrics.add()
     group.resource.attributes.extend(attributes_of(resource))
     scopes: dict[str, Any] = {}
-    found: dict[Metric, Any] = {}
+    by_metric: dict[Metric, Any] = {}
     for metric, data, _ in points:
-        place = found.get(metric)
-        if place is None:
+        data_points = by_metric.get(metric)
+        if data_points is None:
             scope = scopes.get(metric.scope)
             if scope is None:
                 scope = scopes[metric.scope] = group.scope_metrics.add()
                 scope.scope.name = metric.scope
-            place = found[metric] = _place(scope.metrics.add(name=metric.name, unit=metric.unit), metric, messages)
-        place.append(data)
+            data_points = by_metric[metric] = _place(
+                scope.metrics.add(name=metric.name, unit=metric.unit), metric, messages
+            )
+        data_points.append(data)
     return request
 
 

@@ -69,12 +69,12 @@ def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
     signals: tuple[Signal, ...] = ("metrics", "traces")
     for signal in signals:
         own = "" if options.endpoint else environment.get(f"{_ENV}{signal.upper()}_ENDPOINT", "")
-        scheme, place = _checked(own or base)
+        scheme, address = _checked(own or base)
         schemes.add(scheme)
         if protocol == "grpc":
-            urls[signal] = place.partition("/")[0]
+            urls[signal] = address.partition("/")[0]
         else:
-            urls[signal] = f"{scheme}://{place}" if own else f"{scheme}://{place.rstrip('/')}/v1/{signal}"
+            urls[signal] = f"{scheme}://{address}" if own else f"{scheme}://{address.rstrip('/')}/v1/{signal}"
     if len(schemes) > 1:
         raise NotConfigured("otlp: metrics and traces must use the same receiver, but their addresses differ")
     return Target(
@@ -89,14 +89,18 @@ def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
 
 def resource_of(options: OtlpOptions, run: RunFacts, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes of everything that is sent. Raises NotConfigured."""
-    found = {"service.name": run.name} | _pairs("OTEL_RESOURCE_ATTRIBUTES", environment)
+    attributes = {"service.name": run.name} | _pairs("OTEL_RESOURCE_ATTRIBUTES", environment)
     service = options.service or environment.get("OTEL_SERVICE_NAME", "")
-    found |= {"service.instance.id": run.run_id, "telemetry.run.id": run.run_id, "telemetry.run.name": run.name}
+    attributes |= {
+        "service.instance.id": run.run_id,
+        "telemetry.run.id": run.run_id,
+        "telemetry.run.name": run.name,
+    }
     if service:
-        found["service.name"] = service
+        attributes["service.name"] = service
     if run.host:
-        found.setdefault("host.name", run.host)
-    return found
+        attributes.setdefault("host.name", run.host)
+    return attributes
 
 
 def _protocol(name: str) -> Literal["http", "grpc"]:
@@ -122,12 +126,12 @@ def _checked(address: str) -> tuple[str, str]:
 
 def _pairs(name: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Parse `key=value,key=value` with percent-encoding. Error messages omit the values, which may be secret."""
-    found = {}
+    pairs = {}
     for number, part in enumerate(environment.get(name, "").split(","), start=1):
         key, equals, value = part.partition("=")
         if not part.strip():
             continue
         if not equals or not key.strip():
             raise NotConfigured(f"otlp: part {number} of {name} is not key=value")
-        found[unquote(key.strip())] = unquote(value.strip())
-    return found
+        pairs[unquote(key.strip())] = unquote(value.strip())
+    return pairs

@@ -41,18 +41,18 @@ class Spans:
         A span of the trace of another program stays in that trace. Others are in the trace of the run.
         """
         own = {} if self._roots else _ids(item.labels)
-        told = {"telemetry.track": item.track, "telemetry.producer": item.producer}
+        origin = {"telemetry.track": item.track, "telemetry.producer": item.producer}
         labels: dict[str, str | int] = {
             key: self._typed(key, label) for key, label in item.labels.items() if key not in own
         }
-        labels |= {key: word for key, word in told.items() if word}
+        labels |= {key: word for key, word in origin.items() if word}
         trace_id = own.get(words.TRACE_ID)
         kind = self._kind(labels) if trace_id is not None else 0
-        made = self._span(item.key, item.name, item.time_ns, item.end_ns, labels, kind=kind)
-        made.span_id = own.get(words.SPAN_ID, made.span_id)
-        made.trace_id = trace_id or made.trace_id
-        made.parent_span_id = own.get(words.PARENT_ID, b"" if trace_id or self._roots else self._id(_ROOT))
-        return made
+        span = self._span(item.key, item.name, item.time_ns, item.end_ns, labels, kind=kind)
+        span.span_id = own.get(words.SPAN_ID, span.span_id)
+        span.trace_id = trace_id or span.trace_id
+        span.parent_span_id = own.get(words.PARENT_ID, b"" if trace_id or self._roots else self._id(_ROOT))
+        return span
 
     def is_of_run(self, span: Any) -> bool:
         """Return True if a span is in the trace of the run, so that it has the span of the run above it."""
@@ -77,7 +77,7 @@ class Spans:
     ) -> Any:
         from opentelemetry.proto.trace.v1 import trace_pb2
 
-        made = trace_pb2.Span(
+        span = trace_pb2.Span(
             trace_id=_digest(f"trace {self._run_id} {key}", 16) if self._roots else self._trace_id,
             span_id=self._id(key),
             name=name,
@@ -86,10 +86,10 @@ class Spans:
             end_time_unix_nano=max(0, end_ns),
         )
         if labels.get("status") == "error":
-            made.status.code = trace_pb2.Status.STATUS_CODE_ERROR
-            made.status.message = str(labels.get("status_message", ""))
-        made.attributes.extend(attributes_of(labels))
-        return made
+            span.status.code = trace_pb2.Status.STATUS_CODE_ERROR
+            span.status.message = str(labels.get("status_message", ""))
+        span.attributes.extend(attributes_of(labels))
+        return span
 
     def _id(self, key: str) -> bytes:
         return _digest(f"span {self._run_id} {key}", 8)
@@ -97,12 +97,12 @@ class Spans:
 
 def _ids(labels: Mapping[str, str]) -> dict[str, bytes]:
     """Return the ids among the labels. An id of another form stays a label."""
-    found = {}
+    ids = {}
     for key, digits in _DIGITS.items():
         text = labels.get(key, "")
         if len(text) == digits and _HEXADECIMAL.fullmatch(text) and text.strip("0"):
-            found[key] = bytes.fromhex(text)
-    return found
+            ids[key] = bytes.fromhex(text)
+    return ids
 
 
 def _digest(text: str, length: int) -> bytes:

@@ -255,9 +255,9 @@ class Server:
             self._server = _Listener(host, port, handler)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            words = "is in use" if taken else f"is not available: {describe(error)}"
+            problem = "is in use" if taken else f"is not available: {describe(error)}"
             raise NotConfigured(
-                f"prometheus: port {port} of {host} {words}", hint=_HINT if taken else ""
+                f"prometheus: port {port} of {host} {problem}", hint=_HINT if taken else ""
             ) from error
         self.port: int = self._server.server_address[1]
         shown = f"[{host}]" if ":" in host else host
@@ -281,8 +281,8 @@ class _Listener(ThreadingHTTPServer):
     request_queue_size = 32
 
     def __init__(self, host: str, port: int, handler: Any) -> None:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        self.address_family = found[0][0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family = addresses[0][0]
         self._room = threading.BoundedSemaphore(_SCRAPES)
         super().__init__((host, port), handler)
 

@@ -70,29 +70,29 @@ def _gauges(stats: Iterable[GaugeStat], names: Names) -> Iterator[Family]:
 def _step_gauges(snapshot: MetricsSnapshot, names: Names) -> Iterator[Family]:
     """Yield the newest value of each name of steps as a gauge, unless an instrument of the run has that name."""
     instruments = {stat.name for stats in (snapshot.counters, snapshot.gauges, snapshot.series) for stat in stats}
-    found: dict[str, list[tuple[Labels, float]]] = {}
+    samples_by_name: dict[str, list[tuple[Labels, float]]] = {}
     for axis in snapshot.axes:
         for name, value in axis.values.items():
             if name not in instruments:
                 number = NOT_A_NUMBER if value is None else float(value)
-                found.setdefault(name, []).append(((("axis", axis.name),), number))
-    for name, samples in found.items():
+                samples_by_name.setdefault(name, []).append(((("axis", axis.name),), number))
+    for name, samples in samples_by_name.items():
         yield Family(names.family("gauge", name, unit_of("")), "gauge", f"{name}: newest value", samples=samples)
 
 
 def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[Family]:
     for name, unit, group in _by_name(stats, names):
-        base, words = names.family("series", name, unit), _words(name, group[0].unit)
-        family = Family(base, "histogram", words, _last_word(base, unit))
-        percentiles = Family(f"{base}_percentile", "gauge", f"{words}: percentiles of the whole run")
-        least = Family(f"{base}_min", "gauge", f"{words}: minimum")
-        most = Family(f"{base}_max", "gauge", f"{words}: maximum")
+        base, description = names.family("series", name, unit), _words(name, group[0].unit)
+        family = Family(base, "histogram", description, _last_word(base, unit))
+        percentiles = Family(f"{base}_percentile", "gauge", f"{description}: percentiles of the whole run")
+        least = Family(f"{base}_min", "gauge", f"{description}: minimum")
+        most = Family(f"{base}_max", "gauge", f"{description}: maximum")
         for stat in group:
             own = labels(stat.labels)
             family.distributions.append(_distribution(stat, own, unit, every))
             for key, value in stat.percentiles.items():
-                place = tuple(sorted((*own, ("percentile", key))))
-                percentiles.samples.append((place, _scaled(value, unit)))
+                sample_labels = tuple(sorted((*own, ("percentile", key))))
+                percentiles.samples.append((sample_labels, _scaled(value, unit)))
             if stat.min is not None and stat.max is not None:
                 least.samples.append((own, _scaled(stat.min, unit)))
                 most.samples.append((own, _scaled(stat.max, unit)))
@@ -102,10 +102,10 @@ def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[F
 
 def _by_name(stats: Iterable[_Stat], names: Names) -> Iterator[tuple[str, Unit, list[_Stat]]]:
     """Group stats by name. All stats of a name share a unit."""
-    found: dict[str, list[_Stat]] = {}
+    groups: dict[str, list[_Stat]] = {}
     for stat in stats:
-        found.setdefault(stat.name, []).append(stat)
-    for name, group in found.items():
+        groups.setdefault(stat.name, []).append(stat)
+    for name, group in groups.items():
         yield name, names.unit_of(name, group[0].unit), group
 
 

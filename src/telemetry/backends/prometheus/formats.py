@@ -28,39 +28,39 @@ def delimited(families: Iterable[Family]) -> bytes:
 def _family(family: Family) -> bytes:
     name = f"{family.name}_total" if family.kind == "counter" else family.name
     parts = [_text(1, name), _text(2, family.help), _number(3, _TYPES[family.kind])]
-    place = 3 if family.kind == "counter" else 2
-    parts += [_message(4, _labels(labels) + _message(place, _double(1, value))) for labels, value in family.samples]
+    field = 3 if family.kind == "counter" else 2
+    parts += [_message(4, _labels(labels) + _message(field, _double(1, value))) for labels, value in family.samples]
     parts += [
-        _message(4, _labels(found.labels) + _message(7, b"".join(_histogram(found))))
-        for found in family.distributions
+        _message(4, _labels(distribution.labels) + _message(7, b"".join(_histogram(distribution))))
+        for distribution in family.distributions
     ]
     if family.unit:
         parts.append(_text(5, family.unit))
     return b"".join(parts)
 
 
-def _histogram(found: Distribution) -> Iterator[bytes]:
+def _histogram(distribution: Distribution) -> Iterator[bytes]:
     """Encode both kinds of buckets. Clients without native histograms read the classic buckets."""
-    yield _number(1, found.count)
-    yield _double(2, found.total)
-    for bound, count in found.buckets:
+    yield _number(1, distribution.count)
+    yield _double(2, distribution.total)
+    for bound, count in distribution.buckets:
         yield _message(3, _number(1, count) + _double(2, bound))
-    yield from _native(found.cells)
+    yield from _native(distribution.cells)
 
 
 def _native(cells: Cells) -> Iterator[bytes]:
     """Encode native buckets. Their index is one higher than in other formats."""
-    made = buckets(cells, FINEST)
+    histogram = buckets(cells, FINEST)
     yield _number(5, _zigzag(FINEST))
     yield _double(6, _ZERO_THRESHOLD)
-    yield _number(7, made.zero)
+    yield _number(7, histogram.zero)
     end = 0
-    for first, length in runs(made.counts):
+    for first, length in runs(histogram.counts):
         yield _message(12, _number(1, _zigzag(first + 1 - end)) + _number(2, length))
         end = first + 1 + length
     before = 0
     deltas = []
-    for count in made.counts.values():
+    for count in histogram.counts.values():
         deltas.append(_varint(_zigzag(count - before)))
         before = count
     if deltas:
@@ -126,10 +126,10 @@ def choose(accept: str) -> Format:
     """Choose a format. Clients that accept no known format, such as browsers, get text."""
     best, best_q = PLAIN, 0.0
     for media, parameters in _ranges(accept[:_ACCEPT_CHARS]):
-        found = _format(media, parameters)
+        candidate = _format(media, parameters)
         q = _q(parameters.get("q", "1"))
-        if found is not None and q > best_q:
-            best, best_q = found, q
+        if candidate is not None and q > best_q:
+            best, best_q = candidate, q
     return best
 
 

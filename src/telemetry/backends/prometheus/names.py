@@ -73,9 +73,9 @@ class Names:
     def family(self, kind: Kind, name: str, unit: Unit) -> str:
         """Return an instrument's name, without sample suffixes such as `_total`."""
         who = (kind, name)
-        known = self._families.get(who)
-        if known is not None:
-            return known
+        existing = self._families.get(who)
+        if existing is not None:
+            return existing
         for family in _wanted(kind, name, unit.word, self.namespace):
             rivals = self._rivals(kind, family)
             if not rivals:
@@ -119,9 +119,9 @@ def label(key: str) -> str:
     return _WRITTEN_OUT + _values(key)
 
 
-def labels(found: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def labels(instrument_labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return labels sorted by name."""
-    return tuple(sorted((label(key), value) for key, value in found.items()))
+    return tuple(sorted((label(key), value) for key, value in instrument_labels.items()))
 
 
 @lru_cache(_REMEMBERED)

@@ -51,8 +51,10 @@ def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
     yield _own("run_info", "Name and id of the run", [(facts, 1.0)])
     states = [({"state": word}, float(word == snapshot.state)) for word in get_args(State)]
     yield _own("run_state", "1 for the current state", states)
-    words = [({"completeness": word}, float(word == snapshot.completeness)) for word in get_args(Completeness)]
-    yield _own("run_completeness", "1 for the current completeness", words)
+    completeness = [
+        ({"completeness": word}, float(word == snapshot.completeness)) for word in get_args(Completeness)
+    ]
+    yield _own("run_completeness", "1 for the current completeness", completeness)
     yield _own("run_exact", "1 if the percentiles are exact", [({}, float(snapshot.exact))])
     yield _own("run_start_time_seconds", "Start time", [({}, snapshot.started_ns / 1e9)], unit="seconds")
     yield _own("run_snapshot_time_seconds", "Time of these values", [({}, snapshot.time_ns / 1e9)], unit="seconds")
@@ -63,9 +65,9 @@ def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
         yield _own("run_last_event_time_seconds", "Time of the job's newest event", newest, unit="seconds")
     yield _own("run_elapsed_seconds", "Age at that time", [({}, finite(snapshot.elapsed_s))], unit="seconds")
     if snapshot.progress:
-        done = [({"name": one.name}, finite(one.done)) for one in snapshot.progress]
+        done = [({"name": progress.name}, finite(progress.done)) for progress in snapshot.progress]
         yield _own("progress_done", "Progress", done)
-        total = [({"name": one.name}, finite(one.total)) for one in snapshot.progress]
+        total = [({"name": progress.name}, finite(progress.total)) for progress in snapshot.progress]
         yield _own("progress_expected", "Expected total", total)
 
 
@@ -98,20 +100,20 @@ def _producers(producers: Sequence[ProducerStat]) -> Iterator[Family]:
     if not producers:
         return
     labelled = [(_producer(stat), stat) for stat in producers]
-    received = [(words, float(stat.received)) for words, stat in labelled]
+    received = [(labels, float(stat.received)) for labels, stat in labelled]
     yield _own("producer_received", "Events received from a producer", received, "counter")
     lost = [
-        (words, float(stat.emitted - stat.applied - stat.waiting)) for words, stat in labelled
+        (labels, float(stat.emitted - stat.applied - stat.waiting)) for labels, stat in labelled
     ]  # dropped by either side, or missing
     yield _own("producer_lost", "Events of a producer that are not counted", lost)
-    lags = [(words, finite(stat.lag_s)) for words, stat in labelled if stat.lag_s is not None]
+    lags = [(labels, finite(stat.lag_s)) for labels, stat in labelled if stat.lag_s is not None]
     if lags:
         yield _own("producer_lag_seconds", "Age of its newest event at arrival", lags, unit="seconds")
 
 
 def _producer(stat: ProducerStat) -> dict[str, str]:
-    words = {"producer": stat.producer, "process": stat.name}
-    return words if stat.rank is None else {**words, "rank": str(stat.rank)}
+    labels = {"producer": stat.producer, "process": stat.name}
+    return labels if stat.rank is None else {**labels, "rank": str(stat.rank)}
 
 
 def _backends(backends: Sequence[BackendStat]) -> Iterator[Family]:
@@ -124,15 +126,15 @@ def _backends(backends: Sequence[BackendStat]) -> Iterator[Family]:
     ]
     yield _own("backend_state", "1 for the current state of a writer", states)
     named = [({"backend": stat.name}, stat) for stat in backends]
-    queued = [(words, float(stat.queued)) for words, stat in named]
+    queued = [(labels, float(stat.queued)) for labels, stat in named]
     yield _own("backend_queued", "Records that are not delivered yet", queued)
-    written = [(words, float(stat.written)) for words, stat in named]
+    written = [(labels, float(stat.written)) for labels, stat in named]
     yield _own("backend_written", "Delivered items", written, "counter")
-    dropped = [(words, float(sum(stat.dropped.values()))) for words, stat in named]
+    dropped = [(labels, float(sum(stat.dropped.values()))) for labels, stat in named]
     yield _own("backend_dropped", "Items that will never be delivered", dropped)
-    failures = [(words, float(stat.failures)) for words, stat in named]
+    failures = [(labels, float(stat.failures)) for labels, stat in named]
     yield _own("backend_failures", "Failures in a row", failures)
-    restarts = [(words, float(stat.restarts)) for words, stat in named]
+    restarts = [(labels, float(stat.restarts)) for labels, stat in named]
     yield _own("backend_restarts", "Restarts of the writer", restarts, "counter")
 
 
@@ -179,10 +181,10 @@ def _ranks(beside: Beside) -> Iterator[Family]:
 
 def _own(
     name: str,
-    words: str,
+    description: str,
     samples: Iterable[tuple[dict[str, str], float]],
     kind: Kind = "gauge",
     unit: str = "",
 ) -> Family:
-    found = [(tuple(sorted(some.items())), value) for some, value in samples]
-    return Family(OWN + name, kind, words, unit, found)
+    sorted_samples = [(tuple(sorted(some.items())), value) for some, value in samples]
+    return Family(OWN + name, kind, description, unit, sorted_samples)

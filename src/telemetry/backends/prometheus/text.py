@@ -43,15 +43,15 @@ def _samples(family: Family) -> Iterator[str]:
         yield from _distribution(family.name, distribution)
 
 
-def _distribution(name: str, found: Distribution) -> Iterator[str]:
-    labels = _inside(found.labels)
+def _distribution(name: str, distribution: Distribution) -> Iterator[str]:
+    labels = _inside(distribution.labels)
     head = f"{name}_bucket{{{labels},le=" if labels else f"{name}_bucket{{le="
-    for bound, count in found.buckets:
+    for bound, count in distribution.buckets:
         yield f'{head}"{bound!r}"}} {count}'
-    yield f'{head}"+Inf"}} {found.count}'
+    yield f'{head}"+Inf"}} {distribution.count}'
     whole = f"{{{labels}}}" if labels else ""
-    yield f"{name}_sum{whole} {_number(found.total)}"
-    yield f"{name}_count{whole} {found.count}"
+    yield f"{name}_sum{whole} {_number(distribution.total)}"
+    yield f"{name}_count{whole} {distribution.count}"
 
 
 def _labels(labels: Labels) -> str:

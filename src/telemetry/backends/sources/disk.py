@@ -62,10 +62,10 @@ class DiskSource(SequenceSource):
         until_s = time.monotonic() + timeout_s
         while not self._over:
             last = self._has_ended()  # checked before reading, so that no item is added in between
-            found = self._sequence.take(most, last=last) or (self._conclude() if last else [])
+            reads = self._sequence.take(most, last=last) or (self._conclude() if last else [])
             left_s = until_s - time.monotonic()
-            if found or left_s <= 0.0:
-                return found
+            if reads or left_s <= 0.0:
+                return reads
             if not last:
                 time.sleep(min(left_s, _POLL_S))
         return []
@@ -77,9 +77,9 @@ class DiskSource(SequenceSource):
         return self._ended
 
     def _conclude(self) -> list[Read]:
-        found = conclude(self._sequence, self._directory, self._fallback_dirs, live=self._live)
+        reads = conclude(self._sequence, self._directory, self._fallback_dirs, live=self._live)
         self._over = True
-        return found
+        return reads
 
 
 def is_over(directory: RunDirectory, fallback_dirs: Iterable[str]) -> bool:
@@ -121,21 +121,21 @@ def result_of(directory: RunDirectory, fallback_dirs: Iterable[str]) -> MetricsS
     return result if result is not None and result.state in TERMINAL else None
 
 
-def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
-    """Return the facts of a run. `told`: a snapshot of the run, if any.
+def facts_of(directory: RunDirectory, snapshot: MetricsSnapshot | None) -> RunFacts:
+    """Return the facts of a run. `snapshot`: a snapshot of the run, if any.
 
     Raises RunDirectoryError if neither a snapshot nor a manifest exists.
     """
-    manifest = _manifest(directory) if told is not None else directory.read_manifest()
+    manifest = _manifest(directory) if snapshot is not None else directory.read_manifest()
     host, name = (manifest.host, manifest.started_as or manifest.name) if manifest is not None else ("", "")
-    if told is not None:
+    if snapshot is not None:
         return RunFacts(
-            run_id=told.run_id,
-            name=name or told.name,
-            started_ns=told.started_ns,
+            run_id=snapshot.run_id,
+            name=name or snapshot.name,
+            started_ns=snapshot.started_ns,
             directory=directory.path,
             host=host,
-            params=shown_params(told.params),
+            params=shown_params(snapshot.params),
         )
     assert manifest is not None
     return RunFacts(
@@ -148,7 +148,7 @@ def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
 
 
 def disk_readings(
-    directory: RunDirectory, position: Position, started_ns: int, every_s: float, told: MetricsSnapshot | None
+    directory: RunDirectory, position: Position, started_ns: int, every_s: float, snapshot: MetricsSnapshot | None
 ) -> HistoryReadings | None:
     """Return the readings, or None without a history."""
     if not directory.history.is_dir():
@@ -157,12 +157,12 @@ def disk_readings(
         DiskIntervals(directory.history),
         started_ns,
         every_s,
-        percentiles_of(directory, told),
+        percentiles_of(directory, snapshot),
         until_ns=position.reading_until_ns,
     )
 
 
-def percentiles_of(directory: RunDirectory | None, told: MetricsSnapshot | None) -> list[str]:
+def percentiles_of(directory: RunDirectory | None, snapshot: MetricsSnapshot | None) -> list[str]:
     """Return the percentiles in the run's settings, which never change during a run.
 
     Fallbacks are the percentiles of its series, then the defaults.
@@ -172,10 +172,10 @@ def percentiles_of(directory: RunDirectory | None, told: MetricsSnapshot | None)
     keys = config.get("percentiles", ()) if isinstance(config, dict) else ()
     if not isinstance(keys, list | tuple):
         keys = ()
-    if not keys and told is not None:
-        keys = tuple(dict.fromkeys(key for stat in told.series for key in stat.percentiles))
-    found = [key for key in keys if isinstance(key, str) and is_percentile(key)]
-    return found[:_MOST_PERCENTILES] or list(PERCENTILES)
+    if not keys and snapshot is not None:
+        keys = tuple(dict.fromkeys(key for stat in snapshot.series for key in stat.percentiles))
+    percentiles = [key for key in keys if isinstance(key, str) and is_percentile(key)]
+    return percentiles[:_MOST_PERCENTILES] or list(PERCENTILES)
 
 
 def _manifest(directory: RunDirectory) -> Manifest | None:

@@ -63,10 +63,10 @@ class LiveSource(SequenceSource):
         self._fallback_dirs = tuple(fallback_dirs)
         self._link = Link(endpoint, position.next_record)
         try:
-            told = self._link.newest
-            self._directory = directory_here(told)
-            self.run = _facts(told, self._directory)
-            readings = self._readings(told, position)
+            snapshot = self._link.newest
+            self._directory = directory_here(snapshot)
+            self.run = _facts(snapshot, self._directory)
+            readings = self._readings(snapshot, position)
             records = Records(self._directory, position.next_record)
             self._sequence = Sequence(records, readings, position, self._has_history)
             self._windows = readings is None
@@ -89,13 +89,13 @@ class LiveSource(SequenceSource):
         until_s = time.monotonic() + timeout_s
         while not self._over:
             last = self._has_ended()
-            found = self._sequence.take(most, last=last)
-            found += self._newest() if len(found) < most else []
-            if last and not found:
-                found = self._conclude()
+            reads = self._sequence.take(most, last=last)
+            reads += self._newest() if len(reads) < most else []
+            if last and not reads:
+                reads = self._conclude()
             left_s = until_s - time.monotonic()
-            if found or left_s <= 0.0:
-                return found
+            if reads or left_s <= 0.0:
+                return reads
             if not last:
                 self._listen(min(left_s, _SLICE_S))
         return []
@@ -127,17 +127,17 @@ class LiveSource(SequenceSource):
         if steps > 0:
             self._sequence.add_reading(window_reading(newest, steps * self._every_s))
 
-    def _readings(self, told: MetricsSnapshot, position: Position) -> HistoryReadings | None:
+    def _readings(self, snapshot: MetricsSnapshot, position: Position) -> HistoryReadings | None:
         """Return the readings, or None without a history. Raises EndpointError or KeysError."""
         if self._directory is not None:
-            return disk_readings(self._directory, position, self.run.started_ns, self._every_s, told)
+            return disk_readings(self._directory, position, self.run.started_ns, self._every_s, snapshot)
         past = ControlIntervals(self._link.endpoint)
         try:
             past.keys()
         except ProtocolError:
             past.close()
             return None
-        percentiles = percentiles_of(None, told)
+        percentiles = percentiles_of(None, snapshot)
         until_ns = position.reading_until_ns
         return HistoryReadings(past, self.run.started_ns, self._every_s, percentiles, until_ns)
 
@@ -178,36 +178,36 @@ class LiveSource(SequenceSource):
     def _conclude(self) -> list[Read]:
         result = self._link.result
         if self._directory is not None:
-            found = conclude(self._sequence, self._directory, self._fallback_dirs, result, live=self._live)
+            reads = conclude(self._sequence, self._directory, self._fallback_dirs, result, live=self._live)
         elif result is not None:
-            found = self._sequence.conclude(result, live=self._live)
+            reads = self._sequence.conclude(result, live=self._live)
         else:
-            found = []
+            reads = []
             self._sequence.say("the aggregator is gone and its directory is not accessible here: no result")
         self._over = True
-        return found
+        return reads
 
 
-def directory_here(told: MetricsSnapshot) -> RunDirectory | None:
+def directory_here(snapshot: MetricsSnapshot) -> RunDirectory | None:
     """Return the directory that a snapshot names, if it holds the same run on this machine."""
-    if not told.directory:
+    if not snapshot.directory:
         return None
     with suppress(RunDirectoryError):
-        directory = RunDirectory.open(Path(told.directory))
-        if directory.run_id == told.run_id:
+        directory = RunDirectory.open(Path(snapshot.directory))
+        if directory.run_id == snapshot.run_id:
             return directory
     return None
 
 
-def _facts(told: MetricsSnapshot, directory: RunDirectory | None) -> RunFacts:
+def _facts(snapshot: MetricsSnapshot, directory: RunDirectory | None) -> RunFacts:
     if directory is not None:
-        return facts_of(directory, told)
+        return facts_of(directory, snapshot)
     return RunFacts(
-        run_id=told.run_id,
-        name=told.name,
-        started_ns=told.started_ns,
+        run_id=snapshot.run_id,
+        name=snapshot.name,
+        started_ns=snapshot.started_ns,
         directory=None,
-        params=shown_params(told.params),
+        params=shown_params(snapshot.params),
     )
 
 
@@ -266,18 +266,20 @@ class Link:
             return []
         stream = self._stream
         stream.skip_to(next_seq)
-        found: list[StreamRecord] = []
+        records: list[StreamRecord] = []
         try:
-            while len(found) < _TAKEN_AT_ONCE and (record := stream.recv(0.0 if found else timeout_s)) is not None:
-                found.append(record)
+            while (
+                len(records) < _TAKEN_AT_ONCE and (record := stream.recv(0.0 if records else timeout_s)) is not None
+            ):
+                records.append(record)
         except EndpointError:
             pass  # it does not answer now, but may later: it may be paused
         except TelemetryError:
-            if not found:  # otherwise they would be lost; the next call raises the error again
+            if not records:  # otherwise they would be lost; the next call raises the error again
                 raise
         if stream.ended:
             self._ended(stream)
-        return found
+        return records
 
     def hurry(self) -> None:
         """Make the next `listen` ask whether the run is over."""

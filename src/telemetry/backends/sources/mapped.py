@@ -57,17 +57,17 @@ class MappedSource:
             self._recalled = True
         while not self._source.over:
             reads = self._source.read(most, max(0.0, until_s - time.monotonic()))
-            found = [read for one in reads if (read := self._through(one)) is not None]
-            if found or (time.monotonic() >= until_s and not self._source.over):
-                return found
+            mapped_reads = [read for original in reads if (read := self._through(original)) is not None]
+            if mapped_reads or (time.monotonic() >= until_s and not self._source.over):
+                return mapped_reads
         return self._rest(most)
 
     def again(self, number: int) -> Item | None:
         item = self._source.again(number)
         before = dict(self._mapping.left_out)
-        found = None if item is None else self._mapping.apply(located(item, self.run.directory))
+        mapped_item = None if item is None else self._mapping.apply(located(item, self.run.directory))
         self._mapping.left_out = before  # counted already at the first read
-        return found
+        return mapped_item
 
     def notes(self) -> list[str]:
         notes = [*self._source.notes(), *self._mapping.notes()]
@@ -87,20 +87,20 @@ class MappedSource:
 
     def _rest(self, most: int) -> list[Read]:
         """Return the held steps. Raises TelemetryError; then no step is taken."""
-        found: list[Read] = []
-        while len(found) < most and (first := self._thinning.first()) is not None:
+        reads: list[Read] = []
+        while len(reads) < most and (first := self._thinning.first()) is not None:
             number, seen = first
             try:
                 item = seen if seen is not None else self.again(number)
             except TelemetryError:
-                if found:
+                if reads:
                     break
                 raise
             self._thinning.release(number)
             if item is not None:
                 missed = self._source.missed
-                found.append(Read(item, self.position, self._without({MISSED: missed} if missed else NOTHING)))
-        return found
+                reads.append(Read(item, self.position, self._without({MISSED: missed} if missed else NOTHING)))
+        return reads
 
     def _without(self, before: Mapping[str, int]) -> Mapping[str, int]:
         """Add this mapping's counts to those of the wrapped source."""

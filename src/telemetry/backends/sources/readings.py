@@ -109,12 +109,12 @@ class HistoryReadings:
         if self._part is None and _middle_ns(interval) < self.until_ns:
             return None  # a coarse interval, mostly read before as finer ones
         number = max((_middle_ns(interval) - self._started_ns) // self._every_ns, 0)
-        made = self._made(complete=True) if self._part is not None and number > self._part.number else None
+        reading = self._made(complete=True) if self._part is not None and number > self._part.number else None
         self._part = self._part or _Part(number, self._keys.rows)
         self._part.add(interval, self._keys.rows)
         _increase(self._values, interval)
         self._gauges.update(_numbers(interval.gauges))
-        return made
+        return reading
 
     # --- readings --------------------------------------------------------------------------------
 
@@ -142,20 +142,20 @@ class HistoryReadings:
         )
 
     def _counters(self, part: _Part) -> list[CounterReading]:
-        found = []
+        readings = []
         for index, value in sorted(self._values.items()):
             key = self._keys.counters.get(index)
             if key is not None:
                 rate = part.increases.get(index, 0.0) / part.seconds if part.seconds > 0.0 else 0.0
                 numbers = {"value": finite(value), "rate": finite(rate)}
-                found.append(CounterReading(name=key.name, labels=key.labels, unit=key.unit, **numbers))
-        return found
+                readings.append(CounterReading(name=key.name, labels=key.labels, unit=key.unit, **numbers))
+        return readings
 
     def _last_values(self) -> list[GaugeReading]:
-        known = ((self._keys.gauges.get(index), value) for index, value in sorted(self._gauges.items()))
+        pairs = ((self._keys.gauges.get(index), value) for index, value in sorted(self._gauges.items()))
         return [
             GaugeReading(name=key.name, labels=key.labels, unit=key.unit, value=finite(value))
-            for key, value in known
+            for key, value in pairs
             if key is not None
         ]
 

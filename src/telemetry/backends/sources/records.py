@@ -74,8 +74,8 @@ class Records:
 
     def again(self, number: int) -> StreamRecord | None:
         """Return a record that was taken before, if the log has it. Raises RunDirectoryError."""
-        found = self._log.read(number, 1) if self._log is not None else []
-        return found[0] if found else None
+        records = self._log.read(number, 1) if self._log is not None else []
+        return records[0] if records else None
 
     def _read(self) -> list[StreamRecord]:
         if self._log is None:

@@ -54,19 +54,19 @@ class Sequence:
         `last`: the run is complete, so [] means the end. Raises RunDirectoryError if the records can't be read;
         then no item is taken.
         """
-        found: list[Read] = []
+        reads: list[Read] = []
         try:
-            while len(found) < most and (read := self._one(last=last)) is not None:
-                found.append(read)
+            while len(reads) < most and (read := self._one(last=last)) is not None:
+                reads.append(read)
         except TelemetryError:
-            if not found:
+            if not reads:
                 raise
-        return found
+        return reads
 
     def prepare(self) -> None:
         """Read the rest of a complete history while it is still reachable."""
-        while (made := self._look(last=True)) is not None:
-            self._ready.append(made)
+        while (entry := self._look(last=True)) is not None:
+            self._ready.append(entry)
         self.close()
 
     def add_reading(self, reading: Reading) -> None:
@@ -80,9 +80,9 @@ class Sequence:
         if self.position.final_done:
             return []
         self._passed()  # count damaged records after the last one
-        found = [self.live(result)] if live else []
+        reads = [self.live(result)] if live else []
         self.position = replace(self.position, final_done=True)
-        return [*found, self._read(final_reading(result))]
+        return [*reads, self._read(final_reading(result))]
 
     def live(self, snapshot: MetricsSnapshot) -> Read:
         """Wrap a snapshot as an item. The position stays the same."""
@@ -94,16 +94,16 @@ class Sequence:
         record = self.records.again(number)
         return item_of(record) if record is not None else None
 
-    def say(self, words: str) -> None:
+    def say(self, text: str) -> None:
         """Add a message. Each text is returned once."""
-        self._notes.setdefault(words, False)
+        self._notes.setdefault(text, False)
 
     def notes(self) -> list[str]:
         """Return the messages since the last call."""
         if self.records.trouble:
             self.say(self.records.trouble)
             self.records.trouble = ""
-        new = [words for words, told in self._notes.items() if not told]
+        new = [text for text, is_returned in self._notes.items() if not is_returned]
         self._notes.update(dict.fromkeys(new, True))
         return new
 
@@ -117,8 +117,8 @@ class Sequence:
         item: Item | None = None
         while (record := self.records.peek()) is not None and (item := item_of(record)) is None:
             self._pop_record()
-        if not self._ready and (made := self._look(last=last)) is not None:
-            self._ready.append(made)
+        if not self._ready and (entry := self._look(last=last)) is not None:
+            self._ready.append(entry)
         if self._ready and (item is None or self._ready[0][0].time_ns <= item.time_ns):
             reading, until_ns = self._ready.popleft()
             self.position = replace(self.position, reading_until_ns=until_ns)
@@ -149,16 +149,16 @@ class Sequence:
             return None
         reading, why = None, "its aggregator is gone"
         try:
-            found = self._reachable()
-            reading = readings.take(last=last) if found else None
+            is_reachable = self._reachable()
+            reading = readings.take(last=last) if is_reachable else None
         except TelemetryError as error:
-            found, why = False, error.message
-        if last and not found:
+            is_reachable, why = False, error.message
+        if last and not is_reachable:
             self.say(f"the last readings of the instruments are missing: {why}")
             self.close()
         elif last and reading is None:
-            for words in readings.damage():
-                self.say(words)
+            for text in readings.damage():
+                self.say(text)
         if reading is None:
             self._look_at = time.monotonic() + _LOOK_S
             return None

@@ -102,9 +102,9 @@ class TensorBoardBackend:
             # Readers scan a folder by name and never return: settings sort before values and must exist first.
             self._write_params()
             self._file(ROOT, sizes.get(ROOT, 0))
-            known = set(map(folder_name, sizes))
+            folder_names = set(map(folder_name, sizes))
             for path in self._folder.glob(f"*/{self._file_name('values')}"):
-                if path.parent.name not in known:
+                if path.parent.name not in folder_names:
                     path.unlink()
             for axis, size in sizes.items():
                 self._file(axis, size)
@@ -364,12 +364,15 @@ class Encoder:
 
     def _artifact(self, item: Artifact) -> Any:
         data = pictures.read(item.uri) if item.kind == "image" else None
-        found = pictures.png(data) if data is not None else None
-        if found is None:
+        picture = pictures.png(data) if data is not None else None
+        if picture is None:
             kind = f"{item.kind}: " if item.kind else ""
             return self._text_value(f"{item.name}/artifact", f"{kind}`{item.uri}`")
         image = self._summary.Image(
-            width=found.width, height=found.height, colorspace=found.channels, encoded_image_string=found.data
+            width=picture.width,
+            height=picture.height,
+            colorspace=picture.channels,
+            encoded_image_string=picture.data,
         )
         return self._summary.Value(tag=f"{item.name}/image", image=image)
 

@@ -237,7 +237,7 @@ class SpansByStep:
 
     def take_changed(self) -> list[tuple[int, StepRange | None, list[Span]]]:
         """Return steps with their time range, if they have ended, and all their spans. Forget old steps."""
-        found = [(step, self._ranges.get(step), self._spans[step]) for step in sorted(self.changed)]
+        changed_steps = [(step, self._ranges.get(step), self._spans[step]) for step in sorted(self.changed)]
         self.changed.clear()
         ended = [step for step in self._ranges if step in self._spans]
         named = [step for step in self._spans if step not in self._ranges]
@@ -245,7 +245,7 @@ class SpansByStep:
             self.forget(step)
         for step in list(self._ranges)[: -4 * OPEN_STEPS]:
             del self._ranges[step]
-        return found
+        return changed_steps
 
     def forget(self, step: int) -> None:
         """Take no more spans for a step and for lower steps that are not there."""
@@ -264,5 +264,5 @@ class SpansByStep:
             return int(named)
         if span.end_ns > self.boundary_ns:
             return None
-        ends = [one.end_ns for one in self._ranges.values()]
+        ends = [step_range.end_ns for step_range in self._ranges.values()]
         return list(self._ranges)[bisect_left(ends, span.end_ns)]

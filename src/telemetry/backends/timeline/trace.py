@@ -101,7 +101,7 @@ def _span_events(spans: Sequence[Span], names: Names, origin_ns: int) -> Iterato
 def _with_lanes(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
     """Yield spans with their lane. In a lane, spans are nested or follow each other, as viewers require."""
     open_ends: dict[tuple[str, str], list[list[int]]] = {}
-    for span in sorted(spans, key=lambda one: (one.time_ns, -one.end_ns)):
+    for span in sorted(spans, key=lambda item: (item.time_ns, -item.end_ns)):
         lanes = open_ends.setdefault((span.producer, span.track), [])
         for number, ends in enumerate(lanes):
             while ends and ends[-1] <= span.time_ns:
@@ -124,11 +124,11 @@ def _mark_events(marks: Iterable[Mark], names: Names, origin_ns: int) -> Iterato
 
 
 def _step_events(steps: Iterable[StepRange], origin_ns: int) -> Iterator[Event]:
-    for one in steps:
-        start_ns = max(one.start_ns, origin_ns)
-        times = _times(start_ns - origin_ns, max(one.end_ns, start_ns) - origin_ns)
-        head = {"ph": "X", "name": f"{one.axis} {one.step}", "cat": "step", "pid": _RUN_PID, "tid": 0}
-        yield head | times | {"args": {"axis": one.axis, "step": one.step}}
+    for step in steps:
+        start_ns = max(step.start_ns, origin_ns)
+        times = _times(start_ns - origin_ns, max(step.end_ns, start_ns) - origin_ns)
+        head = {"ph": "X", "name": f"{step.axis} {step.step}", "cat": "step", "pid": _RUN_PID, "tid": 0}
+        yield head | times | {"args": {"axis": step.axis, "step": step.step}}
 
 
 def reading_events(reading: Reading, origin_ns: int) -> Iterator[Event]:
@@ -143,9 +143,9 @@ def reading_events(reading: Reading, origin_ns: int) -> Iterator[Event]:
         name = instrument_track(counter.name, counter.labels, f"{counter.unit}/s" if counter.unit else "per s")
         yield head | {"name": name, "args": {"rate": counter.rate}}
     for series in reading.series:
-        found = {f"p{key}": series.percentiles[key] for key in _PERCENTILES if key in series.percentiles}
-        if found:
-            yield head | {"name": instrument_track(series.name, series.labels, series.unit), "args": found}
+        percentiles = {f"p{key}": series.percentiles[key] for key in _PERCENTILES if key in series.percentiles}
+        if percentiles:
+            yield head | {"name": instrument_track(series.name, series.labels, series.unit), "args": percentiles}
 
 
 def value_event(time_ns: int, origin_ns: int, *, pid: int, track: str, part: str, value: float) -> Event:
@@ -155,8 +155,8 @@ def value_event(time_ns: int, origin_ns: int, *, pid: int, track: str, part: str
 
 def instrument_track(name: str, labels: Mapping[str, str], unit: str) -> str:
     """Return the name of an instrument's counter track."""
-    told = ",".join(f"{key}={value}" for key, value in labels.items())
-    return f"{name}{f'{{{told}}}' if told else ''}{f' ({unit})' if unit else ''}"
+    label_text = ",".join(f"{key}={value}" for key, value in labels.items())
+    return f"{name}{f'{{{label_text}}}' if label_text else ''}{f' ({unit})' if unit else ''}"
 
 
 def _name_events(names: Names, used: set[int], lanes: set[tuple[int, int]]) -> Iterator[Event]:

@@ -104,8 +104,8 @@ def _items(directory: RunDirectory) -> Iterator[Item]:
 def _ranges(ends: Sequence[Step]) -> Iterator[StepRange]:
     """Yield time ranges of steps: each begins where the one before it on its axis ended."""
     before: dict[str, int] = {}
-    for one in ends:
-        start_ns = before.get(one.axis, 0)
-        if one.time_ns > start_ns:
-            yield StepRange(one.axis, one.step, start_ns, one.time_ns)
-            before[one.axis] = one.time_ns
+    for end in ends:
+        start_ns = before.get(end.axis, 0)
+        if end.time_ns > start_ns:
+            yield StepRange(end.axis, end.step, start_ns, end.time_ns)
+            before[end.axis] = end.time_ns

@@ -184,8 +184,8 @@ class Identity(NamedTuple):
 class Folder:
     """A folder of databases, one for each project. Other processes may write to them, too."""
 
-    def __init__(self, identity: Identity, folder: str, place: Path) -> None:
-        chosen = folder or os.environ.get("TRACKIO_DIR") or str(place)
+    def __init__(self, identity: Identity, folder: str, directory: Path) -> None:
+        chosen = folder or os.environ.get("TRACKIO_DIR") or str(directory)
         os.environ["TRACKIO_DIR"] = str(Path(chosen).expanduser().absolute())  # read once, by the import
         from trackio.sqlite_storage import SQLiteStorage
         from trackio.utils import MEDIA_DIR, project_media_dir
@@ -327,11 +327,11 @@ def passing(call: Callable[[], Any]) -> Any:
         raise Unavailable(describe(error)) from error
     except httpx.HTTPStatusError as error:
         code, text = error.response.status_code, error.response.text[:200]
-        words = f"{error.request.url.host} answers {code}: {text}"
+        message = f"{error.request.url.host} answers {code}: {text}"
         if code in (401, 403) or "write_token" in text:
-            raise NotConfigured(words, hint="set TRACKIO_WRITE_TOKEN") from error
+            raise NotConfigured(message, hint="set TRACKIO_WRITE_TOKEN") from error
         if code in _PASSING or code >= 500:
-            raise Unavailable(words) from error
+            raise Unavailable(message) from error
         raise
 
 
@@ -347,7 +347,7 @@ def said_with(mark: Mark) -> str | None:
 def asked_of(identity: Identity, item: Artifact, kind: str) -> dict[str, Any]:
     """Return the arguments of Trackio's calls for an artifact. Raises ValueError for an invalid address."""
     path = pictures.local(item.uri)
-    uri = path.as_uri() if path is not None else re.sub(r"[\s\0]", lambda found: quote(found[0]), item.uri)
+    uri = path.as_uri() if path is not None else re.sub(r"[\s\0]", lambda match: quote(match[0]), item.uri)
     entry = {"path": PurePosixPath(uri).name or "file", "ref": uri, "digest": uri, "size": 0}
     return {
         "project": identity.project,

@@ -50,17 +50,17 @@ class Rows:
         """Yield at most one row, and none for an item without values."""
         match item:
             case Step(values=values) if values:
-                found = {self._name(item.axis, name): value for name, value in values.items()}
+                row_values = {self._name(item.axis, name): value for name, value in values.items()}
                 if self._spread:
                     for name, spread in item.spread.items():
-                        found[self._name(item.axis, f"{name}/min")] = spread.min
-                        found[self._name(item.axis, f"{name}/max")] = spread.max
-                yield Row(item.key, item.time_ns, item.step, found)
+                        row_values[self._name(item.axis, f"{name}/min")] = spread.min
+                        row_values[self._name(item.axis, f"{name}/max")] = spread.max
+                yield Row(item.key, item.time_ns, item.step, row_values)
             case Reading():
                 numbers = flat(item) | _distributions(item)
-                found = {self._name(SECONDS, name): value for name, value in numbers.items()}
-                if found:
-                    yield Row(item.key, item.time_ns, math.floor(item.elapsed_s), found)
+                row_values = {self._name(SECONDS, name): value for name, value in numbers.items()}
+                if row_values:
+                    yield Row(item.key, item.time_ns, math.floor(item.elapsed_s), row_values)
             case Text():
                 yield self.one(item, {"_type": "trackio.markdown", "_value": item.text})
             case Table():
@@ -106,10 +106,10 @@ def _free(name: str) -> str:
 
 def _distributions(reading: Reading) -> dict[str, Any]:
     head = FINAL if reading.final else ""
-    found: dict[str, Any] = {}
+    histograms: dict[str, Any] = {}
     for series in reading.series:
         if series.cells:
             edges, counts = without_gaps(series.cells)
             name = f"{head}{labelled(series.name, series.labels)}/histogram"
-            found[name] = {"_type": "trackio.histogram", "bins": edges, "values": counts}
-    return found
+            histograms[name] = {"_type": "trackio.histogram", "bins": edges, "values": counts}
+    return histograms

@@ -182,8 +182,8 @@ class WandbBackend:
         self._defined.clear()
         try:
             if not self._offline:
-                for said in said_since(before, session.next_row):
-                    session.again(said)
+                for entry in said_since(before, session.next_row):
+                    session.again(entry)
         except BaseException:
             self._end()
             raise

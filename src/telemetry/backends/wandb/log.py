@@ -99,31 +99,31 @@ def look(reader: LogReader, seen: Seen) -> None:
             case "summary":
                 seen.items |= _said(record.summary.update, FINAL)
             case "config":
-                seen.params |= {key_of(one) for one in record.config.update}
+                seen.params |= {key_of(item) for item in record.config.update}
             case "metric" if record.metric.step_metric:
                 seen.axes[record.metric.name] = record.metric.step_metric
 
 
 def plain_row(record: Any) -> dict[str, Any]:
     """Return a row of the history without nested values, such as images and distributions."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for item in record.history.item:
         if item.key or len(item.nested_key) == 1:
-            found[key_of(item)] = json.loads(item.value_json)
-    found.setdefault(STEP, record.history.step.num)
-    return found
+            row[key_of(item)] = json.loads(item.value_json)
+    row.setdefault(STEP, record.history.step.num)
+    return row
 
 
 def whole_row(items: Any) -> dict[str, Any]:
     """Return the items of a message, nested as they were logged."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for item in items:
         *above, last = list(item.nested_key) or [item.key]
-        place = found
+        level = row
         for part in above:
-            place = place.setdefault(part, {})
-        place[last] = json.loads(item.value_json)
-    return found
+            level = level.setdefault(part, {})
+        level[last] = json.loads(item.value_json)
+    return row
 
 
 def key_of(item: Any) -> str:
@@ -143,16 +143,18 @@ def said_since(logs: Sequence[Path], first_row: int) -> Iterator[LogEntry]:
         for record in LogReader(path).records():
             match record.WhichOneof("record_type"):
                 case "config":
-                    values = {name: one for name, one in whole_row(record.config.update).items() if name[:1] != "_"}
+                    values = {
+                        name: value for name, value in whole_row(record.config.update).items() if name[:1] != "_"
+                    }
                     if values:
                         yield LogEntry("params", 0, values, folder)
-                case "summary" if any(key_of(one) == FINAL for one in record.summary.update):
+                case "summary" if any(key_of(item) == FINAL for item in record.summary.update):
                     yield LogEntry("summary", 0, whole_row(record.summary.update), folder)
                 case "history" if record.history.step.num >= first_row:
                     first_row = record.history.step.num + 1
                     yield LogEntry("row", record.history.step.num, whole_row(record.history.item), folder)
                 case "files":
-                    files |= {one.path: None for one in record.files.files}
+                    files |= {file.path: None for file in record.files.files}
                 case "exit":
                     ended = True
         if files and (not ended or path == logs[-1]):
@@ -161,8 +163,8 @@ def said_since(logs: Sequence[Path], first_row: int) -> Iterator[LogEntry]:
 
 def logs_of(folder: Path, run_id: str) -> list[Path]:
     """Return all logs of a run in W&B's folder, oldest first. Each W&B process began one."""
-    found = folder.glob(f"wandb/*run-*/run-{escape(run_id)}.wandb")
-    return sorted(found, key=lambda path: _begun(path, run_id))
+    logs = folder.glob(f"wandb/*run-*/run-{escape(run_id)}.wandb")
+    return sorted(logs, key=lambda path: _begun(path, run_id))
 
 
 def _said(items: Any, name: str) -> set[str]:

@@ -94,8 +94,8 @@ class Rows:
                 values[f"{name}/max"] = spread.max
         return self._row(axis_key(item.axis), item.step, values) if values else None
 
-    def _row(self, axis: str, place: float, values: dict[str, Any]) -> Row:
-        row: dict[str, Any] = {axis: place}
+    def _row(self, axis: str, position: float, values: dict[str, Any]) -> Row:
+        row: dict[str, Any] = {axis: position}
         for name, value in values.items():
             column = column_of(name)
             if not self._owners.has(column, axis):

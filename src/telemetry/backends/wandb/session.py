@@ -46,13 +46,13 @@ class Identity(NamedTuple):
     offline: bool = False
 
 
-def library(place: Path) -> Any:
-    """Import W&B's package, with its files in `place` unless the user chose another folder.
+def library(directory: Path) -> Any:
+    """Import W&B's package, with its files in `directory` unless the user chose another folder.
 
     Raises NotConfigured.
     """
     for name, folder in _IN_PLACE.items():
-        os.environ.setdefault(name, str(place / folder))
+        os.environ.setdefault(name, str(directory / folder))
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     os.environ.pop("WANDB_SERVICE", None)  # inherited from a program that uses W&B and started this one
     try:
@@ -125,30 +125,30 @@ class Session:
     def summary(self, values: Mapping[str, Any]) -> None:
         self._do(lambda: self._run.summary.update(dict(values)))
 
-    def again(self, said: LogEntry) -> None:
+    def again(self, entry: LogEntry) -> None:
         """Write an entry of an earlier process's log that the server lacks."""
-        match said.kind:
+        match entry.kind:
             case "params":
-                self.params(said.values)
+                self.params(entry.values)
             case "summary":
-                self.summary(said.values)
+                self.summary(entry.values)
             case "files":
-                for name in said.values:
-                    self._save(said.folder / name, said.folder)
+                for name in entry.values:
+                    self._save(entry.folder / name, entry.folder)
             case "row":
                 own = (STEP, "_runtime")
-                self.row(said.number, {name: one for name, one in said.values.items() if name not in own})
+                self.row(entry.number, {name: value for name, value in entry.values.items() if name not in own})
 
     def artifact(self, item: Artifact) -> None:
         """Add an artifact by reference. If W&B can't find the file, only the row with its name remains."""
-        made = self._wandb.Artifact(artifact_name(item.name), item.kind or "file", metadata={"key": item.key})
+        artifact = self._wandb.Artifact(artifact_name(item.name), item.kind or "file", metadata={"key": item.key})
         path = _local(item.uri)
         try:
             uri, name = path.as_uri() if path else item.uri, original_name(item.uri) or None
-            made.add_reference(uri, name, checksum=False, max_objects=1000)
+            artifact.add_reference(uri, name, checksum=False, max_objects=1000)
         except Exception:  # noqa: BLE001 – readers of references: a package or the file may be missing
             return
-        self._do(lambda: self._run.log_artifact(made))
+        self._do(lambda: self._run.log_artifact(artifact))
 
     def finish(self, *, ended: bool) -> None:
         """Wait until W&B has all data, at most 20 s. Raises Unavailable."""
@@ -240,19 +240,19 @@ def _local(uri: str) -> Path | None:
 
 def _process(wandb: Any) -> Any:
     """Return W&B's process, a `Popen`. The library has no public name for it."""
-    found: Any = wandb
+    attribute: Any = wandb
     for name in ("sdk", "wandb_setup", "_singleton", "_connection", "_proc", "_process"):
-        found = getattr(found, name, None)
-    return found
+        attribute = getattr(attribute, name, None)
+    return attribute
 
 
 def _is_orphan(process_id: int, parent_id: int) -> bool:
     """Check by its command line that a process is the orphan, because process ids are reused."""
     try:
-        words = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"wandb-core" in words[0] and str(parent_id).encode() in words
+    return b"wandb-core" in arguments[0] and str(parent_id).encode() in arguments
 
 
 def _named(error: Exception) -> Exception:

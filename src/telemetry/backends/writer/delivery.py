@@ -313,12 +313,12 @@ class Delivery:
         if not self._backend.idempotent:
             self._ahead.write(self._checkpoint.serial, max(self._handed, self._maybe_there))
 
-    def _count(self, what: Literal["dropped", "no_place"], who: str, found: Mapping[str, int]) -> None:
-        """Add new counts. `found`: counts by reason from `who` since this process began."""
-        known = self._counted.setdefault((what, who), {})
-        for reason, number in dict(found).items():
-            self._tally.add(what, reason, number - known.get(reason, 0))
-            known[reason] = number
+    def _count(self, what: Literal["dropped", "no_place"], who: str, counts: Mapping[str, int]) -> None:
+        """Add new counts. `counts`: counts by reason from `who` since this process began."""
+        previous = self._counted.setdefault((what, who), {})
+        for reason, number in dict(counts).items():
+            self._tally.add(what, reason, number - previous.get(reason, 0))
+            previous[reason] = number
 
     def _failed(self, error: BaseException) -> None:
         self._tally.said(error)  # before the state changes: a report of the failure then has its reason

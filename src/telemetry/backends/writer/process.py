@@ -201,10 +201,10 @@ class Words:
         self._fd = os.dup(2)
         os.register_at_fork(after_in_child=self._close)  # a reader of stderr must not wait for a child
 
-    def say(self, words: str) -> None:
+    def say(self, text: str) -> None:
         """Print a line to stderr, from any thread. Ignores a closed stderr."""
         with suppress(OSError):
-            os.write(self._fd, f"telemetry: {self._name}: {words}\n".encode(errors="replace"))
+            os.write(self._fd, f"telemetry: {self._name}: {text}\n".encode(errors="replace"))
 
     def _close(self) -> None:
         with suppress(OSError):
@@ -219,25 +219,25 @@ def write_run(order: Order) -> int:
     """
     stop = Stop()
     choice = choices.parse(order.to)
-    words = Words(choice.name)
+    output = Words(choice.name)
     folder = WriterFolder(order.run / BACKENDS / choice.name)
     try:
-        return _Writer(order, choice, folder, words, stop).run()
+        return _Writer(order, choice, folder, output, stop).run()
     except TelemetryError as error:
-        words.say(str(error).removeprefix(f"{choice.kind}: "))
+        output.say(str(error).removeprefix(f"{choice.kind}: "))
         return Exit.USAGE if isinstance(error, UsageError | NotConfigured) else Exit.ERROR
     except Exception as error:  # noqa: BLE001 – the root of a process: its end must say why
         traceback.print_exc()
-        words.say(f"it crashed with {error_text(error)}; see {folder.log}")
+        output.say(f"it crashed with {error_text(error)}; see {folder.log}")
         return Exit.ERROR
 
 
 class _Writer:
-    def __init__(self, order: Order, choice: Choice, folder: WriterFolder, words: Words, stop: Stop) -> None:
+    def __init__(self, order: Order, choice: Choice, folder: WriterFolder, output: Words, stop: Stop) -> None:
         self._order = order
         self._choice = choice
         self._folder = folder
-        self._words = words
+        self._words = output
         self._stop = stop
 
     def run(self) -> int:
@@ -308,8 +308,8 @@ def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
     Raises NotConfigured for an unusable checkpoint, because starting over might write everything twice.
     """
     try:
-        found = folder.read_checkpoint()
-        return found, msgspec.convert(found.position, Position)
+        checkpoint = folder.read_checkpoint()
+        return checkpoint, msgspec.convert(checkpoint.position, Position)
     except RunDirectoryError as error:
         why = error.message
     except msgspec.ValidationError as error:
@@ -409,12 +409,12 @@ def _may_be_killed(pid: int, folder: WriterFolder) -> bool:
         return False
     proc = Path(f"/proc/{pid}")
     try:
-        words = proc.joinpath("cmdline").read_bytes().split(b"\0")
+        arguments = proc.joinpath("cmdline").read_bytes().split(b"\0")
         state = proc.joinpath("stat").read_bytes().rpartition(b") ")[2][:1]
     except OSError:
         return False
     run = os.fsencode(folder.path.parent.parent.name)
-    if b"--writer" not in words or not any(run in word for word in words):
+    if b"--writer" not in arguments or not any(run in word for word in arguments):
         return False
     return state in _STOPPED or _silent(folder, pid)
 

@@ -161,7 +161,7 @@ def weight(item: Item) -> int:
 
 
 def _of_reading(item: Reading) -> int:
-    cells = sum(len(one.cells) for one in item.series)
+    cells = sum(len(series.cells) for series in item.series)
     return 1_500 * len(item.series) + 120 * cells + 300 * (len(item.counters) + len(item.gauges))
 
 

@@ -112,8 +112,8 @@ class Captures:
                 )
         for why in signs.failed[:_SHOWN]:
             self._say(f"a capture failed: {printable(why)}")
-        told = {*signs.hooked, *signs.absent, *signs.hidden}
-        never = [name for name in self._names if name not in told]
+        with_signs = {*signs.hooked, *signs.absent, *signs.hidden}
+        never = [name for name in self._names if name not in with_signs]
         if never and not signs.failed and not unseen and not in_report:
             self._say(f"nothing to capture: {not_imported(never)}")
 

@@ -69,8 +69,8 @@ class Exports:
             for task in self._tasks:
                 self._writers[task.name] = self._started(task)
         except BaseException:
-            for one in self._writers.values():
-                one.kill()
+            for writer in self._writers.values():
+                writer.kill()
             raise
         return self
 
@@ -87,18 +87,18 @@ class Exports:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        late = [one for one in self._writers.values() if not one.ended]
-        for one in late:
-            one.ask_to_end()
+        late = [writer for writer in self._writers.values() if not writer.ended]
+        for writer in late:
+            writer.ask_to_end()
         deadline_s = time.monotonic() + _LAST_WORDS_S
-        for one in late:
-            if not one.wait(deadline_s):
-                one.kill()
+        for writer in late:
+            if not writer.wait(deadline_s):
+                writer.kill()
         self.stats = [concluded(self._read(name), self._writers.get(name)) for name in self._names]
 
     @property
     def code(self) -> int:
-        codes = {one.code for one in self._writers.values()} - {0}
+        codes = {writer.code for writer in self._writers.values()} - {0}
         if not codes:
             return Exit.OK
         return Exit.USAGE if codes == {Exit.USAGE} else Exit.BACKEND_FAILED
@@ -110,7 +110,7 @@ class Exports:
         """
         moved_s, before = time.monotonic(), [BackendStat(name=name) for name in self._names]
         with Progress() as progress:
-            while any(not one.ended for one in self._writers.values()):
+            while any(not writer.ended for writer in self._writers.values()):
                 now_s, stats = time.monotonic(), [self._read(name) for name in self._names]
                 if [_far(stat) for stat in stats] != [_far(stat) for stat in before]:
                     moved_s, before = now_s, stats
@@ -151,8 +151,8 @@ class Exports:
             if stat.place:
                 console.talk(f"{at_place(stat)}\n")
         for stat in self.stats:
-            if words := shortfall(stat, str(self._directory)):
-                self._say(words)
+            if advice := shortfall(stat, str(self._directory)):
+                self._say(advice)
 
     def _over(self, now_s: float) -> bool:
         """Return whether the run is over.
@@ -180,7 +180,7 @@ def _far(stat: BackendStat) -> tuple[int, int, int]:
 
 
 def _progress(stats: Sequence[BackendStat]) -> tuple[str, float]:
-    known = sum(stat.next_record + stat.queued for stat in stats)
+    total = sum(stat.next_record + stat.queued for stat in stats)
     troubles = [stat for stat in stats if stat.state == "retrying"]
     what = f"{printable(troubles[0].name)}: {troubles[0].last_error[:60]}" if troubles else "exporting"
-    return printable(what), sum(stat.next_record for stat in stats) / known if known else float("nan")
+    return printable(what), sum(stat.next_record for stat in stats) / total if total else float("nan")

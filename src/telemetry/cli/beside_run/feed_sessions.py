@@ -110,14 +110,14 @@ class Sessions:
             try:
                 while not stopped() and not run_over():
                     listening += [pool.submit(self._listen, address) for address in find()]
-                    for one in [one for one in listening if one.done()]:
-                        listening.remove(one)
-                        one.result()
+                    for future in [future for future in listening if future.done()]:
+                        listening.remove(future)
+                        future.result()
                     time.sleep(_LOOK_S)
             finally:
                 (self._run_over if run_over() else self._stopped).set()
-            for one in listening:
-                one.result()
+            for future in listening:
+                future.result()
         return "run_over" if self._run_over.is_set() else "stopped"
 
     def _listen(self, address: str) -> None:
@@ -142,5 +142,5 @@ class Sessions:
                 note = _pass  # silence after a session is normal, so later notes are dropped
 
 
-def _pass(_words: str) -> None:
+def _pass(_message: str) -> None:
     """Drop a message."""

@@ -135,7 +135,7 @@ class FlightRecorder:
     def _heed_marks(self, marks: Sequence[MarkStat], now_ns: int) -> None:
         key, value = _LABEL
         asking = {(mark.time_ns, mark.producer, mark.text): mark for mark in marks if mark.labels.get(key) == value}
-        new = [mark for place, mark in asking.items() if place not in self._marks]
+        new = [mark for identity, mark in asking.items() if identity not in self._marks]
         self._marks = set(asking)
         if new:
             self._order("mark", f'mark "{printable(new[-1].text[:_SHOWN_CHARS])}"', now_ns)

@@ -71,9 +71,14 @@ def demands(
     wanted = config.gates.baseline if baseline is None else baseline
     if wanted and any(gate.uses_baseline for gate in gates):
         evidence, why = _baseline(wanted, root, config, choice)
-    known = _calibration(root, command, calibration) if evidence is not None or calibration is not None else None
+    used_calibration = (
+        _calibration(root, command, calibration) if evidence is not None or calibration is not None else None
+    )
     rules = Rules(
-        confident=confident or config.gates.confident, baseline=evidence, no_baseline=why, noise=floors(known)
+        confident=confident or config.gates.confident,
+        baseline=evidence,
+        no_baseline=why,
+        noise=floors(used_calibration),
     )
     return GateConditions(gates, rules)
 
@@ -179,10 +184,10 @@ class RunGates:
         ended = self.ended_by
         if ended is None:
             return results
-        said = replace(ended, outcome="fail", reason=f"{ended.reason}; the command was stopped")
+        failure = replace(ended, outcome="fail", reason=f"{ended.reason}; the command was stopped")
         if not any(result.expression == ended.expression for result in results):
-            return [said, *results]
-        return [said if result.expression == ended.expression else result for result in results]
+            return [failure, *results]
+        return [failure if result.expression == ended.expression else result for result in results]
 
 
 def _by_history(gate: Gate) -> bool:
@@ -198,8 +203,8 @@ def _answer(gate: Gate, evidence: Evidence, rules: Rules) -> list[GateResult]:
     try:
         return check_one(gate, evidence, rules)
     except UsageError as error:
-        said = error.message.partition("\n")[0]
-        return [GateResult(expression=gate.text or str(gate), outcome="inconclusive", reason=said)]
+        reason = error.message.partition("\n")[0]
+        return [GateResult(expression=gate.text or str(gate), outcome="inconclusive", reason=reason)]
 
 
 def _opened(directory: str) -> RunDirectory | None:

@@ -64,8 +64,8 @@ class RunGateway:
         """Environment variables that tell the command where the gateway is."""
         from telemetry.gateway.options import GRPC_URL_VARIABLE, URL_VARIABLE
 
-        found = {URL_VARIABLE: self.url} if self.url else {}
-        return found if self._grpc is None else {**found, GRPC_URL_VARIABLE: self._grpc.url}
+        urls = {URL_VARIABLE: self.url} if self.url else {}
+        return urls if self._grpc is None else {**urls, GRPC_URL_VARIABLE: self._grpc.url}
 
     @property
     def pids(self) -> list[int]:

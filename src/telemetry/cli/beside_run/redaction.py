@@ -49,10 +49,10 @@ def redactor_of(config: Config) -> Redactor:
 def masked_gate(text: str, redactor: Redactor) -> str:
     """Return a gate with its names and labels masked, as those of the instruments that it is about."""
 
-    def masked_label(found: re.Match[str]) -> str:
-        key, value = found[1], found[2].strip('"')
+    def masked_label(match: re.Match[str]) -> str:
+        key, value = match[1], match[2].strip('"')
         ((masked_key, masked),) = redactor.labels({key: value}).items()
-        return found[0] if (masked_key, masked) == (key, value) else f'{masked_key}="{masked}"'
+        return match[0] if (masked_key, masked) == (key, value) else f'{masked_key}="{masked}"'
 
     pieces = _LABELS.split(text)
     pieces[::2] = map(redactor.name, pieces[::2])

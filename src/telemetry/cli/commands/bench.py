@@ -104,19 +104,19 @@ def measure(seconds: float, rate: int) -> Bench:
     console.say(f"measuring an empty loop, {seconds:g} s …")
     empty = paced(lambda value: None, rate, seconds)
     console.say(f"measuring record() calls, {seconds:g} s …")
-    with own_run("drop") as one:
-        record_ns, record_cpu_ns = cost_of(one.series("bench", unit="ms").record, seconds)
+    with own_run("drop") as bench_run:
+        record_ns, record_cpu_ns = cost_of(bench_run.series("bench", unit="ms").record, seconds)
     console.say(f"measuring {rate:,} events/s, {seconds:g} s …")
-    with own_run("drop") as one:
-        record = one.series("bench", unit="ms").record
-        before = one.live_report().snapshot
+    with own_run("drop") as bench_run:
+        record = bench_run.series("bench", unit="ms").record
+        before = bench_run.live_report().snapshot
         pace = paced(record, rate, seconds)
-        after = one.live_report().snapshot
-        account = one.finish().snapshot.accounting
+        after = bench_run.live_report().snapshot
+        account = bench_run.finish().snapshot.accounting
     console.say(f"measuring maximum throughput, {seconds:g} s …")
-    with own_run("block") as one:
-        flooded, flood_per_s = flood(one, seconds)
-        flood_account = one.finish().snapshot.accounting
+    with own_run("block") as bench_run:
+        flooded, flood_per_s = flood(bench_run, seconds)
+        flood_account = bench_run.finish().snapshot.accounting
     return Bench(
         machine=machine(),
         seconds=seconds,
@@ -145,11 +145,11 @@ def own_run(policy: Literal["drop", "block"]) -> Iterator[Run]:
     around = os.environ.pop(ENDPOINT_VARIABLE, None)
     try:
         with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as folder:
-            one = start("bench", dir=folder, policy=policy, quiet=True)
+            bench_run = start("bench", dir=folder, policy=policy, quiet=True)
             try:
-                yield one
+                yield bench_run
             finally:
-                one.finish()
+                bench_run.finish()
     finally:
         if around is not None:
             os.environ[ENDPOINT_VARIABLE] = around
@@ -192,9 +192,9 @@ def paced(record: Record, rate: int, seconds: float) -> Pace:
     return Pace(calls=calls, seconds=(clock() - begin) / 1e9, longest_call_ns=longest)
 
 
-def flood(one: Run, seconds: float) -> tuple[int, float]:
+def flood(bench_run: Run, seconds: float) -> tuple[int, float]:
     """Return (events recorded, events per second until all of them were ingested)."""
-    record = one.series("bench", unit="ms").record
+    record = bench_run.series("bench", unit="ms").record
     begin = time.perf_counter()
     done = 0
     while time.perf_counter() - begin < seconds:
@@ -202,7 +202,7 @@ def flood(one: Run, seconds: float) -> tuple[int, float]:
             for value in _VALUES:
                 record(value)
         done += _FLOOD_CHECK_EVENTS
-    while (account := one.live_report().snapshot.accounting).applied + account.lost < done:
+    while (account := bench_run.live_report().snapshot.accounting).applied + account.lost < done:
         if time.perf_counter() - begin > seconds + _SETTLE_S:
             raise TelemetryError(
                 f"only {account.applied:,} of {done:,} events were ingested within {_SETTLE_S:g} s"

@@ -78,10 +78,10 @@ def _run_once(name: str | None, run_id: str, root: Path, command: Sequence[str])
     from telemetry.supervise.spawn import telemetry_command
 
     sys.stderr.flush()
-    words = [*telemetry_command(), "run", "--quiet", "--run-id", run_id, "--dir", str(root)]
-    words += ["--name", name] if name else []
-    words += ["--", *command]
-    with subprocess.Popen(words, stdout=sys.stderr.fileno()) as child, _passed_on(child):
+    arguments = [*telemetry_command(), "run", "--quiet", "--run-id", run_id, "--dir", str(root)]
+    arguments += ["--name", name] if name else []
+    arguments += ["--", *command]
+    with subprocess.Popen(arguments, stdout=sys.stderr.fileno()) as child, _passed_on(child):
         while True:
             try:
                 return _shell_code(child.wait())

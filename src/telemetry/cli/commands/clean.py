@@ -68,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
     root = Path(config.run.dir).absolute()
     older_s, keep = _limits(args, config, root)
     runs = old_runs(root, older_s=older_s, keep=keep)
-    chosen = [one for one in runs if not one.left]
-    for one in runs:
-        if one.left:
-            console.say(f"{one.directory.path.name} stays: {one.left}")
+    chosen = [old_run for old_run in runs if not old_run.left]
+    for old_run in runs:
+        if old_run.left:
+            console.say(f"{old_run.directory.path.name} stays: {old_run.left}")
     if not chosen:
         console.say(f"no run to remove in {root}")
         _remove_leftovers(root)
@@ -102,7 +102,9 @@ def apply_retention(config: Config) -> None:
     root = Path(config.run.dir).absolute()
     try:
         old = old_runs(root, older_s=config.retention.days * _DAY_S, keep=config.retention.keep)
-        removed, freed = remove(one for one in old if one.has_result and not one.left and not one.lacks)
+        removed, freed = remove(
+            old_run for old_run in old if old_run.has_result and not old_run.left and not old_run.lacks
+        )
     except TelemetryError as error:
         console.say(f"old runs were not removed: {error}")
         return
@@ -122,12 +124,12 @@ def old_runs(root: Path, *, older_s: float, keep: int) -> list[OldRun]:
     from telemetry.store.run_directory import list_runs
     from telemetry.transport import runtime_directory
 
-    live = {found.run_id for found in list_live(runtime_directory()) if found.alive}
+    live = {live_run.run_id for live_run in list_live(runtime_directory()) if live_run.alive}
     fallback_dirs = find_run.fallback_dirs()
     runs = [_old_run(directory, live, fallback_dirs) for directory in list_runs(root)[keep:]]
     # after the look at the runs: a live one writes all the time, and its last sign of life is not in the future
     before_ns = time.time_ns() - round(older_s * 1e9)
-    return [one for one in runs if one.ended_ns <= before_ns]
+    return [old_run for old_run in runs if old_run.ended_ns <= before_ns]
 
 
 def remove(runs: Iterable[OldRun]) -> tuple[int, int]:
@@ -136,14 +138,14 @@ def remove(runs: Iterable[OldRun]) -> tuple[int, int]:
     from telemetry.transport import runtime_directory
 
     removed = freed = 0
-    for one in runs:
-        size = one.size
+    for old_run in runs:
+        size = old_run.size
         try:
-            one.directory.remove()
+            old_run.directory.remove()
         except RunDirectoryError as error:
             console.say(str(error))
             continue
-        forget(runtime_directory(), one.directory.run_id)
+        forget(runtime_directory(), old_run.directory.run_id)
         removed, freed = removed + 1, freed + size
     return removed, freed
 
@@ -192,8 +194,8 @@ def _old_run(directory: RunDirectory, live: Iterable[str], fallback_dirs: Sequen
             has_result = final.head().state in TERMINAL
     rest = remains(directory)
     left = _reason_to_stay(directory, owner, live)
-    lacks = "" if left else _lacks(directory, recoverable=not has_result and rest.recoverable)
-    return OldRun(directory, ended_ns or rest.since_ns, has_result, left, lacks)
+    missing = "" if left else _lacks(directory, recoverable=not has_result and rest.recoverable)
+    return OldRun(directory, ended_ns or rest.since_ns, has_result, left, missing)
 
 
 def _reason_to_stay(directory: RunDirectory, owner: int, live: Iterable[str]) -> str:
@@ -217,10 +219,10 @@ def _reason_to_stay(directory: RunDirectory, owner: int, live: Iterable[str]) ->
 def _lacks(directory: RunDirectory, *, recoverable: bool) -> str:
     from telemetry.store.backends import unfinished_writers
 
-    lacks = ["no result yet: `telemetry recover` makes it"] if recoverable else []
+    missing = ["no result yet: `telemetry recover` makes it"] if recoverable else []
     if names := sorted(unfinished_writers(directory.path)):
-        lacks.append(f"not delivered to {', '.join(names)}")
-    return printable("; ".join(lacks))
+        missing.append(f"not delivered to {', '.join(names)}")
+    return printable("; ".join(missing))
 
 
 def _print(runs: Sequence[OldRun]) -> None:
@@ -230,12 +232,12 @@ def _print(runs: Sequence[OldRun]) -> None:
     heads = [Column("run"), Column("ended"), Column("size"), Column("", right=False)]
     rows = [
         [
-            printable(one.directory.path.name),
-            _ago((now_ns - one.ended_ns) / 1e9),
-            formatting.size(one.size),
-            one.lacks,
+            printable(old_run.directory.path.name),
+            _ago((now_ns - old_run.ended_ns) / 1e9),
+            formatting.size(old_run.size),
+            old_run.lacks,
         ]
-        for one in runs
+        for old_run in runs
     ]
     console.write("\n".join(layout(Table(heads, rows), console.width(sys.stdout))) + "\n")
 
@@ -247,7 +249,7 @@ def _ago(seconds: float) -> str:
 
 
 def _total(runs: Sequence[OldRun]) -> str:
-    return f"{number_of(len(runs), 'run')} of {formatting.size(sum(one.size for one in runs))}"
+    return f"{number_of(len(runs), 'run')} of {formatting.size(sum(old_run.size for old_run in runs))}"
 
 
 def _remove_leftovers(root: Path) -> None:

@@ -56,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--min-effect", type=fraction, default=0.02, metavar="2%", help="smallest difference that matters"
     )
-    for flag, words in (("--lower-is-better", "smaller"), ("--higher-is-better", "larger")):
+    for flag, direction in (("--lower-is-better", "smaller"), ("--higher-is-better", "larger")):
         parser.add_argument(
-            flag, action="append", default=[], metavar="GLOB", help=f"metrics for which {words} is better"
+            flag, action="append", default=[], metavar="GLOB", help=f"metrics for which {direction} is better"
         )
     parser.add_argument(
         "--calibration",
@@ -102,7 +102,11 @@ def run(args: argparse.Namespace) -> int:
         calibration: Calibration | None = read_calibration(root, args.calibration)
     else:
         calibration = _own_calibration(root, [command for side in commands for command in side])
-    of = [side for side, known in zip(SIDES, commands, strict=True) if calibration and calibration.command in known]
+    of = [
+        side
+        for side, side_commands in zip(SIDES, commands, strict=True)
+        if calibration and calibration.command in side_commands
+    ]
     comparison = compare(before, after, options, calibration, of)
     make_folders(wanted)
     whole = args.whole or bool(args.metric)  # whoever names a figure wants to see it
@@ -113,10 +117,10 @@ def run(args: argparse.Namespace) -> int:
 
 def fraction(text: str) -> float:
     """Parse `2%`, `2 %` or `0.02`. Raises ArgumentTypeError."""
-    found = _FRACTION.fullmatch(text.strip())
-    if found is None:
+    match = _FRACTION.fullmatch(text.strip())
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid share: write it like 2% or 0.02")
-    return float(found[1]) / (100 if found[2] else 1)
+    return float(match[1]) / (100 if match[2] else 1)
 
 
 def _code(comparison: Comparison) -> Exit:
@@ -142,7 +146,7 @@ def _sides(args: argparse.Namespace, root: Path, *, html: bool) -> tuple[list[Re
     for side in (before, after):
         most = len(side) if alone else RUNS if html else 0
         first = len(side) - most
-        sides.append([_report(path, whole=place >= first) for place, path in enumerate(side)])
+        sides.append([_report(path, whole=index >= first) for index, path in enumerate(side)])
     return sides[0], sides[1]
 
 
@@ -169,15 +173,19 @@ def _commands(side: Sequence[Report]) -> list[Command]:
     from telemetry.store.run_directory import RunDirectory
 
     facts = [(report.snapshot.directory, report.snapshot.command) for report in side]
-    found = [command_of(RunDirectory(Path(path)), command.argv) for path, command in facts if command is not None]
-    return list(dict.fromkeys(command for command in found if command is not None))
+    commands = [
+        command_of(RunDirectory(Path(path)), command.argv) for path, command in facts if command is not None
+    ]
+    return list(dict.fromkeys(command for command in commands if command is not None))
 
 
 def _own_calibration(root: Path, commands: Sequence[Command]) -> Calibration | None:
     """Return the calibration of a command of the runs; the first one that has one wins."""
     from telemetry.store.calibrations import find_calibration
 
-    return next((found for command in commands if (found := find_calibration(root, command)) is not None), None)
+    return next(
+        (calibration for command in commands if (calibration := find_calibration(root, command)) is not None), None
+    )
 
 
 def _write(comparison: Comparison, output: Output, *, whole: bool) -> None:

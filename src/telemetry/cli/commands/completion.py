@@ -95,14 +95,14 @@ def run(args: argparse.Namespace) -> int:
         if sys.stdout.isatty():
             console.say(_INSTALL[shell])
         return Exit.OK
-    words, is_quoted = split(args.line)
-    found: list[Candidate] = []
+    tokens, is_quoted = split(args.line)
+    choices: list[Candidate] = []
     with suppress(TelemetryError, OSError):
-        found = candidates(words)
+        choices = candidates(tokens)
     if shell == "bash":
-        lines = [_for_bash(one.word, words[-1], args.word, is_quoted=is_quoted) for one in found]
+        lines = [_for_bash(choice.word, tokens[-1], args.word, is_quoted=is_quoted) for choice in choices]
     else:
-        lines = [f"{one.word}\t{' '.join(one.meaning.split())}".rstrip("\t") for one in found]
+        lines = [f"{choice.word}\t{' '.join(choice.meaning.split())}".rstrip("\t") for choice in choices]
     console.write("".join(f"{line}\n" for line in dict.fromkeys(lines)))
     return Exit.OK
 
@@ -112,33 +112,33 @@ def split(line: str) -> tuple[list[str], bool]:
 
     The last word is empty behind a space.
     """
-    words: list[str] = []
+    tokens: list[str] = []
     closing = ""
     for closing in ("", "\\", "'", '"'):
         with suppress(ValueError):
-            words = shlex.split(line + closing)
+            tokens = shlex.split(line + closing)
             break
     if not closing and line[-1:].isspace():
-        words.append("")
-    while words and "=" in words[0] and not words[0].startswith("-"):  # variables before the program
-        del words[0]
-    return words[1:] or [""], closing in ("'", '"')
+        tokens.append("")
+    while tokens and "=" in tokens[0] and not tokens[0].startswith("-"):  # variables before the program
+        del tokens[0]
+    return tokens[1:] or [""], closing in ("'", '"')
 
 
-def candidates(words: Sequence[str]) -> list[Candidate]:
+def candidates(tokens: Sequence[str]) -> list[Candidate]:
     """Return what the last word may become. Reads the folder of runs, and for a gate the run.
 
     Empty if that is the name of a file or a command, or unknown. Raises TelemetryError.
     """
     from telemetry.cli.main import COMMANDS, build_parser
 
-    *before, current = words
+    *before, current = tokens
     if before[:1] == ["help"]:
         before = before[1:]
     line = _CommandLine(build_parser(only=next((word for word in before if word in COMMANDS), "")))
     for word in before:
         line.take(word)
-    return [one for one in line.candidates(current) if one.word.startswith(current)]
+    return [candidate for candidate in line.candidates(current) if candidate.word.startswith(current)]
 
 
 class _CommandLine:
@@ -193,8 +193,8 @@ class _CommandLine:
         if current.startswith("-") and not is_value:
             name, equals, value = current.partition("=")
             if equals and name in self._options:
-                for one in self._values(self._options[name], value):
-                    yield Candidate(f"{name}={one.word}", one.meaning)
+                for candidate in self._values(self._options[name], value):
+                    yield Candidate(f"{name}={candidate.word}", candidate.meaning)
             else:
                 yield from self._option_strings()
         elif self._option is not None:
@@ -259,10 +259,10 @@ def _gates(_current: str, given: Given) -> Iterator[Candidate]:
 
     snapshot = _snapshot(given)
     names = {
-        "series": [Metric(one.name, tuple(sorted(one.labels.items()))) for one in snapshot.series],
+        "series": [Metric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.series],
         "step": [Metric(name) for axis in snapshot.axes for name in axis.values],
-        "counter": [Metric(one.name, tuple(sorted(one.labels.items()))) for one in snapshot.counters],
-        "gauge": [Metric(one.name, tuple(sorted(one.labels.items()))) for one in snapshot.gauges],
+        "counter": [Metric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.counters],
+        "gauge": [Metric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.gauges],
     }
     for kind, metrics in names.items():
         functions = ["p50", "p99"] if kind == "series" else []
@@ -270,14 +270,14 @@ def _gates(_current: str, given: Given) -> Iterator[Candidate]:
         for metric in metrics:
             yield from (Candidate(f"{function}({metric})", f"of a {kind}") for function in functions)
     yield from (Candidate(name, meaning) for name, (_, meaning) in FACTS.items())
-    yield from (Candidate(f"{name} == {words[0]}") for name, words in WORD_FACTS.items())
+    yield from (Candidate(f"{name} == {values[0]}") for name, values in WORD_FACTS.items())
 
 
 def _series(_current: str, given: Given) -> Iterator[Candidate]:
     from telemetry.common.wording import instrument
 
-    for one in _snapshot(given).series:
-        yield Candidate(instrument(one.name, one.labels), one.unit)
+    for stat in _snapshot(given).series:
+        yield Candidate(instrument(stat.name, stat.labels), stat.unit)
 
 
 def _backends(current: str, _given: Given) -> Iterator[Candidate]:
@@ -289,8 +289,8 @@ def _backends(current: str, _given: Given) -> Iterator[Candidate]:
         yield from _options(current, BUILT_IN, load)
         return
     for name in known():
-        lacks = missing_modules(name) if name in BUILT_IN else []
-        yield Candidate(name, f"needs {' and '.join(lacks)}" if lacks else "")
+        modules = missing_modules(name) if name in BUILT_IN else []
+        yield Candidate(name, f"needs {' and '.join(modules)}" if modules else "")
 
 
 def _collectors(current: str, _given: Given) -> Iterator[Candidate]:
@@ -305,8 +305,8 @@ def _options(current: str, built_in: Container[str], load: Callable[[str], Any])
 
     kind, _, rest = current.partition(":")
     before = f"{kind}:{rest[: rest.rfind(',') + 1]}"
-    for one in options_of(load(kind).Options) if kind in built_in else ():
-        yield Candidate(f"{before}{one.name}=", one.type)
+    for option in options_of(load(kind).Options) if kind in built_in else ():
+        yield Candidate(f"{before}{option.name}=", option.type)
 
 
 def _feeds(_current: str, _given: Given) -> Iterator[Candidate]:
@@ -340,7 +340,7 @@ def _tools(current: str, _given: Given) -> Iterator[Candidate]:
     from telemetry.report.other_tools.tool import TOOLS
 
     versioned = "@" in current
-    yield from (Candidate(f"{one.name}@{one.version}" if versioned else one.name, one.title) for one in TOOLS)
+    yield from (Candidate(f"{tool.name}@{tool.version}" if versioned else tool.name, tool.title) for tool in TOOLS)
 
 
 def _limits(current: str, _given: Given) -> Iterator[Candidate]:

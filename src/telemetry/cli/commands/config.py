@@ -44,10 +44,12 @@ def _schema(_as_json: bool) -> None:
 def _path(as_json: bool) -> None:
     from telemetry.config.load import places
 
-    found = [{"path": str(place.path), "table": place.table, "exists": place.path.is_file()} for place in places()]
+    files = [
+        {"path": str(source.path), "table": source.table, "exists": source.path.is_file()} for source in places()
+    ]
     if as_json:
-        console.write_json(found)
+        console.write_json(files)
         return
-    for place in found:
-        table = f" [{place['table']}]" if place["table"] else ""
-        console.write(f"{place['path']}{table}{'' if place['exists'] else '  (not found)'}\n")
+    for file in files:
+        table = f" [{file['table']}]" if file["table"] else ""
+        console.write(f"{file['path']}{table}{'' if file['exists'] else '  (not found)'}\n")

@@ -57,8 +57,8 @@ def _say_next(root: Path) -> None:
 def _program() -> str:
     """Return `telemetry` if that starts this program, else the path that does."""
     mine = Path(sys.executable).with_name("telemetry")
-    found = shutil.which("telemetry")
-    if found is not None and Path(found).absolute() == mine:
+    on_path = shutil.which("telemetry")
+    if on_path is not None and Path(on_path).absolute() == mine:
         return "telemetry"
     if mine.exists():
         return shlex.quote(str(mine.relative_to(Path.cwd()) if mine.is_relative_to(Path.cwd()) else mine))

@@ -25,14 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = []
+    checks = []
     for check in _checks(args):
-        found.append(check)
+        checks.append(check)
         if not args.json:
             console.write(_line(check))
     if args.json:
-        console.write_json(found)
-    return Exit.ERROR if any(check.status == "fail" for check in found) else Exit.OK
+        console.write_json(checks)
+    return Exit.ERROR if any(check.status == "fail" for check in checks) else Exit.OK
 
 
 def _checks(args: argparse.Namespace) -> Iterator[Check]:
@@ -51,10 +51,10 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
 def examine(name: str, check: Callable[[Config], Finding], config: Config) -> Check:
     """Run one check. A check that raises counts as failed, so that the others still run."""
     try:
-        status, found, *advice = check(config)
+        status, summary, *advice = check(config)
     except Exception as error:  # noqa: BLE001 – a broken machine fails in unforeseen ways
-        status, found, advice = "fail", error_text(error), []
-    return Check(name=name, status=status, found=found, advice="".join(advice))
+        status, summary, advice = "fail", error_text(error), []
+    return Check(name=name, status=status, found=summary, advice="".join(advice))
 
 
 def _line(check: Check) -> str:

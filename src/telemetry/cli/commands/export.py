@@ -126,8 +126,8 @@ def _export(args: argparse.Namespace) -> int:
         raise UsageError(
             "no backend to export to", hint="give --to NAME; `telemetry export --list` shows the names"
         )
-    for words in unheeded(settings.values, choices):
-        console.say(words)
+    for message in unheeded(settings.values, choices):
+        console.say(message)
     lakes = [choice for choice in choices if choice.kind == KIND]
     if lakes and not args.resume and len(lakes) == len(choices) and _are_many(args):
         directories = run_directories(args.targets, find_run.root_directory(args.dir))
@@ -197,8 +197,8 @@ def _here(welcome: Welcome) -> Path | None:
     from telemetry.store.run_directory import RunDirectory
 
     with suppress(RunDirectoryError):
-        found = RunDirectory.open(Path(welcome.directory)) if welcome.directory else None
-        return found.path if found is not None and found.run_id == welcome.run_id else None
+        directory = RunDirectory.open(Path(welcome.directory)) if welcome.directory else None
+        return directory.path if directory is not None and directory.run_id == welcome.run_id else None
     return None
 
 

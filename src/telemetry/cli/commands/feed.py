@@ -60,9 +60,11 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as last:
         watch = last.enter_context(_Watch(endpoint))
         PROCESS.ends_with_run = True  # a feed has no events of its own: it is at work only within a session
-        one = start(f"{spec.name} feed", policy="block")  # blocking is fine: the sender's messages wait meanwhile
-        last.callback(one.finish)
-        fed = _Fed(spec, kind, one, texts=not args.no_texts, beside=args.beside, endpoint=endpoint)
+        feed_run = start(
+            f"{spec.name} feed", policy="block"
+        )  # blocking is fine: the sender's messages wait meanwhile
+        last.callback(feed_run.finish)
+        fed = _Fed(spec, kind, feed_run, texts=not args.no_texts, beside=args.beside, endpoint=endpoint)
         PROCESS.is_at_work = fed.is_at_work
         return _feed(fed, watch, stop)
 
@@ -115,7 +117,7 @@ class _Fed:
 
         feed = self._kind(self.run, FeedOptions(say=self.say, texts=self._texts, session=number))
         with self._lock:
-            self._feeds = [feed, *(one for one in self._feeds if not one.over)]
+            self._feeds = [feed, *(other for other in self._feeds if not other.over)]
         return feed
 
     def is_at_work(self) -> bool:
@@ -123,16 +125,16 @@ class _Fed:
         with self._lock:
             return not all(feed.over for feed in self._feeds)
 
-    def say(self, words: str) -> None:
-        console.say(f"{self.spec.name}: {words}")
+    def say(self, message: str) -> None:
+        console.say(f"{self.spec.name}: {message}")
 
-    def mark(self, words: str) -> None:
-        self.run.mark(printable(f"feed {self.spec}: {words}"))
+    def mark(self, message: str) -> None:
+        self.run.mark(printable(f"feed {self.spec}: {message}"))
 
-    def note(self, words: str) -> None:
+    def note(self, message: str) -> None:
         """Print a message and mark it in the run, for readers of the result. A stopped run takes no more marks."""
-        self.say(words)
-        self.mark(words)
+        self.say(message)
+        self.mark(message)
 
     def tell(self, ending: Ending, taken: int) -> None:
         """Count and report the end of one sender."""

@@ -45,9 +45,9 @@ class _Parser(CommandParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         from telemetry.transport.keys import is_key
 
-        words = list(args or ())
-        at = next((at for at, word in enumerate(words) if word.startswith("-") and is_key(word)), len(words))
-        return super().parse_known_args([*words[:at], "--", *words[at:]] if words[at:] else words, namespace)
+        argv = list(args or ())
+        at = next((at for at, word in enumerate(argv) if word.startswith("-") and is_key(word)), len(argv))
+        return super().parse_known_args([*argv[:at], "--", *argv[at:]] if argv[at:] else argv, namespace)
 
 
 def run(args: argparse.Namespace) -> int:

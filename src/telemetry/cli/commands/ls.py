@@ -62,28 +62,28 @@ def run(args: argparse.Namespace) -> int:
     if args.reports and args.html is None:
         raise UsageError("--reports works only with --html", hint="add --html FILE")
     root = find_run.root_directory(args.dir)
-    found = _named(listed(root, only_live=args.live, everywhere=args.dir is None), args, root)
+    runs = _named(listed(root, only_live=args.live, everywhere=args.dir is None), args, root)
     if args.html is not None:
-        _write_page(found, args, root)
+        _write_page(runs, args, root)
     elif args.json:
-        console.write_json(found)
-    elif found:
-        _print_table(found)
-        _offer_recovery([item for item in found if item.recoverable])
+        console.write_json(runs)
+    elif runs:
+        _print_table(runs)
+        _offer_recovery([item for item in runs if item.recoverable])
     else:
         console.say("no live runs" if args.live else "no runs")
     return Exit.OK
 
 
-def _named(found: list[Listed], args: argparse.Namespace, root: Path) -> list[Listed]:
+def _named(listed_runs: list[Listed], args: argparse.Namespace, root: Path) -> list[Listed]:
     """Return the runs that the arguments name; all without any. Raises RunNotFoundError."""
     if not args.runs:
-        return found
+        return listed_runs
     chosen: list[Listed] = []
     for spec in args.runs:
-        matching = [] if spec == find_run.LATEST else [item for item in found if _is_named(item, spec)]
+        matching = [] if spec == find_run.LATEST else [item for item in listed_runs if _is_named(item, spec)]
         if not matching:
-            matching = [_listed_as(found, spec, root, only_live=args.live)]
+            matching = [_listed_as(listed_runs, spec, root, only_live=args.live)]
         chosen += [item for item in matching if item not in chosen]
     return newest_first(chosen)
 
@@ -94,10 +94,10 @@ def _is_named(item: Listed, spec: str) -> bool:
     return spec in (item.run_id, where.name) or fnmatchcase(item.name, spec) or is_directory
 
 
-def _listed_as(found: list[Listed], spec: str, root: Path, *, only_live: bool) -> Listed:
+def _listed_as(runs: list[Listed], spec: str, root: Path, *, only_live: bool) -> Listed:
     """Return the run that other commands take for `spec`. Raises RunNotFoundError."""
     try:
-        item = listed_as(found, spec, root)
+        item = listed_as(runs, spec, root)
         if not only_live or item.endpoint:
             return item
     except RunNotFoundError:
@@ -105,16 +105,16 @@ def _listed_as(found: list[Listed], spec: str, root: Path, *, only_live: bool) -
             raise
     from telemetry.common.formatting import did_you_mean
 
-    words = [find_run.LATEST, *(word for item in found for word in (item.name, item.run_id))]
-    hint = did_you_mean(spec, [word for word in words if word != spec], most=3) or "`telemetry ls` shows the runs"
+    names = [find_run.LATEST, *(word for item in runs for word in (item.name, item.run_id))]
+    hint = did_you_mean(spec, [word for word in names if word != spec], most=3) or "`telemetry ls` shows the runs"
     raise RunNotFoundError(f"no {'live ' if only_live else ''}run {spec}", hint=hint)
 
 
-def _write_page(found: list[Listed], args: argparse.Namespace, root: Path) -> None:
+def _write_page(listed_runs: list[Listed], args: argparse.Namespace, root: Path) -> None:
     from telemetry.cli.run_list_page import check_path, write_run_list
 
     check_path(args.html)
-    runs = [_page_row(item, named=bool(args.runs)) for item in found]
+    runs = [_page_row(item, named=bool(args.runs)) for item in listed_runs]
     title = " ".join(args.runs) if args.runs else f"Runs in {root}"
     write_run_list(runs, args.html, title=title, with_reports=args.reports)
 
@@ -149,16 +149,16 @@ def _row(item: Listed) -> ListedRun:
     )
 
 
-def _offer_recovery(found: list[Listed]) -> None:
+def _offer_recovery(runs: list[Listed]) -> None:
     from telemetry.common.formatting import printable
 
-    for item in found[:_OFFERED]:
+    for item in runs[:_OFFERED]:
         command = f"telemetry recover {shlex.quote(item.dir)}"
         console.say(
             printable(f"the aggregator of {item.name} died; run `{command}` to make a result from its journal")
         )
-    if len(found) > _OFFERED:
-        console.say(f"and {len(found) - _OFFERED:,} more")
+    if len(runs) > _OFFERED:
+        console.say(f"and {len(runs) - _OFFERED:,} more")
 
 
 def _from_here(directory: str) -> str:
@@ -167,11 +167,11 @@ def _from_here(directory: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else directory
 
 
-def _print_table(found: list[Listed]) -> None:
+def _print_table(runs: list[Listed]) -> None:
     from telemetry.common.formatting import NOTHING, duration_s, printable, scaled
     from telemetry.report.table import Column, Table, fit, layout
 
-    with_nodes = any(item.nodes for item in found)
+    with_nodes = any(item.nodes for item in runs)
     heads = [
         Column("name"),
         Column("run", right=False),
@@ -199,12 +199,12 @@ def _print_table(found: list[Listed]) -> None:
             str(item.pid or NOTHING),
             printable(_from_here(item.dir)),
         ]
-        for item in found
+        for item in runs
     ]
     table, width = Table(heads, rows), console.width(sys.stdout)
     head, *lines = layout(table, width)
     if console.color(sys.stdout):
-        lines = [_painted(line, head, item) for line, item in zip(lines, found, strict=True)]
+        lines = [_painted(line, head, item) for line, item in zip(lines, runs, strict=True)]
     console.write("\n".join([head, *lines]) + "\n")
     shown = fit(table, width).columns
     # A run is found by its id, and its figures tell more than its events: these columns are no loss.

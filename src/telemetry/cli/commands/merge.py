@@ -61,16 +61,16 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.judge.merge.related import unrelated
 
     root = find_run.root_directory(args.dir)
-    found = [_open(target, root) for target in args.targets]
-    inputs = gather(found, align_starts=args.align_starts)
+    recordings = [_open(target, root) for target in args.targets]
+    inputs = gather(recordings, align_starts=args.align_starts)
     if not args.force and (why := unrelated(inputs)) and not _confirmed(why):
         console.say("nothing was merged")
         return Exit.ERROR
-    place = MergeTarget(root=root, directory=args.output, name=args.name)
+    destination = MergeTarget(root=root, directory=args.output, name=args.name)
     with Progress() as progress:
         merged = merge(
             inputs,
-            place,
+            destination,
             coarse=args.coarse,
             refine=None if args.no_exact else _refine(progress),
             argv=["telemetry", *sys.argv[1:]],
@@ -95,7 +95,7 @@ def _refine(progress: Progress) -> Refine:
     def refine(
         inputs: Sequence[Input], series: list[SeriesStat], percentiles: Sequence[str]
     ) -> tuple[list[SeriesStat], list[str]]:
-        runs = [(one.label, one.directory, one.snapshot.series) for one in inputs]
+        runs = [(source.label, source.directory, source.snapshot.series) for source in inputs]
         refined, reasons = exact_of_all(runs, series, percentiles, progress)
         return refined, [f"some percentiles are not exact: {reason}" for reason in reasons]
 

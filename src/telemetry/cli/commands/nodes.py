@@ -83,8 +83,8 @@ def _node(report: Report, wanted: str) -> NodeStat:
         )
     if matching:
         return matching[0]
-    known = ", ".join(stat.node for stat in nodes[:_OFFERED]) + (", …" if len(nodes) > _OFFERED else "")
-    hint = f"its nodes are {known}" if nodes else "its producers send to its aggregator directly"
+    names = ", ".join(stat.node for stat in nodes[:_OFFERED]) + (", …" if len(nodes) > _OFFERED else "")
+    hint = f"its nodes are {names}" if nodes else "its producers send to its aggregator directly"
     raise UsageError(f"{report.snapshot.name} has no node {wanted!r}", hint=hint)
 
 
@@ -99,10 +99,10 @@ def _members(target: find_run.Target, report: Report, node: NodeStat) -> tuple[l
             return ask_members(target.endpoint, node.leaf or node.node), ""
         except TelemetryError as error:
             why = error.message
-    found = members_on_disk(node, find_run.fallback_dirs())
-    if found is None and node.directory:
+    members = members_on_disk(node, find_run.fallback_dirs())
+    if members is None and node.directory:
         why += f"; the leaf has its own result in {node.directory} on {node.host or node.node}"
-    return found, why
+    return members, why
 
 
 def _write_node(report: Report, node: NodeStat, members: Sequence[MemberFacts] | None) -> None:

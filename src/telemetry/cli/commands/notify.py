@@ -65,7 +65,7 @@ def _test(urls: Sequence[str]) -> int:
     from telemetry.backends.notify.message import message
 
     lines = ["Notifications arrive.", f"host {socket.gethostname()}"]
-    one = message("test", "start", "telemetry: this is a test", lines, look="info", time_ns=time.time_ns())
+    notification = message("test", "start", "telemetry: this is a test", lines, look="info", time_ns=time.time_ns())
     code = Exit.OK
     for url in urls:
         try:
@@ -74,7 +74,7 @@ def _test(urls: Sequence[str]) -> int:
             console.say(str(error))
             code = Exit.USAGE
             continue
-        reason = receiver.send(one)
+        reason = receiver.send(notification)
         console.say(f"{receiver.label}: {f'not delivered: {reason}' if reason else 'delivered'}")
         code = Exit.BACKEND_FAILED if reason else code
     return code

@@ -55,7 +55,11 @@ def run(args: argparse.Namespace) -> int:
         return Exit.OK
     checked = inventory(args.timeout, args.plugins, thorough=True)
     _show(checked, as_json=args.json, full=False)
-    unusable = [one for one in checked if one.state in ("broken", "missing") and (args.plugins or not one.built_in)]
+    unusable = [
+        plugin
+        for plugin in checked
+        if plugin.state in ("broken", "missing") and (args.plugins or not plugin.built_in)
+    ]
     if unusable:
         console.say(f"{number_of(len(unusable), 'plug-in')} can't be used")
     return Exit.ERROR if unusable else Exit.OK
@@ -65,27 +69,27 @@ def _show(plugins: list[Listed], *, as_json: bool, full: bool) -> None:
     if as_json:
         console.write_json(plugins)
         return
-    rows = [("GROUP", "NAME", "PACKAGE", "STATE"), *(_row(one) for one in plugins)]
+    rows = [("GROUP", "NAME", "PACKAGE", "STATE"), *(_row(plugin) for plugin in plugins)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row, one in zip(rows, [None, *plugins], strict=True):
+    for row, plugin in zip(rows, [None, *plugins], strict=True):
         cells = [f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)]
         console.write(f"{'  '.join(cells)}  {row[3]}\n")
-        for line in _details(one, full=full) if one else ():
+        for line in _details(plugin, full=full) if plugin else ():
             console.write(f"    {line}\n")
 
 
-def _row(one: Listed) -> tuple[str, str, str, str]:
-    package = "built in" if one.built_in else f"{one.package} {one.version}".strip() or "no name"
-    return one.group, printable(one.name), printable(package), _LABELS[one.state]
+def _row(plugin: Listed) -> tuple[str, str, str, str]:
+    package = "built in" if plugin.built_in else f"{plugin.package} {plugin.version}".strip() or "no name"
+    return plugin.group, printable(plugin.name), printable(package), _LABELS[plugin.state]
 
 
-def _details(one: Listed, *, full: bool) -> list[str]:
-    lines = [line for line in (one.problem, one.remedy) if line]
+def _details(plugin: Listed, *, full: bool) -> list[str]:
+    lines = [line for line in (plugin.problem, plugin.remedy) if line]
     if not full:
         return lines
-    if one.summary:
-        lines.append(one.summary)
-    for option in one.options:
+    if plugin.summary:
+        lines.append(plugin.summary)
+    for option in plugin.options:
         lines.append(f"{option.name}: {option.type}{f' = {option.default}' if option.default else ' (required)'}")
     return lines
 

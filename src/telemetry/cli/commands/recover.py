@@ -43,26 +43,26 @@ def run(args: argparse.Namespace) -> int:
     find_run.refuse_if_kept(directory)
     with Progress() as progress:
         config = load({}).config
-        found = recover(directory, config, exact=args.exact, on_progress=progress)
+        recovery = recover(directory, config, exact=args.exact, on_progress=progress)
     with suppress(EndpointError):
         forget_finished(runtime_directory(), config.run.fallback_dirs)
-    _say(found)
+    _say(recovery)
     if args.json:
-        console.write(final_json(found.snapshot).decode())
+        console.write(final_json(recovery.snapshot).decode())
     return Exit.OK
 
 
-def _say(found: Recovered) -> None:
-    snapshot = found.snapshot
+def _say(recovery: Recovered) -> None:
+    snapshot = recovery.snapshot
     console.say(Report(snapshot=snapshot, source="file").headline())
-    if not found.written:
-        more = "; `--exact` computes its exact percentiles" if found.refinable else ""
+    if not recovery.written:
+        more = "; `--exact` computes its exact percentiles" if recovery.refinable else ""
         console.say(f"nothing to recover: the run already has its result{more}")
     elif snapshot.reason:
         console.say(snapshot.reason)
-    if not (snapshot.exact or found.refinable):
+    if not (snapshot.exact or recovery.refinable):
         console.say(f"not exact: {snapshot.exact_reason}")
-    if not found.written:
+    if not recovery.written:
         return
     for warning in snapshot.warnings:
         console.say(warning)

@@ -171,22 +171,22 @@ def _write_hlog(target: find_run.Target, output: Path | None, report: Report) ->
     say_wrote(output)
 
 
-def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
-    """Write distributions. `made` holds (series name, text) pairs."""
+def _write_hgrm(distributions: Sequence[tuple[str, str]], output: Output) -> None:
+    """Write distributions. `distributions` holds (series name, text) pairs."""
     from telemetry.report.hgrm import sections
 
     if output.path is None:
-        write(sections(text for _, text in made), None)
-    elif len(made) == 1:
-        write(made[0][1], output.path)
-    elif made and output.folder:
-        files = (f"{file}{output.path.suffix}" for file in _file_names([name for name, _ in made]))
-        write_all(zip(files, (text for _, text in made), strict=True), output.path.with_suffix(""))
-    elif not made:
+        write(sections(text for _, text in distributions), None)
+    elif len(distributions) == 1:
+        write(distributions[0][1], output.path)
+    elif distributions and output.folder:
+        files = (f"{file}{output.path.suffix}" for file in _file_names([name for name, _ in distributions]))
+        write_all(zip(files, (text for _, text in distributions), strict=True), output.path.with_suffix(""))
+    elif not distributions:
         raise UsageError(f"the run has no series to write to {output.path}")
     else:
         hint = "choose one with --series NAME, or write all to a folder: --format hgrm -o DIR/"
-        raise UsageError(f"{output.path} can hold one series, but the run has {len(made):,}", hint=hint)
+        raise UsageError(f"{output.path} can hold one series, but the run has {len(distributions):,}", hint=hint)
 
 
 def _distributions(target: find_run.Target, report: Report, wanted: str | None) -> Iterator[tuple[str, str]]:
@@ -198,10 +198,10 @@ def _distributions(target: find_run.Target, report: Report, wanted: str | None) 
     from telemetry.report.hgrm import digests, distribution, result_distribution
 
     stats = _chosen(report, wanted)
-    found = digests(_recorded(target), stats, report.time_range) if report.source != "status" else {}
+    by_index = digests(_recorded(target), stats, report.time_range) if report.source != "status" else {}
     coarse = 0
-    for place, stat in enumerate(stats):
-        digest = found.get(place)
+    for index, stat in enumerate(stats):
+        digest = by_index.get(index)
         coarse += digest is None
         text = result_distribution(stat) if digest is None else distribution(digest, stat.stddev)
         yield wording.instrument(stat.name, stat.labels), text
@@ -225,13 +225,13 @@ def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
     stats = report.snapshot.series
     if wanted is None:
         return stats
-    named = {place: {stat.name, wording.instrument(stat.name, stat.labels)} for place, stat in enumerate(stats)}
-    found = [stats[place] for place, names in named.items() if wanted in names]
-    if not found:
-        known = sorted({name for names in named.values() for name in names})
-        hint = did_you_mean(wanted, known) or "`telemetry report` shows the series"
+    named = {index: {stat.name, wording.instrument(stat.name, stat.labels)} for index, stat in enumerate(stats)}
+    matching = [stats[index] for index, names in named.items() if wanted in names]
+    if not matching:
+        all_names = sorted({name for names in named.values() for name in names})
+        hint = did_you_mean(wanted, all_names) or "`telemetry report` shows the series"
         raise UsageError(f"the run has no series {wanted!r}", hint=hint)
-    return found
+    return matching
 
 
 def _file_names(names: Sequence[str]) -> Iterator[str]:
@@ -242,6 +242,6 @@ def _file_names(names: Sequence[str]) -> Iterator[str]:
     for name in names:
         plain = slug(name)
         numbered = (f"{plain}-{number}" for number in count(2))
-        file = next(one for one in chain([plain], numbered) if one not in taken)
+        file = next(candidate for candidate in chain([plain], numbered) if candidate not in taken)
         taken.add(file)
         yield file

@@ -192,9 +192,9 @@ def _await_workers(
     """Wait for workers that outlive the command. Return whether a signal cut the wait short."""
     from telemetry.cli.wrapped.workers import await_workers
 
-    def say(words: str) -> None:
+    def say(message: str) -> None:
         if not quiet:
-            stage.say(words)
+            stage.say(message)
 
     grace_s = config.run.worker_grace_s
     if job.told_to_end:
@@ -311,12 +311,12 @@ def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]],
 
     Data that a backend never got is reported for each backend at the end.
     """
-    told: list[str] = []
+    messages: list[str] = []
 
     def say(late: list[BackendStat]) -> None:
-        if not quiet and not told:
-            told.append(serve.waiting_for(late))
-            stage.pass_by(f"telemetry: {told[0]}\n")
+        if not quiet and not messages:
+            messages.append(serve.waiting_for(late))
+            stage.pass_by(f"telemetry: {messages[0]}\n")
 
     return say
 

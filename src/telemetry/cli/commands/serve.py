@@ -215,8 +215,8 @@ def writers(
     if to:
         from telemetry.backends.choice import parse_all, unheeded
 
-        for words in unheeded(config.backends.values, parse_all(to)):
-            say(words)
+        for message in unheeded(config.backends.values, parse_all(to)):
+            say(message)
     check_every(args.every)
     return Writers(to, say, every_s=args.every, variables=variables(urls))
 
@@ -329,12 +329,12 @@ def _backend(text: str) -> BackendStat:
 
 def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> None:
     """Wait for backends. Tells the user once what it waits for and that a signal ends the wait."""
-    told: list[str] = []
+    messages: list[str] = []
 
     def tell(late: list[BackendStat]) -> None:
-        if not told:
-            told.append(waiting_for(late))
-            console.say(f"{told[0]}; press Ctrl-C or send a signal to stop waiting")
+        if not messages:
+            messages.append(waiting_for(late))
+            console.say(f"{messages[0]}; press Ctrl-C or send a signal to stop waiting")
 
     end_writers(backends, timeout_s, snapshot.backends, tell)
 
@@ -342,7 +342,7 @@ def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> 
 def end_writers(
     backends: Writers,
     timeout_s: float,
-    told: Sequence[BackendStat],
+    stats: Sequence[BackendStat],
     waiting: Callable[[list[BackendStat]], object],
 ) -> None:
     """Call `Writers.end`.
@@ -350,8 +350,8 @@ def end_writers(
     A signal ends the wait: the run has its result already, and the rest can be delivered later.
     """
     with suppress(KeyboardInterrupt), interruptible():
-        backends.end(timeout_s, told, waiting)
-    backends.end(0.0, told)  # finishes the interrupted call
+        backends.end(timeout_s, stats, waiting)
+    backends.end(0.0, stats)  # finishes the interrupted call
 
 
 def waiting_for(late: Sequence[BackendStat]) -> str:
@@ -383,9 +383,9 @@ def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
     if args.resume is None:
         return None
     kept = ("name", "bind", "run_id", "journal", "upstream", "node", "nodes")
-    known = [flag for flag in kept if getattr(args, flag) is not None] + (["param"] if args.params else [])
-    if known:
-        flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in known)
+    conflicts = [flag for flag in kept if getattr(args, flag) is not None] + (["param"] if args.params else [])
+    if conflicts:
+        flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in conflicts)
         raise UsageError(
             f"{flags} can't be combined with --resume: a resumed run keeps its settings", hint="remove it"
         )

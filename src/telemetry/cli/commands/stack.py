@@ -102,8 +102,8 @@ def _up(args: argparse.Namespace) -> int:
             plan = make_plan(
                 directory, settings, log_level=args.log_level, only=args.only, auto_port=args.auto_port
             )
-            for words in plan.moved:
-                tell.say(words)
+            for message in plan.moved:
+                tell.say(message)
             plan.layout.write(podman=plan.podman)
             remove_dead(plan.layout.targets)
             last.enter_context(_signals(ending))
@@ -152,16 +152,16 @@ class _Teller:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def say(self, words: str) -> None:
+    def say(self, message: str) -> None:
         pipe = self._pipe  # threads of servers use it too
         if pipe is None:
-            console.say(words)
+            console.say(message)
             return
         try:
-            pipe.write(f"{console.visible(words)}\n")
+            pipe.write(f"{console.visible(message)}\n")
         except (OSError, ValueError):  # the command that started it has gone, or knows that it is ready
             self._pipe = None
-            console.say(words)
+            console.say(message)
 
     def ready(self, state: StackState) -> None:
         """Show the stack, here or in the waiting command."""
@@ -185,7 +185,9 @@ def _signals(ending: threading.Event) -> Iterator[None]:
     def heard(_number: int, _frame: FrameType | None) -> None:
         ending.set()
 
-    wanted = [one for one in _ENDING if one == signal.SIGTERM or signal.getsignal(one) is not signal.SIG_IGN]
+    wanted = [
+        signum for signum in _ENDING if signum == signal.SIGTERM or signal.getsignal(signum) is not signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, heard) for number in wanted}
     try:
         yield
@@ -202,10 +204,10 @@ def _detach(args: argparse.Namespace, directory: Path) -> int:
     from telemetry.store.stack_state import read_state
     from telemetry.supervise.spawn import telemetry_command
 
-    words = ["stack", "up", "--dir", str(directory), "--log-level", args.log_level]
-    words += ["--config", str(args.config.absolute())] if args.config else []
-    words += ["--auto-port"] if args.auto_port else []
-    words += ["--only", args.only] if args.only else []
+    arguments = ["stack", "up", "--dir", str(directory), "--log-level", args.log_level]
+    arguments += ["--config", str(args.config.absolute())] if args.config else []
+    arguments += ["--auto-port"] if args.auto_port else []
+    arguments += ["--only", args.only] if args.only else []
     log = directory / LOGS / "stack.log"
     for folder in (directory, log.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -213,7 +215,7 @@ def _detach(args: argparse.Namespace, directory: Path) -> int:
     with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
         before = output.tell()
         keeper = subprocess.Popen(
-            [*telemetry_command(), *words, "--ready-fd", str(writer)],
+            [*telemetry_command(), *arguments, "--ready-fd", str(writer)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

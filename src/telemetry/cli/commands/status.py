@@ -79,10 +79,10 @@ def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
     from telemetry.report.content import content
     from telemetry.report.text import render_section
 
-    said = content(report, full=True)
-    yield said.headline
-    yield from filter(None, [said.gates])
-    yield from said.facts
+    parts = content(report, full=True)
+    yield parts.headline
+    yield from filter(None, [parts.gates])
+    yield from parts.facts
     if report.source == "status":
         pid = f" · pid {target.live.pid}" if target.live else ""
         yield printable(f"aggregator {target.endpoint}{pid}")
@@ -92,7 +92,7 @@ def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
         yield printable(f"newest steps: {' · '.join(steps)}")
     if to := backends.line(report):
         yield f"backends: {to}"
-    for section in said.sections:
+    for section in parts.sections:
         if section.title in ("Losses", "Nodes", "Producers", "Progress", "Warnings"):
             yield ""
             yield section.title

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no command to run", hint="telemetry sweep --param NAME=1,2,4 -- CMD … {NAME}")
     goodput.checked(args.goodput)
     parameters = parse_parameters(args.params)
-    names = [one.name for one in parameters]
+    names = [parameter.name for parameter in parameters]
     if not args.env:
         check_used(command, names)
     plan = Plan(combinations(parameters), args.repeat)
@@ -122,7 +122,7 @@ class _Series:
         number, rounds = 0, plan.rounds()
         with self._runner.heeding():
             for points in rounds:
-                for place, values in enumerate(points):
+                for index, values in enumerate(points):
                     number += 1
                     where = f"run {number} of {sum(map(len, rounds))}: {told(_params(values))}"
                     done = earlier[self._named(values)].take(values)
@@ -139,7 +139,7 @@ class _Series:
                         return code
                     if self._args.stop_on_fail and point.verdict == "fail":
                         for later in rounds:
-                            del later[place + 1 :]
+                            del later[index + 1 :]
                         self._say(f"{told(_params(values))} fails, so later values are not run")
         return Exit.OK
 
@@ -148,27 +148,27 @@ class _Series:
         from telemetry.judge.sweeps.build import sweep_of
         from telemetry.judge.sweeps.points import axis_first
 
-        return sweep_of(self.reports, axis_first([one.snapshot.params for one in self.reports], self._names))
+        return sweep_of(self.reports, axis_first([report.snapshot.params for report in self.reports], self._names))
 
     def way_to_curves(self) -> str:
         """Return the command that makes a page of these runs."""
         from shlex import join
 
         names = list(dict.fromkeys(report.snapshot.name for report in self.reports))
-        words = ["telemetry", "curve", *names]
-        words += ["--dir", self._args.dir] if self._args.dir else []
-        words += ["--last", str(len(self.reports))] if len(names) == 1 else []
-        return join([*words, "--by", ",".join(self.result().by), "-o", "curve.html"])
+        arguments = ["telemetry", "curve", *names]
+        arguments += ["--dir", self._args.dir] if self._args.dir else []
+        arguments += ["--last", str(len(self.reports))] if len(names) == 1 else []
+        return join([*arguments, "--by", ",".join(self.result().by), "-o", "curve.html"])
 
     def _run(self, values: Values) -> tuple[Report | None, int]:
         """Run one point. Return its result, or None if it has none, and the exit code."""
         from telemetry.supervise.spawn import telemetry_command
 
         run_id = secrets.token_hex(4)
-        words = [*telemetry_command(), "run", "--quiet" if self._args.quiet else "--no-report"]
-        words += [f"--name={self._named(values)}", f"--dir={self._root}", f"--run-id={run_id}", *self._passed]
-        words += [f"--param={name}={value}" for name, value in values.items()]
-        code = self._runner.run([*words, "--", *filled(self._command, values)])
+        arguments = [*telemetry_command(), "run", "--quiet" if self._args.quiet else "--no-report"]
+        arguments += [f"--name={self._named(values)}", f"--dir={self._root}", f"--run-id={run_id}", *self._passed]
+        arguments += [f"--param={name}={value}" for name, value in values.items()]
+        code = self._runner.run([*arguments, "--", *filled(self._command, values)])
         return result_of(run_id, self._root), code
 
     def _end_of(self, report: Report, point: Point) -> int:
@@ -195,9 +195,9 @@ class _Series:
     def _earlier(self, name: str) -> Finished:
         return Finished(finished_runs(name, self._root) if self._args.resume else [], self._names)
 
-    def _say(self, words: str) -> None:
+    def _say(self, message: str) -> None:
         if not self._args.quiet:
-            console.say(words)
+            console.say(message)
 
 
 def _add_passed_on(parser: argparse.ArgumentParser) -> None:

@@ -136,7 +136,7 @@ def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None
     from telemetry.store.final_snapshot import find_final
     from telemetry.store.run_directory import list_runs
 
-    found: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
     for directory in list_runs(root):
         final = find_final(directory, fallback_dirs) if but is None or directory.path != but.path else None
         if final is None:
@@ -144,11 +144,11 @@ def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None
         with suppress(TelemetryError):
             head = final.head()
             if head.state in TERMINAL:
-                words = f"{head.name}  {timestamp(head.started_ns)}  {head.completeness}"
-                found.append((str(directory.path), printable(words)))
-        if len(found) == _BASELINES:
+                text = f"{head.name}  {timestamp(head.started_ns)}  {head.completeness}"
+                entries.append((str(directory.path), printable(text)))
+        if len(entries) == _BASELINES:
             break
-    return found
+    return entries
 
 
 def _port(text: str) -> int:
@@ -169,19 +169,19 @@ def _check(args: argparse.Namespace) -> None:
 
 def _target(args: argparse.Namespace) -> find_run.Target:
     if args.target is not None:
-        found = find_run.find(args)
-        if found.endpoint == found.spec:  # the address is all that is known about the run
-            find_run.check_listened(found.endpoint)
-        return found
+        target = find_run.find(args)
+        if target.endpoint == target.spec:  # the address is all that is known about the run
+            find_run.check_listened(target.endpoint)
+        return target
     from telemetry.store.live_runs import list_live
     from telemetry.store.run_directory import resolve
     from telemetry.transport import runtime_directory
 
     root = find_run.root_directory(args.dir)
-    alive = [found for found in list_live(runtime_directory()) if found.alive]
+    alive = [live_run for live_run in list_live(runtime_directory()) if live_run.alive]
     if args.dir is not None:
-        alive = [found for found in alive if _is_in(found, root)]
-    live = [found for found in alive if found.state not in TERMINAL] or alive
+        alive = [live_run for live_run in alive if _is_in(live_run, root)]
+    live = [live_run for live_run in alive if live_run.state not in TERMINAL] or alive
     if not live:
         newest = resolve(find_run.LATEST, root)
         console.say(f"no live run; showing the newest run, {newest.path}")
@@ -268,8 +268,8 @@ def _cockpit(args: argparse.Namespace, target: find_run.Target) -> int:
 
 def _placed(error: ConfigError, origins: Mapping[str, str]) -> ConfigError:
     """Add the source of the setting to the error. The message begins with the name of the setting."""
-    key, colon, words = error.message.partition(":")
-    return ConfigError(f"{key} ({origins[key]}){colon}{words}", hint=error.hint) if key in origins else error
+    key, colon, rest = error.message.partition(":")
+    return ConfigError(f"{key} ({origins[key]}){colon}{rest}", hint=error.hint) if key in origins else error
 
 
 async def _until_left(cockpit: Cockpit, parent: int) -> int:

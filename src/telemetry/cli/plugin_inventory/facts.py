@@ -53,13 +53,16 @@ def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
     """Import a plug-in and return the facts. `thorough`: import the libraries of a built-in one, too."""
     needs, extra = _needs(plugin)
     try:
-        made = _LOADERS[plugin.group](plugin)
+        implementation = _LOADERS[plugin.group](plugin)
     except TelemetryError as error:
         return Facts(problem=error.message, remedy=error.hint)
-    described = Facts(summary=_summary(made), options=options_of(made.Options) if hasattr(made, "Options") else [])
-    lacks = [module for module in needs if not is_installed(module)]
-    if lacks:
-        return _with_problem(described, f"needs {' and '.join(lacks)}", install_hint(extra), is_missing=True)
+    described = Facts(
+        summary=_summary(implementation),
+        options=options_of(implementation.Options) if hasattr(implementation, "Options") else [],
+    )
+    missing = [module for module in needs if not is_installed(module)]
+    if missing:
+        return _with_problem(described, f"needs {' and '.join(missing)}", install_hint(extra), is_missing=True)
     for module in needs if thorough else ():
         try:
             import_module(module)
@@ -90,8 +93,8 @@ def _with_problem(facts: Facts, problem: str, remedy: str, *, is_missing: bool =
     )
 
 
-def _summary(made: Any) -> str:
-    text = made.__doc__ if isinstance(getattr(made, "__doc__", None), str) else ""
+def _summary(implementation: Any) -> str:
+    text = implementation.__doc__ if isinstance(getattr(implementation, "__doc__", None), str) else ""
     first = next(iter(text.strip().splitlines()), "")
     return printable(first.strip())[:_SUMMARY_CHARS]
 

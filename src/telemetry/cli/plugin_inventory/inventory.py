@@ -46,10 +46,10 @@ def inventory(timeout_s: float, names: Collection[str] = (), *, thorough: bool =
     name.
     """
     offers = [offer for group in GROUPS for offer in _offers(group)]
-    known = {plugin.name for plugin, _ in offers}
+    all_names = {plugin.name for plugin, _ in offers}
     for name in names:
-        if name not in known:
-            raise unknown(name, "plug-in", known)
+        if name not in all_names:
+            raise unknown(name, "plug-in", all_names)
 
     def listed(offer: tuple[Plugin, Plugin]) -> Listed:
         plugin, used = offer

@@ -24,10 +24,10 @@ _FACTS_BYTES: Final = 1 << 20
 def facts_of(plugin: Plugin, timeout_s: float, *, thorough: bool = False) -> Facts:
     """Return the facts about a plug-in, from a process that is ended after `timeout_s` seconds."""
     flags = ["--thorough"] if thorough else []
-    words = [*telemetry_command(), "plugins", "inspect", f"{plugin.group}:{plugin.name}", *flags]
+    command = [*telemetry_command(), "plugins", "inspect", f"{plugin.group}:{plugin.name}", *flags]
     with tempfile.TemporaryFile() as output:  # a pipe would stay open in a child of the plug-in
         process = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.DEVNULL,

@@ -240,10 +240,10 @@ def _not_started(program: str, error: OSError) -> str:
 def _own_peak_bytes() -> int:
     """Return the peak memory of this process. Without /proc it may be that of its parent."""
     try:
-        found = re.search(rb"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_bytes())
+        match = re.search(rb"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_bytes())
     except OSError:
-        found = None
-    return int(found[1]) * 1024 if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
+        match = None
+    return int(match[1]) * 1024 if match else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
 
 
 def in_foreground() -> bool:

@@ -219,7 +219,7 @@ class _Screen:
             self._pending.clear()
         if not self._pending and self._missed_bytes:
             missed, self._missed_bytes = self._missed_bytes, 0
-            said = (
+            message = (
                 f"\r\ntelemetry: {size(missed)} of output were too fast to show; they are in {self._log_path}\r\n"
             )
-            self._pending += said.encode()
+            self._pending += message.encode()

@@ -208,17 +208,17 @@ class ViewerStage:
 
     # --- callbacks ---------------------------------------------------------------------------------
 
-    def _left(self, words: str) -> None:
+    def _left(self, message: str) -> None:
         """Take the terminal back; the viewer is gone. Called by the viewer's thread."""
         with self._lock:
             try:
-                self._take_over(words)
+                self._take_over(message)
             finally:
                 self._alone.set()
 
-    def _take_over(self, words: str) -> None:
-        if words:
-            console.say(words + ("; the command continues" if self._running else ""))
+    def _take_over(self, message: str) -> None:
+        if message:
+            console.say(message + ("; the command continues" if self._running else ""))
         if self._log is not None and self._log.path.exists():
             console.say(f"the output of the command is in {self._log.path}")
         if self._running and self._relay is not None:

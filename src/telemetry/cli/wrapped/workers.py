@@ -45,7 +45,7 @@ def await_workers(
     run is over or its aggregator is gone.
     """
     began_s = time.monotonic()
-    said = False
+    is_reported = False
     with ControlClient(keeper.aggregator.endpoint) as client:
         while not keeper.deserted:
             snapshot = _ask(client)
@@ -54,8 +54,8 @@ def await_workers(
                 workers = open_workers(snapshot, besides)
                 if snapshot.state not in ("INITIALIZE", "LIVE") or not any(workers):
                     return
-                if workers.recording and not said and waited_s >= min(_SAY_AFTER_S, grace_s / 2):
-                    said = True
+                if workers.recording and not is_reported and waited_s >= min(_SAY_AFTER_S, grace_s / 2):
+                    is_reported = True
                     say(_waiting_for(workers.recording, grace_s))
             if waited_s >= grace_s:
                 return
@@ -68,17 +68,17 @@ def open_workers(snapshot: MetricsSnapshot, besides: Collection[int] = ()) -> Op
     A producer that never sent hello will not report its end. A producer of this host whose process is gone counts
     as ended once it has been silent for a while.
     """
-    found = OpenWorkers([], [])
+    workers = OpenWorkers([], [])
     here = os.uname().nodename[: limits.NAME_CHARS]
     for stat in snapshot.producers:
         ended = stat.status in ("ended", "lost") or stat.completeness == "unknown"
         if ended or stat.producer == TOKEN_COUNTER or stat.is_collector or stat.pid in besides:
             continue
         if stat.host != here or not stat.pid or process_lives(stat.pid):
-            found.recording.append(stat)
+            workers.recording.append(stat)
         elif snapshot.time_ns - stat.last_seen_ns <= _SILENT_NS:
-            found.vanished.append(stat)
-    return found
+            workers.vanished.append(stat)
+    return workers
 
 
 def _ask(client: ControlClient) -> MetricsSnapshot | None:
@@ -92,6 +92,9 @@ def _ask(client: ControlClient) -> MetricsSnapshot | None:
 
 def _waiting_for(workers: list[ProducerStat], grace_s: float) -> str:
     several_hosts = len({stat.host for stat in workers}) > 1
-    names = [process(one.name or one.producer, one.pid, one.host if several_hosts else "") for one in workers]
+    names = [
+        process(worker.name or worker.producer, worker.pid, worker.host if several_hosts else "")
+        for worker in workers
+    ]
     who = number_of(len(workers), "worker")
     return f"waiting up to {grace_s:g} s for {who} still recording: {listed(names, _NAMED)}"

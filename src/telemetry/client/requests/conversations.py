@@ -73,16 +73,16 @@ class Conversations:
         """
         gone = None
         with self._lock:
-            found = self._open.get(key)
-            if found is None:
+            conversation = self._open.get(key)
+            if conversation is None:
                 if len(self._open) >= limits.CONVERSATIONS:
                     _, gone = self._open.popitem(last=False)
-                found = self._open[key] = Conversation(family, at)
+                conversation = self._open[key] = Conversation(family, at)
             else:
                 self._open.move_to_end(key)
-            found.turns += 1
-            found.heard_ns = _now()
-            return found, found.turns if turn is None else turn, gone
+            conversation.turns += 1
+            conversation.heard_ns = _now()
+            return conversation, conversation.turns if turn is None else turn, gone
 
     def end(self, key: Hashable) -> Conversation | None:
         """Remove a conversation and return it, or None if it is not open."""
@@ -100,10 +100,10 @@ class Conversations:
         """Remove and return conversations without a call since `before_ns`. Checks a bounded number of them."""
         ended = []
         with self._lock:
-            for key, found in list(islice(self._open.items(), _LOOKED_AT)):
-                if found.heard_ns < before_ns:
+            for key, conversation in list(islice(self._open.items(), _LOOKED_AT)):
+                if conversation.heard_ns < before_ns:
                     del self._open[key]
-                    ended.append(found)
+                    ended.append(conversation)
                 else:
                     self._open.move_to_end(key)
         return ended

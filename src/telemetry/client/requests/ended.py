@@ -227,8 +227,8 @@ def entry_of(ended: Ended) -> RequestEntry:
         if tokens is not None:
             chunk_tokens = [1] * len(gaps)
             for packed in tokens:
-                told = packed & _TOKENS
-                chunk_tokens[packed >> _PLACES_BITS] = None if told == UNKNOWN_TOKENS else told
+                token_count = packed & _TOKENS
+                chunk_tokens[packed >> _PLACES_BITS] = None if token_count == UNKNOWN_TOKENS else token_count
     return RequestEntry(
         number,
         issued,

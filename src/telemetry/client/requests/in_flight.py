@@ -176,17 +176,17 @@ class InFlight:
         if planned is not None:
             due = min(planned, issued)
             rows += (ids[words.CORRECTED], at, float(at - due), ids[words.QUEUE_DELAY], issued, float(issued - due))
-        begun, told = 1, 0
+        begun, chunk_tokens = 1, 0
         if first is not None:
             rows += (ids[words.TTFT], first, float(first - issued))
             if times is not None:
                 rows += _gap_rows(ids[words.ITL], times)
                 begun = 1 if times[0] == UNKNOWN_TOKENS else times[0]
-                told = more_tokens(times, self._tokens)
+                chunk_tokens = more_tokens(times, self._tokens)
         if produced is not None:
             output_text = None
-        elif first is not None and output_text is None and told > UNKNOWN // 2:
-            produced = float(begun + told)
+        elif first is not None and output_text is None and chunk_tokens > UNKNOWN // 2:
+            produced = float(begun + chunk_tokens)
         if produced is not None:
             rows += (ids[words.OUTPUT_TOKENS], at, produced)
             if first is not None and produced > begun:
@@ -236,8 +236,8 @@ def more_tokens(times: array[int], tokens: array[int] | None) -> int:
 def _gap_rows(gap_id: float, times: array[int]) -> list[float]:
     """Return a row for each held chunk: the time since the previous chunk."""
     moments = times[HEAD - 1 :].tolist()
-    came = moments[1:]
-    rows: list[float] = [gap_id] * (3 * len(came))
-    rows[1::3] = came
-    rows[2::3] = map(float, map(sub, came, moments))
+    arrivals = moments[1:]
+    rows: list[float] = [gap_id] * (3 * len(arrivals))
+    rows[1::3] = arrivals
+    rows[2::3] = map(float, map(sub, arrivals, moments))
     return rows

@@ -102,13 +102,13 @@ class Family(_Base):
         """Return the limits of a single request. For invalid ones, count them and return None."""
         judged = self.limits or KindLimits({})
         try:
-            found = judged.own(text)
+            own_limits = judged.own(text)
         except UsageError as error:
             self._host.recorders.refused.hit()
             self.say_once("slo", f"the limits of a request of {self.kind!r} are ignored: {error}")
             return None
-        self._make_good(found.own)
-        return found
+        self._make_good(own_limits.own)
+        return own_limits
 
     def moment(self, at_ns: SupportsIndex) -> int:
         """Return `at_ns` if it is a valid time. Otherwise count it and return the time now."""
@@ -157,8 +157,8 @@ class Family(_Base):
         if what in self._said_before:
             return
         try:
-            said = records.clean(value, _GIVEN_CHARS)
-            given = repr(said) if isinstance(value, str) else said
+            text = records.clean(value, _GIVEN_CHARS)
+            given = repr(text) if isinstance(value, str) else text
         except Exception:  # noqa: BLE001 – `str` of the caller's object may raise anything
             given = f"a {type(value).__name__}"
         self.say_once(what, f"a request of {self.kind!r} got {given} as {what}, {outcome}")
@@ -245,17 +245,17 @@ class Family(_Base):
 
         `value` is a plain `str`.
         """
-        found = self.ids.get((word, value))
-        return found if found is not None else self._label(word, value)
+        row_id = self.ids.get((word, value))
+        return row_id if row_id is not None else self._label(word, value)
 
     def _label(self, word: str, value: str) -> float:
-        known = self._values.setdefault(word, set())
-        if value not in known:
+        values = self._values.setdefault(word, set())
+        if value not in values:
             value = records.clean(value, limits.LABEL_VALUE_CHARS)
-        if value not in known and len(known) >= limits.REASONS:
+        if value not in values and len(values) >= limits.REASONS:
             value = OTHER
         else:
-            known.add(value)
+            values.add(value)
         return self.ids[word, value]
 
     def count_later(
@@ -281,7 +281,7 @@ class Family(_Base):
             rows = (self.ids[words.OUT_OF_ORDER], at, 1.0)
             self.put(rows)
 
-        def made() -> bytes:
+        def encode() -> bytes:
             record = Uncounted(
                 text=text,
                 tokens=words.name_of(self.kind, word),
@@ -305,27 +305,27 @@ class Family(_Base):
                 )
                 raise
 
-        self._host.put_record(made)
+        self._host.put_record(encode)
 
     def _make(self, key: str | tuple[str, str]) -> float:
         word, *value = (key,) if isinstance(key, str) else key
         labels = {**self.labels, words.LABEL_OF[word]: value[0]} if value else self.labels
         kind, unit = words.INSTRUMENTS[word]
         within = words.name_of(self.kind, words.LATENCY) if word in words.WITHIN else ""
-        made = self._host.catalog.row_id(kind, words.name_of(self.kind, word), unit, labels, within=within)
-        if made == NO_ID:
+        row_id = self._host.catalog.row_id(kind, words.name_of(self.kind, word), unit, labels, within=within)
+        if row_id == NO_ID:
             self.put, self.ring = self._put_known, None
         if key == words.ISSUED:
             for outcome in _AT_ZERO:
                 self.ids[outcome]
             if self.limits is not None:
                 self._make_good(self.limits.by_key)
-        return made
+        return row_id
 
     def _put_known(self, rows: Rows) -> None:
-        known = with_ids(rows, self._host.unencodable)
-        if known:
-            self._host.recorders.put(known)
+        usable_rows = with_ids(rows, self._host.unencodable)
+        if usable_rows:
+            self._host.recorders.put(usable_rows)
 
 
 def _whole_float(value: object) -> int:
@@ -355,5 +355,5 @@ class _Ids(dict[str | tuple[str, str], float]):
         self._make = make
 
     def __missing__(self, key: str | tuple[str, str]) -> float:
-        made = self[key] = self._make(key)
-        return made
+        row_id = self[key] = self._make(key)
+        return row_id

@@ -50,13 +50,13 @@ class KindLimits:
         """Return the limits of a single request. Raise UsageError for invalid ones."""
         if not isinstance(text, str):
             raise UsageError(f"limits are text, not {type(text).__name__}", hint='write limits such as "ttft:200"')
-        found = self._own.get(text)
-        if found is None:
+        own_limits = self._own.get(text)
+        if own_limits is None:
             own = slo.parse(text)
-            found = OwnLimits(own, slo.combined(self.by_key, own))
+            own_limits = OwnLimits(own, slo.combined(self.by_key, own))
             if len(self._own) < limits.REASONS:
-                self._own[text] = found
-        return found
+                self._own[text] = own_limits
+        return own_limits
 
 
 def judge(

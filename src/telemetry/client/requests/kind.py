@@ -95,7 +95,7 @@ class Requests:
         if self._host.state == "idle":
             return self._ignored
         family = self._family
-        at = told = _now()
+        at = now = _now()
         if at_ns is not None:
             at = family.moment(at_ns)
         due = planned
@@ -110,7 +110,7 @@ class Requests:
         if conversation is not None or turn is not None or slo is not None:
             hash(key)  # raises before a turn is counted
             extras = self._extras(conversation, family, at, turn, slo)
-        request = Request(family, at, due, key, given, extras, told)
+        request = Request(family, at, due, key, given, extras, now)
         if key is not None and self._by_key.setdefault(key, request) is not request:
             request._key = None
         request._begin()
@@ -200,8 +200,10 @@ class Requests:
 
     def _judge(self, asked: Condition, family: Family) -> PercentileStatus:
         rule = self._asker.rule
-        found = self._asker.ask()
-        return judge(found, self.name, family.labels, asked, confidence=rule.confidence, tolerance=rule.tolerance)
+        snapshot = self._asker.ask()
+        return judge(
+            snapshot, self.name, family.labels, asked, confidence=rule.confidence, tolerance=rule.tolerance
+        )
 
     # --- for the process -------------------------------------------------------------------------
 
@@ -275,10 +277,10 @@ class Requests:
 
     def _silent(self) -> Family:
         """Return the family of requests that are issued without a run. It records no events."""
-        made = Family(self._host, self.name, {}, Shared[Request]())
-        made.put, made.ring = discard, None
-        made.ids[words.AFTER_END] = 0.0
-        return made
+        family = Family(self._host, self.name, {}, Shared[Request]())
+        family.put, family.ring = discard, None
+        family.ids[words.AFTER_END] = 0.0
+        return family
 
 
 class RefusedKind(Requests):
@@ -307,12 +309,12 @@ class RefusedKind(Requests):
 
 def check_arguments(name: str, given: Mapping[str, object]) -> None:
     """Raise UsageError for an argument that `Requests.issue` does not have."""
-    known = cast(FunctionType, Requests.issue).__kwdefaults__ or {}
-    unknown = sorted(given.keys() - known.keys())
+    parameters = cast(FunctionType, Requests.issue).__kwdefaults__ or {}
+    unknown = sorted(given.keys() - parameters.keys())
     if unknown:
         raise UsageError(
             f"a request of {name!r} was issued with {unknown[0]!r} but requests of this kind have "
-            f"the labels {', '.join(known)}",
+            f"the labels {', '.join(parameters)}",
             hint=f"set labels, expire_s and stop_when on the kind: run.requests({name!r}, …).issue(…)",
         ) from None
 

@@ -67,22 +67,22 @@ class Kinds:
         if stop_when:
             parse(stop_when)
         own_slo = slo.to_text(slo.parse(slo_text)) if slo_text else ""
-        found = self._kinds.get((name, tuple(checked.items())))
-        if found is None:
+        kind = self._kinds.get((name, tuple(checked.items())))
+        if kind is None:
             if len(self._kinds) >= limits.REQUEST_KINDS:
                 return self._without_room(name)
-            found = self._make(name, checked)
+            kind = self._make(name, checked)
         if age_s is not None:
-            found.expire_s = _settled(name, "expire_s", found.expire_s, age_s)
+            kind.expire_s = _settled(name, "expire_s", kind.expire_s, age_s)
         if stop_when:
-            is_new = not found.stop_when
-            found.stop_when = _settled(name, "stop_when", found.stop_when, stop_when)
+            is_new = not kind.stop_when
+            kind.stop_when = _settled(name, "stop_when", kind.stop_when, stop_when)
             if is_new:
-                self._declare(found)
-        if own_slo and own_slo != found.slo:
-            found.slo = _settled(name, "slo", found.slo, own_slo)
-            self._limit(found)
-        return found
+                self._declare(kind)
+        if own_slo and own_slo != kind.slo:
+            kind.slo = _settled(name, "slo", kind.slo, own_slo)
+            self._limit(kind)
+        return kind
 
     def _limit(self, kind: Requests) -> None:
         """Set the limits of a kind: those of the program, replaced key by key by those of the environment."""
@@ -97,14 +97,16 @@ class Kinds:
                 self._host.put_record(lambda record=record: record)  # type: ignore[misc]
 
     def _make(self, name: str, labels: Mapping[str, str]) -> Requests:
-        self._host.catalog.reserve({words.name_of(name, word): made for word, made in words.INSTRUMENTS.items()})
+        self._host.catalog.reserve(
+            {words.name_of(name, word): meaning for word, meaning in words.INSTRUMENTS.items()}
+        )
         with self._lock:
-            made = Requests(self._host, name, labels, self._asker, self.log)
-            made.enter(self.window)
-            known = self._kinds.setdefault((name, tuple(labels.items())), made)
-        if known is made:
-            self._limit(made)
-        return known
+            kind = Requests(self._host, name, labels, self._asker, self.log)
+            kind.enter(self.window)
+            existing = self._kinds.setdefault((name, tuple(labels.items())), kind)
+        if existing is kind:
+            self._limit(kind)
+        return existing
 
     def _without_room(self, name: str) -> Requests:
         """Return the kind that drops requests.
@@ -112,15 +114,15 @@ class Kinds:
         Unbounded names and labels must not stop a program hours into its run.
         """
         with self._lock:
-            known = self._refused
-            self._refused = found = known or RefusedKind(self._host, self._asker)
-        if known is None:
+            existing = self._refused
+            self._refused = kind = existing or RefusedKind(self._host, self._asker)
+        if existing is None:
             notice.warn(
                 f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: requests of "
                 f"{name!r} and later kinds are dropped. Names and labels should have a limited "
                 "number of values"
             )
-        return found
+        return kind
 
     @property
     def window(self) -> str:
@@ -298,7 +300,9 @@ def _checked_age(name: str, expire_s: float) -> float:
     return float(expire_s)
 
 
-def _settled(name: str, what: str, known: T | None, new: T) -> T:
-    if known and known != new:
-        raise InstrumentError(f"the requests {name!r} have {what} {known!r} already and can't have {new!r} as well")
+def _settled(name: str, what: str, existing: T | None, new: T) -> T:
+    if existing and existing != new:
+        raise InstrumentError(
+            f"the requests {name!r} have {what} {existing!r} already and can't have {new!r} as well"
+        )
     return new

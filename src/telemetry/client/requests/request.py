@@ -56,9 +56,9 @@ class PythonRequest(InFlight, Struct, eq=False, gc=False):
         at = _now() if at_ns is None else self._family.moment(at_ns)
         if self._first_ns is not None:
             return self._chunk(tokens, at)
-        known = _ONE if tokens is _ONE else self._known(tokens)
-        if known != 1:
-            self._times = array("q", (known, UNKNOWN if known == UNKNOWN_TOKENS else 0, 0, 0, at))
+        token_count = _ONE if tokens is _ONE else self._known(tokens)
+        if token_count != 1:
+            self._times = array("q", (token_count, UNKNOWN if token_count == UNKNOWN_TOKENS else 0, 0, 0, at))
         self._first_ns = at
         return at
 
@@ -163,21 +163,21 @@ class PythonRequest(InFlight, Struct, eq=False, gc=False):
         elif self._first_ns is None:
             self.first(tokens, at)
         else:
-            known = 1 if tokens is _ONE else self._known(tokens)
+            token_count = 1 if tokens is _ONE else self._known(tokens)
             if times is None:
                 times = self._times = array("q", (1, 0, 0, 0, self._first_ns))
             elif len(times) >= _full:
                 times = self._times = self._without_chunks(times, at)
-            self._keep(times, known)
+            self._keep(times, token_count)
             times.append(at)
         return at
 
     def _without_chunks(self, times: array[int], at: int) -> array[int]:
         """Record the gaps between the buffered chunks, and return a buffer without these."""
-        told, gap = more_tokens(times, self._tokens), largest_gap(times)
+        chunk_tokens, gap = more_tokens(times, self._tokens), largest_gap(times)
         self._put_gaps(times, at)
         self._tokens = None
-        return array("q", (times[0], told, times[2] + len(times) - HEAD, gap, times[-1]))
+        return array("q", (times[0], chunk_tokens, times[2] + len(times) - HEAD, gap, times[-1]))
 
 
 if TYPE_CHECKING or RECORDER is None:  # noqa: SIM108 – type checkers understand this form

@@ -145,16 +145,16 @@ def parse(stop_when: str) -> Condition:
     Examples: "p99 known", "p99.9 of ttft known", "p99 known within 5% at 95% confidence tolerating 0.1%". Raises
     UsageError.
     """
-    found = _CONDITION.fullmatch(" ".join(stop_when.split())) if isinstance(stop_when, str) else None
-    if found is None:
+    match = _CONDITION.fullmatch(" ".join(stop_when.split())) if isinstance(stop_when, str) else None
+    if match is None:
         raise UsageError(
             f"{stop_when!r} is not a condition to stop",
             hint='write a condition such as "p99 known" or "p99 of ttft known within 5%"',
         )
-    shares = (found[name] for name in ("confidence", "within", "tolerance"))
+    shares = (match[name] for name in ("confidence", "within", "tolerance"))
     return condition(
-        f"p{found['percentile']}",
-        found["of"] or words.LATENCY,
+        f"p{match['percentile']}",
+        match["of"] or words.LATENCY,
         *(None if share is None else float(Fraction(share) / 100) for share in shares),
     )
 
@@ -228,8 +228,8 @@ def judge(
     from telemetry.statistics.early_stopping import bound_rank, samples_needed
 
     name = words.name_of(kind, asked.of)
-    found: Sequence[SeriesStat] = snapshot.series if snapshot is not None else ()
-    stat = next((stat for stat in found if stat.name == name and stat.labels == labels), SeriesStat(name=name))
+    series: Sequence[SeriesStat] = snapshot.series if snapshot is not None else ()
+    stat = next((stat for stat in series if stat.name == name and stat.labels == labels), SeriesStat(name=name))
     numerator, denominator = asked.ratio
     if asked.confidence is not None:
         confidence = asked.confidence
@@ -244,8 +244,8 @@ def judge(
     value = value_at(stat, -(-numerator * stat.count // denominator))
     rank = bound_rank(asked.ratio, stat.count, confidence, tolerance)
     bound = None if rank is None else value_at(stat, rank)
-    known = bound is not None and (asked.within is None or bound - value <= asked.within * value)
-    return PercentileStatus(asked.percentile, stat.count, needed, missing, known, value, bound)
+    is_known = bound is not None and (asked.within is None or bound - value <= asked.within * value)
+    return PercentileStatus(asked.percentile, stat.count, needed, missing, is_known, value, bound)
 
 
 def value_at(stat: SeriesStat, rank: int) -> float:

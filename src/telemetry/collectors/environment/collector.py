@@ -84,12 +84,12 @@ class Interpreter:
 
 def interpreter_of(pid: int) -> Interpreter | None:
     """Return the interpreter of a process or of its first descendant that is Python, or None."""
-    for one in _family(pid):
+    for member in _family(pid):
         try:
-            executable = Path(os.readlink(f"/proc/{one}/exe"))
-            if not _PYTHON.fullmatch(executable.name) or not _has_our_files(one):
+            executable = Path(os.readlink(f"/proc/{member}/exe"))
+            if not _PYTHON.fullmatch(executable.name) or not _has_our_files(member):
                 continue
-            started_as = _started_as(one, executable)
+            started_as = _started_as(member, executable)
         except OSError:
             continue
         return described(started_as, executable)
@@ -114,7 +114,7 @@ def described(path: Path, executable: Path) -> Interpreter:
 
 def packages(interpreter: Interpreter) -> dict[str, str]:
     """Return the version of each package by its name. The first folder wins, as for imports."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in interpreter.folders:
         try:
             with os.scandir(folder) as entries:
@@ -122,10 +122,10 @@ def packages(interpreter: Interpreter) -> dict[str, str]:
                     installed = _INSTALLED.fullmatch(entry.name)
                     if installed is not None:
                         name = re.sub(r"[-_.]+", "-", installed[1]).lower()
-                        found.setdefault(name[: limits.NAME_CHARS // 2], installed[2])
+                        versions.setdefault(name[: limits.NAME_CHARS // 2], installed[2])
         except OSError:
             continue
-    return found
+    return versions
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -134,9 +134,9 @@ def _family(pid: int) -> Iterator[int]:
     for _ in range(_MOST_PROCESSES):
         if not waiting:
             return
-        one = waiting.pop(0)
-        yield one
-        children = _text(Path(f"/proc/{one}/task/{one}/children"))
+        member = waiting.pop(0)
+        yield member
+        children = _text(Path(f"/proc/{member}/task/{member}/children"))
         waiting += [int(word) for word in children.split()]
 
 
@@ -175,7 +175,7 @@ def _folders(root: Path, minor: str) -> Iterator[Path]:
 def _version_of(folders: list[Path]) -> str:
     """Return the version in the name of a folder of packages, such as 3.11."""
     names = (_LIBRARY.fullmatch(folder.parent.name) for folder in folders)
-    return next((found[1] for found in names if found), "")
+    return next((match[1] for match in names if match), "")
 
 
 def _text(path: Path) -> str:
@@ -211,9 +211,9 @@ class Environment:
             run.params(self._facts())
         if self._looks < _LOOKS:
             self._looks += 1
-            found = interpreter_of(self._target.pid) if self._target.pid else None
-            if found is not None:
-                run.params(self._python(found))
+            interpreter = interpreter_of(self._target.pid) if self._target.pid else None
+            if interpreter is not None:
+                run.params(self._python(interpreter))
                 self._looks = _LOOKS
         if self._looks >= _LOOKS or not self._target.pid:
             self._looks = _LOOKS
@@ -238,16 +238,16 @@ class Environment:
         masked = mask_secrets(dict(list(chosen.items())[: limits.ENVIRONMENT_VARIABLES]))
         return {name: printable(value) for name, value in masked.items()}
 
-    def _python(self, found: Interpreter) -> dict[str, str]:
-        versions = packages(found)
+    def _python(self, interpreter: Interpreter) -> dict[str, str]:
+        versions = packages(interpreter)
         chosen = {
             name: version
             for name, version in sorted(versions.items())
             if any(fnmatchcase(name, pattern) for pattern in self._packages)
         }
         return {
-            "python.version": found.version,
-            "python.path": printable(str(found.path)),
+            "python.version": interpreter.version,
+            "python.path": printable(str(interpreter.path)),
             **{
                 f"packages.{name}": version for name, version in list(chosen.items())[: limits.ENVIRONMENT_PACKAGES]
             },

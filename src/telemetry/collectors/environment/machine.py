@@ -21,7 +21,7 @@ _KIB: Final = 1024
 def facts() -> dict[str, str]:
     """Return name → value for what is known."""
     memory = _found(_MEMORY, _text("/proc/meminfo"))
-    known = {
+    values = {
         "host": socket.gethostname(),
         "os": _found(_NAME, _text("/etc/os-release")) or platform.system(),
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -30,7 +30,7 @@ def facts() -> dict[str, str]:
         "memory": size(int(memory) * _KIB) if memory else "",
         "nvidia_driver": _found(_DRIVER, _text("/proc/driver/nvidia/version")),
     }
-    return {name: printable(value) for name, value in known.items() if value}
+    return {name: printable(value) for name, value in values.items() if value}
 
 
 def _cpus() -> int:
@@ -49,5 +49,5 @@ def _text(path: str) -> str:
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return found[1].strip() if found else ""
+    match = pattern.search(text)
+    return match[1].strip() if match else ""

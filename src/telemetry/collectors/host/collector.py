@@ -231,11 +231,11 @@ def _memory_limit(files: Files, group: str) -> int | None:
 
 def _cpu_limit(files: Files, group: str) -> float | None:
     """Return the limit in cores; None without one."""
-    words = files.read_if_there(f"{group}/cpu.max").split()
-    if len(words) != 2 or words[0] == b"max":
+    fields = files.read_if_there(f"{group}/cpu.max").split()
+    if len(fields) != 2 or fields[0] == b"max":
         return None
     with suppress(ValueError, ZeroDivisionError):
-        return int(words[0]) / int(words[1])
+        return int(fields[0]) / int(fields[1])
     return None
 
 

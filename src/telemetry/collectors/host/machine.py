@@ -55,8 +55,8 @@ class Machine:
                 yield name, min(100.0, 100.0 * change / total)
 
     def _load(self) -> Iterator[Figure]:
-        if words := self._files.read_if_there("proc/loadavg").split():
-            yield "host.load", float(words[0])
+        if fields := self._files.read_if_there("proc/loadavg").split():
+            yield "host.load", float(fields[0])
 
     def _memory(self) -> Iterator[Figure]:
         sizes = {name: int(kib) * _KIB for name, kib in _MEMORY.findall(self._files.read("proc/meminfo"))}
@@ -72,17 +72,17 @@ class Machine:
     def _disks(self, seconds: float) -> Iterator[Figure]:
         read = written = 0
         busy: list[float] = []
-        found = False
+        has_disk = False
         for line in self._files.lines("proc/diskstats"):
-            words = line.split()
-            if len(words) < 13 or not self._is_whole_disk(words[2]):
+            fields = line.split()
+            if len(fields) < 13 or not self._is_whole_disk(fields[2]):
                 continue
-            found = True
-            read += int(words[5])
-            written += int(words[9])
-            change_ms = self._increases.of(f"busy {words[2]!r}", int(words[12]))
+            has_disk = True
+            read += int(fields[5])
+            written += int(fields[9])
+            change_ms = self._increases.of(f"busy {fields[2]!r}", int(fields[12]))
             busy += [change_ms] if change_ms is not None else []
-        if not found:
+        if not has_disk:
             return
         for name, sectors in (("host.disk_read", read), ("host.disk_written", written)):
             change = self._increases.of(name, sectors)
@@ -96,11 +96,11 @@ class Machine:
 
         Partitions, RAID sets and encrypted volumes would count the bytes of their disks again.
         """
-        known = self._is_disk.get(name)
-        if known is None:
+        is_disk = self._is_disk.get(name)
+        if is_disk is None:
             path = name.decode(errors="replace").replace("/", "!")
-            known = self._is_disk[name] = self._files.exists(f"sys/block/{path}/device")
-        return known
+            is_disk = self._is_disk[name] = self._files.exists(f"sys/block/{path}/device")
+        return is_disk
 
     def _network(self, seconds: float) -> Iterator[Figure]:
         self.trouble = {}
@@ -123,9 +123,9 @@ class Machine:
         rows = {}
         for line in self._files.lines("proc/net/dev")[2:]:
             name, _, text = line.partition(b":")
-            words = text.split()
-            if len(words) >= 12:
-                numbers = [int(word) for word in words]
+            fields = text.split()
+            if len(fields) >= 12:
+                numbers = [int(word) for word in fields]
                 rows[name.strip()] = (
                     numbers[0],
                     numbers[8],
@@ -137,16 +137,16 @@ class Machine:
         yield from cards or rows.values()
 
     def _is_network_card(self, name: bytes) -> bool:
-        known = self._is_card.get(name)
-        if known is None:
-            known = self._files.exists(f"sys/class/net/{name.decode(errors='replace')}/device")
-            self._is_card[name] = known
-        return known
+        is_card = self._is_card.get(name)
+        if is_card is None:
+            is_card = self._files.exists(f"sys/class/net/{name.decode(errors='replace')}/device")
+            self._is_card[name] = is_card
+        return is_card
 
     def _pressure(self, seconds: float) -> Iterator[Figure]:
         """Yield the share of time in which some task waited for CPU, memory or a disk."""
         for what in ("cpu", "memory", "io"):
-            found = _TOTAL.search(self._files.read_if_there(f"proc/pressure/{what}"))
-            change = self._increases.of(f"pressure {what}", int(found[1])) if found else None
+            match = _TOTAL.search(self._files.read_if_there(f"proc/pressure/{what}"))
+            change = self._increases.of(f"pressure {what}", int(match[1])) if match else None
             if change is not None and seconds > 0:
                 yield f"host.pressure_{what}", min(100.0, 100.0 * change / _USEC / seconds)

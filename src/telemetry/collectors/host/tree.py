@@ -112,14 +112,14 @@ class CommandTree:
         members: dict[int, _Process] = {}
         unknown: dict[int, _Process] = {}
         for pid in pids:
-            if pid in self._others or (one := self._stat(pid)) is None:
+            if pid in self._others or (process := self._stat(pid)) is None:
                 continue
-            known = self._members.get(pid)
-            if pid == self._pid or (known is not None and known.started == one.started):
-                members[pid] = one
+            old = self._members.get(pid)
+            if pid == self._pid or (old is not None and old.started == process.started):
+                members[pid] = process
             else:
-                unknown[pid] = one
-        while joined := [pid for pid, one in unknown.items() if self._is_member(one, members)] or [
+                unknown[pid] = process
+        while joined := [pid for pid, process in unknown.items() if self._is_member(process, members)] or [
             pid for pid in unknown if self._has_variable(pid)
         ]:
             for pid in joined:
@@ -127,19 +127,19 @@ class CommandTree:
                 self._groups.add(pid)
         self._others.update(unknown)
         # forget ids of groups that have ended: the system gives them to other processes
-        of_members = {number for one in members.values() for number in (one.group, one.session)}
+        of_members = {number for process in members.values() for number in (process.group, process.session)}
         self._groups = {self._pid, *members, *(self._groups & of_members)}
-        for pid, one in members.items():
-            self._read_io(pid, one)
+        for pid, process in members.items():
+            self._read_io(pid, process)
         return members
 
-    def _is_member(self, one: _Process, members: dict[int, _Process]) -> bool:
+    def _is_member(self, process: _Process, members: dict[int, _Process]) -> bool:
         """Return whether a process descends from a member.
 
         If its parent has ended, its process group or its session tells, unless that is the one the command was
         started in.
         """
-        return one.parent in members or one.group in self._groups or one.session in self._groups
+        return process.parent in members or process.group in self._groups or process.session in self._groups
 
     def _has_variable(self, pid: int) -> bool:
         if not self._variable:
@@ -156,43 +156,43 @@ class CommandTree:
         except OSError:
             return None
         head, _, tail = text.rpartition(b")")
-        words = tail.split(None, 22)
-        if len(words) < 22 or words[0] == b"X":
+        fields = tail.split(None, 22)
+        if len(fields) < 22 or fields[0] == b"X":
             return None
-        own = int(words[11]) + int(words[12])
+        own = int(fields[11]) + int(fields[12])
         return _Process(
             name=head.partition(b"(")[2].decode(errors="replace"),
-            parent=int(words[1]),
-            group=int(words[2]),
-            session=int(words[3]),
+            parent=int(fields[1]),
+            group=int(fields[2]),
+            session=int(fields[3]),
             own_ticks=own,
-            all_ticks=own + int(words[13]) + int(words[14]),
-            threads=int(words[17]),
-            started=int(words[19]),
-            memory=int(words[21]) * _PAGE_BYTES,
-            is_zombie=words[0] == b"Z",
+            all_ticks=own + int(fields[13]) + int(fields[14]),
+            threads=int(fields[17]),
+            started=int(fields[19]),
+            memory=int(fields[21]) * _PAGE_BYTES,
+            is_zombie=fields[0] == b"Z",
         )
 
-    def _read_io(self, pid: int, one: _Process) -> None:
+    def _read_io(self, pid: int, process: _Process) -> None:
         """Add the bytes of storage. Those of another user's process can't be read."""
         try:
             text = _read(f"{self._proc}/{pid}/io", _IO_BYTES)
         except OSError:
             return
         fields = dict(line.split(b": ") for line in text.splitlines() if b": " in line)
-        one.read, one.written = int(fields.get(b"read_bytes", 0)), int(fields.get(b"write_bytes", 0))
+        process.read, process.written = int(fields.get(b"read_bytes", 0)), int(fields.get(b"write_bytes", 0))
 
     # --- sums ------------------------------------------------------------------------------------
 
     def _sums(self) -> Tree:
         tree = Tree()
-        for one in self._members.values():
-            if one.is_zombie:
+        for process in self._members.values():
+            if process.is_zombie:
                 continue
             tree.processes += 1
-            tree.threads += one.threads
-            tree.memory += one.memory
-            tree.by_name.setdefault(printable(one.name), Use()).memory += one.memory
+            tree.threads += process.threads
+            tree.memory += process.memory
+            tree.by_name.setdefault(printable(process.name), Use()).memory += process.memory
         return tree
 
     def _add_rates(self, tree: Tree, before: dict[int, _Process], since: float, seconds: float) -> None:
@@ -202,16 +202,18 @@ class CommandTree:
         Earlier readings have counted a part of it, so that part is subtracted.
         """
         own = in_all = read = written = 0
-        for pid, one in self._members.items():
+        for pid, process in self._members.items():
             old = before.get(pid)
-            if old is None or old.started != one.started:
-                old = _unborn(one) if one.started >= since else one  # else it was overlooked until now
-            ticks = one.own_ticks - old.own_ticks
+            if old is None or old.started != process.started:
+                old = _unborn(process) if process.started >= since else process  # else it was overlooked until now
+            ticks = process.own_ticks - old.own_ticks
             own += ticks
-            in_all += one.all_ticks - old.all_ticks
-            read += one.read - old.read
-            written += one.written - old.written
-            if (use := tree.by_name.get(printable(one.name))) is not None:  # a zombie may be the last of its name
+            in_all += process.all_ticks - old.all_ticks
+            read += process.read - old.read
+            written += process.written - old.written
+            if (
+                use := tree.by_name.get(printable(process.name))
+            ) is not None:  # a zombie may be the last of its name
                 use.cpu += 100.0 * ticks / _TICKS_PER_S / seconds
         for old in _ended(before, self._members):
             in_all -= old.all_ticks
@@ -223,13 +225,13 @@ class CommandTree:
 
 def _ended(before: dict[int, _Process], now: dict[int, _Process]) -> Iterator[_Process]:
     for pid, old in before.items():
-        one = now.get(pid)
-        if one is None or one.started != old.started:
+        process = now.get(pid)
+        if process is None or process.started != old.started:
             yield old
 
 
-def _unborn(one: _Process) -> _Process:
-    return _Process(one.name, one.parent, one.group, one.session, one.started, 0, 0, 0, 0)
+def _unborn(process: _Process) -> _Process:
+    return _Process(process.name, process.parent, process.group, process.session, process.started, 0, 0, 0, 0)
 
 
 def _read(path: str, size: int) -> bytes:

@@ -209,10 +209,10 @@ class _Watch:
                 f"{number_of(page.malformed, 'line')} can't be read, such as {printable(page.first_malformed)!r}",
             )
 
-    def _say_once(self, what: str, words: str) -> None:
+    def _say_once(self, what: str, message: str) -> None:
         if what not in self._told:
             self._told.add(what)
-            notice.warn(f"{self._who}: {words}")
+            notice.warn(f"{self._who}: {message}")
 
 
 def _check(page: Page, fetched: Fetched) -> None:

@@ -54,13 +54,13 @@ class Budget:
         self._left = most
         self._series: set[Place] = set()
 
-    def admits(self, place: Place, gauges: int) -> bool:
+    def admits(self, series_key: Place, gauges: int) -> bool:
         """Return whether a series with this number of gauges may be made: there is room, or it was made before."""
-        if place not in self._series:
+        if series_key not in self._series:
             if gauges > self._left:
                 return False
             self._left -= gauges
-            self._series.add(place)
+            self._series.add(series_key)
         return True
 
 
@@ -171,11 +171,11 @@ class Conversion:
         labels = {key: value for key, value in series.labels.items() if key != "le"}
         if not self._admits(family, labels, len(_gauges_of(kind))):
             return self._leave_out if part == "count" else _ignore
-        place = self._place(family, labels)
-        distribution = self._distributions.get(place)
+        series_key = self._place(family, labels)
+        distribution = self._distributions.get(series_key)
         if distribution is None:
             distribution = self._distribution(family, kind, labels, _unit(family, page))
-            self._distributions[place] = distribution
+            self._distributions[series_key] = distribution
         if part == "count":
             return distribution.set_count
         return distribution.set_sum if part == "sum" else distribution.bucket(series.labels.get("le", ""))
@@ -198,10 +198,10 @@ class Conversion:
 
     def _admits(self, name: str, labels: Mapping[str, str], gauges: int = 1) -> bool:
         """Return whether there is room for a series. Raises InstrumentError if another one looks the same."""
-        place, own = self._place(name, labels), tuple(sorted(labels.items()))
-        if not self._budget.admits(place, gauges):
+        series_key, own = self._place(name, labels), tuple(sorted(labels.items()))
+        if not self._budget.admits(series_key, gauges):
             return False
-        if self._owners.setdefault(place, own) != own:
+        if self._owners.setdefault(series_key, own) != own:
             raise InstrumentError(f"{name!r} has several series that differ only in labels of without=")
         return True
 
@@ -278,9 +278,9 @@ class _Distribution:
         if self._now and "p50" in gauges:
             counts = {bound: number - before.get(bound, 0.0) for bound, number in self._before.items()}
             for key, share in QUANTILES.items():
-                found = quantile(counts, share)
-                if isfinite(found):
-                    gauges[key](found)
+                value = quantile(counts, share)
+                if isfinite(value):
+                    gauges[key](value)
 
 
 def quantile(counts: Mapping[float, float], share: float) -> float:

@@ -87,13 +87,13 @@ class Fetcher:
             status, headers, body = self._answer(url, deadline_s)
             if status == http.client.OK:
                 return Fetched(body, headers.get("Content-Type", ""), time.monotonic() - begun)
-            place = headers.get("Location", "") if status in _REDIRECTS else ""
-            if not place:
+            location = headers.get("Location", "") if status in _REDIRECTS else ""
+            if not location:
                 raise FetchError(_refusal(status), hint=_remedy(status))
             try:
-                url = normal_url(urljoin(url, place))
+                url = normal_url(urljoin(url, location))
             except ValueError as error:
-                raise FetchError(f"it redirects to {printable(place)}: {error}") from error
+                raise FetchError(f"it redirects to {printable(location)}: {error}") from error
         raise FetchError(f"it redirects more than {_MOST_REDIRECTS} times")
 
     def close(self) -> None:

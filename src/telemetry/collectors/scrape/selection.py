@@ -10,9 +10,9 @@ class Selection:
     """Patterns with `*`, `?` and `[…]`, separated by `|`. A pattern that begins with `!` leaves metrics out."""
 
     def __init__(self, text: str) -> None:
-        words = [word.strip() for word in text.split("|") if word.strip()]
-        self._wanted = _joined([word for word in words if not word.startswith("!")])
-        self._unwanted = _joined([word[1:] for word in words if word.startswith("!")])
+        patterns = [word.strip() for word in text.split("|") if word.strip()]
+        self._wanted = _joined([word for word in patterns if not word.startswith("!")])
+        self._unwanted = _joined([word[1:] for word in patterns if word.startswith("!")])
 
     @property
     def is_explicit(self) -> bool:

@@ -67,11 +67,11 @@ class PageReader:
         """Return the content of a page. Lines that can't be read are counted and left out."""
         page = Page()
         samples = page.samples
-        add, known, make = samples.append, self._known.get, Sample._make
+        add, lookup, make = samples.append, self._known.get, Sample._make
         seconds = 1.0 if content_type.startswith(OPEN_METRICS) else _MS
         for line in data.decode("utf-8", "replace").split("\n"):
             text, _, value = line.rpartition(" ")
-            series = known(text)
+            series = lookup(text)
             if series is not None:
                 try:
                     add(make((series, float(value), None)))
@@ -138,15 +138,15 @@ class PageReader:
 
 def _note(page: Page, line: str) -> None:
     """Note the type or unit that a comment states."""
-    found = _MEANING.match(line)
-    if found is not None:
-        (page.types if found[1] == "TYPE" else page.units)[found[2]] = found[3].strip()
+    match = _MEANING.match(line)
+    if match is not None:
+        (page.types if match[1] == "TYPE" else page.units)[match[2]] = match[3].strip()
 
 
 def _after_space(line: str, at: int) -> int:
-    found = _SPACE.match(line, at)
-    return found.end() if found is not None else at
+    match = _SPACE.match(line, at)
+    return match.end() if match is not None else at
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], text) if "\\" in text else text
+    return _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], text) if "\\" in text else text

@@ -30,12 +30,12 @@ def backends_of(
     `args` is a namespace or a dictionary. `environment` and `now` are those of the process by default.
     """
     variables = os.environ if environment is None else environment
-    found = []
+    backends = []
     if option(args, "use_tensorboard"):
-        found.append(_text("tensorboard", logdir=_tensorboard_folder(args, variables, now)))
+        backends.append(_text("tensorboard", logdir=_tensorboard_folder(args, variables, now)))
     mode = str(option(args, "wandb_mode") or variables.get("WANDB_MODE", ""))
     if option(args, "use_wandb") and mode != _DISABLED:
-        found.append(
+        backends.append(
             _text(
                 "wandb",
                 project=option(args, "wandb_project") or option(args, "tb_project_name"),
@@ -47,7 +47,7 @@ def backends_of(
             )
         )
     if option(args, "use_clearml"):
-        found.append(
+        backends.append(
             _text(
                 "clearml",
                 project=option(args, "tb_project_name") or variables.get("CLEARML_PROJECT"),
@@ -56,8 +56,8 @@ def backends_of(
             )
         )
     if option(args, "timeline_dump_dir"):
-        found.append(_text("timeline", dir=option(args, "timeline_dump_dir")))
-    return found
+        backends.append(_text("timeline", dir=option(args, "timeline_dump_dir")))
+    return backends
 
 
 def environment_of(args: Any) -> dict[str, str]:
@@ -92,9 +92,9 @@ def _tensorboard_folder(args: Any, variables: Mapping[str, str], now: time.struc
     return os.path.join("tensorboard_log", str(option(args, "tb_project_name") or _PROJECT), str(experiment))
 
 
-def _kept_mark(found: re.Match[str]) -> str:
+def _kept_mark(match: re.Match[str]) -> str:
     """Return the `?` that other parameters still need."""
-    return "?" if found[0].startswith("?") and found[0].endswith("&") else "&" if found[0].endswith("&") else ""
+    return "?" if match[0].startswith("?") and match[0].endswith("&") else "&" if match[0].endswith("&") else ""
 
 
 def _text(kind: str, **options: Any) -> str:

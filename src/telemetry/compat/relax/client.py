@@ -103,18 +103,18 @@ class MetricsClient:
         """Forget the held values of a step, or all of them. Values that are recorded or sent already stay."""
         if step is None:
             self._buffer.clear(None)
-        elif (place := _place_or_refuse(step, STEP)) is not None:
-            self._buffer.clear(place[1])
+        elif (axis_step := _place_or_refuse(step, STEP)) is not None:
+            self._buffer.clear(axis_step[1])
 
     def clear_metrics(self, step: int | None = None, *, axis: str = STEP) -> bool:
         """Forget values of a step, or of all steps, that are recorded or sent but not reported.
 
         Return False if there is no run, or no room in the queue.
         """
-        place = _place_or_refuse(0 if step is None else step, axis)
-        if place is None:
+        axis_step = _place_or_refuse(0 if step is None else step, axis)
+        if axis_step is None:
             return False
-        number = None if step is None else place[1]
+        number = None if step is None else axis_step[1]
         self._buffer.clear_sent(axis, number)
         return self._transport.clear((axis, number))
 
@@ -122,8 +122,8 @@ class MetricsClient:
         """Return the number of held values of a step, or of all steps."""
         if step is None:
             return self._buffer.count(None)
-        place = _place_or_refuse(step, STEP)
-        return 0 if place is None else self._buffer.count(place[1])
+        axis_step = _place_or_refuse(step, STEP)
+        return 0 if axis_step is None else self._buffer.count(axis_step[1])
 
     def health_check(self) -> dict[str, Any]:
         """Return the state of the service or run and its backends. Wait at most five seconds, for a run one."""
@@ -145,8 +145,8 @@ class MetricsClient:
     def _log(
         self, step: Any, pairs: list[tuple[Any, Any]], tags: Mapping[str, str] | None, immediate: bool, axis: str
     ) -> bool:
-        place = _place_or_refuse(step, axis)
-        if place is None:
+        axis_step = _place_or_refuse(step, axis)
+        if axis_step is None:
             return False
         try:
             texts = plain_tags(tags) or None
@@ -166,26 +166,28 @@ class MetricsClient:
         if not entries:
             return not pairs
         if not immediate:
-            self._buffer.add(place, entries)
+            self._buffer.add(axis_step, entries)
             return True
         self._warn()
-        is_taken = self._transport.put(place, entries)
-        _LOG.debug("step %d: %d values are %s at once", place[1], len(entries), "taken" if is_taken else "refused")
+        is_taken = self._transport.put(axis_step, entries)
+        _LOG.debug(
+            "step %d: %d values are %s at once", axis_step[1], len(entries), "taken" if is_taken else "refused"
+        )
         if is_taken:
-            self._buffer.count_sent(place, len(entries))
+            self._buffer.count_sent(axis_step, len(entries))
         return is_taken
 
     def _report(self, step: Any, axis: str, *, waits: bool) -> dict[str, Any]:
-        place = _place_or_refuse(step, axis)
-        if place is None:
+        axis_step = _place_or_refuse(step, axis)
+        if axis_step is None:
             return {"status": "error", "message": f"{shown(step)} is not a step: use an integer of 64 bits"}
-        entries, sent = self._buffer.take(place)
+        entries, sent = self._buffer.take(axis_step)
         count = sent + len({(name, *sorted(tags.items())) if tags else name for name, _, tags in entries})
         if waits and time.monotonic() >= self._look_again_s:
             self._look()
         self._warn()
-        answer = self._transport.report(place, entries, count, waits=waits)
-        _LOG.debug("report of step %d on the axis %s: %s", place[1], axis, answer)
+        answer = self._transport.report(axis_step, entries, count, waits=waits)
+        _LOG.debug("report of step %d on the axis %s: %s", axis_step[1], axis, answer)
         return answer
 
     @property

@@ -236,16 +236,18 @@ class HttpTransport(Locked):
         super().renew_lock()
         self._begin()
 
-    def put(self, place: Place, entries: Sequence[Entry]) -> bool:
+    def put(self, axis_step: Place, entries: Sequence[Entry]) -> bool:
         """Queue values of a step. Return False if the queue is full, or if no value can be encoded."""
-        requests = _requests(place, entries)
+        requests = _requests(axis_step, entries)
         return bool(requests) and self._put(requests)
 
-    def report(self, place: Place, entries: Sequence[Entry], count: int, *, waits: bool = True) -> dict[str, Any]:
+    def report(
+        self, axis_step: Place, entries: Sequence[Entry], count: int, *, waits: bool = True
+    ) -> dict[str, Any]:
         """Queue the last values of a step and its report. Return the answer, or that it is pending."""
-        step, text = place[1], self._url.text
-        report = _Waiting("report_step", _encoded(place, wait_s=0), 0, is_awaited=waits)
-        if not self._put([*_requests(place, entries), report]):
+        step, text = axis_step[1], self._url.text
+        report = _Waiting("report_step", _encoded(axis_step, wait_s=0), 0, is_awaited=waits)
+        if not self._put([*_requests(axis_step, entries), report]):
             return {"status": "error", "message": f"the queue for {text} is full: step {step} is dropped"}
         if report.done is not None and not self._is_silent and not report.done.wait(self._report_timeout_s):
             self._is_silent = True
@@ -256,9 +258,9 @@ class HttpTransport(Locked):
             return {"status": "pending", "message": message, "results": {}}
         return answer.body if answer.is_good else {**answer.body, "status": "error", "message": answer.message}
 
-    def clear(self, place: tuple[str, int | None]) -> bool:
+    def clear(self, axis_step: tuple[str, int | None]) -> bool:
         """Ask the service to forget values that are not reported."""
-        return self._put([_Waiting("clear_metrics", _encoded(place), 0)])
+        return self._put([_Waiting("clear_metrics", _encoded(axis_step), 0)])
 
     def health(self) -> dict[str, Any]:
         """Ask the service for its health. Wait at most HEALTH_S."""
@@ -410,7 +412,7 @@ def _hook_exits() -> None:
 # --- bodies ------------------------------------------------------------------------------------------
 
 
-def _requests(place: Place, entries: Sequence[Entry]) -> list[_Waiting]:
+def _requests(axis_step: Place, entries: Sequence[Entry]) -> list[_Waiting]:
     """Return the requests for values of a step: one for each set of tags."""
     by_tags: _ByTags = {}
     for name, value, tags in entries:
@@ -425,25 +427,25 @@ def _requests(place: Place, entries: Sequence[Entry]) -> list[_Waiting]:
         else:
             refuse(name, "it was counted into bins, because the service was not there yet")
     try:
-        return _in_bodies(place, by_tags)
+        return _in_bodies(axis_step, by_tags)
     except Exception:  # noqa: BLE001 – a value may hold anything, which must not reach the program
-        return _in_bodies(place, _encodable(by_tags))
+        return _in_bodies(axis_step, _encodable(by_tags))
 
 
-def _in_bodies(place: Place, by_tags: _ByTags) -> list[_Waiting]:
+def _in_bodies(axis_step: Place, by_tags: _ByTags) -> list[_Waiting]:
     requests = []
     is_single = sum(map(len, by_tags.values())) == 1
     for tags_key, values in by_tags.items():
         tags = dict(tags_key) or None
         if is_single:
             [(name, value)] = values.items()
-            body = _encoded(place, metric_name=name, metric_value=value, tags=tags)
+            body = _encoded(axis_step, metric_name=name, metric_value=value, tags=tags)
             requests.append(_Waiting("log_metric", body, 1))
             continue
         names = list(values)
         for start in range(0, len(names), _BATCH):
             part = {name: values[name] for name in names[start : start + _BATCH]}
-            requests.append(_Waiting("log_metrics_batch", _encoded(place, metrics=part, tags=tags), len(part)))
+            requests.append(_Waiting("log_metrics_batch", _encoded(axis_step, metrics=part, tags=tags), len(part)))
     return requests
 
 
@@ -471,9 +473,9 @@ def _problem(tags: tuple[tuple[str, str], ...], name: str, value: object) -> str
     return ""
 
 
-def _encoded(place: tuple[str, int | None], **fields: object) -> bytes:
+def _encoded(axis_step: tuple[str, int | None], **fields: object) -> bytes:
     """Return a body. Numbers that are not finite become null."""
-    axis, step = place
+    axis, step = axis_step
     body: Mapping[str, object] = {"step": step, **fields}
     return msgspec.json.encode(body if axis == STEP else {**body, "axis": axis}, enc_hook=_plain)
 

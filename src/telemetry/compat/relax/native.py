@@ -62,28 +62,30 @@ class NativeTransport:
     url: Final = ""
     to_distribution: Final[ToDistribution] = staticmethod(counted)
 
-    def put(self, place: Place, entries: Sequence[Entry]) -> bool:
+    def put(self, axis_step: Place, entries: Sequence[Entry]) -> bool:
         """Record values of a step. Return False if there is no run."""
         if missing_run():
             return False
-        if place[0] not in REPORTED:
-            REPORTED.declare(place[0])
-        record_values(place, entries)
+        if axis_step[0] not in REPORTED:
+            REPORTED.declare(axis_step[0])
+        record_values(axis_step, entries)
         return True
 
-    def report(self, place: Place, entries: Sequence[Entry], number: int, *, waits: bool = True) -> dict[str, Any]:
+    def report(
+        self, axis_step: Place, entries: Sequence[Entry], number: int, *, waits: bool = True
+    ) -> dict[str, Any]:
         """Record the last values of a step, and close it. `number` counts all its values, for the message."""
-        axis, step = place
-        if not self.put(place, entries):
+        axis, step = axis_step
+        if not self.put(axis_step, entries):
             return {"status": "error", "message": missing_run() or _OVER}
         telemetry.end_step(step, axis=axis)
         return {"status": "success", "message": f"Reported {number} metrics for step {step}", "results": {}}
 
-    def clear(self, place: tuple[str, int | None]) -> bool:
+    def clear(self, axis_step: tuple[str, int | None]) -> bool:
         """Forget values that are recorded but not reported. Return False if there is no run."""
         if missing_run():
             return False
-        telemetry.clear_step(place[1], axis=place[0])
+        telemetry.clear_step(axis_step[1], axis=axis_step[0])
         return True
 
     def health(self) -> dict[str, Any]:
@@ -105,9 +107,9 @@ class NativeTransport:
         }
 
 
-def record_values(place: Place, entries: Sequence[Entry]) -> None:
+def record_values(axis_step: Place, entries: Sequence[Entry]) -> None:
     """Record values of a step. The newest value of a name counts; timeline events are all kept."""
-    axis, step = place
+    axis, step = axis_step
     numbers: dict[str, float] = {}
     others: dict[str, str | Distribution] = {}
     events: list[Any] = []

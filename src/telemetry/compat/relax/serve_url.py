@@ -87,8 +87,10 @@ def _proxy_address(details: dict[str, Any], route_prefix: str) -> str | None:
     if not any(_prefix(application) == wanted for application in applications):
         return None
     options = details.get("http_options") or {}
-    healthy = [one for one in (details.get("proxies") or {}).values() if _word(one.get("status")) == "HEALTHY"]
-    here = [one for one in healthy if one.get("node_ip") in _own_addresses()]
+    healthy = [
+        proxy for proxy in (details.get("proxies") or {}).values() if _word(proxy.get("status")) == "HEALTHY"
+    ]
+    here = [proxy for proxy in healthy if proxy.get("node_ip") in _own_addresses()]
     if not healthy:
         return None
     host = str(options.get("host") or "")

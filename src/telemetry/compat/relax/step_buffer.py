@@ -51,50 +51,50 @@ class StepBuffer(Locked):
         super().renew_lock()
         self._begin()
 
-    def add(self, place: Place, entries: Iterable[Entry]) -> None:
+    def add(self, axis_step: Place, entries: Iterable[Entry]) -> None:
         """Add values of a step. Drop the oldest step if there are too many."""
         with self._lock:
-            held = self._steps.get(place)
+            held = self._steps.get(axis_step)
             if held is None:
-                held = self._steps[place] = []
+                held = self._steps[axis_step] = []
             before = len(held)
             held.extend(entries)
             self._count += len(held) - before
             while self._count > VALUES:
                 self._drop_oldest()
 
-    def count_sent(self, place: Place, count: int) -> None:
+    def count_sent(self, axis_step: Place, count: int) -> None:
         """Count values of a step that were sent at once. The counts of the oldest steps are forgotten."""
         with self._lock:
-            self._sent[place] = self._sent.get(place, 0) + count
+            self._sent[axis_step] = self._sent.get(axis_step, 0) + count
             if len(self._sent) > OPEN_STEPS:
                 del self._sent[next(iter(self._sent))]
 
-    def take(self, place: Place) -> tuple[list[Entry], int]:
+    def take(self, axis_step: Place) -> tuple[list[Entry], int]:
         """Return the values of a step and the number that was sent at once, and forget them."""
         with self._lock:
-            entries = self._steps.pop(place, [])
+            entries = self._steps.pop(axis_step, [])
             self._count -= len(entries)
-            return entries, self._sent.pop(place, 0)
+            return entries, self._sent.pop(axis_step, 0)
 
     def clear(self, step: int | None) -> None:
         """Forget the values of a step on all axes, or all values."""
         with self._lock:
-            for place in [each for each in self._steps if step in (None, each[1])]:
-                self._count -= len(self._steps.pop(place))
+            for axis_step in [each for each in self._steps if step in (None, each[1])]:
+                self._count -= len(self._steps.pop(axis_step))
 
     def clear_sent(self, axis: str, step: int | None) -> None:
         """Forget the number of values that were sent for a step, or for all steps of an axis."""
         with self._lock:
-            for place in [each for each in self._sent if each[0] == axis and step in (None, each[1])]:
-                del self._sent[place]
+            for axis_step in [each for each in self._sent if each[0] == axis and step in (None, each[1])]:
+                del self._sent[axis_step]
 
     def count(self, step: int | None) -> int:
         """Return the number of values of a step on all axes, or of all values."""
         with self._lock:
             if step is None:
                 return self._count
-            return sum(len(entries) for place, entries in self._steps.items() if place[1] == step)
+            return sum(len(entries) for axis_step, entries in self._steps.items() if axis_step[1] == step)
 
     @property
     def places(self) -> set[Place]:

@@ -92,9 +92,9 @@ class Timer(Locked):
 
     def _begin(self, name: str, labels: Mapping[str, object]) -> _Start:
         with self._lock:
-            made = _Start(threading.get_ident(), time.monotonic_ns(), labels)
-            self._started.setdefault(name, []).append(made)
-        return made
+            start = _Start(threading.get_ident(), time.monotonic_ns(), labels)
+            self._started.setdefault(name, []).append(start)
+        return start
 
     def _end(self, name: str, start: _Start | None, keep: bool, labels: Mapping[str, object]) -> float:
         end_ns = time.monotonic_ns()
@@ -119,16 +119,16 @@ class Timer(Locked):
         started = self._started.get(name)
         if not started:
             return None
-        place = len(started) - 1
-        if started[place] is not wanted:  # the usual block ends before another one of its name begins
+        index = len(started) - 1
+        if started[index] is not wanted:  # the usual block ends before another one of its name begins
             here = threading.get_ident()
-            places = range(place, -1, -1)
-            place = next((at for at in places if started[at].thread == here), place)
-            place = next((at for at in places if started[at] is wanted), place)
-        found = started.pop(place)
+            places = range(index, -1, -1)
+            index = next((at for at in places if started[at].thread == here), index)
+            index = next((at for at in places if started[at] is wanted), index)
+        start = started.pop(index)
         if not started:
             del self._started[name]
-        return found
+        return start
 
 
 class _TimedBlock(Block):

@@ -150,9 +150,9 @@ def _settings(args: Any) -> dict[str, Any]:
 
 
 def _warn_of_backends(to: list[str]) -> None:
-    words = " ".join(f"--to '{text}'" for text in mask_secrets(to))
+    options = " ".join(f"--to '{text}'" for text in mask_secrets(to))
     warn_once(
         "backends",
         "this process joins a run that is open already; its backends are chosen where it is started, as in: "
-        f"telemetry run {words} -- CMD",
+        f"telemetry run {options} -- CMD",
     )

@@ -76,7 +76,7 @@ def _plain(name: str, value: Any, distribution: ToDistribution) -> Plain:
     if isinstance(value, Mapping):
         return Events([_event(value)])
     if isinstance(value, list | tuple) and (not value or _is_event(value[0])):
-        return Events([_event(one) for one in value])
+        return Events([_event(event) for event in value])
     if name == TIMELINE_EVENTS_KEY:
         raise TypeError(f"it must be a list of timeline events, not {type(value).__name__}")
     if value is None or isinstance(value, bytes):
@@ -94,10 +94,10 @@ def _plain(name: str, value: Any, distribution: ToDistribution) -> Plain:
 
 def counted(values: Any) -> Distribution:
     """Count values into bins. Raise TypeError or ValueError if they are no numbers."""
-    found = bins.count(list(values) if isinstance(values, tuple) else values)
-    if found.refused:
+    counts = bins.count(list(values) if isinstance(values, tuple) else values)
+    if counts.refused:
         raise TypeError("it has elements that are not numbers")
-    return Distribution(found)
+    return Distribution(counts)
 
 
 def listed(values: Any) -> Distribution:

@@ -53,18 +53,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Replace this process by `telemetry stack`. Returns the exit code of a usage error."""
     args = _parser().parse_args(arguments)
     if args.action in _ACTIONS:
-        words = [_ACTIONS[args.action], *(["--json"] if getattr(args, "json", False) else [])]
+        stack_arguments = [_ACTIONS[args.action], *(["--json"] if getattr(args, "json", False) else [])]
     else:
         level = str(args.level_here or args.level or "info").lower()
-        words = ["up", "--log-level", _LEVELS.get(level, level)]
-        words += ["--detach"] if args.detach else []
-        words += ["--attach-logs"] if args.attach_logs else []
+        stack_arguments = ["up", "--log-level", _LEVELS.get(level, level)]
+        stack_arguments += ["--detach"] if args.detach else []
+        stack_arguments += ["--attach-logs"] if args.attach_logs else []
         try:
-            words += ["--config", str(settings_file(args.config))] if args.config else []
+            stack_arguments += ["--config", str(settings_file(args.config))] if args.config else []
         except TelemetryError as error:
             sys.stderr.write(f"telemetry: {error}\n")
             return error.exit_code
-    line = [*telemetry_command(), "stack", *words]
+    line = [*telemetry_command(), "stack", *stack_arguments]
     os.execv(line[0], line)  # so that signals and the exit code are those of the stack
     raise AssertionError("execv does not return")
 
@@ -78,15 +78,15 @@ def settings_file(path: Path) -> Path:
         raise ConfigError("this user has no home for the settings of the stack", hint="give a TOML file")
     tables, ignored = translated(read_yaml(path))
     lines = [line for name, table in tables.items() for line in (f"[{name}]", *table)]
-    made = state / "rl_insight.toml"
+    toml_path = state / "rl_insight.toml"
     try:
-        made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(made, "".join(f"{line}\n" for line in lines).encode(), durable=False, mode=OWNER_ONLY)
+        toml_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(toml_path, "".join(f"{line}\n" for line in lines).encode(), durable=False, mode=OWNER_ONLY)
     except OSError as error:
-        raise ConfigError(f"can't write {made}: {describe(error)}") from error
+        raise ConfigError(f"can't write {toml_path}: {describe(error)}") from error
     if ignored:
         sys.stderr.write(f"telemetry: {path}: no effect here: {', '.join(ignored)}\n")
-    return made
+    return toml_path
 
 
 def translated(document: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:

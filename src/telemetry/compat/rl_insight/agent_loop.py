@@ -79,11 +79,11 @@ class AgentLoopSession:
 
     def _set_gauges(self, trajectories: Sequence[Any], end_ns: int) -> None:
         experiment, sample, session = (self.identity[key] for key in ("experiment_name", "sample", "session"))
-        place = {"experiment_name": experiment, "global_steps": str(self.identity["global_steps"])}
+        labels = {"experiment_name": experiment, "global_steps": str(self.identity["global_steps"])}
         own = f"sample={sample}/session={session}"
-        of_session = {**place, "sample": sample, "session": session}
-        _info("run", f"Experiment · {experiment}", place)
-        _info("sample", f"Sample {sample}", {**place, "sample": sample})
+        of_session = {**labels, "sample": sample, "session": session}
+        _info("run", f"Experiment · {experiment}", labels)
+        _info("sample", f"Sample {sample}", {**labels, "sample": sample})
         _info("session", f"Session {session}", {**of_session, "sess_key": own})
         for index, trajectory in enumerate(trajectories):
             chain = getattr(trajectory, "chain_id", None)
@@ -92,8 +92,8 @@ class AgentLoopSession:
             turns = int(getattr(trajectory, "num_turns", 0) or 0)
             title = f"Trajectory #{number} · reward {reward:g} · {turns} turns"
             _info("traj", title, {**of_session, "traj": str(number), "leaf": f"{own}/traj={number}"})
-        metric_gauge("agent_loop_first_turn_unixtime", self.start_ns / 1e9, **place)
-        metric_gauge("agent_loop_last_turn_unixtime", end_ns / 1e9, **place)
+        metric_gauge("agent_loop_first_turn_unixtime", self.start_ns / 1e9, **labels)
+        metric_gauge("agent_loop_last_turn_unixtime", end_ns / 1e9, **labels)
 
 
 def _info(what: str, title: str, labels: dict[str, str]) -> None:

@@ -259,7 +259,7 @@ def exporters_of(config: Mapping[str, Any] | None) -> Exporters:
             options["service"] = namespace
         chosen.append(Choice("otlp", "otlp", options))
     own = list(load().config.backends.to)
-    to = [*own, *(str(one) for one in chosen if one.kind not in map(kind_of, own))]
+    to = [*own, *(str(choice) for choice in chosen if choice.kind not in map(kind_of, own))]
     is_asked_for = bool(prometheus or traces or os.environ.get(TRACES_VARIABLE))
     return Exporters(to, {TRACES_VARIABLE: endpoint} if endpoint else {}, is_asked_for)
 
@@ -282,13 +282,13 @@ def warn_of_missing(endpoint: str, exporters: Exporters) -> None:
     kinds = {stat.kind or stat.name for stat in answer.snapshot.backends} if isinstance(answer, Status) else set()
     missing = [text for text in exporters.to if kind_of(text) not in kinds]
     if missing and isinstance(answer, Status):
-        words = " ".join(f"--to '{text}'" for text in mask_secrets(missing))
+        options = " ".join(f"--to '{text}'" for text in mask_secrets(missing))
         notice.warn(
             "this process joins a run that is open already; its exporters are chosen where it is started, as in: "
-            f"telemetry run {words} -- CMD"
+            f"telemetry run {options} -- CMD"
         )
 
 
 def _table(config: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
-    found = config.get(name) if isinstance(config, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    table = config.get(name) if isinstance(config, Mapping) else None
+    return table if isinstance(table, Mapping) else {}

@@ -70,7 +70,7 @@ def _replace_job(path: Path, job: str) -> None:
     """Write the targets of a job into a file, and keep its other jobs. Raises ConfigError and OSError."""
     document = read_yaml(path) if path.exists() else {}
     jobs = document.get("scrape_configs")
-    others = [one for one in jobs or [] if not (isinstance(one, Mapping) and one.get("job_name") == job)]
+    others = [other for other in jobs or [] if not (isinstance(other, Mapping) and other.get("job_name") == job)]
     static = [{"targets": group.targets, "labels": dict(group.labels)} for group in groups_of(job)]
     document["scrape_configs"] = [*others, {"job_name": job, "static_configs": static}]
     text = yaml_module(path).safe_dump(document, sort_keys=False)

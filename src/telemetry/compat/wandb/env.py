@@ -72,13 +72,13 @@ class Settings:
 
 def merged(given: Settings | Mapping[str, Any] | None, **arguments: Any) -> Settings:
     """Return the settings of a run: an argument comes before `given`, which comes before the environment."""
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         name: os.environ[variable] for name, variable in _VARIABLES.items() if os.environ.get(variable)
     }
-    if isinstance(found.get("run_tags"), str):
-        found["run_tags"] = [tag.strip() for tag in found["run_tags"].split(",")]
+    if isinstance(settings.get("run_tags"), str):
+        settings["run_tags"] = [tag.strip() for tag in settings["run_tags"].split(",")]
     if given is not None:
         more = vars(given) if isinstance(given, Settings) else given
-        found.update((name, value) for name, value in more.items() if value is not None)
-    found.update((name, value) for name, value in arguments.items() if value is not None)
-    return Settings(**found)
+        settings.update((name, value) for name, value in more.items() if value is not None)
+    settings.update((name, value) for name, value in arguments.items() if value is not None)
+    return Settings(**settings)

@@ -38,8 +38,8 @@ class Choice:
     def __str__(self) -> str:
         """Return the text that `parse` turns into this choice."""
         pairs = [*self.options.items(), *([] if self.name == self.kind else [(_AS, self.name)])]
-        words = ",".join(f"{key}={_escaped(value)}" for key, value in pairs)
-        return f"{self.kind}:{words}" if words else self.kind
+        text = ",".join(f"{key}={_escaped(value)}" for key, value in pairs)
+        return f"{self.kind}:{text}" if text else self.kind
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def is_valid_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def unknown(kind: str, noun: str, known: Collection[str]) -> UsageError:
+def unknown(kind: str, noun: str, kinds: Collection[str]) -> UsageError:
     """Return the error for a kind that no package offers."""
-    hint = did_you_mean(kind, known) or f"one of {', '.join(sorted(known))}"
+    hint = did_you_mean(kind, kinds) or f"one of {', '.join(sorted(kinds))}"
     return UsageError(f"no {noun} is named {printable(kind)!r}", hint=printable(hint))
 
 
@@ -162,15 +162,15 @@ def _type_words(kind: Any) -> str:
 
 
 def _values(kind: Any, between: str = ", ") -> str:
-    return between.join(str(one) or "''" for one in get_args(kind))
+    return between.join(str(value) or "''" for value in get_args(kind))
 
 
 def _default_words(info: msgspec.structs.FieldInfo) -> str:
     if info.default is not NODEFAULT:
         return _shown(info.default)
     if info.default_factory is not NODEFAULT:
-        made: Callable[[], Any] = info.default_factory
-        return _shown(made())
+        factory: Callable[[], Any] = info.default_factory
+        return _shown(factory())
     return ""
 
 

@@ -83,10 +83,10 @@ def offered(group: str, built_in: Mapping[str, str]) -> dict[str, list[Plugin]]:
         Plugin(point.name, group, point.value, *_package_of(point), is_built_in=False)
         for point in _entry_points(GROUPS[group])
     ]
-    for one in sorted(others, key=lambda one: (one.package.lower(), one.value)):
-        same = offers.setdefault(one.name, [])
-        if not any(other.package == one.package and other.value == one.value for other in same):
-            same.append(one)
+    for offer in sorted(others, key=lambda offer: (offer.package.lower(), offer.value)):
+        same = offers.setdefault(offer.name, [])
+        if not any(other.package == offer.package and other.value == offer.value for other in same):
+            same.append(offer)
     return dict(sorted(offers.items()))
 
 

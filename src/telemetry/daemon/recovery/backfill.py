@@ -86,11 +86,11 @@ class Backfill:
         if missing > 0:
             self.lost_records += missing
             self._moved_up += missing
-        known = max(0, -missing)
+        overlap = max(0, -missing)
         self.records.append(
             [
                 StreamRecord(PROTOCOL, run_id, seq, item.producer, item.wall_ns, item.record)
-                for seq, item in enumerate(step.streamed[known:], following)
+                for seq, item in enumerate(step.streamed[overlap:], following)
             ]
         )
 

@@ -63,16 +63,16 @@ def record_flight(directory: RunDirectory, seconds: float, until_ns: int, reason
 
 def _first_segment(reader: JournalReader, since_ns: int) -> int:
     """Return the newest segment that begins before a time, or else the oldest one with a checkpoint."""
-    found = number = reader.last_checkpoint()
+    segment = number = reader.last_checkpoint()
     while number >= 0:
         first = next(reader.frames(number), None)
         if first is None or first.segment != number:  # the cap has removed it
             break
-        found = number
+        segment = number
         if first.time_ns <= since_ns:
             break
         number -= 1
-    return found
+    return segment
 
 
 class _Chunk(NamedTuple):

@@ -51,6 +51,6 @@ def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
         )
 
 
-def _are(number: int, one: str, where: str) -> str:
+def _are(number: int, noun: str, where: str) -> str:
     """Return `1 record of the stream is` or `2 records of the stream are`."""
-    return number_of(number, f"{one} {where} is", f"{one}s {where} are")
+    return number_of(number, f"{noun} {where} is", f"{noun}s {where} are")

@@ -120,7 +120,7 @@ class _Search:
             self.reasons.append(str(gap))
             return {}
         values = search.values()
-        found: dict[SeriesId, Mapping[str, float]] = {}
+        percentiles: dict[SeriesId, Mapping[str, float]] = {}
         for number, (stat, counted) in enumerate(zip(self._series, table.stats(), strict=True)):
             if counted.count != stat.count:
                 self.reasons.append(
@@ -128,8 +128,8 @@ class _Search:
                     f"have {stat.count:,}"
                 )
             elif number in values:
-                found[series_id(stat)] = values[number]
-        return found
+                percentiles[series_id(stat)] = values[number]
+        return percentiles
 
     def _counted(self) -> SeriesTable:
         """Return one histogram of each series, with the values of all runs. Raises _Gap."""
@@ -157,8 +157,8 @@ class _Search:
                 if not index.size:
                     continue
                 merged = own[index]
-                known = merged >= 0
-                yield (merged, value) if known.all() else (merged[known], value[known])
+                mask = merged >= 0
+                yield (merged, value) if mask.all() else (merged[mask], value[mask])
             if journal.gap:
                 raise _Gap(f"{label}: {journal.gap}")
 

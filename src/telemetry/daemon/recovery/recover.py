@@ -210,16 +210,16 @@ def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Ref
     return refiner.outcome
 
 
-def _refined(result: MetricsSnapshot, found: MetricsSnapshot) -> MetricsSnapshot:
+def _refined(result: MetricsSnapshot, refinement: MetricsSnapshot) -> MetricsSnapshot:
     """Return the result with the exact percentiles found.
 
     Raises RunDirectoryError if the journal has other values.
     """
-    if [(one.name, one.labels, one.count) for one in result.series] != [
-        (one.name, one.labels, one.count) for one in found.series
+    if [(stat.name, stat.labels, stat.count) for stat in result.series] != [
+        (stat.name, stat.labels, stat.count) for stat in refinement.series
     ]:
         raise RunDirectoryError("the journal is missing some data of the result: the result is unchanged")
-    return replace(result, series=found.series, exact=found.exact, exact_reason=found.exact_reason)
+    return replace(result, series=refinement.series, exact=refinement.exact, exact_reason=refinement.exact_reason)
 
 
 def _journal_bytes(directory: RunDirectory) -> int:

@@ -137,7 +137,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
     if refill is not None:
         refill.end(fold)
     clock = going_on(SYSTEM_CLOCK, fold)
-    warnings = [carriable(said) for said in _losses(fold, filler, refill)]
+    warnings = [carriable(warning) for warning in _losses(fold, filler, refill)]
     numbers = fold.numbers
     _LOG.info("the run continues with %d events", numbers.aggregator.book.counted_events)
     numbers.run = _beyond_the_journal(numbers.run, filler)

@@ -107,8 +107,8 @@ class TokenResults:
             self._say_if_lost(self._counter)
             self._counter.close()
         if self._is_there and not self._ended:
-            known = self._aggregator.book[OWN_PRODUCER]
-            batches, emitted = known.sequence.next_seq, known.account.emitted
+            producer = self._aggregator.book[OWN_PRODUCER]
+            batches, emitted = producer.sequence.next_seq, producer.account.emitted
             self._log.end(End(producer=OWN_PRODUCER, batches=batches, emitted=emitted))
 
     # --- texts -----------------------------------------------------------------------------------
@@ -172,12 +172,12 @@ class TokenResults:
         ]
         for text, tokens in texts:
             records += [*values_of(text, tokens), *tokens_of(text, tokens)]
-        known = self._aggregator.book[OWN_PRODUCER]
+        producer = self._aggregator.book[OWN_PRODUCER]
         batch = OutgoingBatch(
             version=PROTOCOL,
             producer=OWN_PRODUCER,
-            seq=known.sequence.next_seq,
-            first=known.account.emitted,
+            seq=producer.sequence.next_seq,
+            first=producer.account.emitted,
             anchor=_WALL_TIMES,
             dropped={},
             records=records,

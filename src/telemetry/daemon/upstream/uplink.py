@@ -179,15 +179,17 @@ class Uplink:
 
     def _objection(self, root: Welcome) -> EndpointError | None:
         """Return why a run can't be the root of this leaf."""
-        run_id, known = root.run_id, self._outbox.root
+        run_id, own_root = root.run_id, self._outbox.root
         if run_id == self._hello.producer:
             return EndpointError(f"{self.address} is the address of this leaf", hint="give the address of the root")
         if self.is_below(run_id):
             return EndpointError(
                 f"{self.address} is the address of a node of this run", hint="give the address of the root"
             )
-        if known and known != run_id:
-            return EndpointError(f"{self.address} is now the address of run {run_id}; this leaf belongs to {known}")
+        if own_root and own_root != run_id:
+            return EndpointError(
+                f"{self.address} is now the address of run {run_id}; this leaf belongs to {own_root}"
+            )
         return None
 
     def _check(self, session: ProducerSession) -> None:

@@ -95,8 +95,8 @@ class OutboxWriter:
         records: list[Packable] = []
         if sums is not None:
             start_ns = interval.start_ns if self._start_ns is None else self._start_ns
-            found = sums.records(interval.roll, start_ns, interval.end_ns, RECORD_BYTES)
-            records = [packable(record) for record in found]
+            sum_records = sums.records(interval.roll, start_ns, interval.end_ns, RECORD_BYTES)
+            records = [packable(record) for record in sum_records]
         records += [*self._members, *self._records, packable(interval.account)]
         dropped = dict(outbox.dropped)
         if self._uncounted:

@@ -23,8 +23,8 @@ class UnixClock:
 
     def monotonic_ns(self, unix_ns: int) -> int | None:
         """Return the time on the monotonic clock. Return None if this machine started later."""
-        found = unix_ns + self._shift_ns
-        return found if 0 < found <= _GREATEST_NS else None
+        time_ns = unix_ns + self._shift_ns
+        return time_ns if 0 < time_ns <= _GREATEST_NS else None
 
 
 def service_of(resource: Any) -> str:

@@ -181,14 +181,14 @@ def exponential_side(offset: int, counts: Sequence[int]) -> dict[int, int]:
 
 def _difference(now: dict[int, int], before: dict[int, int], coarser: int) -> dict[int, int] | None:
     """Return the counts that came after `before`, whose buckets are split `coarser` times more often."""
-    found = dict(now)
+    counts = dict(now)
     for fine_index, count in before.items():
         index = fine_index >> coarser
-        left = found.get(index, 0) - count
+        left = counts.get(index, 0) - count
         if left < 0:
             return None
-        found[index] = left
-    return {index: count for index, count in found.items() if count}
+        counts[index] = left
+    return {index: count for index, count in counts.items() if count}
 
 
 def _one_bin(total: int, low: float | None, high: float | None) -> Bins:

@@ -134,12 +134,12 @@ class GrpcReceiver:
             try:
                 return await self._answer(signal, bodies, dict(context.invocation_metadata() or ()))
             except Problem as error:
-                status, words = error.status, str(error)
+                status, message = error.status, str(error)
             except Exception as error:  # noqa: BLE001 – a defect of this package
                 notice.warn(f"OTLP over gRPC failed for {signal}: {error_text(error)}")
-                status, words = 500, "the gateway failed; it is unknown whether this was recorded"
-            details = _retry_details(words) if status == _UNAVAILABLE else ()
-            await context.abort(self._codes[_CODES.get(status, "INTERNAL")], words, details)
+                status, message = 500, "the gateway failed; it is unknown whether this was recorded"
+            details = _retry_details(message) if status == _UNAVAILABLE else ()
+            await context.abort(self._codes[_CODES.get(status, "INTERNAL")], message, details)
             raise AssertionError("abort raises")
 
         return handle
@@ -158,7 +158,7 @@ class GrpcReceiver:
             return answer
 
 
-def _retry_details(words: str) -> tuple[tuple[str, bytes], ...]:
+def _retry_details(message: str) -> tuple[tuple[str, bytes], ...]:
     """Return the metadata that asks a client to wait, or nothing without the package that encodes it."""
     try:
         from google.protobuf.any_pb2 import Any as AnyMessage
@@ -169,5 +169,5 @@ def _retry_details(words: str) -> tuple[tuple[str, bytes], ...]:
     delay.retry_delay.seconds = _RETRY_AFTER_S
     packed = AnyMessage()
     packed.Pack(delay)
-    status = status_pb2.Status(code=14, message=words, details=[packed])
+    status = status_pb2.Status(code=14, message=message, details=[packed])
     return (("grpc-status-details-bin", status.SerializeToString()),)

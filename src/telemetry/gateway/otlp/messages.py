@@ -70,10 +70,10 @@ def check_library() -> None:
 
 def media_type(content_type: str) -> str:
     """Return the media type of a header without its parameters. Raise BadBody if OTLP does not know it."""
-    found = content_type.partition(";")[0].strip().lower()
-    if found not in (PROTOBUF, JSON):
+    media = content_type.partition(";")[0].strip().lower()
+    if media not in (PROTOBUF, JSON):
         raise BadBody(f"the content type is {content_type[:_REASON_CHARS]!r}; send {PROTOBUF} or {JSON}")
-    return found
+    return media
 
 
 def read(signal: Signal, body: bytes, content_type: str) -> Any:
@@ -131,8 +131,8 @@ def _read_json(message: Any, body: bytes) -> Any:
         raise
     # json_format checks little itself: a value of a wrong type raises whatever the message's field raises
     except (json_format.Error, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        words = " ".join(str(error).split()) or type(error).__name__
-        raise BadBody(f"the body is not an OTLP message: {words}"[:_REASON_CHARS]) from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BadBody(f"the body is not an OTLP message: {reason}"[:_REASON_CHARS]) from error
     return message
 
 

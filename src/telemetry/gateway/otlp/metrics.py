@@ -74,11 +74,11 @@ def _take_metric(metric: Any, service: str, origin: bytes, target: Target) -> No
     data = getattr(metric, kind)
     take, temporality = _way_of(kind, data)
     key = stream_key(origin, metric.name.encode(), metric.unit.encode(), kind.encode(), bytes([temporality & 3]))
-    known = Metric(metric.name, unit_of(metric.unit), service, temporality, key)
+    stream = Metric(metric.name, unit_of(metric.unit), service, temporality, key)
     for point in data.data_points:
         try:
             if not point.flags & _NO_VALUE:
-                take(PointWriter(known, point, target))
+                take(PointWriter(stream, point, target))
         except Refused as error:
             target.tally.refuse(f"{metric.name!r}: {error}")
         except InstrumentError as error:
@@ -98,9 +98,9 @@ def _take_gauge(writer: PointWriter) -> None:
 def _take_sum(writer: PointWriter) -> None:
     value = _number(writer.point)
     counter = writer.counter(writer.name, writer.unit)
-    found = writer.increments((value,))
-    if found is not None:
-        writer.add(counter, found[0][0])
+    increase = writer.increments((value,))
+    if increase is not None:
+        writer.add(counter, increase[0][0])
 
 
 def _refuse_changes(writer: PointWriter) -> None:
@@ -146,10 +146,10 @@ def _take_distribution(writer: PointWriter, buckets: Distribution | None) -> Non
 
 def _take_summary(writer: PointWriter) -> None:
     """Record quantiles as gauges. A quantile of no values is NaN, and is left out."""
-    known = [each for each in writer.point.quantile_values if math.isfinite(each.value)]
-    gauges = [writer.gauge(**{_QUANTILE: f"{each.quantile:g}"}) for each in known]
+    quantiles = [each for each in writer.point.quantile_values if math.isfinite(each.value)]
+    gauges = [writer.gauge(**{_QUANTILE: f"{each.quantile:g}"}) for each in quantiles]
     _add_totals(writer, True, None)
-    for gauge, each in zip(gauges, known, strict=True):
+    for gauge, each in zip(gauges, quantiles, strict=True):
         writer.set(gauge, each.value)
 
 
@@ -165,10 +165,10 @@ def _add_totals(
     if has_sum:
         totals += (_finite("sum", point.sum),)
         counters.append(writer.counter(f"{writer.name}.sum", writer.unit))
-    found = writer.increments(totals, buckets)
-    if found is None:
+    increase = writer.increments(totals, buckets)
+    if increase is None:
         return None
-    increments, distribution = found
+    increments, distribution = increase
     for counter, increment in zip(counters, increments, strict=True):
         writer.add(counter, increment)
     return int(increments[0]), distribution

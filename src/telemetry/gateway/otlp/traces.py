@@ -58,10 +58,10 @@ def _take(span: Any, service: str, recording: Recording, clock: UnixClock) -> No
 def _checked_ns(what: str, unix_ns: int, clock: UnixClock) -> int:
     if not unix_ns:
         raise Refused(f"it has no {what} time")
-    found = clock.monotonic_ns(unix_ns)
-    if found is None:
+    time_ns = clock.monotonic_ns(unix_ns)
+    if time_ns is None:
         raise Refused(f"its {what} time is before this machine started, or too far in the future")
-    return found
+    return time_ns
 
 
 def _labels(span: Any) -> dict[str, str]:
@@ -90,6 +90,6 @@ def _labels(span: Any) -> dict[str, str]:
 
 def _words(event: Any) -> str:
     """Return type and message of an exception."""
-    told = {pair.key: text_of(pair.value) for pair in event.attributes}
-    parts = [told.get("exception.type", ""), told.get("exception.message", "")]
+    attributes = {pair.key: text_of(pair.value) for pair in event.attributes}
+    parts = [attributes.get("exception.type", ""), attributes.get("exception.message", "")]
     return ": ".join(part for part in parts if part) or _EXCEPTION

@@ -83,13 +83,13 @@ def url(route_prefix: str = ROUTE_PREFIX) -> str:
 
     Raises EndpointError if no healthy proxy has an application at the route.
     """
-    found = find_ray_serve_url(route_prefix)
-    if found is None:
+    base_url = find_ray_serve_url(route_prefix)
+    if base_url is None:
         raise EndpointError(
             f"Ray Serve has no application at {route_prefix}",
             hint="deploy it with telemetry.gateway.ray_serve.deploy(); this process must have joined Ray",
         )
-    return found
+    return base_url
 
 
 def delete(name: str = APPLICATION) -> bool:

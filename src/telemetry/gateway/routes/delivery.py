@@ -113,10 +113,10 @@ async def _refusals(run: RunLink, of: GetStep, records: range, backends: list[Ba
         if not own.isdisjoint(stat.refused):
             results[stat.name] = f"{_ERROR}it refused the step: {why}"
         elif stat.next_record >= records.stop and _has_forgotten(stat, records.start):
-            known = range(min(stat.refused), records.stop)
-            if not await _began_in(run, of, known):
-                words = f"it refused more than {len(stat.refused)} items; this step may be one of them"
-                results[stat.name] = f"{_ERROR}{words}: {why}"
+            recent = range(min(stat.refused), records.stop)
+            if not await _began_in(run, of, recent):
+                message = f"it refused more than {len(stat.refused)} items; this step may be one of them"
+                results[stat.name] = f"{_ERROR}{message}: {why}"
     return results
 
 

@@ -164,7 +164,9 @@ async def post_events(call: Call) -> Answer:
     run = call.gateway.run
     refused = await call.record(lambda: list(record_all(run.recording, events)))
     if len(refused) == len(events):
-        details = [FieldProblem(loc=["body", "events", one.index], msg=one.reason) for one in refused[:100]]
+        details = [
+            FieldProblem(loc=["body", "events", refusal.index], msg=refusal.reason) for refusal in refused[:100]
+        ]
         raise Problem(422, f"no event was recorded: {refused[0].reason}", details)
     recorded = len(events) - len(refused)
     commit = await run.commit(call.gateway.options.confirm_within_s)
@@ -174,8 +176,8 @@ async def post_events(call: Call) -> Answer:
     status: Literal["success", "partial"] = "partial" if refused else "success"
     message = f"{recorded} of {len(events)} events recorded"
     if commit.dropped:
-        words = ", ".join(f"{number} as {reason}" for reason, number in commit.dropped.items())
-        message += f"; the run dropped some events that came at this moment: {words}"
+        reasons = ", ".join(f"{number} as {reason}" for reason, number in commit.dropped.items())
+        message += f"; the run dropped some events that came at this moment: {reasons}"
         status = "partial"
     return Answer(200, EventsAnswer(status=status, message=message, recorded=recorded, refused=refused))
 

@@ -104,7 +104,7 @@ async def get_runs(call: Call) -> Answer:
 
 
 def _runs(root: Path | None, own: str) -> list[Run]:
-    found = [
+    runs = [
         Run(
             run_id=run.run_id,
             name=run.name,
@@ -116,15 +116,15 @@ def _runs(root: Path | None, own: str) -> list[Run]:
         for run in list_live(runtime_directory())
         if run.alive
     ]
-    known = {run.run_id for run in found}
+    live_ids = {run.run_id for run in runs}
     for directory in list_runs(root)[:_RUNS] if root is not None else ():
-        if directory.run_id in known:
+        if directory.run_id in live_ids:
             continue
         with suppress(TelemetryError):
             final = find_final(directory, ())
             if final is not None:
                 head = final.head()
-                found.append(
+                runs.append(
                     Run(
                         run_id=head.run_id,
                         name=head.name,
@@ -135,7 +135,7 @@ def _runs(root: Path | None, own: str) -> list[Run]:
                         this=head.run_id == own,
                     )
                 )
-    return found
+    return runs
 
 
 ENDPOINTS: Final = (

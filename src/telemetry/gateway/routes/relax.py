@@ -67,11 +67,11 @@ def _record(body: LogMetricsBatch, field: str) -> dict[str, str]:
     entries: list[Entry] = []
     for name, value in body.metrics.items():
         problems: list[tuple[str, str]] = []
-        found = plain_values(name, with_nan(value), counted, _noted_in(problems))
-        found = [one for one in found if _is_usable(*one, problems)]
-        found = [one for one in found if _fits(one[0], body.tags, problems)]
-        entries += [(key, plain, body.tags) for key, plain in found]
-        outcomes[name] = _outcome(found, [why if who == name else f"{who}: {why}" for who, why in problems])
+        pairs = plain_values(name, with_nan(value), counted, _noted_in(problems))
+        pairs = [pair for pair in pairs if _is_usable(*pair, problems)]
+        pairs = [pair for pair in pairs if _fits(pair[0], body.tags, problems)]
+        entries += [(key, plain, body.tags) for key, plain in pairs]
+        outcomes[name] = _outcome(pairs, [why if who == name else f"{who}: {why}" for who, why in problems])
     refused = [name for name, outcome in outcomes.items() if outcome.startswith(_REFUSED)]
     if refused and len(refused) == len(outcomes):
         raise Problem(
@@ -118,12 +118,12 @@ def _is_usable(name: str, plain: Plain, problems: list[tuple[str, str]]) -> bool
     return bool(plain.events)
 
 
-def _outcome(found: list[tuple[str, Plain]], problems: list[str]) -> str:
-    if not found:
+def _outcome(pairs: list[tuple[str, Plain]], problems: list[str]) -> str:
+    if not pairs:
         return _REFUSED + (problems[0] if problems else "it is empty")
-    kinds = list(dict.fromkeys(_kind(plain) for _, plain in found))
-    words = "recorded" if kinds == ["number"] else f"recorded as {' and '.join(kinds)}"
-    return f"{words}, but for {problems[0]}" if problems else words
+    kinds = list(dict.fromkeys(_kind(plain) for _, plain in pairs))
+    outcome = "recorded" if kinds == ["number"] else f"recorded as {' and '.join(kinds)}"
+    return f"{outcome}, but for {problems[0]}" if problems else outcome
 
 
 def _kind(plain: Plain) -> str:
@@ -186,11 +186,11 @@ async def query_metrics(call: Call) -> Answer:
     if query.step is not None:
         state = await _step_state(run, query.axis, query.step)
         if state.state not in ("open", "closed"):
-            words = {
+            messages = {
                 "unknown": f"there is no value of step {query.step}",
                 "forgotten": f"step {query.step} was closed long ago; `telemetry report` and the backends have it",
             }
-            raise Problem(404, words[state.state])
+            raise Problem(404, messages[state.state])
         closed = state.state == "closed"
         metrics = metrics_of(state)
         message = f"{len(metrics)} metrics of step {query.step}, {'reported' if closed else 'not reported yet'}"
@@ -200,7 +200,7 @@ async def query_metrics(call: Call) -> Answer:
     )  # a new snapshot: the newest published one may lack the last step
     if not isinstance(status, Status):
         raise Problem(503, "the aggregator answered with an unknown message")
-    stat = next((one for one in status.snapshot.axes if one.name == query.axis), None)
+    stat = next((axis for axis in status.snapshot.axes if axis.name == query.axis), None)
     newest = None if stat is None else stat.newest
     metrics = {} if stat is None else dict(stat.values)
     if newest is not None:

@@ -152,9 +152,9 @@ def with_nan(value: Any, depth: int = 0) -> Any:
     if depth >= _DEPTH or not isinstance(value, dict | list) or _is_timeline(value):
         return value
     if isinstance(value, dict):
-        return {key: with_nan(one, depth + 1) for key, one in value.items()}
-    values = [with_nan(one, depth + 1) for one in value]
-    return nan if values and all(type(one) is float and isnan(one) for one in values) else values
+        return {key: with_nan(item, depth + 1) for key, item in value.items()}
+    values = [with_nan(item, depth + 1) for item in value]
+    return nan if values and all(type(item) is float and isnan(item) for item in values) else values
 
 
 def _is_timeline(value: Any) -> bool:

@@ -65,9 +65,9 @@ def headline(
     ]
     loads = _loads(snapshot, recent=recent, requests=requests, seconds=seconds)
     # Steps with values are a training run, even if it sends requests; steps without values only count a loop.
-    trained.sort(key=lambda one: not one.axis.values)
-    training = [one.headline() for one in trained if one.axis.values]
-    loops = [one.headline() for one in trained if not one.axis.values]
+    trained.sort(key=lambda run: not run.axis.values)
+    training = [run.headline() for run in trained if run.axis.values]
+    loops = [run.headline() for run in trained if not run.axis.values]
     of_requests = [load.headline() for load in loads]
     if len(loads) > 1:
         of_requests.insert(0, AllKinds(loads, snapshot, recent=recent, seconds=seconds).headline())
@@ -97,30 +97,30 @@ def chosen_figures(
 ) -> tuple[Figure, ...]:
     """Return the chosen figures in the order of the choice, with a dash for one that is not known yet."""
     return tuple(
-        _of_steps(one, trained)
-        or _of_requests(one, loads)
-        or _of_series(one, snapshot, loads, recent=recent)
-        or _of_counter(one, snapshot, recent=recent)
-        or _of_gauge(one, snapshot)
-        or Figure(printable(one.text), NOTHING)
-        for one in choices
+        _of_steps(choice, trained)
+        or _of_requests(choice, loads)
+        or _of_series(choice, snapshot, loads, recent=recent)
+        or _of_counter(choice, snapshot, recent=recent)
+        or _of_gauge(choice, snapshot)
+        or Figure(printable(choice.text), NOTHING)
+        for choice in choices
     )
 
 
 def _of_steps(choice: Choice, trained: Sequence[Training]) -> Figure | None:
     if choice.labels or choice.function not in ("", "last", "first", "min", "max", "best", "rate"):
         return None
-    for one in trained:
-        if choice.name in ("step", "steps", one.axis.name) and choice.name not in one.axis.values:
-            return one.steps_per_s() if choice.function == "rate" else one.step()
-        name = _one_of(choice.name, one.axis.values)
+    for training in trained:
+        if choice.name in ("step", "steps", training.axis.name) and choice.name not in training.axis.values:
+            return training.steps_per_s() if choice.function == "rate" else training.step()
+        name = _one_of(choice.name, training.axis.values)
         if name and choice.function != "rate":
-            return one.value(name, choice.function)
+            return training.value(name, choice.function)
     return None
 
 
 def _of_requests(choice: Choice, loads: Sequence[Load]) -> Figure | None:
-    load = next((one for one in loads if one.kind.kind == choice.name and _fits(choice, one.kind.labels)), None)
+    load = next((load for load in loads if load.kind.kind == choice.name and _fits(choice, load.kind.labels)), None)
     if load is None:
         return None
     figures: dict[str, Callable[[], Figure | None]] = {
@@ -192,10 +192,10 @@ def _found(choice: Choice, stats: Iterable[_Stat]) -> _Stat | None:
 
 def _one_of(wanted: str, names: Iterable[str]) -> str:
     """Return the name that is wanted, or the first one that ends in it after `.` or `/`; empty if there is none."""
-    known = list(names)
-    if wanted in known:
+    candidates = list(names)
+    if wanted in candidates:
         return wanted
-    return next((name for name in known if name.endswith((f".{wanted}", f"/{wanted}"))), "")
+    return next((name for name in candidates if name.endswith((f".{wanted}", f"/{wanted}"))), "")
 
 
 def _fits(choice: Choice, labels: Mapping[str, str]) -> bool:

@@ -27,15 +27,15 @@ def not_finite(snapshot: MetricsSnapshot, *, short: bool = False) -> list[str]:
 
     The `short` form has the first value only, for a line: `loss NaN or infinite at step 37`.
     """
-    found = list(_not_finite(snapshot))
+    entries = list(_not_finite(snapshot))
     if short:
-        return [f"{printable(name)} {NOT_FINITE} at {at_step(axis.name, step)}" for axis, name, step in found[:1]]
+        return [f"{printable(name)} {NOT_FINITE} at {at_step(axis.name, step)}" for axis, name, step in entries[:1]]
     lines = [
         f"{printable(name)} {'is' if axis.values.get(name) is None else 'was'} {NOT_FINITE}, first at "
         f"{at_step(axis.name, step)}"
-        for axis, name, step in found[:_NAMED]
+        for axis, name, step in entries[:_NAMED]
     ]
-    more = len(found) - len(lines)
+    more = len(entries) - len(lines)
     return [*lines, *([f"{count(more)} more values of steps were {NOT_FINITE}"] if more else [])]
 
 
@@ -46,15 +46,15 @@ def names_not_finite(snapshot: MetricsSnapshot) -> list[str]:
 
 def failures(headlines: Sequence[Headline]) -> list[str]:
     """Return failures in words: `388 (0.19 %) failed`. Those of all kinds together stand for each kind."""
-    totals = [one for one in headlines if one.is_total] or headlines
-    found = [compact(figure, one) for one in totals for figure in one.figures if is_failure(figure)]
-    return list(dict.fromkeys(found))
+    totals = [headline for headline in headlines if headline.is_total] or headlines
+    texts = [compact(figure, headline) for headline in totals for figure in headline.figures if is_failure(figure)]
+    return list(dict.fromkeys(texts))
 
 
 def _not_finite(snapshot: MetricsSnapshot) -> Iterator[tuple[AxisStat, str, int]]:
     """Yield axis, name and first step; losses come first, since all other values follow them."""
     for axis in snapshot.axes:
-        known = telling(axis.not_finite)
-        others = [name for name in axis.not_finite if name not in known]
-        for name in (*known, *others):
+        leading = telling(axis.not_finite)
+        others = [name for name in axis.not_finite if name not in leading]
+        for name in (*leading, *others):
             yield axis, name, axis.not_finite[name]

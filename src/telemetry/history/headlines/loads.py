@@ -54,7 +54,12 @@ class Load:
         self.kind = kind
         self._recent = recent
         self._figures = next(
-            (one for one in figures if one.kind == kind.kind and one.labels == dict(kind.labels)), None
+            (
+                candidate
+                for candidate in figures
+                if candidate.kind == kind.kind and candidate.labels == dict(kind.labels)
+            ),
+            None,
         )
         latency = kind.series.get(words.LATENCY)
         self._seconds = seconds

@@ -88,7 +88,7 @@ def _of_series(
 ) -> Headline:
     """Return the rate of all label sets of the busiest name, and percentiles of the busiest label set."""
     stat = _busiest(series)
-    alike = [one for one in series if (one.name, one.unit) == (stat.name, stat.unit)]
+    alike = [other for other in series if (other.name, other.unit) == (stat.name, stat.unit)]
     is_load = _is_latency(stat)
     name = subject = instrument(stat.name, stat.labels, stat.unit)
     if len(alike) > 1:
@@ -107,7 +107,7 @@ def _of_series(
 
 def _apart(stat: SeriesStat, alike: Sequence[SeriesStat]) -> dict[str, str]:
     """Return the labels of the series that others of its name do not share."""
-    return {key: text for key, text in stat.labels.items() if any(one.labels.get(key) != text for one in alike)}
+    return {key: text for key, text in stat.labels.items() if any(other.labels.get(key) != text for other in alike)}
 
 
 def _requests(counters: Sequence[CounterStat], series: str) -> list[CounterStat]:
@@ -149,10 +149,10 @@ def attempts(
         return None
     beside = alike[0].name.rpartition(".")[0]
     latencies = [stat for stat in series if stat.name.rpartition(".")[0] == beside and _is_latency(stat)]
-    for found in (_requests(counters, alike[0].name), latencies):
+    for stats in (_requests(counters, alike[0].name), latencies):
         totals: dict[str, float] = {}
-        for stat in found:
-            if any(_agree(stat.labels, one.labels) for one in alike):
+        for stat in stats:
+            if any(_agree(stat.labels, counter.labels) for counter in alike):
                 totals[stat.name] = totals.get(stat.name, 0.0) + _number(stat)
         if total := max(totals.values(), default=0.0):
             return total if _sum(alike) <= total else None
@@ -164,8 +164,8 @@ def _number(stat: CounterStat | SeriesStat) -> float:
 
 
 def _is_latency(stat: SeriesStat) -> bool:
-    words = set(words_of(stat.name))
-    return stat.unit in TIME_NS and bool(_LATENCY & words) and not _OF_STEPS & words
+    parts = set(words_of(stat.name))
+    return stat.unit in TIME_NS and bool(_LATENCY & parts) and not _OF_STEPS & parts
 
 
 def _agree(labels: Mapping[str, str], others: Mapping[str, str]) -> bool:
@@ -178,7 +178,7 @@ def _troubles(counters: Sequence[CounterStat], series: Sequence[SeriesStat] = ()
     for stat in counters:
         if is_trouble(stat):
             by_name.setdefault(stat.name, []).append(stat)
-    found = sorted(by_name.values(), key=lambda alike: -_sum(alike))
+    groups = sorted(by_name.values(), key=lambda alike: -_sum(alike))
     return [
         Figure(
             instrument(alike[0].name, alike[0].labels if len(alike) == 1 else {}),
@@ -187,7 +187,7 @@ def _troubles(counters: Sequence[CounterStat], series: Sequence[SeriesStat] = ()
             value=_sum(alike),
             unit=alike[0].unit,
         )
-        for alike in found[:1]
+        for alike in groups[:1]
     ]
 
 

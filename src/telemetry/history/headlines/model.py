@@ -101,10 +101,10 @@ def with_median(name: str, stat: SeriesStat | None, *, recent: bool) -> list[Fig
     """Return the p99 of a series, or its highest percentile, with the median as the note; empty without values."""
     if stat is None or not stat.count:
         return []
-    known = percentiles(stat, recent=recent)
-    key = "99" if "99" in known else next(iter(reversed(list(known))), "")
+    values = percentiles(stat, recent=recent)
+    key = "99" if "99" in values else next(iter(reversed(list(values))), "")
     if not key:
         return []
-    note = f"p50 {quantity(known['50'], stat.unit)}" if "50" in known and key != "50" else ""
-    value = float(known[key])
+    note = f"p50 {quantity(values['50'], stat.unit)}" if "50" in values and key != "50" else ""
+    value = float(values[key])
     return [Figure(f"{name} p{key}", quantity(value, stat.unit), note, value=value, unit=stat.unit)]

@@ -32,7 +32,7 @@ class AllKinds(Load):
         self, loads: Sequence[Load], snapshot: MetricsSnapshot, *, recent: bool, seconds: float | None = None
     ) -> None:
         """Add up the counts of `loads`. The other arguments are those of each load."""
-        latencies = [one.kind.series[words.LATENCY] for one in loads if words.LATENCY in one.kind.series]
+        latencies = [load.kind.series[words.LATENCY] for load in loads if words.LATENCY in load.kind.series]
         kind = _sum([load.kind for load in loads], Paces(snapshot, seconds).of(*latencies).seconds or 0.0)
         super().__init__(kind, snapshot, recent=recent, seconds=seconds)
         self._loads = loads
@@ -56,10 +56,10 @@ class AllKinds(Load):
         return Headline(first.flavour, f"all {number_of(len(self._loads), 'kind')}", tuple(figures[:MOST]), True)
 
     def _tokens(self) -> Iterator[Figure]:
-        known = [load.tokens_per_s for load in self._loads if load.kind.has_tokens]
-        if known and self._recent:
-            yield per_second("output tokens/s", sum(value or 0.0 for value in known))
-        elif known and (rate := self.kind.rates.overall.tokens_per_s) is not None:
+        rates = [load.tokens_per_s for load in self._loads if load.kind.has_tokens]
+        if rates and self._recent:
+            yield per_second("output tokens/s", sum(value or 0.0 for value in rates))
+        elif rates and (rate := self.kind.rates.overall.tokens_per_s) is not None:
             yield per_second("output tokens/s", rate)
 
     def _name_of_busiest(self) -> str:

@@ -141,12 +141,12 @@ def _best(name: str, curve: StepCurve) -> tuple[float, int | None] | None:
 def _of_curve(title: str, name: str, function: str, curve: StepCurve | None) -> Figure:
     if curve is None:
         return Figure(title, scaled(None))
-    found = {
+    points = {
         "first": (curve.first, curve.steps[0] if curve.steps else None),
         "min": (curve.min, curve.min_step),
         "max": (curve.max, curve.max_step),
         "best": _best(name, curve) or (None, None),
     }
-    value, step = found[function]
+    value, step = points[function]
     note = "" if step is None or function == "first" else f"at step {count(step)}"
     return Figure(title, scaled(value), note, value=value)

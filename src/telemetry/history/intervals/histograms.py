@@ -42,11 +42,11 @@ class Histograms:
         A percentile is the highest value of the slot that holds rank `ceil(p * n)`, limited to `[min, max]`.
         """
         rows, values = self.percentiles(percentiles)
-        found = [Figures(seconds=seconds) for seconds in self.seconds.tolist()]
+        row_figures = [Figures(seconds=seconds) for seconds in self.seconds.tolist()]
         columns = (self.seconds, self.count, self.total, self.min, self.max)
         lines = zip(rows.tolist(), *(column[rows].tolist() for column in columns), values.tolist(), strict=True)
         for row, seconds, count, total, least, most, line in lines:
-            found[row] = Figures(
+            row_figures[row] = Figures(
                 seconds=seconds,
                 count=count,
                 rate=count / seconds if seconds > 0.0 else 0.0,
@@ -55,7 +55,7 @@ class Histograms:
                 max=most,
                 percentiles=dict(zip(percentiles, line, strict=True)),
             )
-        return found
+        return row_figures
 
     def percentiles(self, percentiles: Sequence[str]) -> tuple[Integers, Floats]:
         """Return the rows with values, and for each of them a line of percentiles, as `figures` has them.
@@ -76,7 +76,7 @@ class Histograms:
         Raises UsageError for a percentile outside (0, 100], ValueError for a confidence outside (0, 1).
         """
         ratios = [parse_percentile(key) for key in percentiles]
-        found: list[dict[str, Bounds]] = [{} for _ in range(self.ends.size)]
+        row_bounds: list[dict[str, Bounds]] = [{} for _ in range(self.ends.size)]
         places = _Places.of(self)
         rows, counts = places.rows, places.held.tolist()
         sides = [[rank_bounds(ratio, count, confidence) for ratio in ratios] for count in counts]
@@ -90,7 +90,7 @@ class Histograms:
         lowest = self._values(rows, places.slots(wanted[:, :, 0]), Layout.lowest_of)
         lines = zip(rows.tolist(), counts, sides, lowest.tolist(), highest.tolist(), strict=True)
         for row, count, line, lows, highs in lines:
-            found[row] = {
+            row_bounds[row] = {
                 key: Bounds(
                     low=None if low is None else least,
                     high=None if high is None else most,
@@ -98,7 +98,7 @@ class Histograms:
                 )
                 for key, ratio, (low, high), least, most in zip(percentiles, ratios, line, lows, highs, strict=True)
             }
-        return found
+        return row_bounds
 
     def _values(self, rows: Integers, slots: Integers, edge: Callable[[Layout, Integers], Integers]) -> Floats:
         """Return an edge of some slots of each row, in units and limited to `[min, max]`."""

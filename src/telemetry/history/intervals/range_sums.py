@@ -29,10 +29,10 @@ class RangeSums:
 
         Ignores keys of other kinds than `series`; of keys with the same index, the last one counts.
         """
-        known = {key.index: key for key in keys if key.kind == "series"}
-        self._keys = [known[index] for index in sorted(known)]
+        key_by_index = {key.index: key for key in keys if key.kind == "series"}
+        self._keys = [key_by_index[index] for index in sorted(key_by_index)]
         self._percentiles = tuple(percentiles)
-        self._index = np.array(sorted(known), dtype=np.int64)
+        self._index = np.array(sorted(key_by_index), dtype=np.int64)
         self._span = max((Layout.of(key.digits).slots for key in self._keys), default=1)
         """Slots per row. `row * span + slot` is the place of a slot among all."""
         size = len(self._keys)
@@ -51,21 +51,21 @@ class RangeSums:
         columns = Columns.of(interval)
         self._seconds += max(interval.end_ns - interval.start_ns, 0) / 1e9
         rows = np.searchsorted(self._index, columns.index)
-        known = np.append(self._index, -1)[rows] == columns.index
-        kept = rows[known]
-        self._count[kept] += columns.count[known].astype(np.int64)
+        mask = np.append(self._index, -1)[rows] == columns.index
+        kept = rows[mask]
+        self._count[kept] += columns.count[mask].astype(np.int64)
         with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats allow
-            self._total[kept] += columns.total[known]
-        self._min[kept] = np.minimum(self._min[kept], columns.min[known])
-        self._max[kept] = np.maximum(self._max[kept], columns.max[known])
-        own = np.repeat(known, columns.occupied)
-        places = np.repeat(kept * self._span, columns.occupied[known])
+            self._total[kept] += columns.total[mask]
+        self._min[kept] = np.minimum(self._min[kept], columns.min[mask])
+        self._max[kept] = np.maximum(self._max[kept], columns.max[mask])
+        own = np.repeat(mask, columns.occupied)
+        places = np.repeat(kept * self._span, columns.occupied[mask])
         places += np.minimum(columns.slots[own], self._span - 1)
         self._pending.append((places, columns.counts[own].astype(np.int64)))
         self._pending_slots += places.size
         if self._pending_slots > max(_PENDING_SLOTS, self._sum[0].size):
             self._add_up()
-        return bool(known.all())
+        return bool(mask.all())
 
     def figures(self) -> dict[int, Figures]:
         """Return figures by index, for every key. Raises UsageError for a percentile outside (0, 100]."""
@@ -73,8 +73,8 @@ class RangeSums:
 
     def bounds(self, confidence: float = 0.95) -> dict[int, dict[str, Bounds]]:
         """Return confidence bounds of the percentiles by index; empty for a series without values."""
-        found = self._histograms().bounds(self._percentiles, confidence)
-        return dict(zip(self._index.tolist(), found, strict=True))
+        row_bounds = self._histograms().bounds(self._percentiles, confidence)
+        return dict(zip(self._index.tolist(), row_bounds, strict=True))
 
     def _histograms(self) -> Histograms:
         self._add_up()

@@ -167,7 +167,7 @@ class Timeline:
             return []
         merged = parts.merged(self._begins(parts.rows, most))
         times = merged.rows["start_ns"].tolist(), merged.rows["end_ns"].tolist()
-        return [Point(*one) for one in zip(*times, merged.histograms(self.key).figures(percentiles), strict=True)]
+        return [Point(*row) for row in zip(*times, merged.histograms(self.key).figures(percentiles), strict=True)]
 
     def between(self, start_ns: int, end_ns: int) -> Digest:
         """Return all values of this time range together; an empty digest if no interval overlaps it."""
@@ -181,16 +181,16 @@ class Timeline:
 
     def _overlapping(self, start_ns: int, end_ns: int) -> _Parts:
         rows = self._parts.rows[: self._size]
-        found = np.flatnonzero((rows["start_ns"] < end_ns) & (rows["end_ns"] > start_ns))
-        return self._parts.between(int(found[0]), int(found[-1]) + 1) if found.size else self._parts.between(0, 0)
+        hits = np.flatnonzero((rows["start_ns"] < end_ns) & (rows["end_ns"] > start_ns))
+        return self._parts.between(int(hits[0]), int(hits[-1]) + 1) if hits.size else self._parts.between(0, 0)
 
     def _begins(self, rows: NDArray[Any], most: int) -> Integers:
         """Return the start indices of at most `most` points, each of at least half of its step."""
         lasting, fine = _lasting(rows["covered_ns"]), _slices(rows["covered_ns"])
         for step_ns in _STEPS_NS if fine.size > lasting.size else ():
-            found: Integers = fine[_changes(self._middles(rows[fine]) // step_ns)]
-            if found.size <= most:
-                return found
+            starts: Integers = fine[_changes(self._middles(rows[fine]) // step_ns)]
+            if starts.size <= most:
+                return starts
         if lasting.size <= most:
             return lasting
         seconds = self._seconds(rows[lasting])

@@ -120,17 +120,17 @@ class PictureCollector:
                 self._requests(kind, tokens, before) for kind, tokens in zip(self._kinds, self._tokens, strict=True)
             ],
             counters=[
-                CounterOverTime(name=stat.name, labels=stat.labels, unit=stat.unit, rates=self._rates([one]))
-                for stat, one in zip(self._counters, ids_of(self._counters), strict=True)
+                CounterOverTime(name=stat.name, labels=stat.labels, unit=stat.unit, rates=self._rates([series]))
+                for stat, series in zip(self._counters, ids_of(self._counters), strict=True)
             ],
             gauges=[
                 GaugeOverTime(
                     name=stat.name,
                     labels=stat.labels,
                     unit=stat.unit,
-                    values=[None if window is None else window.gauges.get(one) for window in self._windows],
+                    values=[None if window is None else window.gauges.get(series) for window in self._windows],
                 )
-                for stat, one in zip(self._gauges, ids_of(self._gauges), strict=True)
+                for stat, series in zip(self._gauges, ids_of(self._gauges), strict=True)
             ],
             heat_maps=self._drawn_heat_maps(rows),
             distributions=self._drawn_distributions(rows, values_of),
@@ -144,15 +144,15 @@ class PictureCollector:
         added, rows = (window.added, window.rows) if window is not None else (None, _NO_ROWS)
         for kind, tokens in zip(self._kinds, self._tokens, strict=True):
             tokens.append(_total(added, rows, kind.output_tokens))
-        for one, slots in zip(ids_of(self._heat_maps), self._slots, strict=True):
-            slots.append(_slots_of(added, rows, one))
+        for series, slots in zip(ids_of(self._heat_maps), self._slots, strict=True):
+            slots.append(_slots_of(added, rows, series))
 
     def _requests(self, kind: Kind, tokens: Sequence[float], before: Mapping[SeriesId, float]) -> RequestsOverTime:
         counters = kind.counters
-        ended = [one for word in _ENDED for one in counters.get(word, ())]
+        ended = [series for word in _ENDED for series in counters.get(word, ())]
         issued = counters.get(words.ISSUED, [])
         good = counters.get(words.GOOD)
-        lost = [one for word in (words.FAILED, words.EXPIRED) for one in counters.get(word, ())]
+        lost = [series for word in (words.FAILED, words.EXPIRED) for series in counters.get(word, ())]
         return RequestsOverTime(
             kind=kind.kind,
             labels=kind.labels,
@@ -169,7 +169,7 @@ class PictureCollector:
         return self._per_s(increases, counters)
 
     def _per_s(self, increases: Sequence[float], of: Sequence[SeriesId]) -> Figures:
-        stats = [self._stats[one] for one in of if one in self._stats]
+        stats = [self._stats[series] for series in of if series in self._stats]
         seconds = [0.0 if window is None else window.seconds for window in self._windows]
         steps = Steps(self._edges_s[:-1], self._edges_s[1:], seconds)
         return steps.rates(increases, Activity.of(self._paces, stats, self._started_ns))
@@ -179,42 +179,42 @@ class PictureCollector:
     ) -> Figures:
         """Return the issued requests without an outcome at the end of each window. Unknown after a gap."""
         now: float | None = _sum(before, issued) - _sum(before, ended)
-        found: Figures = []
+        in_flight: Figures = []
         for window in self._windows:
             if now is not None and window is not None:
                 now += _sum(window.counters, issued) - _sum(window.counters, ended)
             else:
                 now = None
-            found.append(None if now is None else max(now, 0.0))
-        return found
+            in_flight.append(None if now is None else max(now, 0.0))
+        return in_flight
 
     # --- spread ----------------------------------------------------------------------------------
 
     def _drawn_heat_maps(self, rows: Rows) -> list[HeatMap]:
-        found = []
-        for stat, one, parts in zip(self._heat_maps, ids_of(self._heat_maps), self._slots, strict=True):
-            known = [part for part in parts if part is not None]
-            if not known or not _is_drawable(key := rows.key_of(one)):
+        heat_maps = []
+        for stat, series, parts in zip(self._heat_maps, ids_of(self._heat_maps), self._slots, strict=True):
+            present = [part for part in parts if part is not None]
+            if not present or not _is_drawable(key := rows.key_of(series)):
                 continue
-            slots, counts = added_up(*(np.concatenate(column) for column in zip(*known, strict=True)))
+            slots, counts = added_up(*(np.concatenate(column) for column in zip(*present, strict=True)))
             steps = [None if part is None else Cumulative.of(key, *part) for part in parts]
-            found.append(heat_map(stat, Cumulative.of(key, slots, counts), steps))
-        return found
+            heat_maps.append(heat_map(stat, Cumulative.of(key, slots, counts), steps))
+        return heat_maps
 
     def _drawn_distributions(self, rows: Rows, values_of: Callable[[Integers], Added]) -> list[Distribution]:
-        drawn = [one for one in ids_of(self._distributions) if one in rows.place]
-        added = values_of(np.array(sorted(rows.place[one] for one in drawn), np.int64))
-        found = []
-        for stat, one in zip(self._distributions, ids_of(self._distributions), strict=True):
-            slots = _slots_of(added, rows, one)
-            if slots is not None and _is_drawable(key := rows.key_of(one)):
-                found.append(distribution(stat, Cumulative.of(key, *slots)))
-        return found
+        drawn = [series for series in ids_of(self._distributions) if series in rows.place]
+        added = values_of(np.array(sorted(rows.place[series] for series in drawn), np.int64))
+        distributions = []
+        for stat, series in zip(self._distributions, ids_of(self._distributions), strict=True):
+            slots = _slots_of(added, rows, series)
+            if slots is not None and _is_drawable(key := rows.key_of(series)):
+                distributions.append(distribution(stat, Cumulative.of(key, *slots)))
+        return distributions
 
 
 def result_pictures(stats: Sequence[SeriesStat]) -> Pictures:
     """Return what a result alone has: the distributions of these series, in coarse cells."""
-    return Pictures(distributions=[one for stat in stats if (one := coarse_distribution(stat)) is not None])
+    return Pictures(distributions=[coarse for stat in stats if (coarse := coarse_distribution(stat)) is not None])
 
 
 def _is_drawable(key: SeriesKey) -> bool:
@@ -223,14 +223,14 @@ def _is_drawable(key: SeriesKey) -> bool:
 
 
 def _sum(values: Mapping[SeriesId, float], of: Iterable[SeriesId]) -> float:
-    return sum(values.get(one, 0.0) for one in of)
+    return sum(values.get(series, 0.0) for series in of)
 
 
 def _total(added: Added | None, rows: Rows, of: Iterable[SeriesId]) -> float:
     """Return the sum of the values of several series."""
     if added is None:
         return 0.0
-    wanted = [rows.place[one] for one in of if one in rows.place]
+    wanted = [rows.place[series] for series in of if series in rows.place]
     return float(added.total[np.isin(added.rows, wanted)].sum()) if wanted else 0.0
 
 
@@ -258,14 +258,16 @@ class Kind:
 def drawn_kinds(snapshot: MetricsSnapshot) -> list[Kind]:
     """Return the busiest kinds of requests, in the order of the snapshot."""
     kinds: dict[tuple[str, tuple[tuple[str, str], ...]], Kind] = {}
-    for one in request_instruments(snapshot):
-        found = kinds.setdefault((one.kind, one.labels), Kind(one.kind, dict(one.labels)))
-        if isinstance(one.stat, CounterStat):
-            found.counters.setdefault(one.word, []).append(series_id(one.stat))
-            if one.word == words.ISSUED:
-                found.issued += one.stat.value
-        elif one.word == words.OUTPUT_TOKENS:
-            found.output_tokens.append(series_id(one.stat))
+    for instrument in request_instruments(snapshot):
+        own_kind = kinds.setdefault(
+            (instrument.kind, instrument.labels), Kind(instrument.kind, dict(instrument.labels))
+        )
+        if isinstance(instrument.stat, CounterStat):
+            own_kind.counters.setdefault(instrument.word, []).append(series_id(instrument.stat))
+            if instrument.word == words.ISSUED:
+                own_kind.issued += instrument.stat.value
+        elif instrument.word == words.OUTPUT_TOKENS:
+            own_kind.output_tokens.append(series_id(instrument.stat))
     busiest = sorted(kinds.values(), key=lambda kind: -kind.issued)[:KINDS]
     return [kind for kind in kinds.values() if kind in busiest]
 
@@ -282,15 +284,19 @@ def drawn_gauges(snapshot: MetricsSnapshot) -> list[GaugeStat]:
     Those of the machine do not count: collectors set them all alike.
     """
     stats = snapshot.gauges
-    busiest = sorted(range(len(stats)), key=lambda place: -stats[place].events)
-    own = [place for place in busiest if not is_of_machine(stats[place].name)][:GAUGES]
-    machine = [place for place in busiest if is_of_machine(stats[place].name)][:MACHINE]
-    return [stats[place] for place in sorted([*own, *machine]) if stats[place].events]
+    busiest = sorted(range(len(stats)), key=lambda index: -stats[index].events)
+    own = [index for index in busiest if not is_of_machine(stats[index].name)][:GAUGES]
+    machine = [index for index in busiest if is_of_machine(stats[index].name)][:MACHINE]
+    return [stats[index] for index in sorted([*own, *machine]) if stats[index].events]
 
 
 def drawn_heat_maps(snapshot: MetricsSnapshot) -> list[SeriesStat]:
     """Return series in a unit of time: latencies of requests, then those of the headline, then the busiest."""
-    latencies = {series_id(one.stat) for one in request_instruments(snapshot) if one.word == words.LATENCY}
+    latencies = {
+        series_id(instrument.stat)
+        for instrument in request_instruments(snapshot)
+        if instrument.word == words.LATENCY
+    }
     named = {choice.name for choice in headline_choice.chosen(snapshot.params)}
 
     def order(stat: SeriesStat) -> tuple[bool, bool, int]:
@@ -332,12 +338,12 @@ def distribution(stat: SeriesStat, values: Cumulative) -> Distribution:
 
 def coarse_distribution(stat: SeriesStat) -> Distribution | None:
     """Return the distribution by the display histogram of a result; None without values, or if it is unreadable."""
-    known = {cell: count for cell, count in sorted(stat.histogram) if 0 <= cell < CELLS and count > 0}
-    count = sum(known.values())
+    counts = {cell: count for cell, count in sorted(stat.histogram) if 0 <= cell < CELLS and count > 0}
+    count = sum(counts.values())
     if not count or not 0.0 < stat.cell_unit < LARGEST_UNIT:
         return None
-    reached = list(accumulate(known.values()))
-    cells = list(known)
+    reached = list(accumulate(counts.values()))
+    cells = list(counts)
     first = cells[bisect_left(reached, -(-count // _THOUSAND))]
     last = cells[bisect_left(reached, count - count // _THOUSAND)]
     shown = range(first, last + 1)
@@ -347,9 +353,9 @@ def coarse_distribution(stat: SeriesStat) -> Distribution | None:
         unit=stat.unit,
         scale="cells",
         edges=[edge(cell) * stat.cell_unit for cell in (*shown, last + 1)],
-        counts=[known.get(cell, 0) for cell in shown],
-        below=sum(known[cell] for cell in cells if cell < first),
-        above=sum(known[cell] for cell in cells if cell > last),
+        counts=[counts.get(cell, 0) for cell in shown],
+        below=sum(counts[cell] for cell in cells if cell < first),
+        above=sum(counts[cell] for cell in cells if cell > last),
     )
 
 
@@ -383,7 +389,7 @@ def _linear_edges(values: Cumulative, low: float, high: float, most: int) -> Flo
     """Return edges at multiples of a round width, which is not finer than the slots between them."""
     least = max((high - low) / (most - 2), values.slot_at(high), values.slot_at(low))
     power = 10.0 ** math.floor(math.log10(least))
-    width = next(one * power for one in _ROUND if one * power >= least * (1.0 - 1e-9))
+    width = next(factor * power for factor in _ROUND if factor * power >= least * (1.0 - 1e-9))
     first, last = math.floor(low / width * (1.0 + 1e-12)), math.ceil(high / width * (1.0 - 1e-12))
     return np.arange(first, max(last, first + 1) + 1, dtype=np.float64) * width
 

@@ -53,8 +53,8 @@ class Cumulative:
 
     def slot_at(self, value: float) -> float:
         """Return the width of the last slot that begins at or below a value, or of the first slot."""
-        place = max(int(np.searchsorted(self.lows, value, side="right")) - 1, 0)
-        return float(self.ends[place] - self.lows[place])
+        index = max(int(np.searchsorted(self.lows, value, side="right")) - 1, 0)
+        return float(self.ends[index] - self.lows[index])
 
     def below(self, edges: Floats) -> Integers:
         """Return the number of values below each edge, rounded to whole values."""

@@ -28,8 +28,10 @@ _OF_TURNS: Final = frozenset({words.TURN_LATENCY, words.TURN_TTFT})
 def request_counts(snapshot: MetricsSnapshot) -> list[RequestCounts]:
     """Return the requests of each kind and labels, in the order of the snapshot; empty if there are none."""
     gathered: dict[tuple[str, Labels], dict[str, _Part]] = {}
-    for one in request_instruments(snapshot):
-        gathered.setdefault((one.kind, one.labels), {}).setdefault(one.window, _Part()).add(one.word, one.stat)
+    for instrument in request_instruments(snapshot):
+        gathered.setdefault((instrument.kind, instrument.labels), {}).setdefault(instrument.window, _Part()).add(
+            instrument.word, instrument.stat
+        )
     return [
         _counts(kind, dict(labels), parts, _limits(snapshot, kind, labels))
         for (kind, labels), parts in gathered.items()
@@ -86,10 +88,10 @@ def rates_of(snapshot: MetricsSnapshot, kind: str, labels: Mapping[str, str]) ->
     if kind not in _kinds(snapshot.counters):
         return Rates()
     names = {words.name_of(kind, word) for word in (words.COMPLETED, *words.WITHIN)}
-    part, place = _Part(), _place(labels)
+    part, window = _Part(), _place(labels)
     stats: list[CounterStat | SeriesStat] = [*snapshot.counters, *snapshot.series]
     for stat in stats:
-        if stat.name in names and _place(stat.labels) == place:
+        if stat.name in names and _place(stat.labels) == window:
             _, word = _split(stat, {kind})
             if word:
                 part.add(word, stat)
@@ -112,10 +114,14 @@ def _split(stat: CounterStat | SeriesStat, kinds: set[str]) -> tuple[str, str]:
     """
     head, _, last = stat.name.rpartition(".")
     kind, _, before = head.rpartition(".")
-    for one, word in ((kind, f"{before}.{last}"), (head, words.canonical(last))):
-        known = one in kinds and word in words.INSTRUMENTS and (word in _COUNTERS) == isinstance(stat, CounterStat)
-        if known and (word in _OF_TURNS) == (words.TURN in stat.labels):
-            return one, word
+    for candidate, word in ((kind, f"{before}.{last}"), (head, words.canonical(last))):
+        is_instrument = (
+            candidate in kinds
+            and word in words.INSTRUMENTS
+            and (word in _COUNTERS) == isinstance(stat, CounterStat)
+        )
+        if is_instrument and (word in _OF_TURNS) == (words.TURN in stat.labels):
+            return candidate, word
     return "", ""
 
 
@@ -133,8 +139,8 @@ class _Part:
     def add(self, word: str, stat: CounterStat | SeriesStat) -> None:
         if isinstance(stat, SeriesStat):
             turn = stat.labels.get(words.TURN)
-            known = self.series if turn is None else self.turns.setdefault(turn, {})
-            known[word] = together([known[word], stat]) if word in known else stat
+            series_by_word = self.series if turn is None else self.turns.setdefault(turn, {})
+            series_by_word[word] = together([series_by_word[word], stat]) if word in series_by_word else stat
             return
         self.counts[word] = sum_of((self.counts.get(word, 0), stat.value))
         if word == words.FAILED and stat.value:
@@ -243,8 +249,8 @@ def _sums(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
 
 
 def _by_word(parts: Sequence[Mapping[str, SeriesStat]]) -> dict[str, SeriesStat]:
-    known = dict.fromkeys(word for part in parts for word in part)
-    return {word: together([part[word] for part in parts if word in part]) for word in known}
+    distinct = dict.fromkeys(word for part in parts for word in part)
+    return {word: together([part[word] for part in parts if word in part]) for word in distinct}
 
 
 def _turn_order(turn: str) -> tuple[bool, int, str]:

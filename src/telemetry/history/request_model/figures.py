@@ -103,8 +103,8 @@ class RequestCounts:
     @property
     def total_tokens_per_s(self) -> float | None:
         """Input and output tokens of completed requests per second of the span; None if one is unknown."""
-        one, other = self._total(words.INPUT_TOKENS), self._total(words.OUTPUT_TOKENS)
-        return None if one is None or other is None else self._per_s(sum_of((one, other)))
+        input_tokens, other = self._total(words.INPUT_TOKENS), self._total(words.OUTPUT_TOKENS)
+        return None if input_tokens is None or other is None else self._per_s(sum_of((input_tokens, other)))
 
     @property
     def offered_per_s(self) -> float | None:

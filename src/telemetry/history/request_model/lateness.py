@@ -22,11 +22,11 @@ def late_at(of: RequestCounts) -> tuple[str, ...]:
     if raw is None or corrected is None or delay is None:
         return ()
     more, whole = _CLEARLY
-    found = []
+    percentiles = []
     for key in _LATE_AT:
-        before, after, late = (one.percentiles.get(key) for one in (raw, corrected, delay))
+        before, after, late = (stat.percentiles.get(key) for stat in (raw, corrected, delay))
         if before is None or after is None or late is None:
             continue
         if whole * after > more * before and more * late > (more - whole) * after:
-            found.append(key)
-    return tuple(found)
+            percentiles.append(key)
+    return tuple(percentiles)

@@ -30,10 +30,10 @@ def sum_of(numbers: Iterable[Number]) -> Number:
         return math.inf
 
 
-def quotient(one: Number, other: Number) -> float | None:
+def quotient(dividend: Number, other: Number) -> float | None:
     """Return the quotient; None if no float can hold it."""
     try:
-        return one / other
+        return dividend / other
     except (OverflowError, ZeroDivisionError):
         return None
 
@@ -44,16 +44,16 @@ def joined(extents: Sequence[Extent | None]) -> Extent | None:
     The number of events inside is then unknown, so `last_ns` is 0. `last_done_ns` is 0 too if one of the extents
     was already such a sum.
     """
-    known = [extent for extent in extents if extent is not None]
-    if not known or len(known) < len(extents):
+    known_extents = [extent for extent in extents if extent is not None]
+    if not known_extents or len(known_extents) < len(extents):
         return None
-    if len(known) == 1:
-        return known[0]
-    last = max(known, key=lambda extent: extent.last_ns)
+    if len(known_extents) == 1:
+        return known_extents[0]
+    last = max(known_extents, key=lambda extent: extent.last_ns)
     return Extent(
-        first_ns=min(extent.first_ns for extent in known),
-        last_done_ns=last.last_done_ns if all(extent.last_ns for extent in known) else 0,
-        end_ns=max(extent.end_ns for extent in known),
+        first_ns=min(extent.first_ns for extent in known_extents),
+        last_done_ns=last.last_done_ns if all(extent.last_ns for extent in known_extents) else 0,
+        end_ns=max(extent.end_ns for extent in known_extents),
     )
 
 

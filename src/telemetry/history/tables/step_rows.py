@@ -33,12 +33,12 @@ class StepRow(NamedTuple):
 
 def rows(steps: Iterable[StepValues]) -> Iterator[StepRow]:
     """Yield a row for each value of each step."""
-    for one in steps:
-        for name, value in one.values.items():
-            spread = one.spread.get(name)
-            known = value if value is not None and math.isfinite(value) else None
-            low, high, producers = (known, known, 1) if spread is None else (spread.min, spread.max, spread.count)
-            yield StepRow(one.axis, one.step, min(one.wall_ns, LATEST_NS), name, known, low, high, producers)
+    for step in steps:
+        for name, value in step.values.items():
+            spread = step.spread.get(name)
+            finite = value if value is not None and math.isfinite(value) else None
+            low, high, producers = (finite, finite, 1) if spread is None else (spread.min, spread.max, spread.count)
+            yield StepRow(step.axis, step.step, min(step.wall_ns, LATEST_NS), name, finite, low, high, producers)
 
 
 def write_steps(steps: Iterable[StepValues], path: Path) -> int:

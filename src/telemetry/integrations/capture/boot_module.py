@@ -13,9 +13,9 @@ _NAME: Final = "_telemetry_boot"
 
 def _load() -> Any:
     """Return the module that `sitecustomize` loaded, so that a process has a single finder. Else load it."""
-    known = sys.modules.get(_NAME)
-    if known is not None:
-        return known
+    existing = sys.modules.get(_NAME)
+    if existing is not None:
+        return existing
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location(_NAME, f"{BOOT_FOLDER}/{_NAME}.py")

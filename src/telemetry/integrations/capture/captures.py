@@ -92,10 +92,10 @@ def check_captures(text: str) -> list[str]:
     if not names:
         raise UsageError("--capture needs a name", hint=f"one or more of {', '.join(known_captures())}")
     if not set(names) <= CAPTURES.keys():
-        known = known_captures()
+        captures = known_captures()
         for name in names:
-            if name not in known:
-                raise unknown(name, "capture", known)
+            if name not in captures:
+                raise unknown(name, "capture", captures)
     return names
 
 
@@ -106,13 +106,13 @@ def known_captures() -> dict[str, Plugin]:
 
 def load_capture(plugin: Plugin) -> Any:
     """Import the module of a capture. Raises PluginError with the package, the cause and the remedy."""
-    made = points.load(plugin)
-    if not callable(getattr(made, "install", None)):
+    module = points.load(plugin)
+    if not callable(getattr(module, "install", None)):
         raise points.broken(plugin, "it lacks install")
-    modules = CAPTURES.get(plugin.name) or getattr(made, "MODULES", ())
+    modules = CAPTURES.get(plugin.name) or getattr(module, "MODULES", ())
     if not modules or isinstance(modules, str) or not all(_is_module_name(name) for name in modules):
         raise points.broken(plugin, "its MODULES are not the names of the modules that it captures")
-    return made
+    return module
 
 
 def plugin_variable(names: Iterable[str]) -> str:
@@ -123,9 +123,9 @@ def plugin_variable(names: Iterable[str]) -> str:
     others = [name for name in names if name not in CAPTURES]
     if not others:
         return ""
-    known = known_captures()
+    captures = known_captures()
     return ";".join(
-        f"{name}={'|'.join([known[name].value, *load_capture(known[name]).MODULES])}" for name in others
+        f"{name}={'|'.join([captures[name].value, *load_capture(captures[name]).MODULES])}" for name in others
     )
 
 

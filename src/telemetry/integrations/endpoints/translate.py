@@ -321,22 +321,22 @@ class EndpointsFeed:
 
     def _count_error(self, what: str, message: str) -> None:
         what = what[: limits.LABEL_VALUE_CHARS]
-        known = what if what in self._errors or len(self._errors) < limits.REASONS else "other"
-        if known not in self._errors:
-            self._errors[known] = self._run.counter(ERRORS, error=known)
-        self._errors[known].add(1)
+        reason = what if what in self._errors or len(self._errors) < limits.REASONS else "other"
+        if reason not in self._errors:
+            self._errors[reason] = self._run.counter(ERRORS, error=reason)
+        self._errors[reason].add(1)
         if self._words_left:
             self._words_left -= 1
             self._say(f"the benchmark reports {': '.join(filter(None, (what, message)))}")
 
-    def _say_full(self, words: str) -> None:
-        if words not in self._said:
-            self._said.add(words)
-            self._say(words)
+    def _say_full(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            self._say(message)
 
-    def _say(self, words: str) -> None:
+    def _say(self, message: str) -> None:
         """Print a message for the user and add it to the run as a mark."""
-        line = printable((f"{self._which}: {words}" if self._labels else words)[:_SHOWN_CHARS])
+        line = printable((f"{self._which}: {message}" if self._labels else message)[:_SHOWN_CHARS])
         self._options.say(line)
         self._run.mark(line)
 

@@ -153,8 +153,8 @@ def _evaluation(trainer: Any, values: Mapping[str, Any]) -> str:
     """Return the count of evaluation steps: Lightning counts them for each dataloader."""
     stage = trainer.state.stage.value
     kind = "validation" if stage == "validate" else str(stage)
-    _, found, dataloader = next(iter(values)).rpartition(_DATALOADER)
-    return f"{kind}_dataloader_{dataloader}" if found and dataloader != "0" else kind
+    _, separator, dataloader = next(iter(values)).rpartition(_DATALOADER)
+    return f"{kind}_dataloader_{dataloader}" if separator and dataloader != "0" else kind
 
 
 def _record_direct(result: Any, logger: Any, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -174,12 +174,12 @@ def _record_params(trainer: Any, loop: _Loop) -> None:
     loop.has_params = True
     number = loop.axes.number
     if trainer.is_global_zero:
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         for holder in (trainer.lightning_module, trainer.datamodule):
             if getattr(holder, "_log_hyperparams", False):
-                found.update(holder.hparams_initial)
-        found.pop("_class_path", None)  # of Lightning's command line
-        record_params(found, number)
+                params.update(holder.hparams_initial)
+        params.pop("_class_path", None)  # of Lightning's command line
+        record_params(params, number)
 
 
 def _record_checkpoint(
@@ -246,8 +246,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from telemetry.integrations.lightning.logger import logger_class
 
-    made = globals()[name] = logger_class()
-    return made
+    logger_type = globals()[name] = logger_class()
+    return logger_type
 
 
 _CAPTURE: Final = Capture(

@@ -86,8 +86,8 @@ class RayRun(Recording):
 
     def leaves(self) -> list[dict[str, Any]]:
         """Return facts about the leaf of each node: its process, its run directory, its last error."""
-        found: list[dict[str, Any]] = names.ray_module().get(self._root.leaves.remote())
-        return found
+        facts: list[dict[str, Any]] = names.ray_module().get(self._root.leaves.remote())
+        return facts
 
     def root(self) -> dict[str, Any]:
         """Return facts about the root: its process, its address, the names of its nodes."""
@@ -348,9 +348,9 @@ def _begun(ray: Any, root: Any, plan: RootPlan, timeout_s: float) -> tuple[dict[
         producer = start(start_timeout_s=timeout_s)
         late = ray.get(root.await_nodes.remote(timeout_s))
     except TelemetryError as error:
-        found = [ray.get(root.facts.remote(timeout_s)).get("trouble")]
-        found += [leaf["error"] for leaf in ray.get(root.leaves.remote())]
-        reasons = [str(reason) for reason in found if reason]
+        troubles = [ray.get(root.facts.remote(timeout_s)).get("trouble")]
+        troubles += [leaf["error"] for leaf in ray.get(root.leaves.remote())]
+        reasons = [str(reason) for reason in troubles if reason]
         raise EndpointError("; ".join([error.message, *reasons]), hint=error.hint) from error
     if late:
         notice.warn(f"nodes without a leaf after {timeout_s:g} s, which is tried again: {', '.join(late)}")

@@ -83,13 +83,13 @@ def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
 
     Addresses, keys and folders belong to one process.
     """
-    found = {}
+    settings = {}
     for name, text in environ.items():
         if name.startswith(ENV_PREFIX) and ENV_NEST in name:
             key = name.removeprefix(ENV_PREFIX).lower().replace(ENV_NEST, ".")
             if not key.startswith(_OWN_SETTINGS):
-                found[key] = text
-    return found
+                settings[key] = text
+    return settings
 
 
 def without_hook() -> dict[str, Any]:

@@ -52,10 +52,10 @@ class Placement:
         alive = live_nodes()
         self.nodes.add({node_id: name for node_id, name in alive.items() if node_id not in self.nodes})
         if self._told != self.nodes.names:
-            told = self.nodes.names
+            node_names = self.nodes.names
             with ControlClient(upstream) as client:
-                client.request(ExpectNodes(nodes=told))
-            self._told = told
+                client.request(ExpectNodes(nodes=node_names))
+            self._told = node_names
         for node_id, name in alive.items():
             if node_id not in self._leaves:
                 self._leaves[node_id] = self._place(node_id, name, upstream, pair)
@@ -103,15 +103,15 @@ class Placement:
     def _left_behind(self) -> dict[str, Any]:
         """Return leaves that an earlier actor of this root has placed, on nodes that are gone by now."""
         ray = names.ray_module()
-        found = {}
+        leaves = {}
         for node_id in self.nodes.ids:
             if node_id not in self._leaves:
                 try:
                     name = names.leaf_actor(self._plan.job, node_id)
-                    found[node_id] = ray.get_actor(name, namespace=names.NAMESPACE)
+                    leaves[node_id] = ray.get_actor(name, namespace=names.NAMESPACE)
                 except ValueError:
                     continue
-        return found
+        return leaves
 
 
 def live_nodes() -> dict[str, str]:

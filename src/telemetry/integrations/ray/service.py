@@ -88,17 +88,17 @@ class Service:
 
         Raises the error that the aggregator reported, EndpointError, or RunDirectoryError.
         """
-        known = self._read()
-        if known is None:
-            known = _State(
+        state = self._read()
+        if state is None:
+            state = _State(
                 run_id=self.files.run_id or secrets.token_hex(4),
                 owner_pid=self._owner_pid,
                 owner_started=start_of(self._owner_pid),
                 sockets=str(ipc_path(str(self._flags.get("transport.bind", ""))) or ""),
             )
-            self._write(known)  # before the start: an aggregator whose actor dies now is found by its run id
-        directory = self._without_orphan(known)
-        self.files = RunFiles(directory, known.run_id, self._name)
+            self._write(state)  # before the start: an aggregator whose actor dies now is found by its run id
+        directory = self._without_orphan(state)
+        self.files = RunFiles(directory, state.run_id, self._name)
         if self.over:
             return
         if directory:
@@ -111,9 +111,9 @@ class Service:
                 self._flags,
                 owner_pid=self._owner_pid,
                 timeout_s=limits.RESTART_TIMEOUT_S,
-                run_id=known.run_id,
+                run_id=state.run_id,
             )
-        self._write(replace(known, directory=aggregator.directory))
+        self._write(replace(state, directory=aggregator.directory))
         self.files = RunFiles.of(aggregator, ())
         self.keeper = AggregatorKeeper(aggregator, self.files, self._say)
 
@@ -134,15 +134,15 @@ class Service:
                     break
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _without_orphan(self, known: _State) -> str:
+    def _without_orphan(self, state: _State) -> str:
         """Kill the aggregator of an earlier actor, whose exit this process can't see. Return its run directory.
 
         Its journal has everything that it acknowledged, so its successor goes on with the same numbers.
         """
-        live = next((run for run in list_live(runtime_directory()) if run.run_id == known.run_id), None)
+        live = next((run for run in list_live(runtime_directory()) if run.run_id == state.run_id), None)
         if live is not None and live.alive and not RunFiles(live.dir, live.run_id, live.name).has_result():
             _kill(live)
-        return known.directory or (live.dir if live is not None else "")
+        return state.directory or (live.dir if live is not None else "")
 
     def _read(self) -> _State | None:
         try:

@@ -150,8 +150,8 @@ class Events:
         labels, rest = _fitting_attributes(texts)
         telemetry.span_at(name, start_ns, end_ns, track, labels=labels)
         if rest:
-            place = {LANE: track} if track else {}
-            telemetry.text(f"{name}.attributes", json.dumps(place | rest, ensure_ascii=False), at_ns=end_ns)
+            lane = {LANE: track} if track else {}
+            telemetry.text(f"{name}.attributes", json.dumps(lane | rest, ensure_ascii=False), at_ns=end_ns)
 
     def _fits(self, name: str, texts: Mapping[str, str]) -> bool:
         """Return whether a span can be encoded as it is, which takes a third of the time. Most spans can."""
@@ -169,10 +169,10 @@ class Events:
     def _refuse(self, name: object, error: Exception) -> None:
         self._warn(f"{name!r} is not recorded: {error_text(error)}")
 
-    def _warn(self, words: str) -> None:
-        if words not in self._warned and len(self._warned) < limits.WARNINGS_KEPT:
-            self._warned.add(words)
-            notice.warn(words)
+    def _warn(self, message: str) -> None:
+        if message not in self._warned and len(self._warned) < limits.WARNINGS_KEPT:
+            self._warned.add(message)
+            notice.warn(message)
 
 
 EVENTS: Final = Events()

@@ -32,15 +32,18 @@ def record_targets(
     They are written to the folder of this user that `telemetry stack` reads. `own` are labels of all addresses.
     """
     given = labels if labels is not None else [None] * len(addresses)
-    found = {
-        str(address): {str(key): str(value) for key, value in (one or {}).items()}
-        for address, one in zip(addresses, given, strict=False)
+    targets = {
+        str(address): {str(key): str(value) for key, value in (target_labels or {}).items()}
+        for address, target_labels in zip(addresses, given, strict=False)
     }
     name = str(job or DEFAULT_JOB)
-    values = {address: ",".join(f"{key}={value}" for key, value in one.items()) for address, one in found.items()}
+    values = {
+        address: ",".join(f"{key}={value}" for key, value in target_labels.items())
+        for address, target_labels in targets.items()
+    }
     telemetry.params({"rl_insight": {"scrape": {name: values}}})
     shared = {str(key): str(value) for key, value in (own or {}).items() if value is not None}
-    _write(name, {address: {**shared, **one} for address, one in found.items()})
+    _write(name, {address: {**shared, **target_labels} for address, target_labels in targets.items()})
 
 
 def groups_of(job: str) -> list[TargetGroup]:
@@ -59,14 +62,14 @@ def forget_targets() -> None:
         _BY_JOB.clear()
 
 
-def _write(job: str, found: Mapping[str, dict[str, str]]) -> None:
+def _write(job: str, targets: Mapping[str, dict[str, str]]) -> None:
     folder = default_folder()
     with _LOCK:
-        known = _BY_JOB.setdefault(job, {})
-        known.update(found)
+        job_targets = _BY_JOB.setdefault(job, {})
+        job_targets.update(targets)
         if folder is None:
             return
-        groups = [_group(job, address, labels) for address, labels in known.items()]
+        groups = [_group(job, address, labels) for address, labels in job_targets.items()]
         try:
             _FILES.add(add_targets(folder, f"rl_insight-{job}", groups))
         except OSError as error:

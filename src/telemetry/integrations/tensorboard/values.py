@@ -73,7 +73,7 @@ def raw_bins(low: float, limits: Sequence[Any], counts: Sequence[Any]) -> tuple[
     """
     upper = [float(limit) for limit in limits]
     numbers = [float(count) for count in counts]
-    filled = [place for place, number in enumerate(numbers) if number]
+    filled = [index for index, number in enumerate(numbers) if number]
     if not filled or not all(number.is_integer() for number in numbers):
         raise ValueError("bins need whole counts, and at least one value")
     first, last = filled[0], filled[-1]
@@ -102,12 +102,12 @@ class Folders:
 
     def of(self, writer: Any) -> str:
         """Return the absolute path of the log folder of a writer."""
-        known = self._folders.get(writer)
-        if known is None:
+        path = self._folders.get(writer)
+        if path is None:
             folder = getattr(writer, "log_dir", None)
-            known = os.path.abspath(os.fspath(writer.logdir if folder is None else folder))
-            self._folders[writer] = known
-        return known
+            path = os.path.abspath(os.fspath(writer.logdir if folder is None else folder))
+            self._folders[writer] = path
+        return path
 
 
 class Names(Locked):
@@ -134,9 +134,9 @@ class Names(Locked):
 
     def name(self, folder: Any, tag: Any) -> str:
         """Return the name for a tag of a folder."""
-        known = self.known.get((folder, tag))
-        if known is not None:
-            return known
+        existing = self.known.get((folder, tag))
+        if existing is not None:
+            return existing
         path = os.path.abspath(os.fspath(folder))
         with self._lock:
             prefix = self._prefix(path)

@@ -162,7 +162,7 @@ class Agent:
 
         The agent ends all workers after the first failure, and counts them as failed, too. These come last.
         """
-        for rank, failure in sorted(failures.items(), key=lambda found: found[1].exitcode == -signal.SIGTERM):
+        for rank, failure in sorted(failures.items(), key=lambda item: item[1].exitcode == -signal.SIGTERM):
             self._mark_failure(
                 rank, restarts, {"exit_code": failure.exitcode, "error": message_of(failure.message)}
             )
@@ -217,15 +217,15 @@ class Agent:
 
 def message_of(raw: object) -> str:
     """Return the message of a failure, which may be JSON, or a mapping with the message and a traceback."""
-    found: Any = raw
+    message: Any = raw
     if isinstance(raw, str):
         try:
-            found = json.loads(raw)
+            message = json.loads(raw)
         except ValueError:
             return raw
-    while isinstance(found, Mapping):
-        found = found.get("message")
-    text = "" if found is None else str(found)
+    while isinstance(message, Mapping):
+        message = message.get("message")
+    text = "" if message is None else str(message)
     return "" if text == _NO_MESSAGE else text
 
 

@@ -80,9 +80,9 @@ def _patches(module: ModuleType) -> Iterable[Patch]:
 
 
 def _callback_class(base: Any) -> type:
-    known = globals().get("TelemetryCallback")
-    if isinstance(known, type) and issubclass(known, base):
-        return known
+    existing = globals().get("TelemetryCallback")
+    if isinstance(existing, type) and issubclass(existing, base):
+        return existing
 
     class TelemetryCallback(base):  # type: ignore[misc]  # the base is of another library
         """A callback that records what its Trainer logs. The first process of the job records."""
@@ -161,13 +161,13 @@ def _record_completions(result: Any, trainer: Any, *args: Any, **kwargs: Any) ->
     state = trainer.state
     if not getattr(trainer, "log_completions", False) or not state.is_world_process_zero:
         return
-    made = table_of(getattr(trainer, "_logs", None))
-    recorded = (state.global_step, made)
+    table = table_of(getattr(trainer, "_logs", None))
+    recorded = (state.global_step, table)
     axes = next((each.axes for each in trainer.callback_handler.callbacks if _is_ours(each)), None)
-    if made is None or axes is None or _TABLES.get(trainer) == recorded:
+    if table is None or axes is None or _TABLES.get(trainer) == recorded:
         return
     _TABLES[trainer] = recorded
-    columns, rows = made
+    columns, rows = table
     telemetry.table("completions", columns, rows, step=state.global_step, axis=axes.current())
 
 

@@ -35,9 +35,9 @@ def _source(run: Any, step: int | None = None) -> Source | None:
 
     `step` is where the source begins if it is new, by default the step that W&B is at.
     """
-    known = _sources.get(id(run))
-    if known is not None:
-        return known[1]
+    entry = _sources.get(id(run))
+    if entry is not None:
+        return entry[1]
     if getattr(run, "disabled", False):
         return None
     facts = {name: getattr(run, name, None) for name in ("name", "id", "project", "entity", "group", "job_type")}
@@ -60,8 +60,8 @@ def _on_log(
     *_more: object,
     **_named: object,
 ) -> None:
-    known = _sources.get(id(run))
-    source = known[1] if known is not None else _source(run, _step_before(run, step, commit))
+    entry = _sources.get(id(run))
+    source = entry[1] if entry is not None else _source(run, _step_before(run, step, commit))
     if source is not None:
         source.log(data, step, commit)
 
@@ -81,9 +81,9 @@ def _on_define_metric(_result: object, run: Any, name: str, *options: Any, **nam
 
 
 def _on_finish(_result: object, run: Any, exit_code: int | None = None, *_more: object, **_named: object) -> None:
-    known = _sources.pop(id(run), None)
-    if known is not None:
-        known[1].close(exit_code)
+    entry = _sources.pop(id(run), None)
+    if entry is not None:
+        entry[1].close(exit_code)
 
 
 def _on_alert(_result: object, _run: Any, title: str, text: str = "", *_more: object, **_named: object) -> None:

@@ -43,7 +43,7 @@ class Tally:
     __slots__ = ("_count", "_figures", "_operations", "_sum")
 
     def __init__(self, operations: frozenset[str]) -> None:
-        self._operations = [one for one in OPERATIONS if one in operations]
+        self._operations = [operation for operation in OPERATIONS if operation in operations]
         self._figures: dict[str, float] = {}
         self._count = 0
         self._sum = 0.0
@@ -76,12 +76,12 @@ class Tally:
 
 def operations_of(summary: str | None, goal: str | None) -> frozenset[str]:
     """Return the operations of a definition. Raise ValueError for an unknown one."""
-    words = [word.strip().lower() for word in summary.split(",")] if summary else []
-    for word in words:
+    operations = [word.strip().lower() for word in summary.split(",")] if summary else []
+    for word in operations:
         if word not in OPERATIONS:
             raise ValueError(f"{word!r} is not a summary: use {', '.join(OPERATIONS)}")
     best = "max" if (goal or "").lower().startswith("max") else "min"
-    return frozenset({"best": best, "copy": "last"}.get(word, word) for word in words)
+    return frozenset({"best": best, "copy": "last"}.get(word, word) for word in operations)
 
 
 class Part(NamedTuple):
@@ -180,10 +180,10 @@ class Rows(Locked):
             raise ValueError(f"{name!r} is not a metric: a name, or the beginning of names with * at its end")
         operations = operations_of(summary, goal)
         with self._lock:
-            known = self._prefixes if name.endswith("*") else self._defined
-            before = UNDEFINED if overwrite else known.get(stem, UNDEFINED)
+            definitions = self._prefixes if name.endswith("*") else self._defined
+            before = UNDEFINED if overwrite else definitions.get(stem, UNDEFINED)
             is_synced = step_sync if step_sync is not None else step_metric is not None
-            known[stem] = replace(
+            definitions[stem] = replace(
                 before,
                 step_metric=step_metric or before.step_metric,
                 has_synced_step=before.has_synced_step or is_synced,
@@ -204,13 +204,13 @@ class Rows(Locked):
 
         A name keeps the rules that it was first logged with. Names with an underscore first have only their own.
         """
-        found = self._defined.get(name)
-        if found is None:
+        definition = self._defined.get(name)
+        if definition is None:
             stems = () if name.startswith("_") else tuple(stem for stem in self._prefixes if name.startswith(stem))
-            found = self._prefixes[max(stems, key=len)] if stems else UNDEFINED
+            definition = self._prefixes[max(stems, key=len)] if stems else UNDEFINED
             if stems and len(self._defined) < _NAMES:
-                self._defined[name] = found
-        return found
+                self._defined[name] = definition
+        return definition
 
     # --- rows ------------------------------------------------------------------------------------
 

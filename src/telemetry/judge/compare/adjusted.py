@@ -12,11 +12,11 @@ def confidences(p_values: Sequence[float], level: float) -> list[float]:
     Holm's method calls its figure different: the smallest p-value is compared with level / n, the next with
     level / (n - 1), and so on. The first figure that is not different, and all after it, share one level.
     """
-    found = [0.0] * len(p_values)
+    result = [0.0] * len(p_values)
     share, going = level, True
-    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+    for position, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         if going:
-            share = level / (len(p_values) - place)
+            share = level / (len(p_values) - position)
             going = p_values[index] < share
-        found[index] = 1.0 - share
-    return found
+        result[index] = 1.0 - share
+    return result

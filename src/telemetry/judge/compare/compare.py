@@ -44,7 +44,7 @@ from telemetry.wire.snapshot import SeriesStat
 COMMAND: Final = "command"
 """Name of the setting for the command line."""
 Id = tuple[str, tuple[tuple[str, str], ...]]
-_ORDER: Final = {verdict: place for place, verdict in enumerate(VERDICT_WORDS)}
+_ORDER: Final = {verdict: index for index, verdict in enumerate(VERDICT_WORDS)}
 _ENOUGH: Final = 2
 _ADVISED: Final = 5
 
@@ -67,14 +67,18 @@ def compare(
     options = options or Options()
     _check(before, after)
     pairs = by_turns(before, after)
-    found = samples(before, after, options)
-    cases = _adjusted([_case(sample, before, after, pairs, options) for sample in found.compared], pairs, options)
+    selection = samples(before, after, options)
+    cases = _adjusted(
+        [_case(sample, before, after, pairs, options) for sample in selection.compared], pairs, options
+    )
     sizes = len(before), len(after)
     differences = [case.evidence.difference if case.evidence else plain_difference(case.sample) for case in cases]
-    told = [(case.sample.figure, difference) for case, difference in zip(cases, differences, strict=True)]
-    known = noises(calibration, told, sizes, options.level)
-    results = [result(replace(case, noise=noise), options) for case, noise in zip(cases, known, strict=True)]
-    results += [left_out(sample) for sample in found.left_out]
+    figure_differences = [
+        (case.sample.figure, difference) for case, difference in zip(cases, differences, strict=True)
+    ]
+    case_noises = noises(calibration, figure_differences, sizes, options.level)
+    results = [result(replace(case, noise=noise), options) for case, noise in zip(cases, case_noises, strict=True)]
+    results += [left_out(sample) for sample in selection.left_out]
     return Comparison(
         confidence=options.confidence,
         min_effect=options.min_effect,
@@ -111,10 +115,10 @@ def _case(
     if sample.obstacle:
         return Case(sample=sample, better=better, obstacle=sample.obstacle)
     if min(len(before), len(after)) >= _ENOUGH:
-        found = evidence(sample, pairs, options.confidence)
-        if isinstance(found, str):
-            return Case(sample=sample, better=better, obstacle=found)
-        return Case(sample=sample, better=better, evidence=found)
+        outcome = evidence(sample, pairs, options.confidence)
+        if isinstance(outcome, str):
+            return Case(sample=sample, better=better, obstacle=outcome)
+        return Case(sample=sample, better=better, evidence=outcome)
     if len(before) == len(after) == 1:
         within = (
             _within(sample.figure, before[0], sample.before[0]),
@@ -132,12 +136,12 @@ def _one_against_many(sample: Sample) -> str:
     lone, many, which = sample.after, sample.before, ("after", "before")
     if len(lone) > 1:
         lone, many, which = many, lone, ("before", "after")
-    place = "among"
+    position = "among"
     if lone[0] > max(many):
-        place = "above all of"
+        position = "above all of"
     elif lone[0] < min(many):
-        place = "below all of"
-    return f"{ONE_RUN}{which[0]}: it is {place} the {len(many)} {which[1]}"
+        position = "below all of"
+    return f"{ONE_RUN}{which[0]}: it is {position} the {len(many)} {which[1]}"
 
 
 def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
@@ -149,9 +153,9 @@ def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
     if figure.of == "series" and figure.statistic.startswith("p"):
         for bounds in report.bounds:
             if bounds.name == figure.name and tuple(sorted(bounds.labels.items())) == figure.labels:
-                known = bounds.percentiles.get(figure.statistic[1:])
-                if known is not None:
-                    return BoundedFigure(value=value, low=known.low, high=known.high)
+                interval = bounds.percentiles.get(figure.statistic[1:])
+                if interval is not None:
+                    return BoundedFigure(value=value, low=interval.low, high=interval.high)
     return BoundedFigure(value=value)
 
 
@@ -159,15 +163,15 @@ def _adjusted(cases: Sequence[Case], pairs: Pairs | None, options: Options) -> l
     """Adjust p-values and intervals for all figures that were tested."""
     p_values = [case.evidence.p_value for case in cases if case.evidence is not None]
     adjusted = iter(zip(holm(p_values), confidences(p_values, options.level), strict=True))
-    found = []
+    adjusted_cases = []
     for case in cases:
         if case.evidence is not None:
             p_value, confidence = next(adjusted)
             wider = evidence(case.sample, pairs, confidence)
             own = case.evidence if isinstance(wider, str) else wider
             case = replace(case, p_adjusted=p_value, evidence=own)  # noqa: PLW2901
-        found.append(case)
-    return found
+        adjusted_cases.append(case)
+    return adjusted_cases
 
 
 def _place(metric: MetricResult) -> tuple[int, bool, float, str, str, list[tuple[str, str]]]:
@@ -220,14 +224,16 @@ def curves(before: Sequence[Report], after: Sequence[Report]) -> list[Curve]:
     sides = [[_by_id(report) for report in side] for side in (before, after)]
     runs = [run for side in sides for run in side]
     shared = sorted(set(runs[0]).intersection(*runs[1:])) if runs else []
-    found = []
+    shared_curves = []
     for key in shared:
         stats = [run[key] for run in runs]
         if len({stat.unit for stat in stats}) > 1:
             continue
         points = [_points([run[key] for run in side], stats) for side in sides]
-        found.append(Curve(name=key[0], labels=dict(key[1]), unit=stats[0].unit, before=points[0], after=points[1]))
-    return found
+        shared_curves.append(
+            Curve(name=key[0], labels=dict(key[1]), unit=stats[0].unit, before=points[0], after=points[1])
+        )
+    return shared_curves
 
 
 def _by_id(report: Report) -> dict[Id, SeriesStat]:
@@ -273,8 +279,12 @@ def settings(before: Sequence[Report], after: Sequence[Report]) -> list[Setting]
     if not_recorded(before, after):
         every = {name for name in every if not is_of_surroundings(name)}
     names = sorted(every, key=lambda name: (is_of_surroundings(name), name))
-    found = [Setting(name=name, before=_values(sides[0], name), after=_values(sides[1], name)) for name in names]
-    return [one for one in (*found, *_commands(before, after)) if set(one.before) != set(one.after)]
+    candidates = [
+        Setting(name=name, before=_values(sides[0], name), after=_values(sides[1], name)) for name in names
+    ]
+    return [
+        setting for setting in (*candidates, *_commands(before, after)) if set(setting.before) != set(setting.after)
+    ]
 
 
 def not_recorded(before: Sequence[Report], after: Sequence[Report]) -> SideName | None:

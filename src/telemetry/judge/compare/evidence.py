@@ -40,34 +40,34 @@ def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence
     if not any(before) and any(after):
         return _from_zero(before, after)
     method: Method = "exact" if _constant(before) and _constant(after) else "runs"
-    found = None
+    estimate = None
     if method == "runs" and pairs is not None:
         old, new = [before[index] for index, _ in pairs], [after[index] for _, index in pairs]
-        found = paired_difference(old, new, confidence)
-        method = "runs" if found is None else "pairs"
-    if found is None:
-        found = difference(before, after, confidence)
-    if found is None:
+        estimate = paired_difference(old, new, confidence)
+        method = "runs" if estimate is None else "pairs"
+    if estimate is None:
+        estimate = difference(before, after, confidence)
+    if estimate is None:
         return "0 in most runs before, so there is no relative difference"
-    typical = _as_far_apart(found)
+    typical = _as_far_apart(estimate)
     return Evidence(
-        difference=found.ratio,
-        low=found.low,
-        high=found.high,
-        p_value=found.p_value,
+        difference=estimate.ratio,
+        low=estimate.low,
+        high=estimate.high,
+        p_value=estimate.p_value,
         before=typical[0],
         after=typical[1],
         method=method,
     )
 
 
-def _as_far_apart(found: Difference) -> tuple[float, float]:
+def _as_far_apart(estimate: Difference) -> tuple[float, float]:
     """Return the typical values of both sides, moved until they differ by exactly the estimated difference.
 
     The estimate rests on pairs or ranks of runs, so the typical runs of the sides may differ otherwise, even in the
     other direction.
     """
-    before, after, ratio = found.before, found.after, found.ratio
+    before, after, ratio = estimate.before, estimate.after, estimate.ratio
     if before > 0 and after > 0 and -1 < ratio < math.inf:
         middle, half = math.sqrt(before) * math.sqrt(after), math.sqrt(1 + ratio)
         return middle / half, middle * half

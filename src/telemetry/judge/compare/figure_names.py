@@ -49,15 +49,15 @@ def check(patterns: Iterable[str], figures: Sequence[Figure], gauges: Collection
     """
     for pattern in patterns:
         if not any(matches(figure, pattern) for figure in figures):
-            said = f"the runs have no figure {pattern!r}"
-            raise UsageError(said, hint=_instead(pattern, figures, gauges))
+            message = f"the runs have no figure {pattern!r}"
+            raise UsageError(message, hint=_instead(pattern, figures, gauges))
 
 
 def _is_printed(figure: Figure, text: str) -> bool:
-    words = (figure.statistic, COMMAND_WORDS.get(figure.statistic) if figure.of == "command" else None)
+    spellings = (figure.statistic, COMMAND_WORDS.get(figure.statistic) if figure.of == "command" else None)
     for name in (_bare(figure), printable(_bare(figure)), _in_full(figure)):
         rest = _REST.fullmatch(text, len(name)) if text.startswith(name) else None
-        if rest is not None and (rest["statistic"] is None or rest["statistic"] in words):
+        if rest is not None and (rest["statistic"] is None or rest["statistic"] in spellings):
             return True
     return False
 
@@ -74,21 +74,21 @@ def _instead(pattern: str, figures: Sequence[Figure], gauges: Collection[str]) -
     """Suggest the nearest figures or the existing ones. Returns an empty string if there are none."""
     name, tail = pattern, ""
     for separator in (":", " "):
-        head, found, statistic = pattern.rpartition(separator)
-        if own := sorted({figure.statistic for figure in figures if found and matches(figure, head)}):
+        head, delimiter, statistic = pattern.rpartition(separator)
+        if own := sorted({figure.statistic for figure in figures if delimiter and matches(figure, head)}):
             return f"{printable(head)} has: {', '.join(own)}"
-        if found and not tail and any(figure.statistic == statistic for figure in figures):
+        if delimiter and not tail and any(figure.statistic == statistic for figure in figures):
             name, tail = head, f"{separator}{statistic}"
     bare, labels, _ = name.partition(_LABELS)
     if bare in gauges:
         return f"{printable(name)} is a gauge, and gauges can't be compared"
     having = [figure for figure in figures if not tail or figure.statistic == tail[1:]]
     siblings = {_in_full(figure) for figure in having if labels and _bare(figure) == bare}
-    known = sorted(siblings or {_in_full(figure) if labels else printable(_bare(figure)) for figure in having})
-    near = get_close_matches(name, known, n=_SHOWN, cutoff=0.0 if siblings else _ALIKE)
+    existing = sorted(siblings or {_in_full(figure) if labels else printable(_bare(figure)) for figure in having})
+    near = get_close_matches(name, existing, n=_SHOWN, cutoff=0.0 if siblings else _ALIKE)
     if near:
-        return f"did you mean {' or '.join(f'{one}{tail}' for one in near)}?"
-    return f"the runs have: {_listed(known)}" if known else ""
+        return f"did you mean {' or '.join(f'{candidate}{tail}' for candidate in near)}?"
+    return f"the runs have: {_listed(existing)}" if existing else ""
 
 
 def _listed(names: Sequence[str]) -> str:

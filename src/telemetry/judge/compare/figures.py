@@ -69,29 +69,29 @@ def readings(
     figures of requests also have a rate, as in gates.
     """
     snapshot = _with_present_words(report.snapshot)
-    found = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
-    told = snapshot.counters if every_rate else _told(snapshot)
-    for counter in told:
+    result = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
+    value_counters = snapshot.counters if every_rate else _told(snapshot)
+    for counter in value_counters:
         value = Figure("counter", counter.name, _sorted(counter.labels), "value")
-        found[value] = Reading(float(counter.value), counter.unit, counter.events)
-    counters, series = told, snapshot.series
+        result[value] = Reading(float(counter.value), counter.unit, counter.events)
+    counters, series = value_counters, snapshot.series
     if not every_rate:
         counters, series = without_requests(counters, snapshot), without_requests(series, snapshot)
     paces = Paces(snapshot, duration_s(report))
-    found |= _plain_rates(counters, series, paces)
+    result |= _plain_rates(counters, series, paces)
     shares = dict(_failed_shares(snapshot)) | dict(_shares(snapshot))
     if not every_rate:  # a shorter run with as many errors has a higher rate, and no higher share
         for figure in shares:
-            found.pop(Figure(figure.of, figure.name, figure.labels, "rate"), None)
-    found |= shares
-    found |= _request_rates(snapshot)
-    found |= _within_limits(snapshot)
-    found |= _steps(report, paces)
+            result.pop(Figure(figure.of, figure.name, figure.labels, "rate"), None)
+    result |= shares
+    result |= _request_rates(snapshot)
+    result |= _within_limits(snapshot)
+    result |= _steps(report, paces)
     command = snapshot.command
     if command is not None and report.time_range is None:
-        found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
-        found[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
-    return found
+        result[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
+        result[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
+    return result
 
 
 def duration_s(report: Report) -> float:
@@ -222,13 +222,13 @@ def labels_of(part: RequestCounts) -> dict[str, str]:
 
 def _steps(report: Report, paces: Paces) -> Iterator[tuple[Figure, Reading]]:
     """Yield the number of steps of each axis and their speed, and the last and the best value of each name."""
-    known = {(curve.axis, curve.name): curve for curve in report.curves}
+    curves = {(curve.axis, curve.name): curve for curve in report.curves}
     for axis in report.snapshot.axes:
         yield Figure("steps", axis.name, (), "steps"), Reading(float(axis.closed), "", axis.closed)
         if (per_s := paces.steps_per_s(axis.name)) is not None:
             yield Figure("steps", axis.name, (), "rate"), Reading(per_s, "1", axis.closed)
         for name, newest in axis.values.items():
-            labels, curve = ((AXIS, axis.name),), known.get((axis.name, name))
+            labels, curve = ((AXIS, axis.name),), curves.get((axis.name, name))
             count = 0 if curve is None else curve.count
             last = math.nan if newest is None else newest
             yield Figure("steps", name, labels, "last"), Reading(last, "", count)

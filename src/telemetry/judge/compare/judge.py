@@ -47,23 +47,23 @@ class Case:
     within: tuple[BoundedFigure, BoundedFigure] | None = None
 
 
-def verdict(found: Evidence, p_adjusted: float, better: Better, options: Options) -> Verdict:
+def verdict(evidence: Evidence, p_adjusted: float, better: Better, options: Options) -> Verdict:
     """Return the verdict by the rules of this module."""
     least = options.min_effect
-    if max(abs(found.low), abs(found.high)) <= least:
+    if max(abs(evidence.low), abs(evidence.high)) <= least:
         return "same"
-    large = found.difference is None or abs(found.difference) >= least
-    apart = found.difference is None or not found.low <= 0.0 <= found.high
+    large = evidence.difference is None or abs(evidence.difference) >= least
+    apart = evidence.difference is None or not evidence.low <= 0.0 <= evidence.high
     if not (p_adjusted < options.level and apart and large):
         return "not_shown"
     if better == "neither":
         return "changed"
-    return "better" if found.up == (better == "higher") else "worse"
+    return "better" if evidence.up == (better == "higher") else "worse"
 
 
 def result(case: Case, options: Options) -> MetricResult:
     """Return the result of one figure."""
-    figure, found = case.sample.figure, case.evidence
+    figure, evidence = case.sample.figure, case.evidence
     plain = MetricResult(
         of=figure.of,
         statistic=figure.statistic,
@@ -75,21 +75,21 @@ def result(case: Case, options: Options) -> MetricResult:
         after_values=case.sample.after,
         noise=case.noise,
     )
-    if found is None:
+    if evidence is None:
         return _untold(plain, case, options)
-    said = verdict(found, case.p_adjusted, case.better, options)
+    outcome = verdict(evidence, case.p_adjusted, case.better, options)
     return replace(
         plain,
-        verdict=said,
-        reason=_reason(said, case, found, options),
-        before=found.before,
-        after=found.after,
-        difference=found.difference,
-        low=_finite(found.low),
-        high=_finite(found.high),
-        p_value=found.p_value,
+        verdict=outcome,
+        reason=_reason(outcome, case, evidence, options),
+        before=evidence.before,
+        after=evidence.after,
+        difference=evidence.difference,
+        low=_finite(evidence.low),
+        high=_finite(evidence.high),
+        p_value=evidence.p_value,
         p_adjusted=case.p_adjusted,
-        method=found.method,
+        method=evidence.method,
     )
 
 
@@ -121,15 +121,15 @@ def plain_difference(sample: Sample) -> float | None:
 def _untold(plain: MetricResult, case: Case, options: Options) -> MetricResult:
     """Return a result with numbers, if there are any, and a verdict that needs no evidence between runs."""
     sample = case.sample
-    said, obstacle = _single(case, *case.within, options) if case.within else ("cannot_tell", case.obstacle)
-    reasons = [obstacle] if obstacle else []
+    outcome, reason = _single(case, *case.within, options) if case.within else ("cannot_tell", case.obstacle)
+    reasons = [reason] if reason else []
     if case.noise is not None and case.noise.exceeded is not None:
         beyond = "beyond" if case.noise.exceeded else "within"
         reasons.append(f"{beyond} the noise of the calibration, {case.noise}")
     units_agree = not case.obstacle.startswith(DIFFERENT_UNITS)
     return replace(
         plain,
-        verdict=said,
+        verdict=outcome,
         reason="; ".join(reasons),
         before=fmean(sample.before) if sample.before and units_agree else None,
         after=fmean(sample.after) if sample.after and units_agree else None,
@@ -142,7 +142,7 @@ def _untold(plain: MetricResult, case: Case, options: Options) -> MetricResult:
 def _single(case: Case, before: BoundedFigure, after: BoundedFigure, options: Options) -> tuple[Verdict, str]:
     """Return the verdict on a figure of two single runs, and the reason if it can't be told."""
     if case.sample.figure.of == "steps" and case.sample.figure.statistic != "rate":
-        before, after = (replace(one, low=one.value, high=one.value) for one in (before, after))
+        before, after = (replace(figure, low=figure.value, high=figure.value) for figure in (before, after))
     apart = _apart(before, after)
     if apart is None:
         return "cannot_tell", WITHOUT_BOUNDS
@@ -176,18 +176,18 @@ def _maybe_small(options: Options) -> str:
     return f"there is a difference, but it may be smaller than {formatting.percent(options.min_effect)}"
 
 
-def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str:
+def _reason(outcome: Verdict, case: Case, evidence: Evidence, options: Options) -> str:
     """Return a caveat on the verdict, or an empty string."""
     level = options.level
-    if said == "not_shown" and case.p_adjusted < level:
+    if outcome == "not_shown" and case.p_adjusted < level:
         return _maybe_small(options)
-    if said == "not_shown" and found.p_value < level:
+    if outcome == "not_shown" and evidence.p_value < level:
         return "significant alone, but among so many figures such a difference occurs by chance"
-    if said == "not_shown" and found.method == "exact":
+    if outcome == "not_shown" and evidence.method == "exact":
         return "all runs of a side are the same, but there are too few runs to rule out chance"
-    if said in ("worse", "better", "changed") and found.difference is None:
+    if outcome in ("worse", "better", "changed") and evidence.difference is None:
         return "0 in every run before"
-    if said in ("worse", "better", "changed") and case.noise is not None and case.noise.exceeded is False:
+    if outcome in ("worse", "better", "changed") and case.noise is not None and case.noise.exceeded is False:
         return f"but within the noise of the calibration, {case.noise}"
     return ""
 

@@ -212,11 +212,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
         The others keep their order in `VERDICT_WORDS`. Without figures, it is `cannot_tell`.
         """
-        found = {metric.verdict for metric in self.metrics}
+        verdicts = {metric.verdict for metric in self.metrics}
         order: tuple[Verdict, ...] = (
             "worse", "differs", "cannot_tell", "better", "changed", "not_shown", "same", "left_out",
         )  # fmt: skip
-        return next((verdict for verdict in order if verdict in found), "cannot_tell")
+        return next((verdict for verdict in order if verdict in verdicts), "cannot_tell")
 
     def headline(self) -> str:
         """Return one line: the verdict, the number of figures with a notable verdict, and the number of runs.
@@ -226,8 +226,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
         total, counted = len(self.metrics) - self.count("left_out"), self.count(self.verdict)
         if len(self.before) == len(self.after) == 1 and self.count("cannot_tell") < total:
             return f"{number_of(total, 'figure')} of two single runs: {', '.join(self._of_two_runs())}"
-        told: tuple[Verdict, ...] = ("worse", "better", "changed", "cannot_tell")
-        parts = [f"{self.count(verdict)} {VERDICT_WORDS[verdict]}" for verdict in told if self.count(verdict)]
+        notable: tuple[Verdict, ...] = ("worse", "better", "changed", "cannot_tell")
+        parts = [f"{self.count(verdict)} {VERDICT_WORDS[verdict]}" for verdict in notable if self.count(verdict)]
         if not total:
             figures = "nothing to compare"
         elif counted == total or not parts:

@@ -27,13 +27,13 @@ def noise_of(runs: Sequence[Report], percentiles: Sequence[str] = PERCENTILES) -
     """
     read = [readings(run, percentiles, every_rate=True) for run in runs]
     figures = sorted(set(read[0]).intersection(*read[1:])) if read else []
-    found = []
+    metrics = []
     for figure in figures:
         values = [run[figure].value for run in read]
         numbers = [value for value in values if value is not None and math.isfinite(value)]
         if len(numbers) == len(values):
-            found.append(_noise(figure, read[0][figure].unit, numbers))
-    return found
+            metrics.append(_noise(figure, read[0][figure].unit, numbers))
+    return metrics
 
 
 def noises(
@@ -47,16 +47,16 @@ def noises(
     The limits of all figures hold together with a confidence of 1 - `level`, by the steps of Holm's method. A
     figure has no noise if the calibration lacks it, or has less than two runs of it.
     """
-    known = [_known(calibration, figure) if all(sizes) else None for figure, _ in differences]
+    figure_noises = [_known(calibration, figure) if all(sizes) else None for figure, _ in differences]
     p_values = [
         1.0 if difference is None else noise.p_value(difference, sizes)
-        for noise, (_, difference) in zip(known, differences, strict=True)
+        for noise, (_, difference) in zip(figure_noises, differences, strict=True)
         if noise is not None
     ]
     own = iter(confidences(p_values, level))
     return [
         None if noise is None else _limited(noise, difference, sizes, next(own))
-        for noise, (_, difference) in zip(known, differences, strict=True)
+        for noise, (_, difference) in zip(figure_noises, differences, strict=True)
     ]
 
 

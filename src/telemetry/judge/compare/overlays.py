@@ -37,23 +37,29 @@ def newest(side: Sequence[Report]) -> list[Report]:
     return sorted(side, key=lambda report: report.snapshot.started_ns)[-RUNS:]
 
 
-def _shared(found: Sequence[Overlay] | Iterator[Overlay]) -> list[Overlay]:
-    return [one for one in found if len({(line.run_id, line.after) for line in one.lines}) > 1]
+def _shared(candidates: Sequence[Overlay] | Iterator[Overlay]) -> list[Overlay]:
+    return [overlay for overlay in candidates if len({(line.run_id, line.after) for line in overlay.lines}) > 1]
 
 
 def _over_time(runs: Sequence[tuple[Report, bool]]) -> Iterator[Overlay]:
     series: dict[Id, list[tuple[Report, bool, SeriesOverTime]]] = {}
     for report, after in runs:
-        for one in report.over_time:
-            series.setdefault((one.name, tuple(sorted(one.labels.items()))), []).append((report, after, one))
+        for timeline in report.over_time:
+            series.setdefault((timeline.name, tuple(sorted(timeline.labels.items()))), []).append(
+                (report, after, timeline)
+            )
     kinds = {issued_kind(stat.name, stat.unit) for report, _ in runs for stat in report.snapshot.counters} - {""}
-    for (name, labels), found in series.items():
+    for (name, labels), entries in series.items():
         if _has_rate(name, kinds):
-            lines = [_line(report, after, one, "rate") for report, after, one in found]
+            lines = [_line(report, after, timeline, "rate") for report, after, timeline in entries]
             yield Overlay(of="series", name=name, labels=dict(labels), statistic="rate", lines=lines)
-    for (name, labels), found in series.items():
-        unit = found[0][2].unit
-        lines = [_line(report, after, one, _PERCENTILE) for report, after, one in found if one.unit == unit]
+    for (name, labels), entries in series.items():
+        unit = entries[0][2].unit
+        lines = [
+            _line(report, after, timeline, _PERCENTILE)
+            for report, after, timeline in entries
+            if timeline.unit == unit
+        ]
         if any(value is not None for line in lines for value in line.values):
             yield Overlay(of="series", name=name, labels=dict(labels), unit=unit, statistic="p99", lines=lines)
 
@@ -63,8 +69,8 @@ def _has_rate(name: str, kinds: set[str]) -> bool:
     return name.endswith(f".{words.LATENCY}") or not any(name.startswith(f"{kind}.") for kind in kinds)
 
 
-def _line(report: Report, after: bool, one: SeriesOverTime, key: str) -> OverlayLine:
-    points = one.points
+def _line(report: Report, after: bool, timeline: SeriesOverTime, key: str) -> OverlayLine:
+    points = timeline.points
     return OverlayLine(
         run_id=report.snapshot.run_id,
         after=after,
@@ -79,7 +85,7 @@ def _over_steps(runs: Sequence[tuple[Report, bool]]) -> Iterator[Overlay]:
     for report, after in runs:
         for curve in report.curves:
             curves.setdefault((curve.axis, curve.name), []).append((report, after, curve))
-    for (axis, name), found in curves.items():
+    for (axis, name), entries in curves.items():
         lines = [
             OverlayLine(
                 run_id=report.snapshot.run_id,
@@ -88,7 +94,7 @@ def _over_steps(runs: Sequence[tuple[Report, bool]]) -> Iterator[Overlay]:
                 ends=[float(step) for step in curve.steps],
                 values=list(curve.values),
             )
-            for report, after, curve in found
+            for report, after, curve in entries
             if curve.steps
         ]
         yield Overlay(of="steps", name=name, labels={AXIS: axis}, lines=lines)
@@ -96,6 +102,6 @@ def _over_steps(runs: Sequence[tuple[Report, bool]]) -> Iterator[Overlay]:
 
 def _first_steps(curve: StepCurve) -> Iterator[int]:
     """Yield the first step of each point; the last one where it is unknown."""
-    for place, last in enumerate(curve.steps):
-        first = first_step(curve, place)
+    for index, last in enumerate(curve.steps):
+        first = first_step(curve, index)
         yield last if first is None else first

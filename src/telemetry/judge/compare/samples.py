@@ -59,20 +59,20 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
     for figure in figures:
         if options.only and not any(matches(figure, pattern) for pattern in options.only):
             continue
-        found = [run[figure] for side in read.values() for run in side if figure in run]
-        if all(reading.value is None for reading in found):
-            left_out.append(_left_out(figure, found))
+        figure_readings = [run[figure] for side in read.values() for run in side if figure in run]
+        if all(reading.value is None for reading in figure_readings):
+            left_out.append(_left_out(figure, figure_readings))
             continue
-        obstacle = _obstacle(figure, read["before"], read["after"])
-        if not obstacle and not options.allow_incomplete:
-            obstacle = unfit(before, "before", figure) or unfit(after, "after", figure)
+        reason = _obstacle(figure, read["before"], read["after"])
+        if not reason and not options.allow_incomplete:
+            reason = unfit(before, "before", figure) or unfit(after, "after", figure)
         compared.append(
             Sample(
                 figure=figure,
-                unit=found[0].unit,
+                unit=figure_readings[0].unit,
                 before=[value for value in _values(figure, read["before"]) if math.isfinite(value)],
                 after=[value for value in _values(figure, read["after"]) if math.isfinite(value)],
-                obstacle=obstacle,
+                obstacle=reason,
                 is_in_share=figure.of == "counter"
                 and figure.statistic == "value"
                 and ((figure.name, figure.labels) in shared or figure.name in kinds),
@@ -106,11 +106,11 @@ def _obstacle(
 
 
 def _values(figure: Figure, side: Sequence[dict[Figure, Reading]]) -> list[float]:
-    found = [run[figure].value for run in side if figure in run]
-    return [value for value in found if value is not None]
+    values = [run[figure].value for run in side if figure in run]
+    return [value for value in values if value is not None]
 
 
-def _left_out(figure: Figure, found: Sequence[Reading]) -> Sample:
-    most = max(reading.count for reading in found)
+def _left_out(figure: Figure, figure_readings: Sequence[Reading]) -> Sample:
+    most = max(reading.count for reading in figure_readings)
     few = f"needs {needed(figure.statistic):,} in each run, has at most {most:,}"
-    return Sample(figure=figure, unit=found[0].unit, obstacle=few)
+    return Sample(figure=figure, unit=figure_readings[0].unit, obstacle=few)

@@ -39,16 +39,16 @@ def unfit(reports: Sequence[Report], side: SideName, figure: Figure) -> str:
     Lost events do not affect the time of the command.
     """
     total = len(reports)
-    found = {
+    counts = {
         "still going": sum(report.state not in TERMINAL for report in reports),
         "interrupted": sum(report.completeness == "interrupted" for report in reports),
     }
     if figure.of != "command":
-        found |= {
+        counts |= {
             word: sum(report.completeness == word and report.state in TERMINAL for report in reports)
             for word in ("lossy", "incomplete")
         }
-    for word, number in found.items():
+    for word, number in counts.items():
         if number:
             return f"{number} of {number_of(total, 'run')} {side} {'is' if number == 1 else 'are'} {word}"
     if failed := sum(bool(failure(report.snapshot)) for report in reports):
@@ -63,9 +63,11 @@ def concerns(reports: Sequence[Report], side: SideName) -> list[str]:
     """
     if len(reports) == 1:
         return [f"{side}: {line}" for line in not_finite(reports[0].snapshot)]
-    found = [(report.snapshot.run_id, lines[0]) for report in reports if (lines := not_finite(report.snapshot))]
-    named = [f"{side}, run {run_id}: {line}" for run_id, line in found[:_NAMED]]
-    more = len(found) - len(named)
+    first_lines = [
+        (report.snapshot.run_id, lines[0]) for report in reports if (lines := not_finite(report.snapshot))
+    ]
+    named = [f"{side}, run {run_id}: {line}" for run_id, line in first_lines[:_NAMED]]
+    more = len(first_lines) - len(named)
     return named + ([f"values were {NOT_FINITE} in {number_of(more, 'more run')}"] if more else [])
 
 

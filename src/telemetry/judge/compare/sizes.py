@@ -88,18 +88,18 @@ def main_difference(comparison: Comparison) -> MetricResult | None:
     direction.
     """
 
-    def place(one: MetricResult) -> tuple[bool, bool, bool, bool, float]:
-        is_time = one.of == "series" and one.unit in TIME_NS
-        is_median = is_time and one.statistic == _MEDIAN
-        is_shown = is_time and one.name.rpartition(".")[2] in TIMES and one.statistic in (_MEDIAN, _USUAL)
-        return not is_shown, not is_median, one.better == "neither", one.of == "command", -size(one)
+    def sort_key(metric: MetricResult) -> tuple[bool, bool, bool, bool, float]:
+        is_time = metric.of == "series" and metric.unit in TIME_NS
+        is_median = is_time and metric.statistic == _MEDIAN
+        is_shown = is_time and metric.name.rpartition(".")[2] in TIMES and metric.statistic in (_MEDIAN, _USUAL)
+        return not is_shown, not is_median, metric.better == "neither", metric.of == "command", -size(metric)
 
-    differing = [one for one in comparison.metrics if one.verdict == "differs"]
-    return min(differing, key=place, default=None)
+    differing = [metric for metric in comparison.metrics if metric.verdict == "differs"]
+    return min(differing, key=sort_key, default=None)
 
 
 def _sorted(metrics: Sequence[MetricResult]) -> list[MetricResult]:
-    return sorted(metrics, key=lambda one: (one.of == "command", one.better == "neither", -size(one)))
+    return sorted(metrics, key=lambda metric: (metric.of == "command", metric.better == "neither", -size(metric)))
 
 
 def _matters(metric: MetricResult) -> bool:
@@ -114,4 +114,4 @@ def _one_of_each(metrics: Sequence[MetricResult]) -> Iterator[MetricResult]:
         key = metric.of, metric.name, tuple(sorted(metric.labels.items()))
         instruments.setdefault(key, []).append(metric)
     for first, *others in instruments.values():
-        yield next((one for one in (first, *others) if one.statistic == _USUAL), first)
+        yield next((candidate for candidate in (first, *others) if candidate.statistic == _USUAL), first)

@@ -132,7 +132,7 @@ class Catalog:
                 ends = [f"{kind}.{word}" for kind in self._issued]
             if not ends:
                 fitting = {item.name for item in self.instruments if item.kind in kinds}
-                ends = sorted(one for one in fitting if one.endswith((f".{name}", f"/{name}")))
+                ends = sorted(full_name for full_name in fitting if full_name.endswith((f".{name}", f"/{name}")))
         if len(ends) > 1:
             raise Unknown(f"{name} may be {', '.join(ends[:-1])} or {ends[-1]}: write one of them")
         return replace(metric, name=ends[0]) if ends else metric
@@ -141,8 +141,8 @@ class Catalog:
         """Return the metric of `train/loss` if that is the value `loss` of the axis `train`."""
         axis, slash, name = metric.name.partition("/")
         placed = replace(metric, name=name)
-        found = [item for item in self.named(name) if item.kind == "step" and item.has(((AXIS, axis),))]
-        return with_labels(placed, ((AXIS, axis),)) if slash and found else None
+        matches = [item for item in self.named(name) if item.kind == "step" and item.has(((AXIS, axis),))]
+        return with_labels(placed, ((AXIS, axis),)) if slash and matches else None
 
     def _present(self, name: str) -> str:
         """Replace a word of requests of an earlier version in a name."""
@@ -153,9 +153,9 @@ class Catalog:
         """Return (kind, figure) of a request metric, or two empty strings if the name is not one."""
         head, _, last = self._present(name).rpartition(".")
         kind, _, before = head.rpartition(".")
-        for one, word in ((kind, f"{before}.{last}"), (head, last)):
-            if one in self._issued and word in words.INSTRUMENTS:
-                return one, word
+        for candidate, word in ((kind, f"{before}.{last}"), (head, last)):
+            if candidate in self._issued and word in words.INSTRUMENTS:
+                return candidate, word
         return "", ""
 
 

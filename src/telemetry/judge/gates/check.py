@@ -62,22 +62,22 @@ def check_one(gate: Gate, evidence: Evidence, rules: Rules = Rules()) -> list[Ga
     if isinstance(gate.right, Word):
         return [_of_words(gate, gate.right, evidence)]
     try:
-        found = bindings(gate, evidence.instruments)
+        all_bindings = bindings(gate, evidence.instruments)
     except Unknown as unknown:
         return [GateResult(expression=text, outcome="inconclusive", reason=str(unknown))]
     if gate.every is not None:
-        return _in_windows(gate, every_s(gate.every), found, evidence, rules)
-    return [_bound(gate, binding, evidence, rules) for binding in found]
+        return _in_windows(gate, every_s(gate.every), all_bindings, evidence, rules)
+    return [_bound(gate, binding, evidence, rules) for binding in all_bindings]
 
 
 def _of_words(gate: Gate, word: Word, evidence: Evidence) -> GateResult:
     assert isinstance(gate.left, Fact)
-    found = word_of(gate.left, evidence)
-    holds = (found == word.text) == (gate.relation == "==")
-    said = f"it is {found}" if holds else f"it is {found}, not {word.text}"
+    actual = word_of(gate.left, evidence)
+    holds = (actual == word.text) == (gate.relation == "==")
+    reason = f"it is {actual}" if holds else f"it is {actual}, not {word.text}"
     if not holds and gate.relation == "!=":
-        said = f"it is {found}"
-    return GateResult(expression=gate.text or str(gate), outcome="pass" if holds else "fail", reason=said)
+        reason = f"it is {actual}"
+    return GateResult(expression=gate.text or str(gate), outcome="pass" if holds else "fail", reason=reason)
 
 
 def _bound(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> GateResult:
@@ -123,25 +123,25 @@ def _baseline(gate: Gate, binding: Binding, rules: Rules) -> Value:
 
 
 def _in_windows(
-    gate: Gate, step_s: float, found: Sequence[Binding], evidence: Evidence, rules: Rules
+    gate: Gate, step_s: float, all_bindings: Sequence[Binding], evidence: Evidence, rules: Rules
 ) -> list[GateResult]:
     """Check the windows of all bindings in a single pass, because reading the history is most of the work."""
-    results: list[GateResult | None] = [None] * len(found)
+    results: list[GateResult | None] = [None] * len(all_bindings)
     looked_at: dict[int, tuple[EvaluationContext, Windows]] = {}
-    for place, binding in enumerate(found):
+    for index, binding in enumerate(all_bindings):
         try:
             scene = _scene(gate, binding, evidence, rules)
-            looked_at[place] = scene, Windows(gate.relation, step_s, evidence)
+            looked_at[index] = scene, Windows(gate.relation, step_s, evidence)
         except (Unknown, RunDirectoryError) as error:
-            results[place] = _unclear(binding, error)
+            results[index] = _unclear(binding, error)
     instruments = dict.fromkeys(item for scene, _ in looked_at.values() for item in each(scene.bound))
     try:
         for part in evidence.windows(step_s, list(instruments)) if looked_at else ():
             for scene, windows in looked_at.values():
                 windows.add(part, _of_part(gate, replace(scene, evidence=part), rules))
     except (Unknown, RunDirectoryError) as error:
-        return [result or _unclear(binding, error) for result, binding in zip(results, found, strict=True)]
-    return [result or looked_at[place][1].result(found[place].text) for place, result in enumerate(results)]
+        return [result or _unclear(binding, error) for result, binding in zip(results, all_bindings, strict=True)]
+    return [result or looked_at[index][1].result(all_bindings[index].text) for index, result in enumerate(results)]
 
 
 def _of_part(gate: Gate, scene: EvaluationContext, rules: Rules) -> Verdict:
@@ -174,8 +174,8 @@ def _decided(gate: Gate, left: Value, right: Value, scene: EvaluationContext, ru
         return "inconclusive", loss_words(left, right, losses)
     by_interval = surely(relation, left.likely, right.likely)
     if left.estimate or right.estimate:
-        known = _known_sides(relation, left, right)
-        if not known and by_interval is not by_data:
+        is_bounded = _known_sides(relation, left, right)
+        if not is_bounded and by_interval is not by_data:
             return "inconclusive", sample_words(gate, left, right)
     if rules.confident and by_interval is not by_data:
         return "inconclusive", interval_words(left, right)
@@ -185,8 +185,8 @@ def _decided(gate: Gate, left: Value, right: Value, scene: EvaluationContext, ru
         if floor.low * base < left.value - right.value < floor.high * base:
             margin = (left.value - right.value) / base
             noise = floor.low if margin < 0 else floor.high
-            said = f"{value_words(gate, left, right, by_data)}, by {percent(abs(margin))} of the baseline"
-            return "inconclusive", f"{said}, but run-to-run noise is {percent(abs(noise))}"
+            comparison = f"{value_words(gate, left, right, by_data)}, by {percent(abs(margin))} of the baseline"
+            return "inconclusive", f"{comparison}, but run-to-run noise is {percent(abs(noise))}"
     return ("pass" if by_data else "fail"), value_words(gate, left, right, by_data)
 
 
@@ -306,19 +306,19 @@ class Windows:
             return self._unknown(text, f"the history has no complete window of {step} in {took}")
         if self._failed and self._worst is not None:
             _, window, verdict = self._worst
-            said = f"{verdict.reason} {_when(window)}; {self._failed:,} of {self._windows(step)} failed"
-            return self._made(text, window, verdict._replace(outcome="fail", reason=said))
+            summary = f"{verdict.reason} {_when(window)}; {self._failed:,} of {self._windows(step)} failed"
+            return self._made(text, window, verdict._replace(outcome="fail", reason=summary))
         if self._unclear is not None:
             window, verdict = self._unclear
-            said = f"inconclusive in {self._unclear_count:,} of {self._windows(step)}, first {_when(window)}"
-            return self._made(text, window, verdict._replace(reason=f"{said}: {verdict.reason}"))
+            summary = f"inconclusive in {self._unclear_count:,} of {self._windows(step)}, first {_when(window)}"
+            return self._made(text, window, verdict._replace(reason=f"{summary}: {verdict.reason}"))
         if missing := self._missing:
             due = number_of(self._due, "window")
             return self._unknown(text, f"the history lacks {missing:,} of {due} of {step}")
         assert self._worst is not None
         _, window, verdict = self._worst
-        said = f"{verdict.reason} {_when(window)}, the worst of {self._windows(step)}"
-        return self._made(text, window, verdict._replace(reason=said))
+        summary = f"{verdict.reason} {_when(window)}, the worst of {self._windows(step)}"
+        return self._made(text, window, verdict._replace(reason=summary))
 
     @property
     def _missing(self) -> int:

@@ -80,8 +80,10 @@ def word_of(fact: Fact, evidence: Evidence) -> str:
 
 def mismatch(text: str, node: Node, left: Value, other: Node, right: Value) -> Exception:
     """Return the UsageError for two sides that can't be compared or added."""
-    said = f"`{node}` is {left.unit.kind()} and `{other}` is {right.unit.kind()}: they can't be compared or added"
-    return wrong(text, other.span, said)
+    message = (
+        f"`{node}` is {left.unit.kind()} and `{other}` is {right.unit.kind()}: they can't be compared or added"
+    )
+    return wrong(text, other.span, message)
 
 
 def _operation(node: Operation, scene: EvaluationContext) -> Value:
@@ -135,10 +137,10 @@ def _of_order(term: Term, series: Instrument, scene: EvaluationContext) -> Value
         return share(term, series, _number(term.condition.limit), scene.evidence, scene.text)
     if not term.percentile or term.percentile == _WHOLE:
         return None
-    found = scene.evidence.quantile(series, term.percentile)
-    if found is None:
+    quantile = scene.evidence.quantile(series, term.percentile)
+    if quantile is None:
         raise Unknown(f"{term.metric} has no values")
-    value, possible, likely, samples = found
+    value, possible, likely, samples = quantile
     unit = unit_of(series.unit)
     return Value(value=value, unit=unit, possible=possible, likely=likely, samples=samples, estimate=True)
 
@@ -198,8 +200,8 @@ def _of_sum(term: Term, counters: Sum, scene: EvaluationContext) -> Value:
     for counter in counters.counters:
         has = unit_of(counter.unit)
         if not has.fits(unit):
-            said = f"`{term}` adds {unit.kind()} to {has.kind()}: give labels to select series of one unit"
-            raise wrong(scene.text, term.span, said)
+            message = f"`{term}` adds {unit.kind()} to {has.kind()}: give labels to select series of one unit"
+            raise wrong(scene.text, term.span, message)
         total += converted(scene.evidence.counted(counter)[0], has, unit)
     most = math.inf if scene.evidence.loss.most else 0.0
     return _at_least(total, unit, Range(total, total + most), None)
@@ -218,8 +220,8 @@ def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Valu
     tokens = word == words.OUTPUT_TOKENS
     completed = replace(series, name=words.name_of(kind, words.LATENCY), unit=words.INSTRUMENTS[words.LATENCY][1])
     if count < (of := evidence.sums(completed).count):
-        known = f"tokens are known for {count:,} of {number_of(of, 'completed request')}"
-        raise Unknown(f"no throughput {whose}: {known}")
+        coverage = f"tokens are known for {count:,} of {number_of(of, 'completed request')}"
+        raise Unknown(f"no throughput {whose}: {coverage}")
     rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), definition)
     value = 0.0 if not count else rate.tokens_per_s if tokens else rate.requests_per_s
     if value is None:
@@ -284,8 +286,8 @@ def _straggler(name: str, evidence: Evidence) -> float:
         raise Unknown("slow ranks are known once the run has ended")
     if not axes:
         raise Unknown("the run has no steps with work and wait; declare its waits with `telemetry.stragglers`")
-    slow = [one for axis in axes for one in axis.slow]
-    return max((one.cost if name == "straggler" else one.cost_s for one in slow), default=0.0)
+    slow = [straggler for axis in axes for straggler in axis.slow]
+    return max((straggler.cost if name == "straggler" else straggler.cost_s for straggler in slow), default=0.0)
 
 
 def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
@@ -341,7 +343,9 @@ def step_value(term: Term, item: Instrument, evidence: Evidence) -> Value:
     function = statistic(term.function, item.name)
     if function == "last":
         return _value(_last(item, evidence), f"the last value of {_called(item)} is not finite", None, evidence)
-    curve = next((one for one in evidence.curves() if _is(item, one.axis, one.name)), None)
+    curve = next(
+        (step_curve for step_curve in evidence.curves() if _is(item, step_curve.axis, step_curve.name)), None
+    )
     if curve is None:
         raise Unknown(f"the record log has no values of {_called(item)}")
     value = {"first": curve.first, "min": curve.min, "max": curve.max}[function]

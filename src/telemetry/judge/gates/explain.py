@@ -63,14 +63,14 @@ def value_words(gate: Gate, left: Value, right: Value, holds: bool) -> str:
 def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
     """Explain how missing events or histogram rounding could change the outcome."""
     value, limit = told_apart(left.value, right.value, left.unit)
-    said = f"{value} vs. limit {limit}"
+    comparison = f"{value} vs. limit {limit}"
     reasons = list(dict.fromkeys(loss.reason for loss in losses if loss.most))
     doubt = left if not left.possible.point else right
     where = _between(doubt.possible, left)
     reasons += [doubt.doubt] if doubt.doubt else []
     if reasons:
-        return f"{said}, but {' and '.join(reasons)}: the true value may be {where}"
-    return f"{said}, but the true value is only known to be {where}"
+        return f"{comparison}, but {' and '.join(reasons)}: the true value may be {where}"
+    return f"{comparison}, but the true value is only known to be {where}"
 
 
 def sample_words(gate: Gate, left: Value, right: Value) -> str:
@@ -115,8 +115,8 @@ def _needed(gate: Gate, left: Value, right: Value) -> int:
     return needed if needed <= _MOST_NEEDED else 0
 
 
-def _thinner(one: Value, other: Value) -> bool:
-    return (one.samples or 0) < (other.samples or 0)
+def _thinner(value: Value, other: Value) -> bool:
+    return (value.samples or 0) < (other.samples or 0)
 
 
 def _between(where: Range, like: Value) -> str:

@@ -35,12 +35,12 @@ class Token(NamedTuple):
     span: Span
 
 
-def wrong(text: str, span: Span, said: str) -> UsageError:
+def wrong(text: str, span: Span, message: str) -> UsageError:
     """Return an error of three lines: the problem, the text, and a caret under each character of `span`."""
     start = min(span.start, len(text))
     before = columns(printable(text[:start]))
     marked = max(columns(printable(text[start : max(span.end, start)])), 1)
-    return UsageError(f"{printable(said)}\n  {printable(text)}\n  {' ' * before}{'^' * marked}")
+    return UsageError(f"{printable(message)}\n  {printable(text)}\n  {' ' * before}{'^' * marked}")
 
 
 def quoted(text: str) -> str:
@@ -76,42 +76,42 @@ class Scanner:
         return None
 
     def keyword(self, word: str) -> Token | None:
-        found = WORD.match(self.text, self.at)
-        return self._take(found.end()) if found and found[0] == word else None
+        match = WORD.match(self.text, self.at)
+        return self._take(match.end()) if match and match[0] == word else None
 
     def word(self) -> Token | None:
         return self._matched(WORD)
 
     def number(self) -> Token | None:
         """Read digits only. A unit may follow without a space."""
-        found = _NUMBER.match(self.text, self.at)
-        if found is None:
+        match = _NUMBER.match(self.text, self.at)
+        if match is None:
             return None
-        span = Span(self.at, found.end())
-        self.at = found.end()
-        return Token(found[0], span)
+        span = Span(self.at, match.end())
+        self.at = match.end()
+        return Token(match[0], span)
 
     def glued(self) -> Token | None:
         """Read a word or `%` that follows the last token without a space."""
-        found = _UNIT.match(self.text, self.at)
-        return self._end(found.end()) if found else None
+        match = _UNIT.match(self.text, self.at)
+        return self._end(match.end()) if match else None
 
-    def spaced(self, known: frozenset[str]) -> Token | None:
+    def spaced(self, choices: frozenset[str]) -> Token | None:
         """Read one of these words after optional space."""
         start = self.at
         self._skip()
-        found = _UNIT.match(self.text, self.at)
-        if found and found[0] in known:
-            return self._end(found.end())
+        match = _UNIT.match(self.text, self.at)
+        if match and match[0] in choices:
+            return self._end(match.end())
         self.at = start
         return None
 
     def per_second(self) -> bool:
         """Read `/s` that follows the last token without a space."""
-        found = _PER_SECOND.match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return bool(found)
+        match = _PER_SECOND.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+        return bool(match)
 
     def skip(self) -> None:
         """Skip space after a number and its unit."""
@@ -131,8 +131,8 @@ class Scanner:
     def next_span(self) -> Span:
         """Return the span of the next word, number or character. At the end, the span is behind the text."""
         for pattern in (WORD, _NUMBER):
-            if found := pattern.match(self.text, self.at):
-                return Span(self.at, found.end())
+            if match := pattern.match(self.text, self.at):
+                return Span(self.at, match.end())
         return Span(self.at, min(self.at + 1, len(self.text)))
 
     def found(self) -> str:
@@ -142,20 +142,20 @@ class Scanner:
         span = self.next_span()
         return f"`{self.text[span.start : span.end][:_SHOWN_CHARS]}`"
 
-    def wrong(self, said: str, span: Span | None = None) -> UsageError:
+    def wrong(self, message: str, span: Span | None = None) -> UsageError:
         """Return an error that points at the next token, or at `span`."""
-        return wrong(self.text, span or self.next_span(), said)
+        return wrong(self.text, span or self.next_span(), message)
 
     def _string(self) -> Token:
-        found = _QUOTED.match(self.text, self.at)
-        if found is None:
+        match = _QUOTED.match(self.text, self.at)
+        if match is None:
             raise self.wrong('this quote is not closed, or contains a `\\` that is neither `\\\\` nor `\\"`')
-        token = self._take(found.end())
-        return Token(_ESCAPE.sub(r"\1", found[1]), token.span)
+        token = self._take(match.end())
+        return Token(_ESCAPE.sub(r"\1", match[1]), token.span)
 
     def _matched(self, pattern: re.Pattern[str]) -> Token | None:
-        found = pattern.match(self.text, self.at)
-        return self._take(found.end()) if found else None
+        match = pattern.match(self.text, self.at)
+        return self._take(match.end()) if match else None
 
     def _take(self, end: int) -> Token:
         token = self._end(end)
@@ -168,6 +168,6 @@ class Scanner:
         return token
 
     def _skip(self) -> None:
-        found = _SPACE.match(self.text, self.at)
-        if found:
-            self.at = found.end()
+        match = _SPACE.match(self.text, self.at)
+        if match:
+            self.at = match.end()

@@ -13,11 +13,11 @@ def floors(calibration: Calibration | None) -> dict[NoiseKey, Range]:
 
     Empty without a calibration.
     """
-    found: dict[NoiseKey, Range] = {}
+    ranges: dict[NoiseKey, Range] = {}
     for metric in calibration.metrics if calibration else ():
         noise = run_noise(metric.values)
         if noise is not None:
             name = f"command.{metric.statistic}" if metric.of == "command" else metric.statistic
             limits = noise.limits((1, 1), CONFIDENCE)
-            found[name, metric.name, tuple(sorted(metric.labels.items()))] = Range(*limits)
-    return found
+            ranges[name, metric.name, tuple(sorted(metric.labels.items()))] = Range(*limits)
+    return ranges

@@ -97,12 +97,12 @@ def parse_all(texts: Iterable[str]) -> list[Gate]:
     return gates
 
 
-def near(word: str, known: Iterable[str], most: int = 3) -> str:
+def near(word: str, candidates: Iterable[str], most: int = 3) -> str:
     """Return a hint such as `; did you mean p99?`, or an empty string."""
-    found = get_close_matches(word, list(known), n=most, cutoff=0.6)
+    matches = get_close_matches(word, list(candidates), n=most, cutoff=0.6)
     if meant := _MEANT.get(word):
-        found = [meant, *(other for other in found if other != meant)][:most]
-    return f"; did you mean {' or '.join(f'`{printable(item)}`' for item in found)}?" if found else ""
+        matches = [meant, *(other for other in matches if other != meant)][:most]
+    return f"; did you mean {' or '.join(f'`{printable(item)}`' for item in matches)}?" if matches else ""
 
 
 class _Parser:
@@ -118,8 +118,8 @@ class _Parser:
             return self._of_words(fact)
         left = self._sum(baseline=False)
         if not any(isinstance(node, Term | Fact) for node in nodes(left)):
-            said = "the left side must contain a measurement, such as `p99(latency)`; put the limit on the right"
-            raise wrong(self._text, left.span, said)
+            message = "the left side must contain a measurement, such as `p99(latency)`; put the limit on the right"
+            raise wrong(self._text, left.span, message)
         relation = self._relation()
         right = self._sum(baseline=True)
         every = self._every()
@@ -133,13 +133,13 @@ class _Parser:
     def _of_words(self, fact: Token) -> Gate:
         relation = self._relation()
         if relation.text not in ("==", "!="):
-            said = f"`{fact.text}` is a word: compare it only with `==` or `!=`"
-            raise wrong(self._text, relation.span, said)
-        words, start = WORD_FACTS[fact.text], self._scan.next_span()
+            message = f"`{fact.text}` is a word: compare it only with `==` or `!=`"
+            raise wrong(self._text, relation.span, message)
+        choices, start = WORD_FACTS[fact.text], self._scan.next_span()
         word = self._scan.word()
-        if word is None or word.text not in words:
-            said = f"expected {_choice(words)}{near(word.text, words, 1) if word else ''}"
-            raise wrong(self._text, word.span if word else start, said)
+        if word is None or word.text not in choices:
+            message = f"expected {_choice(choices)}{near(word.text, choices, 1) if word else ''}"
+            raise wrong(self._text, word.span if word else start, message)
         if not self._scan.ended:
             raise self._scan.wrong(f"expected the end, found {self._scan.found()}")
         right = Word(word.text, word.span)
@@ -150,10 +150,10 @@ class _Parser:
             if self._scan.begins(typo) and not self._scan.begins("=="):
                 span = Span(self._scan.at, self._scan.at + len(typo))
                 raise self._scan.wrong(f"`{typo}` is not a comparison; did you mean `{meant}`?", span)
-        found = self._scan.symbol(*_RELATIONS)
-        if found is None:
+        relation = self._scan.symbol(*_RELATIONS)
+        if relation is None:
             raise self._scan.wrong(f"expected a comparison ({', '.join(_RELATIONS)}), found {self._scan.found()}")
-        return found
+        return relation
 
     def _too_long(self) -> UsageError:
         if self._scan.begins(*_RELATIONS, *_TYPOS):
@@ -174,8 +174,8 @@ class _Parser:
             raise self._scan.wrong("the length of a window must be a time, such as `30s` or `5m`", number.span)
         seconds = every_s(number)
         if seconds < 1 or not seconds.is_integer():
-            said = "the history has a resolution of one second, so a window must be 1s, 2s, … long"
-            raise self._scan.wrong(said, number.span)
+            message = "the history has a resolution of one second, so a window must be 1s, 2s, … long"
+            raise self._scan.wrong(message, number.span)
         return number
 
     def _sum(self, *, baseline: bool) -> Node:
@@ -208,8 +208,8 @@ class _Parser:
             return number
         word = self._scan.word()
         if word is None:
-            known = "a number, a figure such as `p99(latency)`, or a fact such as `lost`"
-            raise self._scan.wrong(f"expected {known}, found {self._scan.found()}")
+            operands = "a number, a figure such as `p99(latency)`, or a fact such as `lost`"
+            raise self._scan.wrong(f"expected {operands}, found {self._scan.found()}")
         if not self._scan.begins("("):
             return self._alone(word, baseline=baseline)
         return self._fact_called(word) if word.text in _CALLED else self._term(word)
@@ -221,9 +221,9 @@ class _Parser:
         unit = self._scan.glued() or self._scan.spaced(units.LITERALS)
         name = unit.text if unit else ""
         if unit and name not in units.LITERALS:
-            known = sorted(units.LITERALS)
-            said = near(name, known) or f"; units are {', '.join(known)}"
-            raise self._scan.wrong(f"`{name}` is not a unit{said}", unit.span)
+            literals = sorted(units.LITERALS)
+            hint = near(name, literals) or f"; units are {', '.join(literals)}"
+            raise self._scan.wrong(f"`{name}` is not a unit{hint}", unit.span)
         if self._scan.per_second():
             name += units.PER_SECOND
         number = Number(digits.text, name, Span(digits.span.start, self._scan.at))
@@ -246,16 +246,16 @@ class _Parser:
             raise self._scan.wrong(f"expected `)`, found {self._scan.found()}{odd}")
         if function == BEST and better_of_name(metric.name) == "neither":
             instead = f"`max({metric})` or `min({metric})`"
-            said = f"the name does not tell whether a lower or a higher value is better; use {instead}"
-            raise wrong(self._text, metric.span, said)
+            message = f"the name does not tell whether a lower or a higher value is better; use {instead}"
+            raise wrong(self._text, metric.span, message)
         return Term(function, metric, Span(word.span.start, close.span.end), condition)
 
     def _condition(self) -> Condition:
         """Return the limit of a share, which each value is compared with."""
         relation = self._scan.symbol(*_LIMITS)
         if relation is None:
-            known = "`<`, `<=`, `>` or `>=` and a limit, such as `share(ttft < 200ms)`"
-            raise self._scan.wrong(f"expected {known}, found {self._scan.found()}")
+            example = "`<`, `<=`, `>` or `>=` and a limit, such as `share(ttft < 200ms)`"
+            raise self._scan.wrong(f"expected {example}, found {self._scan.found()}")
         limit = self._number()
         if limit is None:
             raise self._scan.wrong(f"expected a limit such as `200ms`, found {self._scan.found()}")
@@ -275,15 +275,15 @@ class _Parser:
         if word.text in FUNCTIONS:
             return word.text
         if not _LIKE_PERCENTILE.fullmatch(word.text):
-            said = near(word.text, [*FUNCTIONS, "p50", "p90", "p99", "p99.9"])
-            said = said or f"; the functions are {', '.join(FUNCTIONS)} and p50, p99, …"
-            raise wrong(self._text, word.span, f"`{word.text}` is not a function{said}")
-        found = _PERCENTILE.fullmatch(word.text)
-        if found is None:
-            said = f"`{word.text}` is not a percentile: write it like p50 or p99.9, with at most 7 decimals"
-            raise wrong(self._text, word.span, said)
-        fraction = (found[2] or "").rstrip("0")
-        key = f"{int(found[1])}.{fraction}" if fraction else f"{int(found[1])}"
+            message = near(word.text, [*FUNCTIONS, "p50", "p90", "p99", "p99.9"])
+            message = message or f"; the functions are {', '.join(FUNCTIONS)} and p50, p99, …"
+            raise wrong(self._text, word.span, f"`{word.text}` is not a function{message}")
+        match = _PERCENTILE.fullmatch(word.text)
+        if match is None:
+            message = f"`{word.text}` is not a percentile: write it like p50 or p99.9, with at most 7 decimals"
+            raise wrong(self._text, word.span, message)
+        fraction = (match[2] or "").rstrip("0")
+        key = f"{int(match[1])}.{fraction}" if fraction else f"{int(match[1])}"
         if not 0 < float(key) <= 100:
             raise wrong(
                 self._text, word.span, f"`{word.text}` is not a percentile: it must be above 0 and up to 100"
@@ -327,8 +327,8 @@ class _Parser:
         if word.text == "baseline":
             if baseline:
                 return Baseline(word.span)
-            said = "`baseline` is the left side in another run, so put it on the right"
-            raise wrong(self._text, word.span, said)
+            message = "`baseline` is the left side in another run, so put it on the right"
+            raise wrong(self._text, word.span, message)
         if word.text in WORD_FACTS:
             raise wrong(
                 self._text, word.span, f"`{word.text}` must stand alone on the left: `{word.text} == complete`"
@@ -338,9 +338,9 @@ class _Parser:
         if (call := self._without_parentheses(word)) is not None:
             end = len(self._text[: self._scan.at].rstrip())
             raise wrong(self._text, Span(word.span.start, end), call)
-        said = near(word.text, [*FACTS, *WORD_FACTS])
-        said = said or f"; write a figure of a metric as `p99({word.text})`, `value({word.text})`, …"
-        raise wrong(self._text, word.span, f"`{word.text}` is not a fact of a run{said}")
+        message = near(word.text, [*FACTS, *WORD_FACTS])
+        message = message or f"; write a figure of a metric as `p99({word.text})`, `value({word.text})`, …"
+        raise wrong(self._text, word.span, f"`{word.text}` is not a fact of a run{message}")
 
     def _without_parentheses(self, word: Token) -> str | None:
         """Return the error for `p99 latency` and `latency p99`; None for any other word. Reads the second word."""
@@ -359,8 +359,8 @@ class _Parser:
         for side in (gate.left, gate.right):
             for node in nodes(side):
                 if isinstance(node, Fact):
-                    said = f"`{node.name}` is only known for the whole run, not for each window"
-                    raise wrong(self._text, node.span, said)
+                    message = f"`{node.name}` is only known for the whole run, not for each window"
+                    raise wrong(self._text, node.span, message)
                 if isinstance(node, Term) and (why := not_in_windows(node, gate.every)):
                     raise wrong(self._text, node.span, why)
 
@@ -375,5 +375,5 @@ def _is_function(word: str) -> bool:
     return word in FUNCTIONS or _PERCENTILE.fullmatch(word) is not None
 
 
-def _choice(words: tuple[str, ...]) -> str:
-    return f"{', '.join(f'`{word}`' for word in words[:-1])} or `{words[-1]}`"
+def _choice(choices: tuple[str, ...]) -> str:
+    return f"{', '.join(f'`{word}`' for word in choices[:-1])} or `{choices[-1]}`"

@@ -30,22 +30,22 @@ def share(term: Term, series: Instrument, limit: Value, evidence: Evidence, text
     unit = unit_of(series.unit)
     alone = Value(value=0.0, unit=unit, possible=Range(0, 0), likely=Range(0, 0))
     if not fits(alone, limit):
-        said = f"`{term.condition.limit}` is {limit.unit.kind()} and `{term.metric}` is {unit.kind()}"
-        raise wrong(text, term.condition.limit.span, f"{said}: they can't be compared")
-    found = evidence.share(series, term.condition.relation, limit.within(unit).value)
-    if found is None:
+        problem = f"`{term.condition.limit}` is {limit.unit.kind()} and `{term.metric}` is {unit.kind()}"
+        raise wrong(text, term.condition.limit.span, f"{problem}: they can't be compared")
+    counts = evidence.share(series, term.condition.relation, limit.within(unit).value)
+    if counts is None:
         raise Unknown(f"{term.metric} has no values")
     doubt = ""
-    if found.slot is not None:
-        low, high = (shown(end, unit) for end in found.slot)
-        many = number_of(found.most - found.least, "value")
+    if counts.slot is not None:
+        low, high = (shown(end, unit) for end in counts.slot)
+        many = number_of(counts.most - counts.least, "value")
         doubt = f"the limit {term.condition.limit} lies between {low} and {high}, where a histogram has {many}"
     lost = evidence.loss.most
     possible = Range(0.0, 1.0)
     if math.isfinite(lost):
-        total = found.samples + lost
-        possible = Range(found.least / total, (found.most + lost) / total)
-    return _proportion(found.least, found.most, found.samples, possible, doubt)
+        total = counts.samples + lost
+        possible = Range(counts.least / total, (counts.most + lost) / total)
+    return _proportion(counts.least, counts.most, counts.samples, possible, doubt)
 
 
 def attainment(term: Term, met: Instrument, evidence: Evidence) -> Value:
@@ -70,15 +70,15 @@ def goodput(term: Term, good: Instrument, evidence: Evidence) -> Value:
         why = "goodput counts from the first issue"
         raise Unknown(f"no goodput of {_requests(term, good)} for a time range: {why}")
     kind, labels = _kind(good)
-    counts = next((one for one in _windows(evidence.snapshot, kind) if _labels(one) == labels), None)
+    counts = next((window for window in _windows(evidence.snapshot, kind) if _labels(window) == labels), None)
     value, completed = 0.0, int(counts.completed) if counts is not None else 0
     if counts is not None and completed > 0:
         definition = function_of(term.function).rate
         rate: Rate = getattr(counts.rates, definition)
-        known = counts.goodput_per_s if definition == "overall" else _times(rate, counts.good, completed)
-        if known is None:
+        good_per_s = counts.goodput_per_s if definition == "overall" else _times(rate, counts.good, completed)
+        if good_per_s is None:
             raise Unknown(f"no goodput of {_requests(term, good)}: its duration is zero or unknown")
-        value = known
+        value = good_per_s
     unit = unit_of(words.INSTRUMENTS[words.ISSUED][1]).per_second()
     possible = Range(0.0, math.inf) if evidence.loss.most else Range(value, value)
     return Value(value=value, unit=unit, possible=possible, likely=Range(value, value), samples=completed)

@@ -162,10 +162,10 @@ class CellOrder:
     def at(self, rank: int) -> Range:
         if not self._reached:
             return self._whole
-        place = bisect_left(self._reached, rank)
-        cell = self._stat.histogram[place][0]
-        low = max(edge(cell) * self._stat.cell_unit, self._whole.low) if place else self._whole.low
-        high = edge(cell + 1) * self._stat.cell_unit if place < len(self._reached) - 1 else self._whole.high
+        index = bisect_left(self._reached, rank)
+        cell = self._stat.histogram[index][0]
+        low = max(edge(cell) * self._stat.cell_unit, self._whole.low) if index else self._whole.low
+        high = edge(cell + 1) * self._stat.cell_unit if index < len(self._reached) - 1 else self._whole.high
         return Range(low, max(min(high, self._whole.high), self._whole.low))
 
     def shown(self, percentile: str, rank: int) -> float:
@@ -182,20 +182,20 @@ class StatOrder:
         self.count = stat.count
         self._base = base
         self._named: dict[str, float] = {key: float(value) for key, value in stat.percentiles.items()}
-        known = _known(stat, self._named) if stat.count else {}
-        self._ranks = sorted(known)
-        self._known = [known[number] for number in self._ranks]
+        ranges = _known(stat, self._named) if stat.count else {}
+        self._ranks = sorted(ranges)
+        self._known = [ranges[number] for number in self._ranks]
 
     def at(self, rank: int) -> Range:
-        found = self._base.at(rank)
-        place = bisect_left(self._ranks, rank)
-        if place < len(self._ranks) and self._ranks[place] == rank and self._known[place].point:
-            return self._known[place]
-        low = self._known[place - 1].low if place else found.low
-        high = self._known[place].high if place < len(self._known) else found.high
-        if place < len(self._ranks) and self._ranks[place] == rank:
-            low = max(low, self._known[place].low)
-        low, high = max(low, found.low), min(high, found.high)
+        base = self._base.at(rank)
+        index = bisect_left(self._ranks, rank)
+        if index < len(self._ranks) and self._ranks[index] == rank and self._known[index].point:
+            return self._known[index]
+        low = self._known[index - 1].low if index else base.low
+        high = self._known[index].high if index < len(self._known) else base.high
+        if index < len(self._ranks) and self._ranks[index] == rank:
+            low = max(low, self._known[index].low)
+        low, high = max(low, base.low), min(high, base.high)
         return Range(min(low, high), max(low, high))
 
     def shown(self, percentile: str, rank: int) -> float:
@@ -205,15 +205,15 @@ class StatOrder:
 
 def _known(stat: SeriesStat, named: Mapping[str, float]) -> dict[int, Range]:
     """Return rank → range of its value. A percentile from a histogram is the highest value of a slot."""
-    found: dict[int, Range] = {}
+    ranges: dict[int, Range] = {}
     for key, value in named.items():
         try:
             ratio = parse_percentile(key)
         except UsageError:
             continue
         if stat.exact:
-            found[rank(ratio, stat.count)] = Range(value, value)
+            ranges[rank(ratio, stat.count)] = Range(value, value)
         elif stat.error_bound is not None:
             off = max(value * stat.error_bound, stat.resolution)
-            found[rank(ratio, stat.count)] = Range(max(value - off, _LEAST), value + stat.resolution / 2)
-    return found
+            ranges[rank(ratio, stat.count)] = Range(max(value - off, _LEAST), value + stat.resolution / 2)
+    return ranges

@@ -55,15 +55,15 @@ def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
     """
     catalog = Catalog(instruments)
     names = catalog.meant(gate.terms)
-    found = {term: _by_labels(gate, term, name, catalog) for term, name in names.items() if not _is_sum(term)}
-    alone = {term: next(iter(items.items())) for term, items in found.items() if len(items) == 1}
+    candidates = {term: _by_labels(gate, term, name, catalog) for term, name in names.items() if not _is_sum(term)}
+    alone = {term: next(iter(items.items())) for term, items in candidates.items() if len(items) == 1}
     shared = _sorted(label for labels, _ in alone.values() for label in labels)
     if _contradict(shared):
         alone, shared = {}, ()
-    several = {term: items for term, items in found.items() if term not in alone}
-    told = {key for items in several.values() for key in _keys(items)}
-    places = {term: _Places(names[term], items, told) for term, items in several.items()}
-    keys = list(dict.fromkeys(key for place in places.values() for key in place.items)) or [()]
+    several = {term: items for term, items in candidates.items() if term not in alone}
+    label_keys = {key for items in several.values() for key in _keys(items)}
+    places = {term: _Places(names[term], items, label_keys) for term, items in several.items()}
+    keys = list(dict.fromkeys(key for group in places.values() for key in group.items)) or [()]
     others = [_with(shared, key) for key in keys]
     sums = {term: _summing(gate, term, name, others, catalog) for term, name in names.items() if _is_sum(term)}
     parts = _Parts(names, alone, places, sums)
@@ -87,19 +87,26 @@ def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], wh
     a missing series is an error.
     """
     catalog = Catalog(instruments)
-    found: dict[Term, Bound] = {}
+    counterparts: dict[Term, Bound] = {}
     for term, item in bound.items():
         if isinstance(item, Sum):
             other: Bound | None = summed(item.metric, catalog)
             kind, metric = "counter", item.metric
         else:
             kind, metric = item.kind, Metric(item.name, item.labels)
-            known = [*catalog.named(item.name), *(catalog.unseen(metric) if kind == "counter" else ())]
-            other = next((one for one in known if (one.kind, one.labels) == (kind, item.labels)), None)
+            candidates = [*catalog.named(item.name), *(catalog.unseen(metric) if kind == "counter" else ())]
+            other = next(
+                (
+                    candidate
+                    for candidate in candidates
+                    if (candidate.kind, candidate.labels) == (kind, item.labels)
+                ),
+                None,
+            )
         if other is None:
             raise Unknown(f"{what} has no {kind} {metric}")
-        found[term] = other
-    return found
+        counterparts[term] = other
+    return counterparts
 
 
 class _Places:
@@ -169,8 +176,8 @@ def _summing(gate: Gate, term: Term, name: Metric, others: Sequence[Labels], cat
 
 def _lonely(gate: Gate, term: Term, metric: Metric) -> Binding:
     """Return a binding for counters that no sum includes: their counts must not be dropped silently."""
-    said = f"no match for {metric}; use `sum` for the other terms too, to add them all up"
-    return Binding(bound={}, text=_text(gate, {term: replace(term, metric=metric)}), missing=printable(said))
+    message = f"no match for {metric}; use `sum` for the other terms too, to add them all up"
+    return Binding(bound={}, text=_text(gate, {term: replace(term, metric=metric)}), missing=printable(message))
 
 
 def _text(gate: Gate, full: dict[Term, Term]) -> str:
@@ -201,30 +208,32 @@ def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[
         wanted = f"the {words.LATENCY} or the {words.OUTPUT_TOKENS} of requests"
         is_ = "neither"
     if not fitting:
-        said = f"`{term.function}` applies to {wanted}, but `{name.name}` is {is_}"
-        raise wrong(gate.text or str(gate), term.metric.span, f"{said}{_instead(term, named[0].kind)}")
-    found = [item for item in fitting if item.has(name.labels)]
-    if not found:
+        message = f"`{term.function}` applies to {wanted}, but `{name.name}` is {is_}"
+        raise wrong(gate.text or str(gate), term.metric.span, f"{message}{_instead(term, named[0].kind)}")
+    matches = [item for item in fitting if item.has(name.labels)]
+    if not matches:
         raise Unknown(printable(_no_labels(name, fitting)))
-    return found
+    return matches
 
 
 def _within_limits(name: Metric, term: Term, catalog: Catalog) -> list[Instrument]:
     """Return the counters of requests within their limits, for `goodput` and `attainment`. Raises Unknown."""
     kind, key = catalog.limited(replace(term, metric=name))
     if not kind:
-        known = sorted(catalog.kinds)
-        near = get_close_matches(name.name.partition(".")[0], known, n=_SHOWN, cutoff=0.6)
-        has = f"; did you mean {' or '.join(near)}?" if near else f"; the run has {_some(known)}"
-        raise Unknown(printable(f"no kind of request is named {name.name}{has if known else ': the run has none'}"))
-    found = catalog.named(words.name_of(kind, words.MET if key else words.GOOD))
-    if not found:
+        choices = sorted(catalog.kinds)
+        near = get_close_matches(name.name.partition(".")[0], choices, n=_SHOWN, cutoff=0.6)
+        has = f"; did you mean {' or '.join(near)}?" if near else f"; the run has {_some(choices)}"
+        raise Unknown(
+            printable(f"no kind of request is named {name.name}{has if choices else ': the run has none'}")
+        )
+    counters = catalog.named(words.name_of(kind, words.MET if key else words.GOOD))
+    if not counters:
         how = f"give them with `telemetry run --goodput` or with `slo=` of run.requests({kind!r})"
         raise Unknown(printable(f"the requests of {kind} have no limits: {how}"))
-    keyed = [item for item in found if not key or dict(item.labels).get(words.SLO) == key]
+    keyed = [item for item in counters if not key or dict(item.labels).get(words.SLO) == key]
     if not keyed:
-        known = sorted({dict(item.labels).get(words.SLO, "") for item in found})
-        raise Unknown(printable(f"the requests of {kind} have no limit for {key}; they have {_some(known)}"))
+        choices = sorted({dict(item.labels).get(words.SLO, "") for item in counters})
+        raise Unknown(printable(f"the requests of {kind} have no limit for {key}; they have {_some(choices)}"))
     chosen = [item for item in keyed if item.has(name.labels)]
     if not chosen:
         raise Unknown(printable(_no_labels(name, keyed)))
@@ -271,12 +280,12 @@ def _contradict(labels: Sequence[tuple[str, str]]) -> bool:
 def _no_such(name: str, instruments: Sequence[Instrument], kinds: Sequence[str]) -> str:
     names = sorted({item.name for item in instruments if item.kind in kinds})
     near = get_close_matches(name, names, n=_SHOWN, cutoff=0.6)
-    said = f"no {' or '.join(_KINDS.get(kind, kind) for kind in kinds)} is named {name}"
+    message = f"no {' or '.join(_KINDS.get(kind, kind) for kind in kinds)} is named {name}"
     if near:
-        return f"{said}; did you mean {' or '.join(near)}?"
+        return f"{message}; did you mean {' or '.join(near)}?"
     if not names:
-        return f"{said}: the run has none"
-    return f"{said}; the run has {_some(names)}"
+        return f"{message}: the run has none"
+    return f"{message}; the run has {_some(names)}"
 
 
 def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:

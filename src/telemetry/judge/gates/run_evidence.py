@@ -97,9 +97,14 @@ class RunEvidence:
         self.recorded = _Recorded(snapshot)
         self.end_s = self.seconds = snapshot.elapsed_s
         self.loss = loss_of(snapshot, live=live)
-        self._distributions = {} if live else {_key(one): one for one in run.distributions}
+        self._distributions = (
+            {} if live else {_key(distribution): distribution for distribution in run.distributions}
+        )
         self.instruments = instruments_of(snapshot)
-        self.instruments += [Instrument("series", *_key(one), one.unit) for one in self._distributions.values()]
+        self.instruments += [
+            Instrument("series", *_key(distribution), distribution.unit)
+            for distribution in self._distributions.values()
+        ]
         self._series = {series_id(stat): stat for stat in snapshot.series}
         self._counters = {series_id(stat): stat for stat in snapshot.counters}
         self._gauges = {series_id(stat): stat for stat in snapshot.gauges}
@@ -143,8 +148,8 @@ class RunEvidence:
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
         if any(_id(item) in self._distributions for item in terms):
             raise Unknown("histograms of other programs are known for the whole run only, not for each window")
-        found = _windows(self, self._run, step_s, terms, (self.start_s, None))
-        return _without_last(found) if self._live else found
+        windows = _windows(self, self._run, step_s, terms, (self.start_s, None))
+        return _without_last(windows) if self._live else windows
 
     @property
     def settled(self) -> bool:
@@ -152,8 +157,8 @@ class RunEvidence:
         if not self._run.has_history:
             return True
         history = self._history
-        counts = {one: figures.count for one, figures in history.series.items()} if history else {}
-        return all(counts.get(one, 0) >= stat.count for one, stat in self._series.items())
+        counts = {key: figures.count for key, figures in history.series.items()} if history else {}
+        return all(counts.get(key, 0) >= stat.count for key, stat in self._series.items())
 
     def _order(self, series: Instrument) -> Order:
         counted = self._distributions.get(_id(series))
@@ -167,10 +172,10 @@ class RunEvidence:
         cells = CellOrder(stat)
         if self._live or not stat.count:
             return cells
-        one = series_id(stat)
-        if one not in self._histograms:
-            self._histograms[one] = self._histogram(one)
-        histogram = self._histograms[one]
+        key = series_id(stat)
+        if key not in self._histograms:
+            self._histograms[key] = self._histogram(key)
+        histogram = self._histograms[key]
         slots = None if histogram is None else SlotOrder(histogram, stat.unit)
         return slots if slots is not None and slots.count == stat.count else cells
 
@@ -273,14 +278,14 @@ class WindowEvidence:
         run: RunEvidence | RangeEvidence,
         window: RangeTotals,
         before: dict[SeriesId, float],
-        obstacle: str = "",
+        reason: str = "",
     ) -> None:
         """Take over a window. `before`: values of gauges at its start."""
         self._window = window
         self._gauges = {**before, **window.gauges}
         self.snapshot, self.instruments, self.recorded = run.snapshot, run.instruments, run.recorded
         self.start_s, self.end_s, self.seconds = window.start_s, window.end_s, window.seconds
-        self.obstacle = obstacle
+        self.obstacle = reason
         gap_s = window.end_s - window.start_s - window.seconds
         self.loss = run.loss
         if gap_s > _EDGE_S:
@@ -344,9 +349,9 @@ def instruments_of(snapshot: MetricsSnapshot) -> list[Instrument]:
         *(("counter", stat) for stat in snapshot.counters),
         *(("gauge", stat) for stat in snapshot.gauges),
     ]
-    found = [Instrument(kind, *series_id(stat), stat.unit) for kind, stat in stats]  # type: ignore[arg-type]
-    found += [Instrument("axis", axis.name) for axis in snapshot.axes]
-    return found + [
+    instruments = [Instrument(kind, *series_id(stat), stat.unit) for kind, stat in stats]  # type: ignore[arg-type]
+    instruments += [Instrument("axis", axis.name) for axis in snapshot.axes]
+    return instruments + [
         Instrument("step", name, ((AXIS, axis.name),)) for axis in snapshot.axes for name in axis.values
     ]
 
@@ -380,8 +385,8 @@ def _windows(
         late_s = _EDGE_S if window.end_s < over_s else _INSET_S  # the last one may be incomplete
         if window.start_s < begins + _EDGE_S and window.end_s > ends_s - late_s:
             long = window.end_s - window.start_s > step_s + 2 * _EDGE_S
-            obstacle = f"the history only has steps of {window.end_s - window.start_s:.0f} s there" if long else ""
-            yield WindowEvidence(part, window, gauges, obstacle)
+            reason = f"the history only has steps of {window.end_s - window.start_s:.0f} s there" if long else ""
+            yield WindowEvidence(part, window, gauges, reason)
         gauges = {**gauges, **window.gauges}
 
 
@@ -404,8 +409,8 @@ def _sums(stat: SeriesStat) -> SeriesSums:
     return SeriesSums(count=stat.count, total=total, min=stat.min, max=stat.max, stddev=stat.stddev)
 
 
-def _key(one: CountedDistribution) -> SeriesId:
-    return one.name, tuple(sorted(one.labels.items()))
+def _key(distribution: CountedDistribution) -> SeriesId:
+    return distribution.name, tuple(sorted(distribution.labels.items()))
 
 
 def _id(item: Instrument) -> SeriesId:

@@ -68,8 +68,8 @@ class Summing:
 
     def _apart(self, labels: Labels) -> Labels:
         """Reduce labels to the keys that tell these counters apart. Other keys can't contradict and are dropped."""
-        known: Mapping[str, str] = dict(labels)
-        return tuple((key, known.get(key, "")) for key in self._keys)
+        value_by_key: Mapping[str, str] = dict(labels)
+        return tuple((key, value_by_key.get(key, "")) for key in self._keys)
 
     def _of_requests(self, apart: Labels) -> Labels:
         """Drop the label that belongs to this counter and not to its requests."""

@@ -146,6 +146,6 @@ def told_apart(value: float, other: float, unit: Unit | str) -> tuple[str, str]:
     behind = PER_SECOND if what != name else "" if not name or formatting.carries_unit(name) else f" {name}"
     for decimals in range(_DECIMALS):
         if formatting.with_decimals(value, what, decimals) != formatting.with_decimals(other, what, decimals):
-            fine, beside = (formatting.with_decimals(one, what, decimals + 1) for one in (value, other))
+            fine, beside = (formatting.with_decimals(number, what, decimals + 1) for number in (value, other))
             return f"{fine}{behind}", f"{beside}{behind}"
     return texts

@@ -33,7 +33,7 @@ class Range(NamedTuple):
         return Range(self.low + other.low, self.high + other.high)
 
     def times(self, other: Range) -> Range:
-        products = [_product(one, two) for one in self for two in other]
+        products = [_product(end, two) for end in self for two in other]
         return Range(min(products), max(products))
 
     def inverse(self) -> Range:
@@ -122,12 +122,12 @@ class Value:
         if self.bare:
             return self._with(self.value, self.possible, self.likely, unit)
         value = converted(self.value, self.unit, unit)
-        made = self._with(value, self.possible.scaled(self.unit, unit), self.likely.scaled(self.unit, unit), unit)
-        return replace(made, reach=self.reach and self.reach.scaled(self.unit, unit))
+        result = self._with(value, self.possible.scaled(self.unit, unit), self.likely.scaled(self.unit, unit), unit)
+        return replace(result, reach=self.reach and self.reach.scaled(self.unit, unit))
 
     def _product(self, other: Value, unit: Unit, value: float, possible: Range, likely: Range) -> Value:
-        made = Value(value=value, unit=unit, possible=possible, likely=likely, **_both(self, other))
-        return made.within(PLAIN) if unit.plain and not unit.name and not made.bare else made
+        product = Value(value=value, unit=unit, possible=possible, likely=likely, **_both(self, other))
+        return product.within(PLAIN) if unit.plain and not unit.name and not product.bare else product
 
     def _with(self, value: float, possible: Range, likely: Range, unit: Unit | None = None) -> Value:
         return Value(
@@ -178,9 +178,9 @@ def _both(first: Value, second: Value) -> _Shared:
     }
 
 
-def _product(one: float, two: float) -> float:
+def _product(factor: float, two: float) -> float:
     """Multiply two range ends.
 
     Zero times infinity is zero, because an infinite end is a bound that is never reached.
     """
-    return 0.0 if one == 0 or two == 0 else one * two
+    return 0.0 if factor == 0 or two == 0 else factor * two

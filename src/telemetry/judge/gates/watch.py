@@ -77,11 +77,11 @@ class Watch:
         evidence = live_evidence(snapshot, curves=curves)
         for gate in list(self._gates):
             try:
-                found = list(self._windows(gate, snapshot) if gate.every else self._whole(gate, evidence))
+                failures = list(self._windows(gate, snapshot) if gate.every else self._whole(gate, evidence))
             except UsageError:
                 self._gates.remove(gate)
                 raise
-            for news in found:
+            for news in failures:
                 key = news.result.expression, news.final
                 if key not in self._told:
                     self._told.add(key)

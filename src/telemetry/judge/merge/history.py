@@ -60,12 +60,12 @@ class Instruments:
             for key in own:
                 if key.kind not in sizes:
                     continue
-                known = self._known.get(_id(key))
-                if known is None:
+                existing = self._known.get(_id(key))
+                if existing is None:
                     self._known[_id(key)] = replace(key, index=sizes[key.kind]), owner
                     sizes[key.kind] += 1
                 else:
-                    self._known[_id(key)] = _agreed(*known, key, owner), known[1]
+                    self._known[_id(key)] = _agreed(*existing, key, owner), existing[1]
 
     @property
     def keys(self) -> list[SeriesKey]:
@@ -79,7 +79,7 @@ class Instruments:
 class Translation:
     """A translation of one history's indices to the common indices."""
 
-    def __init__(self, keys: Sequence[SeriesKey], known: dict[_Id, SeriesKey]) -> None:
+    def __init__(self, keys: Sequence[SeriesKey], common_keys: dict[_Id, SeriesKey]) -> None:
         self._places: dict[str, _Array] = {}
         self._coarser: dict[int, tuple[Layout, Layout]] = {}
         """Index of a series → its layout, and the layout with fewer digits that it gets."""
@@ -87,7 +87,7 @@ class Translation:
             own = [key for key in keys if key.kind == kind]
             places = np.full(max((key.index for key in own), default=-1) + 2, _NONE, dtype=np.int64)
             for key in own:
-                target = known[_id(key)]
+                target = common_keys[_id(key)]
                 places[key.index] = target.index
                 if kind == "series" and target.digits != key.digits:
                     self._coarser[key.index] = Layout.of(key.digits), Layout.of(target.digits)
@@ -129,8 +129,8 @@ class Translation:
             if index in self._coarser:
                 finer, coarser = self._coarser[index]
                 own = slice(int(ends[row - 1]) if row else 0, int(ends[row]))
-                known = np.minimum(slots[own].astype(np.int64), finer.slots - 1)
-                slots[own] = coarser.slot_of(finer.lowest_of(known))
+                valid_slots = np.minimum(slots[own].astype(np.int64), finer.slots - 1)
+                slots[own] = coarser.slot_of(finer.lowest_of(valid_slots))
         return slots
 
     def _values(self, kind: str, columns: ValueColumns) -> ValueColumns:
@@ -182,14 +182,14 @@ def add_histories(
     Blocks on the disk. Raises RunDirectoryError for a history that can't be read or written, and UsageError for
     series with different ticks and for a percentile outside (0, 100].
     """
-    parts = [_Part.of(one) for one in inputs if one.directory.history.is_dir()]
+    parts = [_Part.of(run) for run in inputs if run.directory.history.is_dir()]
     instruments = Instruments([(str(part.input.directory.path), part.keys) for part in parts])
     for part in parts:
         part.translation = instruments.translation(part.keys)
     time_range = RangeSums(instruments.keys, percentiles)
     writer = HistoryWriter(directory, _KEEP_ALL) if len(parts) == len(inputs) else None
-    origin_ns = min(one.begin_ns for one in inputs)
-    span_ns = max(1, max(one.end_ns for one in inputs) - origin_ns)
+    origin_ns = min(run.begin_ns for run in inputs)
+    span_ns = max(1, max(run.end_ns for run in inputs) - origin_ns)
     try:
         for cell in cells([part.placed(owner, origin_ns) for owner, part in enumerate(parts)]):
             interval = _sum(cell, parts, origin_ns)
@@ -208,7 +208,7 @@ def add_histories(
     return Added(
         figures={series: figures[key.index] for series, key in keys.items()},
         keys=keys,
-        counts=[tallies.get(id(one), {}) for one in inputs],
+        counts=[tallies.get(id(run), {}) for run in inputs],
         written=writer is not None,
     )
 
@@ -317,31 +317,31 @@ def placed(intervals: Iterable[Interval], owner: int, origin_ns: int, shift_ns: 
 
 def cells(streams: Sequence[Iterator[Placed]]) -> Iterator[Cell]:
     """Yield the seconds of the merged history in order. At most one minute of intervals is in memory."""
-    ordered = heapq.merge(*streams, key=lambda one: one[:3])
-    for minute, members in groupby(ordered, lambda one: one.at_ns // (_WIDEST * SECOND_NS)):
+    ordered = heapq.merge(*streams, key=lambda member: member[:3])
+    for minute, members in groupby(ordered, lambda member: member.at_ns // (_WIDEST * SECOND_NS)):
         yield from _divided(list(members), minute * _WIDEST, LEVELS[::-1])
 
 
 def _divided(members: list[Placed], second: int, widths: Sequence[int]) -> Iterator[Cell]:
     """Divide `widths[0]` seconds from `second` on into cells, as narrow as their members allow."""
     width_s, *narrower = widths
-    if not narrower or any(one.width_s >= width_s for one in members):
+    if not narrower or any(member.width_s >= width_s for member in members):
         yield _cell(members, second, width_s)
         return
     step_ns = narrower[0] * SECOND_NS
-    for step, part in groupby(members, lambda one: one.at_ns // step_ns):
+    for step, part in groupby(members, lambda member: member.at_ns // step_ns):
         yield from _divided(list(part), step * narrower[0], narrower)
 
 
 def _cell(members: list[Placed], second: int, width_s: int) -> Cell:
     first_ns, last_ns = second * SECOND_NS, (second + width_s) * SECOND_NS
-    start_ns, end_ns = min(one.start_ns for one in members), max(one.end_ns for one in members)
+    start_ns, end_ns = min(member.start_ns for member in members), max(member.end_ns for member in members)
     slack_ns = (last_ns - first_ns) // 4  # a second that starts or ends slightly late still fills its cell
     start_ns = first_ns if start_ns < first_ns + slack_ns else start_ns
     end_ns = last_ns if end_ns > last_ns - slack_ns else end_ns
     if end_ns <= start_ns:  # a clock was set back: these times are off the grid
         start_ns, end_ns = first_ns, last_ns
-    return Cell(second, start_ns, end_ns, tuple(sorted(members, key=lambda one: (one.ended_ns, one[:3]))))
+    return Cell(second, start_ns, end_ns, tuple(sorted(members, key=lambda member: (member.ended_ns, member[:3]))))
 
 
 def _width(length_ns: int) -> int:

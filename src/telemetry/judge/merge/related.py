@@ -21,13 +21,13 @@ def unrelated(inputs: Sequence[Input]) -> str:
     They do if they share metrics, and have one name or one program. Runs without metrics, and runs without a
     command, are not judged by these.
     """
-    metrics = [(one, _metrics(one.snapshot)) for one in inputs]
-    for one, own in metrics:
-        others = set(chain.from_iterable(names for other, names in metrics if other is not one))
+    metrics = [(run, _metrics(run.snapshot)) for run in inputs]
+    for run, own in metrics:
+        others = set(chain.from_iterable(names for other, names in metrics if other is not run))
         if own and others and own.isdisjoint(others):
-            return printable(f"{_called(one)} has no metric in common with the other runs")
-    names = {one.snapshot.name.removesuffix(_MERGED) for one in inputs}
-    programs = list(dict.fromkeys(filter(None, (_program(one.snapshot) for one in inputs))))
+            return printable(f"{_called(run)} has no metric in common with the other runs")
+    names = {run.snapshot.name.removesuffix(_MERGED) for run in inputs}
+    programs = list(dict.fromkeys(filter(None, (_program(run.snapshot) for run in inputs))))
     if len(names) > 1 and len(programs) > 1:
         shown = programs if len(programs) <= _SHOWN else [*programs[:_SHOWN], "…"]
         return printable(f"the runs have different names and programs: {', '.join(shown)}")
@@ -64,5 +64,5 @@ def _program(snapshot: MetricsSnapshot) -> str:
     return name
 
 
-def _called(one: Input) -> str:
-    return f"{one.snapshot.name} ({one.snapshot.run_id})"
+def _called(run: Input) -> str:
+    return f"{run.snapshot.name} ({run.snapshot.run_id})"

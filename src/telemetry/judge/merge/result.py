@@ -51,41 +51,45 @@ def merged_snapshot(
     warnings: Sequence[str] = (),
 ) -> MetricsSnapshot:
     """Return the merged result. Its time is that from the first start to the last end."""
-    began_ns, ended_ns = min(one.begin_ns for one in inputs), max(one.end_ns for one in inputs)
+    began_ns, ended_ns = min(run.begin_ns for run in inputs), max(run.end_ns for run in inputs)
     elapsed_s = (ended_ns - began_ns) / 1e9
     producers = _Producers(inputs)
-    snapshots = [one.snapshot for one in inputs]
+    snapshots = [run.snapshot for run in inputs]
     counters = _counters(inputs)
     rounded = any(stat.imprecise for stat in counters)
-    exact = all(one.exact for one in snapshots) and all(stat.exact for stat in series if stat.count) and not rounded
+    exact = (
+        all(snapshot.exact for snapshot in snapshots)
+        and all(stat.exact for stat in series if stat.count)
+        and not rounded
+    )
     added = any(stat.count and not stat.exact for stat in series)
-    why = _ADDED if added else _first(one.exact_reason for one in snapshots) or _ROUNDED
+    why = _ADDED if added else _first(snapshot.exact_reason for snapshot in snapshots) or _ROUNDED
     merged = MetricsSnapshot(
         run_id=run_id,
         name=name,
         seq=1,
-        state="INTERRUPTED" if any(one.state == "INTERRUPTED" for one in snapshots) else "COMPLETE",
-        completeness=max((one.completeness for one in snapshots), key=_WORSE.index),
-        reason=f"merged from {sum(len(one.sources) for one in inputs)} runs",
+        state="INTERRUPTED" if any(snapshot.state == "INTERRUPTED" for snapshot in snapshots) else "COMPLETE",
+        completeness=max((snapshot.completeness for snapshot in snapshots), key=_WORSE.index),
+        reason=f"merged from {sum(len(run.sources) for run in inputs)} runs",
         exact=exact,
         exact_reason="" if exact else why,
         started_ns=began_ns,
-        time_ns=max(one.snapshot.time_ns + one.shift_ns for one in inputs),
+        time_ns=max(run.snapshot.time_ns + run.shift_ns for run in inputs),
         elapsed_s=elapsed_s,
         pending=producers.pending(),
-        accounting=_sum(Accounting, [one.accounting for one in snapshots]),
+        accounting=_sum(Accounting, [snapshot.accounting for snapshot in snapshots]),
         producers=producers.stats(),
         folded=_folded(snapshots),
         nodes=_nodes(inputs),
-        missing_nodes=sum(one.missing_nodes for one in snapshots),
+        missing_nodes=sum(snapshot.missing_nodes for snapshot in snapshots),
         progress=_progress(snapshots),
         counters=counters,
         gauges=_gauges(inputs),
         series=list(series),
         marks=producers.marks(),
         params=_params(inputs),
-        cost=_sum(SelfCost, [one.cost for one in snapshots], highest=("tick_ms", "tick_ms_max")),
-        overflow=_added_up(one.overflow for one in snapshots),
+        cost=_sum(SelfCost, [snapshot.cost for snapshot in snapshots], highest=("tick_ms", "tick_ms_max")),
+        overflow=_added_up(snapshot.overflow for snapshot in snapshots),
         warnings=[*warnings, *_warnings(inputs)],
         directory=directory,
         request_log=_request_log(snapshots),
@@ -125,10 +129,10 @@ class _Producers:
         self._inputs = inputs
         self._ids: list[dict[str, str]] = []
         taken: set[str] = set()
-        for one in inputs:
+        for run in inputs:
             ids = {}
-            for stat in one.snapshot.producers:
-                ids[stat.producer] = _free(stat.producer, one.label, taken)
+            for stat in run.snapshot.producers:
+                ids[stat.producer] = _free(stat.producer, run.label, taken)
             taken.update(ids.values())
             self._ids.append(ids)
 
@@ -137,26 +141,26 @@ class _Producers:
             replace(
                 stat,
                 producer=ids[stat.producer],
-                last_seen_ns=_moved(stat.last_seen_ns, one.shift_ns),
-                last_event_ns=_moved(stat.last_event_ns, one.shift_ns),
+                last_seen_ns=_moved(stat.last_seen_ns, run.shift_ns),
+                last_event_ns=_moved(stat.last_event_ns, run.shift_ns),
             )
-            for one, ids in zip(self._inputs, self._ids, strict=True)
-            for stat in one.snapshot.producers
+            for run, ids in zip(self._inputs, self._ids, strict=True)
+            for stat in run.snapshot.producers
         ]
 
     def marks(self) -> list[MarkStat]:
         """Return the marks in order of time."""
-        found = [
+        marks = [
             replace(
-                mark, producer=ids.get(mark.producer, mark.producer), time_ns=_moved(mark.time_ns, one.shift_ns)
+                mark, producer=ids.get(mark.producer, mark.producer), time_ns=_moved(mark.time_ns, run.shift_ns)
             )
-            for one, ids in zip(self._inputs, self._ids, strict=True)
-            for mark in one.snapshot.marks
+            for run, ids in zip(self._inputs, self._ids, strict=True)
+            for mark in run.snapshot.marks
         ]
-        return sorted(found, key=lambda mark: mark.time_ns)
+        return sorted(marks, key=lambda mark: mark.time_ns)
 
     def pending(self) -> Pending:
-        pending = [one.snapshot.pending for one in self._inputs]
+        pending = [run.snapshot.pending for run in self._inputs]
         return Pending(
             producers=[
                 ids.get(producer, producer)
@@ -169,32 +173,32 @@ class _Producers:
 
 
 def _folded(snapshots: Sequence[MetricsSnapshot]) -> FoldedProducers | None:
-    folded = [one.folded for one in snapshots if one.folded is not None]
+    folded = [snapshot.folded for snapshot in snapshots if snapshot.folded is not None]
     return _sum(FoldedProducers, folded) if folded else None
 
 
 def _request_log(snapshots: Sequence[MetricsSnapshot]) -> RequestLogStat | None:
-    logs = [one.request_log for one in snapshots if one.request_log is not None]
+    logs = [snapshot.request_log for snapshot in snapshots if snapshot.request_log is not None]
     return _sum(RequestLogStat, logs, highest=("cap_bytes",)) if logs else None
 
 
 def _nodes(inputs: Sequence[Input]) -> list[NodeStat]:
     """Return the nodes of all runs. A node with the name of an earlier one gets the label of its run."""
-    found: list[NodeStat] = []
+    nodes: list[NodeStat] = []
     taken: set[str] = set()
-    for one in inputs:
+    for run in inputs:
         own = [
             replace(
                 stat,
-                node=_free(stat.node, one.label, taken),
-                interval_ns=_moved(stat.interval_ns, one.shift_ns),
-                last_seen_ns=_moved(stat.last_seen_ns, one.shift_ns),
+                node=_free(stat.node, run.label, taken),
+                interval_ns=_moved(stat.interval_ns, run.shift_ns),
+                last_seen_ns=_moved(stat.last_seen_ns, run.shift_ns),
             )
-            for stat in one.snapshot.nodes
+            for stat in run.snapshot.nodes
         ]
         taken.update(stat.node for stat in own)
-        found += own
-    return found
+        nodes += own
+    return nodes
 
 
 def _free(name: str, label: str, taken: set[str]) -> str:
@@ -209,14 +213,14 @@ def _moved(time_ns: int, shift_ns: int) -> int:
 
 
 def _by_identity(stats: Iterable[_Stat]) -> dict[SeriesId, list[_Stat]]:
-    found: dict[SeriesId, list[_Stat]] = {}
+    groups: dict[SeriesId, list[_Stat]] = {}
     for stat in stats:
-        found.setdefault(series_id(stat), []).append(stat)
-    return found
+        groups.setdefault(series_id(stat), []).append(stat)
+    return groups
 
 
 def _counters(inputs: Sequence[Input]) -> list[CounterStat]:
-    moved = (shifted(stat, one.shift_ns) for one in inputs for stat in one.snapshot.counters)
+    moved = (shifted(stat, run.shift_ns) for run in inputs for stat in run.snapshot.counters)
     merged = []
     for stats in _by_identity(moved).values():
         whole = total_of(stat.value for stat in stats)
@@ -241,7 +245,7 @@ def _counters(inputs: Sequence[Input]) -> list[CounterStat]:
 
 def _gauges(inputs: Sequence[Input]) -> list[GaugeStat]:
     moved = (
-        replace(stat, time_ns=_moved(stat.time_ns, one.shift_ns)) for one in inputs for stat in one.snapshot.gauges
+        replace(stat, time_ns=_moved(stat.time_ns, run.shift_ns)) for run in inputs for stat in run.snapshot.gauges
     )
     merged = []
     for stats in _by_identity(moved).values():
@@ -256,17 +260,17 @@ def _gauges(inputs: Sequence[Input]) -> list[GaugeStat]:
 
 
 def _progress(snapshots: Sequence[MetricsSnapshot]) -> list[Progress]:
-    found: dict[str, list[Progress]] = {}
+    items_by_name: dict[str, list[Progress]] = {}
     for snapshot in snapshots:
         for item in snapshot.progress:
-            found.setdefault(item.name, []).append(item)
+            items_by_name.setdefault(item.name, []).append(item)
     return [
         Progress(
             name=name,
             done=float(total_of(item.done for item in items)),
             total=float(total_of(item.total for item in items)),
         )
-        for name, items in found.items()
+        for name, items in items_by_name.items()
     ]
 
 
@@ -276,20 +280,20 @@ def _params(inputs: Sequence[Input]) -> dict[str, Scalar]:
     A run without a param disagrees, unless telemetry itself sends the param: such a run lacks what it describes.
     """
     params: dict[str, Scalar] = {}
-    for name in dict.fromkeys(name for one in inputs for name in one.snapshot.params):
-        known = [(one.label, one.snapshot.params[name]) for one in inputs if name in one.snapshot.params]
-        values = [(type(value), value) for _, value in known]
-        is_shared = len(known) == len(inputs) or name.startswith(_OWN_PARAMS)
+    for name in dict.fromkeys(name for run in inputs for name in run.snapshot.params):
+        pairs = [(run.label, run.snapshot.params[name]) for run in inputs if name in run.snapshot.params]
+        values = [(type(value), value) for _, value in pairs]
+        is_shared = len(pairs) == len(inputs) or name.startswith(_OWN_PARAMS)
         if is_shared and all(value == values[0] for value in values):
-            params[name] = known[0][1]
+            params[name] = pairs[0][1]
         else:
-            params.update((f"{name} ({label})", value) for label, value in known)
+            params.update((f"{name} ({label})", value) for label, value in pairs)
     return params
 
 
 def _warnings(inputs: Sequence[Input]) -> Iterable[str]:
     """Yield the warnings of each run, and the reason if it was interrupted."""
-    for one in inputs:
-        if one.snapshot.state == "INTERRUPTED":
-            yield f"{one.label}: interrupted: {one.snapshot.reason or 'unknown reason'}"
-        yield from (f"{one.label}: {warning}" for warning in one.snapshot.warnings)
+    for run in inputs:
+        if run.snapshot.state == "INTERRUPTED":
+            yield f"{run.label}: interrupted: {run.snapshot.reason or 'unknown reason'}"
+        yield from (f"{run.label}: {warning}" for warning in run.snapshot.warnings)

@@ -62,7 +62,7 @@ class Merged:
 
 def merge(
     inputs: Sequence[Input],
-    place: MergeTarget,
+    target: MergeTarget,
     *,
     coarse: bool = False,
     refine: Refine | None = None,
@@ -77,9 +77,9 @@ def merge(
 
     Raises UsageError for runs that can't be added, RunDirectoryError for files that can't be read or written.
     """
-    run_id, name = secrets.token_hex(4), place.name or name_of(inputs)
-    began_ns = min(one.begin_ns for one in inputs)
-    path = (place.directory or place.root / directory_name(name, run_id, began_ns)).absolute()
+    run_id, name = secrets.token_hex(4), target.name or name_of(inputs)
+    began_ns = min(source_run.begin_ns for source_run in inputs)
+    path = (target.directory or target.root / directory_name(name, run_id, began_ns)).absolute()
     run = RunDirectory(path, run_id, slug(name), began_ns)
     percentiles = percentiles_of(inputs)
     sources = sources_of(inputs)
@@ -91,7 +91,9 @@ def merge(
             series, reasons = refine(inputs, series, percentiles)
             warnings += reasons
         if not added.written:
-            lacking = ", ".join(one.label for one in inputs if not one.directory.history.is_dir())
+            lacking = ", ".join(
+                source_run.label for source_run in inputs if not source_run.directory.history.is_dir()
+            )
             warnings.append(f"no history was written: {lacking} has none")
         warnings += join_request_logs(inputs, built)
         snapshot = merged_snapshot(
@@ -102,8 +104,8 @@ def merge(
                 manifest_for(built, name, run_id, argv, ""),
                 pid=0,
                 merged_from=[
-                    MergedRun(run_id=one.run_id, name=one.name, host=one.host, directory=one.directory)
-                    for one in sources
+                    MergedRun(run_id=source.run_id, name=source.name, host=source.host, directory=source.directory)
+                    for source in sources
                 ],
             )
         )
@@ -137,7 +139,7 @@ def _appearing(path: Path) -> Iterator[Path]:
 
 def sources_of(inputs: Sequence[Input]) -> list[SourceStat]:
     """Return the sources of all inputs in order, each compared with the others."""
-    sources = [source for one in inputs for source in one.sources]
+    sources = [source for run in inputs for source in run.sources]
     names = labels([(source.name, source.host, source.run_id) for source in sources])
     first_ns = min(source.started_ns for source in sources)
     series_of = compared(sources)
@@ -156,7 +158,7 @@ def compared(sources: Sequence[SourceStat]) -> list[list[SourceSeries]]:
             if tail is not None:
                 tails.setdefault(series_id(stat), {})[at] = tail
     ratios = {series: _to_others(values) for series, values in tails.items()}
-    odd = {series: _odd(found) for series, found in ratios.items()}
+    odd = {series: _odd(series_ratios) for series, series_ratios in ratios.items()}
     return [
         [
             replace(
@@ -180,13 +182,13 @@ def _tail(stat: SourceSeries) -> float | None:
 
 def _to_others(values: dict[int, float]) -> dict[int, float]:
     """Return each value divided by the median of the others. Left out if that is 0 or there are no others."""
-    found = {}
+    ratios = {}
     for at, value in values.items():
-        others = [other for place, other in values.items() if place != at]
+        others = [other for index, other in values.items() if index != at]
         middle = median(others) if others else 0.0
         if middle > 0.0:
-            found[at] = value / middle
-    return found
+            ratios[at] = value / middle
+    return ratios
 
 
 def _odd(ratios: dict[int, float]) -> int | None:
@@ -208,16 +210,16 @@ def join_request_logs(inputs: Sequence[Input], directory: RunDirectory) -> list[
     """
     warnings = []
     log = RequestLogWriter(directory.requests)
-    for one in inputs:
-        reader = RequestLogReader(one.directory.requests)
+    for run in inputs:
+        reader = RequestLogReader(run.directory.requests)
         try:
             for frame in reader.frames():
-                moved = replace(frame, offset_ns=frame.offset_ns + one.shift_ns)
+                moved = replace(frame, offset_ns=frame.offset_ns + run.shift_ns)
                 log.append([moved], log.next_number)
         except RunDirectoryError as error:
-            warnings.append(f"{one.label}: {error.message}")
+            warnings.append(f"{run.label}: {error.message}")
         if reader.damaged_bytes or reader.unreadable:
-            warnings.append(f"{one.label}: a part of its request log can't be read and is left out")
+            warnings.append(f"{run.label}: a part of its request log can't be read and is left out")
     log.close()
     if log.failed:
         raise RunDirectoryError(f"can't write the request log: {log.failed}")
@@ -235,15 +237,15 @@ class _Share:
 
 def percentiles_of(inputs: Iterable[Input]) -> list[str]:
     """Return all computable percentiles of any result, ascending."""
-    keys = {key for one in inputs for stat in one.snapshot.series for key in stat.percentiles}
-    found = {}
+    keys = {key for run in inputs for stat in run.snapshot.series for key in stat.percentiles}
+    fractions = {}
     for key in keys:
         try:
             numerator, denominator = parse_percentile(key)
         except UsageError:  # from a file of another program
             continue
-        found[key] = numerator / denominator
-    return sorted(found, key=lambda key: (found[key], key))
+        fractions[key] = numerator / denominator
+    return sorted(fractions, key=lambda key: (fractions[key], key))
 
 
 def merged_series(
@@ -277,24 +279,24 @@ def merged_series(
 
 
 def _shares(inputs: Sequence[Input], added: Added) -> dict[SeriesId, list[_Share]]:
-    found: dict[SeriesId, list[_Share]] = {}
-    for one, counts in zip(inputs, added.counts, strict=True):
-        for stat in one.snapshot.series:
-            share = _Share(shifted(stat, one.shift_ns), _lack(one, stat, counts))
-            found.setdefault(series_id(stat), []).append(share)
-    return found
+    shares: dict[SeriesId, list[_Share]] = {}
+    for run, counts in zip(inputs, added.counts, strict=True):
+        for stat in run.snapshot.series:
+            share = _Share(shifted(stat, run.shift_ns), _lack(run, stat, counts))
+            shares.setdefault(series_id(stat), []).append(share)
+    return shares
 
 
-def _lack(one: Input, stat: SeriesStat, counts: Mapping[SeriesId, int]) -> str:
+def _lack(run: Input, stat: SeriesStat, counts: Mapping[SeriesId, int]) -> str:
     """Return the reason why a run's history can't represent the series, or an empty string."""
-    known = counts.get(series_id(stat), 0)
-    if known == stat.count:
+    count = counts.get(series_id(stat), 0)
+    if count == stat.count:
         return ""
     if not counts:
-        return f"run {one.label} has no history"
-    if 0 <= known < stat.count:
-        return f"the history of run {one.label} has {known:,} of {number_of(stat.count, 'value')}"
-    return f"the history of run {one.label} does not match its result"
+        return f"run {run.label} has no history"
+    if 0 <= count < stat.count:
+        return f"the history of run {run.label} has {count:,} of {number_of(stat.count, 'value')}"
+    return f"the history of run {run.label} does not match its result"
 
 
 def _fine(stats: Sequence[SeriesStat], series: SeriesId, added: Added) -> SeriesStat:

@@ -51,23 +51,23 @@ class Input:
         return max(0, round(self.snapshot.elapsed_s * 1e9))
 
 
-def gather(found: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_starts: bool = False) -> list[Input]:
+def gather(results: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_starts: bool = False) -> list[Input]:
     """Read the files next to the results. `align_starts`: shift all runs to the start of the first one.
 
     Raises UsageError for less than two runs, for a duplicate run, and for instruments that can't be added. Raises
     RunDirectoryError for a run that has not ended, or whose files can't be read. Blocks for seconds while an
     aggregator still has a run locked.
     """
-    inputs = [_input(directory, snapshot) for directory, snapshot in found]
+    inputs = [_input(directory, snapshot) for directory, snapshot in results]
     if len(inputs) < 2:
         raise UsageError("a merge needs at least two runs", hint="give two or more runs")
     _refuse_twice(inputs)
     refuse_conflicts(inputs)
-    names = labels([(one.snapshot.name, one.host, one.snapshot.run_id) for one in inputs])
-    first_ns = min(one.begin_ns for one in inputs)
+    names = labels([(run.snapshot.name, run.host, run.snapshot.run_id) for run in inputs])
+    first_ns = min(run.begin_ns for run in inputs)
     return [
-        replace(one, label=label, shift_ns=first_ns - one.begin_ns if align_starts else 0)
-        for one, label in zip(inputs, names, strict=True)
+        replace(run, label=label, shift_ns=first_ns - run.begin_ns if align_starts else 0)
+        for run, label in zip(inputs, names, strict=True)
     ]
 
 
@@ -121,11 +121,11 @@ def _source(directory: RunDirectory, snapshot: MetricsSnapshot, host: str) -> So
 
 def _refuse_twice(inputs: Sequence[Input]) -> None:
     seen: dict[str, Input] = {}
-    for one in inputs:
-        for run_id in dict.fromkeys((one.snapshot.run_id, *(source.run_id for source in one.sources))):
-            other = seen.setdefault(run_id, one)
-            if other is not one:
-                paths = list(dict.fromkeys(str(found.directory.path) for found in (other, one)))
+    for run in inputs:
+        for run_id in dict.fromkeys((run.snapshot.run_id, *(source.run_id for source in run.sources))):
+            other = seen.setdefault(run_id, run)
+            if other is not run:
+                paths = list(dict.fromkeys(str(owner.directory.path) for owner in (other, run)))
                 raise UsageError(
                     f"run {run_id} would be counted twice: it is in {' and in '.join(paths)}",
                     hint="remove one of them" if paths[1:] else "give it once",
@@ -134,22 +134,22 @@ def _refuse_twice(inputs: Sequence[Input]) -> None:
 
 def refuse_conflicts(inputs: Sequence[Input]) -> None:
     """Check that each name has the same kind and unit in all runs. Raises UsageError."""
-    known: dict[str, tuple[str, str, Input]] = {}
-    for one in inputs:
+    kind_by_name: dict[str, tuple[str, str, Input]] = {}
+    for run in inputs:
         kinds = (
-            ("counter", one.snapshot.counters),
-            ("gauge", one.snapshot.gauges),
-            ("series", one.snapshot.series),
+            ("counter", run.snapshot.counters),
+            ("gauge", run.snapshot.gauges),
+            ("series", run.snapshot.series),
         )
         for kind, stats in kinds:
             for stat in stats:
                 if stat.name == _OVERFLOW:
                     continue
-                first_kind, first_unit, first = known.setdefault(stat.name, (kind, stat.unit, one))
+                first_kind, first_unit, first = kind_by_name.setdefault(stat.name, (kind, stat.unit, run))
                 if (first_kind, first_unit) != (kind, stat.unit):
                     raise UsageError(
                         f"{stat.name!r} is a {_described(first_kind, first_unit)} in {first.directory.path} "
-                        f"and a {_described(kind, stat.unit)} in {one.directory.path}",
+                        f"and a {_described(kind, stat.unit)} in {run.directory.path}",
                         hint="record it with one name, kind and unit, or leave out one of the runs",
                     )
 
@@ -169,14 +169,14 @@ def labels(runs: Sequence[tuple[str, str, str]]) -> list[str]:
         lambda name, host, run_id: f"{name}@{host}" if host else "",
     )
     for form in forms:
-        found = [form(*run) for run in runs]
-        if all(found) and len(set(found)) == len(found):
-            return found
+        candidates = [form(*run) for run in runs]
+        if all(candidates) and len(set(candidates)) == len(candidates):
+            return candidates
     return [run_id for _, _, run_id in runs]
 
 
 def name_of(inputs: Sequence[Input]) -> str:
     """Return the default name of the merged run."""
-    names = {one.snapshot.name.removesuffix("-merged") for one in inputs}
+    names = {run.snapshot.name.removesuffix("-merged") for run in inputs}
     name = f"{names.pop()}-merged" if len(names) == 1 else "merged"
     return name[-limits.NAME_CHARS :]

@@ -40,18 +40,18 @@ def sweep_of(reports: Sequence[Report], by: Sequence[str] = (), kind: str = "") 
         points.append(
             Point(
                 params={name: params[places[0]].get(name) for name in names},
-                runs=[run_of(used[place]) for place in places],
-                figures=_readings([figures[place] for place in places]),
+                runs=[run_of(used[index]) for index in places],
+                figures=_readings([figures[index] for index in places]),
             )
         )
     judged = judged_by(points)
     points = [_judged(point, *verdict(point, judged)) for point in points]
-    best = next((one for one in figures if one.columns), Figures("metrics", ""))
-    limits = {one.slo for one in figures if one.columns}
+    best = next((run for run in figures if run.columns), Figures("metrics", ""))
+    limits = {run.slo for run in figures if run.columns}
     if len(limits) > 1:
         notes.append("the runs have different limits for requests: their goodput can't be compared")
     if others := together(params, names):
-        notes.append(f"{listed([printable(one) for one in others], _SHOWN)}: changes together with {names[0]}")
+        notes.append(f"{listed([printable(name) for name in others], _SHOWN)}: changes together with {names[0]}")
     return Sweep(
         name=printable(", ".join(dict.fromkeys(report.snapshot.name for report in used))),
         by=names,
@@ -93,11 +93,11 @@ def _ended(reports: Sequence[Report], notes: list[str]) -> list[Report]:
 
 def _having(reports: Sequence[Report], names: Sequence[str], notes: list[str]) -> list[Report]:
     """Return the runs that have all parameters."""
-    found = [report for report in reports if all(name in report.snapshot.params for name in names)]
-    if missing := len(reports) - len(found):
+    matching = [report for report in reports if all(name in report.snapshot.params for name in names)]
+    if missing := len(reports) - len(matching):
         lacking = ", ".join(map(printable, names))
         notes.append(f"{number_of(missing, 'run has', 'runs have')} no parameter {lacking} and left out")
-    return found
+    return matching
 
 
 def _figures(reports: Sequence[Report], kind: str, notes: list[str]) -> list[Figures]:
@@ -105,8 +105,8 @@ def _figures(reports: Sequence[Report], kind: str, notes: list[str]) -> list[Fig
     for report in reports:
         issued.update({name: int(number) for name, number in kinds_of(report).items()})
     if kind and kind not in issued:
-        known = listed([printable(name) for name in issued], _SHOWN) if issued else "none"
-        raise UsageError(f"the runs have no requests of kind {kind!r}", hint=f"kinds: {known}")
+        kinds = listed([printable(name) for name in issued], _SHOWN) if issued else "none"
+        raise UsageError(f"the runs have no requests of kind {kind!r}", hint=f"kinds: {kinds}")
     trained = [report for report in reports if any(axis.values for axis in report.snapshot.axes)]
     if issued and (kind or 2 * len(trained) <= len(reports)):
         chosen = kind or issued.most_common(1)[0][0]
@@ -119,12 +119,12 @@ def _figures(reports: Sequence[Report], kind: str, notes: list[str]) -> list[Fig
 
 def _columns(figures: Sequence[Figures]) -> list[Column]:
     """Return all columns, in the order of the run with the most of them."""
-    most = sorted(figures, key=lambda one: -len(one.columns))
+    most = sorted(figures, key=lambda run: -len(run.columns))
     columns: dict[str, Column] = {}
-    for one in most:
-        for key, column in one.columns.items():
+    for run in most:
+        for key, column in run.columns.items():
             columns.setdefault(key, column)
-    having = {key for one in figures for key in one.values}
+    having = {key for run in figures for key in run.values}
     return [column for key, column in columns.items() if key in having]
 
 

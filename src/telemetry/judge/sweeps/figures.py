@@ -62,52 +62,54 @@ class Figures:
 def kinds_of(report: Report) -> dict[str, float]:
     """Return the kinds of request of a run with the number of issued requests."""
     return {
-        instrument(one.kind, one.labels): float(one.issued) for one in request_counts(report.snapshot) if one.issued
+        instrument(requests.kind, requests.labels): float(requests.issued)
+        for requests in request_counts(report.snapshot)
+        if requests.issued
     }
 
 
 def request_figures(report: Report, kind: str) -> Figures:
     """Return the figures of a kind of request; without values if the run has no such requests."""
-    found = request_counts(report.snapshot)
-    one = next((one for one in found if instrument(one.kind, one.labels) == kind), None)
-    if one is None:
+    kinds = request_counts(report.snapshot)
+    requests = next((requests for requests in kinds if instrument(requests.kind, requests.labels) == kind), None)
+    if requests is None:
         return Figures("load", kind)
-    is_llm = words.TTFT in one.series or words.OUTPUT_TOKENS in one.series
-    limited = one.good is not None
+    is_llm = words.TTFT in requests.series or words.OUTPUT_TOKENS in requests.series
+    limited = requests.good is not None
     figures = Figures(
         "llm" if is_llm else "load",
         kind,
         REQUESTS,
-        slo=one.slo,
-        good=float(one.good or 0),
-        ended=float(one.ended) if limited else 0,
+        slo=requests.slo,
+        good=float(requests.good or 0),
+        ended=float(requests.ended) if limited else 0,
     )
-    for column, value in _of_requests(one, is_llm=is_llm):
+    for column, value in _of_requests(requests, is_llm=is_llm):
         figures.add(column, value)
     return figures
 
 
-def _of_requests(one: RequestCounts, *, is_llm: bool) -> Iterator[tuple[Column, float | None]]:
-    rate = one.rates.overall.requests_per_s
+def _of_requests(requests: RequestCounts, *, is_llm: bool) -> Iterator[tuple[Column, float | None]]:
+    rate = requests.rates.overall.requests_per_s
     yield (
         Column(key=REQUESTS, title="requests/s", unit="1/s", better="higher"),
-        0.0 if rate is None and not one.completed else rate,
+        0.0 if rate is None and not requests.completed else rate,
     )
     if is_llm:
-        yield Column(key=TOKENS, title="output tokens/s", unit="1/s", better="higher"), one.output_tokens_per_s
-    if one.good is not None:
-        goodput = 0.0 if not one.good else one.goodput_per_s
+        yield Column(key=TOKENS, title="output tokens/s", unit="1/s", better="higher"), requests.output_tokens_per_s
+    if requests.good is not None:
+        goodput = 0.0 if not requests.good else requests.goodput_per_s
         yield Column(key=GOODPUT, title="goodput/s", unit="1/s", better="higher"), goodput
-        yield Column(key=ATTAINMENT, title="attainment", unit="share", better="higher"), one.attainment
+        yield Column(key=ATTAINMENT, title="attainment", unit="share", better="higher"), requests.attainment
     for word, title, detail in _TIMES:
-        stat = one.series.get(word)
+        stat = requests.series.get(word)
         if stat is not None and stat.count:
             yield from _percentiles(word, title, stat, detail=detail)
     yield (
         Column(key="concurrency_mean", title="in flight", detail=True),
-        one.concurrency_mean,
+        requests.concurrency_mean,
     )
-    yield Column(key="failed", title="failed", better="lower"), float(one.failures + one.expired)
+    yield Column(key="failed", title="failed", better="lower"), float(requests.failures + requests.expired)
 
 
 def _percentiles(key: str, title: str, stat: SeriesStat, *, detail: bool) -> Iterator[tuple[Column, float | None]]:
@@ -148,12 +150,12 @@ def other_figures(report: Report, curves: Sequence[StepCurve]) -> Figures:
 def _of_steps(report: Report, name: str, curves: Sequence[StepCurve]) -> Figures:
     """Return the last and the best value of the names that tell most, then the number and the speed of steps."""
     figures = Figures("training", name)
-    axis = next((one for one in report.snapshot.axes if one.name == name), None)
+    axis = next((candidate for candidate in report.snapshot.axes if candidate.name == name), None)
     if axis is None:
         return figures
-    known = {curve.name: curve for curve in curves if curve.axis == name}
+    curve_by_name = {curve.name: curve for curve in curves if curve.axis == name}
     for value in _told(axis.values):
-        better, last, curve = better_of_name(value), axis.values[value], known.get(value)
+        better, last, curve = better_of_name(value), axis.values[value], curve_by_name.get(value)
         figures.add(Column(key=f"last({value})", title=f"last {value}", better=better), last)
         if curve is not None and better != "neither":
             best = curve.min if better == "lower" else curve.max

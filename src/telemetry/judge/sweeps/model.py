@@ -82,8 +82,8 @@ class Point(Struct, frozen=True, kw_only=True):
 
     def value(self, key: str) -> float | None:
         """Return the value of a figure, or None."""
-        found = self.figures.get(key)
-        return None if found is None else found.value
+        reading = self.figures.get(key)
+        return None if reading is None else reading.value
 
 
 class Knee(Struct, frozen=True, kw_only=True):

@@ -37,57 +37,59 @@ class Parameter:
 
 def parse_assignments(texts: Iterable[str]) -> dict[str, str]:
     """Parse `NAME=VALUE` of each text. Values stay texts. Raises UsageError."""
-    found: dict[str, str] = {}
+    assignments: dict[str, str] = {}
     for text in texts:
         name, value = _pair(text, "concurrency=4")
-        if name in found:
+        if name in assignments:
             raise UsageError(f"parameter {name} is given twice", hint="remove one --param")
-        found[name] = value
-    variables(found)
-    return found
+        assignments[name] = value
+    variables(assignments)
+    return assignments
 
 
 def parse_parameters(texts: Iterable[str]) -> list[Parameter]:
     """Parse `NAME=VALUE,VALUE,…` of each text. Raises UsageError."""
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     for text in texts:
         name, values = _pair(text, "concurrency=1,2,4,8")
-        words = tuple(word.strip() for word in values.split(","))
-        if not all(words):
+        value_texts = tuple(word.strip() for word in values.split(","))
+        if not all(value_texts):
             raise UsageError(f"{text!r} has an empty value", hint="write --param concurrency=1,2,4,8")
-        if any(name == one.name for one in found):
+        if any(name == parameter.name for parameter in parameters):
             raise UsageError(f"parameter {name} is given twice", hint=f"write all values in one --param {name}=…")
-        if len({scalar(word) for word in words}) < len(words):
+        if len({scalar(word) for word in value_texts}) < len(value_texts):
             raise UsageError(f"{text!r} has a value twice", hint="--repeat N runs each value N times")
-        found.append(Parameter(name, words))
-    if not found:
+        parameters.append(Parameter(name, value_texts))
+    if not parameters:
         raise UsageError("no parameter to sweep over", hint="add --param NAME=VALUE,VALUE,…")
-    variables(one.name for one in found)
-    return found
+    variables(parameter.name for parameter in parameters)
+    return parameters
 
 
 def combinations(parameters: Sequence[Parameter]) -> list[dict[str, str]]:
     """Return all combinations of values; those of the last parameter change fastest. Raises UsageError."""
-    number = math.prod(len(one.values) for one in parameters)
+    number = math.prod(len(parameter.values) for parameter in parameters)
     if number > MOST_RUNS:
         raise UsageError(
             f"these parameters have {number_of(number, 'combination')}",
             hint=f"give values with at most {MOST_RUNS:,} combinations",
         )
-    names = [one.name for one in parameters]
-    return [dict(zip(names, values, strict=True)) for values in product(*(one.values for one in parameters))]
+    names = [parameter.name for parameter in parameters]
+    return [
+        dict(zip(names, values, strict=True)) for values in product(*(parameter.values for parameter in parameters))
+    ]
 
 
-def filled(words: Sequence[str], values: Values) -> list[str]:
+def filled(arguments: Sequence[str], values: Values) -> list[str]:
     """Replace `{NAME}` in each word. `{{NAME}}` becomes `{NAME}`; other braces stay."""
-    return [_filled(word, values) for word in words]
+    return [_filled(word, values) for word in arguments]
 
 
-def check_used(words: Sequence[str], names: Sequence[str]) -> None:
+def check_used(arguments: Sequence[str], names: Sequence[str]) -> None:
     """Raise UsageError for a parameter that no word has, neither as `{NAME}` nor as the name of its variable."""
-    written = {match[1] for word in words for match in _BRACES.finditer(word) if not _is_doubled(word, match)}
+    written = {match[1] for word in arguments for match in _BRACES.finditer(word) if not _is_doubled(word, match)}
     for name in names:
-        if name in written or any(variable(name) in word for word in words):
+        if name in written or any(variable(name) in word for word in arguments):
             continue
         near = get_close_matches(name, written - set(names), n=1)
         meant = f"{{{near[0]}}} is not a parameter: " if near else ""
@@ -99,14 +101,14 @@ def check_used(words: Sequence[str], names: Sequence[str]) -> None:
 
 def variables(names: Iterable[str]) -> dict[str, str]:
     """Return the environment variable of each name. Raises UsageError if two names have the same one."""
-    found: dict[str, str] = {}
+    variable_by_name: dict[str, str] = {}
     for name in names:
         own = variable(name)
-        for other, taken in found.items():
+        for other, taken in variable_by_name.items():
             if own == taken:
                 raise UsageError(f"parameters {other} and {name} have the same variable {own}", hint="rename one")
-        found[name] = own
-    return found
+        variable_by_name[name] = own
+    return variable_by_name
 
 
 def variable(name: str) -> str:

@@ -67,8 +67,8 @@ def grouped(runs: Sequence[Params], by: Sequence[str]) -> list[list[int]]:
     """Return the places of the runs of each point. Points are sorted by their values, those of the axis last."""
     order = [*by[1:], by[0]] if by else []
     places: dict[tuple[str, ...], list[int]] = {}
-    for place, params in enumerate(runs):
-        places.setdefault(tuple(value_text(params.get(name)) for name in order), []).append(place)
+    for index, params in enumerate(runs):
+        places.setdefault(tuple(value_text(params.get(name)) for name in order), []).append(index)
     first_seen = {name: list(_texts(runs, name)) for name in order}
 
     def key(group: list[int]) -> list[tuple[int, float]]:
@@ -104,4 +104,8 @@ def _follows(runs: Sequence[Params], name: str, earlier: Sequence[str]) -> bool:
 def _instead(name: str, present: Sequence[str]) -> str:
     if meant := did_you_mean(name, present):
         return meant
-    return f"they have: {listed([printable(one) for one in present], _SHOWN)}" if present else "they have none"
+    return (
+        f"they have: {listed([printable(parameter) for parameter in present], _SHOWN)}"
+        if present
+        else "they have none"
+    )

@@ -39,12 +39,12 @@ def verdict(point: Point, judged: Judged) -> tuple[Verdict, str]:
 
 def knee(points: Sequence[Point], by: Sequence[str], throughput: str) -> Knee | None:
     """Return the point with the highest throughput among those that pass; None if there is none."""
-    found = [(point.value(throughput), point) for point in points if point.verdict == "pass"]
-    known = [(value, point) for value, point in found if value is not None]
-    if not known or not by:
+    readings = [(point.value(throughput), point) for point in points if point.verdict == "pass"]
+    pairs = [(value, point) for value, point in readings if value is not None]
+    if not pairs or not by:
         return None
-    value, best = max(known, key=lambda pair: pair[0])
-    return Knee(params=best.params, throughput=value, is_last=not any(_beyond(one, best, by) for one in points))
+    value, best = max(pairs, key=lambda pair: pair[0])
+    return Knee(params=best.params, throughput=value, is_last=not any(_beyond(point, best, by) for point in points))
 
 
 def has_failed(run: PointRun) -> bool:
@@ -57,14 +57,14 @@ def ended(run: PointRun) -> str:
     return printable(run.signal) if run.signal else f"exit code {run.exit_code}"
 
 
-def _beyond(one: Point, best: Point, by: Sequence[str]) -> bool:
+def _beyond(point: Point, best: Point, by: Sequence[str]) -> bool:
     """Return whether a point lies further along the axis than the best one, on the same line."""
     axis, *others = by
-    here, there = best.params.get(axis), one.params.get(axis)
-    if any(one.params.get(name) != best.params.get(name) for name in others):
+    here, there = best.params.get(axis), point.params.get(axis)
+    if any(point.params.get(name) != best.params.get(name) for name in others):
         return False
     if not (is_number(here) and is_number(there)):
-        return one is not best
+        return point is not best
     return there > here
 
 
@@ -84,6 +84,6 @@ def _by_attainment(point: Point) -> tuple[Verdict, str]:
 
 
 def _gate(point: Point, outcome: str) -> str:
-    found = next(gate for run in point.runs for gate in run.gates if gate.outcome == outcome)
-    text = printable(f"{found.expression}: {found.reason}")
+    first_gate = next(gate for run in point.runs for gate in run.gates if gate.outcome == outcome)
+    text = printable(f"{first_gate.expression}: {first_gate.reason}")
     return text if len(text) <= _REASON_CHARS else f"{text[: _REASON_CHARS - 1]}…"

@@ -152,11 +152,11 @@ def _over_time(report: Report, groups: list[Group]) -> dict[str, tuple[Section, 
     steps = busiest(report)
     without = f"<noscript>{block(steps)}</noscript>" if steps else ""
     html = f'<div id="time-charts" class="charts"></div>{embedded(data, "pictures-data")}{without}'
-    found = {"over-time": (Section("Over time", ["…"]), html)}
+    parts = {"over-time": (Section("Over time", ["…"]), html)}
     if len(data["charts"]) > 1:
         more = '<div id="more-charts" class="charts"></div>'
-        found["more-over-time"] = Section("More over time", ["…"]), more
-    return found
+        parts["more-over-time"] = Section("More over time", ["…"]), more
+    return parts
 
 
 def _distribution(report: Report, groups: list[Group]) -> tuple[Section, str]:
@@ -164,7 +164,7 @@ def _distribution(report: Report, groups: list[Group]) -> tuple[Section, str]:
 
     Series whose values are all the same have no shape to draw.
     """
-    places = {identity(stat): place for place, stat in enumerate(report.snapshot.series)}
+    places = {identity(stat): index for index, stat in enumerate(report.snapshot.series)}
     chosen = [
         {
             "title": group.title,
@@ -247,7 +247,7 @@ def _surroundings(report: Report, section: Section) -> str:
 def _links(report: Report, parts: list[Part]) -> str:
     """Return links to each section, with counts of possible problems."""
     ill = len(not_well(report)) + report.snapshot.missing_nodes
-    slow = sum(len(found.slow) for found in report.stragglers)
+    slow = sum(len(stragglers.slow) for stragglers in report.stragglers)
     worst = [gate.outcome for gate in report.gates if gate.outcome != "pass"]
     numbers = {
         "gates": (
@@ -255,7 +255,7 @@ def _links(report: Report, parts: list[Part]) -> str:
             "bad" if "fail" in worst else "warn",
         ),
         "warnings": (
-            f" {formatting.count(sum(len(one.lines) for name, one, _ in parts if name == 'warnings'))}",
+            f" {formatting.count(sum(len(section.lines) for name, section, _ in parts if name == 'warnings'))}",
             "warn",
         ),
         "requests": (" went out late" if any(late(report)) else "", "warn"),
@@ -313,10 +313,10 @@ def gates_body(gates: Sequence[GateResult]) -> str:
         return ""
     rows = []
     for gate in gates:
-        kind, words = OUTCOMES[gate.outcome]
+        kind, label = OUTCOMES[gate.outcome]
         rows.append(
             f"<tr><td><code>{escape(printable(gate.expression))}</code></td>"
-            f'<td class="left"><span class="badge {kind}">{words}</span></td>'
+            f'<td class="left"><span class="badge {kind}">{label}</span></td>'
             f'<td class="left">{escape(why(gate))}</td></tr>'
         )
     heads = (
@@ -330,19 +330,19 @@ def gates_body(gates: Sequence[GateResult]) -> str:
 
 def spans_body(report: Report) -> str:
     """Return bars and table; empty without spans."""
-    found = [one for one in span_times(report.snapshot) if one.share is not None][:_BARS]
-    most = max((one.share or 0.0 for one in found), default=0.0)
-    rows = "".join(_row(one, most) for one in found)
+    times = [span for span in span_times(report.snapshot) if span.share is not None][:_BARS]
+    most = max((span.share or 0.0 for span in times), default=0.0)
+    rows = "".join(_row(span, most) for span in times)
     bars = f'<table class="shares"><tbody>{rows}</tbody></table>' if most > 0.0 else ""
     section = spans(report)
     return f"{bars}{table(section.table)}" if section.table is not None else ""
 
 
-def _row(one: SpanTimes, most: float) -> str:
-    share = one.share or 0.0
+def _row(span: SpanTimes, most: float) -> str:
+    share = span.share or 0.0
     return (
-        f'<tr><th scope="row"><bdi>{escape(printable(one.name))}</bdi></th>'
-        f"<td>{escape(formatting.quantity(one.self_ms, UNIT))}</td><td>{escape(formatting.percent(share))}</td>"
+        f'<tr><th scope="row"><bdi>{escape(printable(span.name))}</bdi></th>'
+        f"<td>{escape(formatting.quantity(span.self_ms, UNIT))}</td><td>{escape(formatting.percent(share))}</td>"
         f'<td class="share"><svg viewBox="0 0 {_WIDTH} 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="c0 bar" width="{share / most * _WIDTH:.1f}" height="10"/></svg></td></tr>'
     )
@@ -352,35 +352,35 @@ def machine_data(report: Report) -> dict[str, Any] | None:
     """Return the charts; None without such gauges."""
     gauges = report.pictures.gauges if report.pictures else []
     charts: dict[_Key, list[GaugeOverTime]] = {}
-    for one in gauges:
-        if is_of_machine(one.name) and any(value is not None for value in one.values):
-            charts.setdefault(_key(one), []).append(one)
+    for gauge in gauges:
+        if is_of_machine(gauge.name) and any(value is not None for value in gauge.values):
+            charts.setdefault(_key(gauge), []).append(gauge)
     order = list(_GROUPS)
     items = [_item(key, of) for key, of in sorted(charts.items(), key=lambda item: order.index(item[0][0]))]
-    found = over_time(report, items, "charts")
-    return None if found is None else found | {"held": True, "size": "small"}
+    data = over_time(report, items, "charts")
+    return None if data is None else data | {"held": True, "size": "small"}
 
 
-def _key(one: GaugeOverTime) -> _Key:
-    prefix, _, rest = one.name.partition(".")
+def _key(gauge: GaugeOverTime) -> _Key:
+    prefix, _, rest = gauge.name.partition(".")
     if prefix == "gpu":
-        return prefix, rest, one.unit
-    if prefix == "process" and one.unit == _TRANSFER:
-        return prefix, "disk", one.unit
+        return prefix, rest, gauge.unit
+    if prefix == "process" and gauge.unit == _TRANSFER:
+        return prefix, "disk", gauge.unit
     stem = rest.partition("_")[0] if prefix != "process" else rest
-    return prefix, stem, one.unit
+    return prefix, stem, gauge.unit
 
 
 def _item(key: _Key, of: Sequence[GaugeOverTime]) -> Item:
     prefix, stem, unit = key
-    name = of[0].name if len({one.name for one in of}) == 1 else f"{prefix}.{stem}"
+    name = of[0].name if len({gauge.name for gauge in of}) == 1 else f"{prefix}.{stem}"
     item: Item = {"name": wording.instrument(name, {}, unit), "group": _GROUPS[prefix], "unit": printable(unit)}
-    values = [held(one.values) for one in of]
+    values = [held(gauge.values) for gauge in of]
     if len(of) == 1:
-        known = _known(values[0])
-        facts = [("mean", formatting.quantity(fmean(known), unit))]
-        if min(known) < max(known):
-            facts.append(("max", formatting.quantity(max(known), unit)))
+        numbers = _known(values[0])
+        facts = [("mean", formatting.quantity(fmean(numbers), unit))]
+        if min(numbers) < max(numbers):
+            facts.append(("max", formatting.quantity(max(numbers), unit)))
         return item | {"lines": [{"name": "", "values": column(values[0])}], "facts": facts}
     if len(of) > LINES:
         rows = [_known(row) for row in zip(*values, strict=True)]
@@ -395,21 +395,21 @@ def _item(key: _Key, of: Sequence[GaugeOverTime]) -> Item:
         return item | {"lines": [line], "facts": facts}
     lines = [
         {
-            "name": _name_of(one, stem, of),
+            "name": _name_of(gauge, stem, of),
             "values": column(values_of),
             "whole": formatting.quantity(fmean(_known(values_of)), unit),
         }
-        for one, values_of in zip(of, values, strict=True)
+        for gauge, values_of in zip(of, values, strict=True)
     ]
     return item | {"lines": lines, "facts": [("mean:", "")]}
 
 
-def _name_of(one: GaugeOverTime, stem: str, of: Sequence[GaugeOverTime]) -> str:
+def _name_of(gauge: GaugeOverTime, stem: str, of: Sequence[GaugeOverTime]) -> str:
     """Return a short name among the lines of a chart: its labels, or what its name has beyond the others."""
-    labels = wording.instrument("", one.labels).strip("{}").removeprefix("process=")
+    labels = wording.instrument("", gauge.labels).strip("{}").removeprefix("process=")
     if len({other.name for other in of}) == 1:
         return labels or "all"
-    rest = one.name.partition(".")[2]
+    rest = gauge.name.partition(".")[2]
     word = rest.removeprefix(f"{stem}_")
     return printable(" ".join(filter(None, (word, labels))))
 

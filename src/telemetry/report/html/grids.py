@@ -33,42 +33,42 @@ _OverTime = TypeVar("_OverTime", CounterOverTime, GaugeOverTime)
 def counters_data(report: Report) -> dict[str, Any] | None:
     """Return the rates of counters over time; None without any."""
     counters = report.pictures.counters if report.pictures else []
-    own = [one for one in counters if not one.name.startswith(words.SELF) and one.name != COUNTER]
-    moved = [one for one in own if any(one.rates)]
+    own = [counter for counter in counters if not counter.name.startswith(words.SELF) and counter.name != COUNTER]
+    moved = [counter for counter in own if any(counter.rates)]
     values = {_key(stat): stat for stat in report.snapshot.counters}
     paces, items = Paces(report.snapshot, part_s(report)), []
     for same in _together(moved):
         facts = []
         if len(same) == 1:
-            one = same[0]
-            stat = values.get(_key(one))
+            counter = same[0]
+            stat = values.get(_key(counter))
             if stat is not None:
                 pace = paces.of(stat)
                 over = f" over {formatting.duration_s(pace.seconds)}" if pace.seconds else ""
                 facts = [
-                    ("", _amount(stat.value, one.unit)),
-                    (f"mean{over}", formatting.rate(pace.per_s, one.unit)),
+                    ("", _amount(stat.value, counter.unit)),
+                    (f"mean{over}", formatting.rate(pace.per_s, counter.unit)),
                 ]
-        items.append(_item(same, [one.rates for one in same], facts, " per second"))
+        items.append(_item(same, [counter.rates for counter in same], facts, " per second"))
     return over_time(report, items, "counters")
 
 
 def gauges_data(report: Report) -> dict[str, Any] | None:
     """Return gauges over time; None without any. Those of the machine have charts of their own."""
-    gauges = [one for one in report.pictures.gauges if not is_of_machine(one.name)] if report.pictures else []
+    gauges = [gauge for gauge in report.pictures.gauges if not is_of_machine(gauge.name)] if report.pictures else []
     items = []
-    for same in _together([one for one in gauges if any(value is not None for value in one.values)]):
+    for same in _together([gauge for gauge in gauges if any(value is not None for value in gauge.values)]):
         facts = []
         if len(same) == 1:
-            one = same[0]
-            known = [value for value in one.values if value is not None]
-            facts = [("last", formatting.quantity(known[-1], one.unit))]
-            if min(known) < max(known):
-                lowest, highest = (formatting.quantity(end, one.unit) for end in (min(known), max(known)))
+            gauge = same[0]
+            values = [value for value in gauge.values if value is not None]
+            facts = [("last", formatting.quantity(values[-1], gauge.unit))]
+            if min(values) < max(values):
+                lowest, highest = (formatting.quantity(end, gauge.unit) for end in (min(values), max(values)))
                 facts.append(("range", f"{lowest} to {highest}"))
-        items.append(_item(same, [held(one.values) for one in same], facts))
-    found = over_time(report, items, "gauges")
-    return None if found is None else found | {"held": True}
+        items.append(_item(same, [held(gauge.values) for gauge in same], facts))
+    data = over_time(report, items, "gauges")
+    return None if data is None else data | {"held": True}
 
 
 def steps_data(axis: str, curves: Sequence[StepCurve]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def steps_data(axis: str, curves: Sequence[StepCurve]) -> dict[str, Any]:
     items = []
     sizes = Counter(curve.name.partition("/")[0] for curve in curves if "/" in curve.name)
     for curve in curves:
-        differences = [*curve.steps[:1], *(other - one for one, other in pairwise(curve.steps))]
+        differences = [*curve.steps[:1], *(other - previous for previous, other in pairwise(curve.steps))]
         if differences not in xs:
             xs.append(differences)
         prefix = curve.name.partition("/")[0]
@@ -118,12 +118,12 @@ def _facts(curve: StepCurve) -> list[tuple[str, str]]:
 def _together(of: Sequence[_OverTime]) -> list[list[_OverTime]]:
     """Return instruments of one name together, in the order of the first ones; each alone if they are many."""
     by_name: dict[tuple[str, str], list[_OverTime]] = {}
-    for one in of:
-        by_name.setdefault((one.name, one.unit), []).append(one)
+    for instrument in of:
+        by_name.setdefault((instrument.name, instrument.unit), []).append(instrument)
     charts = [
         part
         for same in by_name.values()
-        for part in ([sorted(same, key=_key)] if len(same) <= LINES else [[one] for one in same])
+        for part in ([sorted(same, key=_key)] if len(same) <= LINES else [[instrument] for instrument in same])
     ]
     return charts[:_SHOWN]
 
@@ -137,8 +137,8 @@ def _item(
     first = same[0]
     name = wording.instrument(first.name, first.labels) if len(same) == 1 else printable(first.name)
     lines = [
-        {"name": wording.instrument("", one.labels).strip("{}") or "none", "values": column(values)}
-        for one, values in zip(same, columns, strict=True)
+        {"name": wording.instrument("", instrument.labels).strip("{}") or "none", "values": column(values)}
+        for instrument, values in zip(same, columns, strict=True)
     ]
     return {"name": f"{name}{ending}", "unit": printable(first.unit), "lines": lines, "facts": facts}
 
@@ -148,7 +148,7 @@ def over_time(report: Report, items: list[Item], what: str) -> dict[str, Any] | 
     if not items or report.pictures is None or len(report.pictures.edges_s) <= LEAST_STEPS:
         return None
     edges = report.pictures.edges_s
-    middles = [(one + other) / 2 for one, other in pairwise(edges)]
+    middles = [(edge + other) / 2 for edge, other in pairwise(edges)]
     return {
         "x": column(middles),
         "items": items,

@@ -89,8 +89,8 @@ def _gates(gates: Sequence[GateResult]) -> list[str]:
     """Return the banner of gates: a complete result may still fail a gate. Those that did not pass are listed."""
     if not gates:
         return []
-    kind, words = OUTCOMES[worst(list(gates))]
-    mark = words.partition(" ")[0]
+    kind, label = OUTCOMES[worst(list(gates))]
+    mark = label.partition(" ")[0]
     outcomes = tally(gates)
     lines = gate_lines([gate for gate in gates if gate.outcome != "pass"]).lines
     listed = "".join(f"<br><small>{escape(line)}</small>" for line in lines[:_GATES_SHOWN])

@@ -44,14 +44,14 @@ class Group:
 
 def main_groups(report: Report) -> list[Group]:
     """Return the main series: those of the busiest kind of request, or the busiest series with its label sets."""
-    kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
+    kinds = sorted(request_counts(report.snapshot), key=lambda kind: -kind.issued)
     of_requests = [group for kind in kinds[:1] for group in _of_kind(kind)]
     return of_requests or list(_others(report))
 
 
 def latencies(report: Report, most: int) -> list[tuple[str, Group]]:
     """Return the latencies of the busiest kinds of request, with the names of the kinds."""
-    kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:most]
+    kinds = sorted(request_counts(report.snapshot), key=lambda kind: -kind.issued)[:most]
     return [
         (wording.instrument(kind.kind, kind.labels), group)
         for kind in kinds
@@ -64,8 +64,8 @@ def _of_kind(kind: RequestCounts) -> Iterator[Group]:
     is_llm = words.TTFT in kind.series
     parts = kind.windows or (kind,)
     for word in _OF_LLM if is_llm else _OF_LOAD:
-        found = [(printable(part.window or ""), part.series[word]) for part in parts if word in part.series]
-        filled = sorted((pair for pair in found if pair[1].count), key=lambda pair: -pair[1].count)
+        pairs = [(printable(part.window or ""), part.series[word]) for part in parts if word in part.series]
+        filled = sorted((pair for pair in pairs if pair[1].count), key=lambda pair: -pair[1].count)
         if filled:
             lines = [(window or "values", stat) for window, stat in filled[:LINES]]
             name = wording.instrument(words.name_of(kind.kind, word), kind.labels)

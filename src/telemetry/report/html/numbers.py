@@ -27,5 +27,5 @@ def readable(value: float | None) -> float | None:
 
 def column(values: Column, digits: int = DIGITS) -> list[float | int | None]:
     """Return rounded values; whole numbers without a point, which is shorter."""
-    found = [rounded(value, digits) for value in values]
-    return [int(value) if value is not None and value.is_integer() else value for value in found]
+    numbers = [rounded(value, digits) for value in values]
+    return [int(value) if value is not None and value.is_integer() else value for value in numbers]

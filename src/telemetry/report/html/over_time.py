@@ -49,7 +49,7 @@ class TimeCharts:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._heads = headlines(report)
-        self._over = {identity(one): one for one in report.over_time if one.points}
+        self._over = {identity(series): series for series in report.over_time if series.points}
         self._times: list[tuple[Any, Any]] = []
         self._charts: list[Chart] = []
 
@@ -66,8 +66,8 @@ class TimeCharts:
         for group in groups:
             self._side_by_side(group)
         self._levels(pictures.requests, edges)
-        for title, one in _heat_maps(pictures, groups):
-            self._heat_map(title, one, edges)
+        for title, heat_map in _heat_maps(pictures, groups):
+            self._heat_map(title, heat_map, edges)
         if not self._charts:
             return None
         return {
@@ -80,7 +80,7 @@ class TimeCharts:
     def _domain(self) -> tuple[float, float]:
         """Return the ends of the time axis: the whole run with all that is drawn, or its time range."""
         shown = self._report.time_range
-        ends = [point.end_s for one in self._report.over_time for point in one.points[-1:]]
+        ends = [point.end_s for series in self._report.over_time for point in series.points[-1:]]
         drawn = [last for _, end in self._times for last in end[-1:]]  # steps are logged after the last window
         end = max([*ends, *(self._report.pictures or Pictures()).edges_s[-1:], *drawn], default=0.0)
         if shown is not None and shown.found:
@@ -113,20 +113,20 @@ class TimeCharts:
     def _overview(self, groups: Sequence[Group], pictures: Pictures) -> bool:
         """Add the chart of rates, failures and p99. Return False if the run has nothing for it."""
         what = "requests" if any(head.flavour == "load" for head in self._heads) else "values"
-        found = (
+        chart = (
             overview.of_requests(self._report, pictures, groups, self._over, self._seconds())
             if pictures.requests
             else overview.of_series(self._report, pictures, groups, self._over, what)
         )
-        if found is None or len(found.times[0]) < LEAST_STEPS:
+        if chart is None or len(chart.times[0]) < LEAST_STEPS:
             return False
         rates = [
             _line(rate.name, rate.values, rate.tone) | (_whole(rate.whole) if rate.whole else {})
-            for rate in found.rates
+            for rate in chart.rates
         ]
-        tile = self._figure(found.rates[0].name)
-        lines, mean = with_means(rates, found.times, tile)
-        for line, rate in zip(lines, found.rates, strict=True):
+        tile = self._figure(chart.rates[0].name)
+        lines, mean = with_means(rates, chart.times, tile)
+        for line, rate in zip(lines, chart.rates, strict=True):
             line.update(values=column(rate.values), **({"drawn": rate.drawn} if rate.drawn else {}))
             if rate.whole and rate.whole.seconds and tile is not None and tile.seconds:
                 other = formatting.duration_s(rate.whole.seconds)
@@ -142,23 +142,23 @@ class TimeCharts:
                 "unit": printable(slow.stat.unit),
                 "times": self._times_of(_ends(slow.points)),
             }
-            for slow, hue in zip(found.slow, _HUES, strict=False)
+            for slow, hue in zip(chart.slow, _HUES, strict=False)
         ]
         # Rates come first in the legend, and percentiles have the next colours: those of the tones are their own.
         plain = [line for line in lines if "tone" not in line]
         toned = [line for line in lines if "tone" in line]
-        whole = f"{mean}; p{found.slow[0].key} of the whole run" if found.slow else mean
+        whole = f"{mean}; p{chart.slow[0].key} of the whole run" if chart.slow else mean
         terms = " ".join(line["name"] for line in (*plain, *rights, *toned))
         self._charts.append(
             {
-                "title": found.title,
+                "title": chart.title,
                 "unit": "",
                 "lines": [*plain, *rights, *toned],
                 "whole": whole,
                 "wide": True,
-                "axes": [_PER_S, *([f"p{found.slow[0].key}"] if found.slow else [])],
+                "axes": [_PER_S, *([f"p{chart.slow[0].key}"] if chart.slow else [])],
                 "help": explanation(terms),
-                "times": self._times_of(found.times),
+                "times": self._times_of(chart.times),
                 **({} if rights else {"log": False}),
             }
         )
@@ -184,13 +184,13 @@ class TimeCharts:
     def _rates(self, groups: Sequence[Group], pictures: Pictures, *, has_overview: bool) -> None:
         """Add rates of the values of the main series, and of counters of trouble, unless the overview has them."""
         for group in groups[:1]:
-            found = [(name, self._over.get(identity(stat))) for name, stat in group.lines]
-            series = [(name, one) for name, one in found if one is not None]
+            candidates = [(name, self._over.get(identity(stat))) for name, stat in group.lines]
+            series = [(name, course) for name, course in candidates if course is not None]
             if not series or (has_overview and len(series) == 1):
                 continue
             lines = [
-                {**_line(name, [point.rate for point in one.points]), **self._whole_rate(one)}
-                for name, one in series
+                {**_line(name, [point.rate for point in course.points]), **self._whole_rate(course)}
+                for name, course in series
             ]
             times = _ends(series[0][1].points)
             title = "Values per second" if len(series) > 1 else f"{group.title}: values per second"
@@ -198,8 +198,8 @@ class TimeCharts:
             self._add(title, "", times, same, counted=_PER_S)
         trouble = overview.troubles(pictures)
         lines = [
-            {**_line(wording.instrument(one.name, one.labels), one.rates), **self._whole_rate(one)}
-            for one in trouble[:LINES]
+            {**_line(wording.instrument(counter.name, counter.labels), counter.rates), **self._whole_rate(counter)}
+            for counter in trouble[:LINES]
         ]
         if len(lines) == 1:
             lines[0]["tone"] = "bad"
@@ -207,9 +207,9 @@ class TimeCharts:
         if not (has_overview and len(lines) == 1):
             self._add("Failures per second", "", (edges[:-1], edges[1:]), lines, counted=_PER_S)
 
-    def _whole_rate(self, one: CounterOverTime | SeriesOverTime) -> Chart:
+    def _whole_rate(self, course: CounterOverTime | SeriesOverTime) -> Chart:
         """Return the rate of the whole run for the legend of a line, as tables have it."""
-        pace = overview.pace_of(self._report, [one])
+        pace = overview.pace_of(self._report, [course])
         return {} if pace is None else _whole(pace)
 
     def _speed(self) -> None:
@@ -220,10 +220,12 @@ class TimeCharts:
         longest = max(curves, key=lambda curve: curve.count)
         group = -(-(len(longest.steps) - 1) // _SPEED_STEPS)
         places = [*range(0, len(longest.steps) - 1, group), len(longest.steps) - 1]
-        pairs = [(one, other) for one, other in pairwise(places) if longest.times_s[other] > longest.times_s[one]]
+        pairs = [
+            (index, other) for index, other in pairwise(places) if longest.times_s[other] > longest.times_s[index]
+        ]
         values = [
-            (longest.steps[other] - longest.steps[one]) / (longest.times_s[other] - longest.times_s[one])
-            for one, other in pairs
+            (longest.steps[other] - longest.steps[index]) / (longest.times_s[other] - longest.times_s[index])
+            for index, other in pairs
         ]
         if values:
             line = {
@@ -261,17 +263,17 @@ class TimeCharts:
 
     def _side_by_side(self, group: Group) -> None:
         """Add p99 of each label set."""
-        found = [(name, stat, self._over.get(identity(stat))) for name, stat in group.lines]
-        series = [(name, stat, one) for name, stat, one in found if one is not None]
+        candidates = [(name, stat, self._over.get(identity(stat))) for name, stat in group.lines]
+        series = [(name, stat, course) for name, stat, course in candidates if course is not None]
         if len(series) < 2 or group.is_request:
             return
         lines: list[Chart] = [
             {
                 "name": name,
-                "values": [point.percentiles.get("99") for point in one.points],
+                "values": [point.percentiles.get("99") for point in course.points],
                 "whole": readable(stat.percentiles.get("99")),
             }
-            for name, stat, one in series
+            for name, stat, course in series
         ]
         times = _ends(series[0][2].points)
         same = [line for line in lines if len(line["values"]) == len(times[0])]
@@ -285,24 +287,24 @@ class TimeCharts:
             if kind.has_tokens
         }
         read: tuple[tuple[str, str, _Read], ...] = (
-            (_IN_FLIGHT, "requests", lambda one: one.in_flight),
+            (_IN_FLIGHT, "requests", lambda kind: kind.in_flight),
             (
                 "Output tokens per second",
                 _PER_S,
-                lambda one: (
-                    one.output_tokens_per_s if (one.kind, tuple(sorted(one.labels.items()))) in kinds else []
+                lambda kind: (
+                    kind.output_tokens_per_s if (kind.kind, tuple(sorted(kind.labels.items()))) in kinds else []
                 ),
             ),
         )
-        each: tuple[str, str, _Read] = "Completed requests per second", _PER_S, lambda one: one.completed_per_s
+        each: tuple[str, str, _Read] = "Completed requests per second", _PER_S, lambda kind: kind.completed_per_s
         for title, counted, values_of in (each, *read) if len(requests) > 1 else read:
             lines = [
-                _line(wording.instrument(one.kind, one.labels), values_of(one))
-                for one in requests[:LINES]
-                if any(values_of(one))
+                _line(wording.instrument(kind.kind, kind.labels), values_of(kind))
+                for kind in requests[:LINES]
+                if any(values_of(kind))
             ]
-            words = self._in_flight(lines) if title == _IN_FLIGHT else self._span(lines, _TILES.get(title, ""))
-            self._add(title, "", (edges[:-1], edges[1:]), lines, words, counted=counted)
+            whole = self._in_flight(lines) if title == _IN_FLIGHT else self._span(lines, _TILES.get(title, ""))
+            self._add(title, "", (edges[:-1], edges[1:]), lines, whole, counted=counted)
 
     def _span(self, lines: Sequence[Chart], title: str) -> str:
         """Give lines of one kind each the figure of its tile. Return words for the means of the chart."""
@@ -316,25 +318,25 @@ class TimeCharts:
     def _in_flight(self, lines: Sequence[Chart]) -> str:
         """Give lines of one kind each the mean of the table. Return words for the means of the chart."""
         means = {
-            wording.instrument(one.kind, one.labels): one.concurrency_mean
-            for one in self._report.requests
-            if one.concurrency_mean is not None
+            wording.instrument(kind.kind, kind.labels): kind.concurrency_mean
+            for kind in self._report.requests
+            if kind.concurrency_mean is not None
         }
-        known = [line for line in lines if line["name"] in means]
-        for line in known:
+        matching = [line for line in lines if line["name"] in means]
+        for line in matching:
             line["whole"] = readable(means[line["name"]])
-        return f"{MEAN} from the first issue to the last end" if lines and len(known) == len(lines) else MEAN
+        return f"{MEAN} from the first issue to the last end" if lines and len(matching) == len(lines) else MEAN
 
-    def _heat_map(self, title: str, one: HeatMap, edges: list[float]) -> None:
-        columns = [_trimmed(column) for column in one.counts]
+    def _heat_map(self, title: str, heat_map: HeatMap, edges: list[float]) -> None:
+        columns = [_trimmed(column) for column in heat_map.counts]
         if not any(columns) or len(columns) < LEAST_STEPS:
             return
         self._charts.append(
             {
                 "title": f"{title}: how values spread",
                 "help": explanation(f"{title}: how values spread"),
-                "unit": printable(one.unit),
-                "edges": [rounded(edge) for edge in one.edges],
+                "unit": printable(heat_map.unit),
+                "edges": [rounded(edge) for edge in heat_map.edges],
                 "columns": columns,
                 "whole": "",
                 "times": self._times_of((edges[:-1], edges[1:])),
@@ -352,22 +354,22 @@ def marks(report: Report) -> list[tuple[float, str]]:
     snapshot = report.snapshot
     if not snapshot.started_ns:
         return []
-    found = sorted(snapshot.marks, key=lambda mark: mark.time_ns)[-_MARKS:]
+    newest = sorted(snapshot.marks, key=lambda mark: mark.time_ns)[-_MARKS:]
     return [
         (
             round((mark.time_ns - snapshot.started_ns) / 1e9, 3),
             wording.instrument(mark.text.removeprefix(_OF_WINDOW), mark.labels),
         )
-        for mark in found
+        for mark in newest
     ]
 
 
 def _heat_maps(pictures: Pictures, groups: Sequence[Group]) -> Iterator[tuple[str, HeatMap]]:
     """Yield heat maps of the main series, with their titles."""
-    by_series = {identity(one): one for one in pictures.heat_maps}
-    found = [(group, by_series[identity(group.main)]) for group in groups if identity(group.main) in by_series]
-    for group, one in found[-_HEAT_MAPS:]:
-        yield (group.title if group.is_request else wording.instrument(one.name, one.labels)), one
+    by_series = {identity(heat_map): heat_map for heat_map in pictures.heat_maps}
+    pairs = [(group, by_series[identity(group.main)]) for group in groups if identity(group.main) in by_series]
+    for group, heat_map in pairs[-_HEAT_MAPS:]:
+        yield (group.title if group.is_request else wording.instrument(heat_map.name, heat_map.labels)), heat_map
 
 
 def _line(name: str, values: Column, tone: str = "") -> Chart:
@@ -406,16 +408,16 @@ def with_means(
     first, last = (min(active), max(active) + 1) if active else (0, len(times[0]))
     seconds = [end - start for start, end in zip(*times, strict=True)]
     longest, shown = 0.0, tile.seconds if tile is not None and tile.value is not None else None
-    found = []
+    result = []
     for line in lines:
         pairs = zip(line["values"][first:last], seconds[first:last], strict=False)
-        known = [(value, long) for value, long in pairs if value is not None]
-        span = sum(long for _, long in known)
+        samples = [(value, long) for value, long in pairs if value is not None]
+        span = sum(long for _, long in samples)
         longest = max(longest, span)
-        total = sum(value * long for value, long in known)
-        found.append({"whole": rounded(total / (shown or span) if span else 0.0), **line})
-    if shown and tile is not None and found:
-        found[0]["whole"] = readable(tile.value)
+        total = sum(value * long for value, long in samples)
+        result.append({"whole": rounded(total / (shown or span) if span else 0.0), **line})
+    if shown and tile is not None and result:
+        result[0]["whole"] = readable(tile.value)
     if has_own and not shown:
-        return found, MEAN
-    return found, f"{MEAN} over {formatting.duration_s(shown or longest)}"
+        return result, MEAN
+    return result, f"{MEAN} over {formatting.duration_s(shown or longest)}"

@@ -76,15 +76,15 @@ def of_requests(
     """
     kinds = pictures.requests
     counts = request_counts(report.snapshot)
-    rates = [Rate("requests/s", added([one.completed_per_s for one in kinds]), "area")]
-    good = added([one.good_per_s for one in kinds]) if all(one.good_per_s for one in kinds) else []
+    rates = [Rate("requests/s", added([kind.completed_per_s for kind in kinds]), "area")]
+    good = added([kind.good_per_s for kind in kinds]) if all(kind.good_per_s for kind in kinds) else []
     if any(good):
-        known = [one.good for one in counts if one.good is not None]
-        number = sum(known) if known else None
+        good_counts = [kind.good for kind in counts if kind.good is not None]
+        number = sum(good_counts) if good_counts else None
         rates.append(Rate("within limits/s", good, tone="good", whole=_pace(number, seconds)))
-    failed = added([one.failed_per_s for one in kinds])
+    failed = added([kind.failed_per_s for kind in kinds])
     if any(failed):
-        number = sum(one.failures + one.expired for one in counts)
+        number = sum(kind.failures + kind.expired for kind in counts)
         rates.append(Rate("failed/s", failed, "bars", "bad", _pace(number, seconds)))
     if len(kinds) > 1:
         named = latencies(report, _SLOW)
@@ -108,16 +108,18 @@ def of_series(
     group = groups[0] if groups else None
     if group is None or group.main.unit not in TIME_NS:
         return None
-    alike = [one for one in report.snapshot.series if (one.name, one.unit) == (group.main.name, group.main.unit)]
-    found = [over.get(identity_of(stat)) for stat in alike if stat.count]
-    parts = [one for one in found if one is not None]
-    if not parts or len(parts) < len(found) or len({len(one.points) for one in parts}) > 1:
+    alike = [
+        stat for stat in report.snapshot.series if (stat.name, stat.unit) == (group.main.name, group.main.unit)
+    ]
+    candidates = [over.get(identity_of(stat)) for stat in alike if stat.count]
+    parts = [part for part in candidates if part is not None]
+    if not parts or len(parts) < len(candidates) or len({len(part.points) for part in parts}) > 1:
         return None
     times = [point.start_s for point in parts[0].points], [point.end_s for point in parts[0].points]
-    rates = [Rate(f"{what}/s", added([[point.rate for point in one.points] for one in parts]), "area")]
+    rates = [Rate(f"{what}/s", added([[point.rate for point in part.points] for part in parts]), "area")]
     edges = pictures.edges_s
     trouble = troubles(pictures)
-    failed = added([one.rates for one in trouble])
+    failed = added([counter.rates for counter in trouble])
     if any(failed) and (edges[:-1], edges[1:]) == times:
         rates.append(Rate("failures/s", failed, "bars", "bad", pace_of(report, trouble)))
     slow = []
@@ -131,13 +133,17 @@ def of_series(
 
 def troubles(pictures: Pictures) -> list[CounterOverTime]:
     """Return counters of errors and the like that counted something."""
-    own = (one for one in pictures.counters if not is_of_machine(one.name) and not one.name.startswith(_OURS))
-    return [one for one in own if TROUBLE & set(words_of(one.name)) and any(one.rates)]
+    own = (
+        counter
+        for counter in pictures.counters
+        if not is_of_machine(counter.name) and not counter.name.startswith(_OURS)
+    )
+    return [counter for counter in own if TROUBLE & set(words_of(counter.name)) and any(counter.rates)]
 
 
 def pace_of(report: Report, drawn: Sequence[CounterOverTime | SeriesOverTime]) -> Pace | None:
     """Return the rate of some counters or series together, as tables have it."""
-    named = {identity_of(one) for one in drawn}
+    named = {identity_of(item) for item in drawn}
     counters = [stat for stat in report.snapshot.counters if identity_of(stat) in named]
     series = [stat for stat in report.snapshot.series if identity_of(stat) in named]
     stats = counters if isinstance(drawn[0], CounterOverTime) else series
@@ -184,8 +190,8 @@ def _of_windows(name: str, group: Group, over: dict[Identity, SeriesOverTime]) -
 
 def _key(points: Sequence[SeriesPoint]) -> str:
     """Return 99, or the highest percentile that the points have; empty without any."""
-    known = {key for point in points for key in point.percentiles}
-    return _KEY if _KEY in known else max(known, key=wording.by_number, default="")
+    keys = {key for point in points for key in point.percentiles}
+    return _KEY if _KEY in keys else max(keys, key=wording.by_number, default="")
 
 
 def _title(what: str, failed: Column, slow: Sequence[Slowness]) -> str:

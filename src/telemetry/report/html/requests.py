@@ -32,8 +32,8 @@ _KINDS: Final = {"completed": "good", "failed": "bad", "expired": "warn", "in fl
 
 def requests_section(report: Report) -> tuple[Section, str]:
     """Return all requests as one section of the page, and its HTML; empty without requests."""
-    found = sections_of(report, full=True)
-    blocks = [html for section, of in found if section for html in _block(report, section, of)]
+    sections = sections_of(report, full=True)
+    blocks = [html for section, of in sections if section for html in _block(report, section, of)]
     return Section("Requests", ["…"] if blocks else []), "".join(blocks)
 
 
@@ -43,15 +43,17 @@ def slots_section(report: Report) -> tuple[Section, str]:
     if slots is None or not slots.slots:
         return Section(_BY_SLOT), ""
     shown = len(slots.slots)
-    words = ""
+    coverage = ""
     if shown < slots.total:
         ends = " to ".join(formatting.duration_s(at) for at in (min(slots.begin_s), max(slots.begin_s)))
         share = f"{formatting.count(shown)} of {number_of(slots.total, 'request')}"
-        words = f"{share}: those of {ends}, around the most requests in flight"
+        coverage = f"{share}: those of {ends}, around the most requests in flight"
     has_tokens = any(kind.has_tokens for kind in request_counts(report.snapshot))
     data = {
         "title": "Each request is a bar",
-        "axis": [min(slots.begin_s), max(slots.end_s)] if words else [min(0.0, *slots.begin_s), max(slots.end_s)],
+        "axis": [min(slots.begin_s), max(slots.end_s)]
+        if coverage
+        else [min(0.0, *slots.begin_s), max(slots.end_s)],
         "phases": [
             ("queue", "waiting to be issued"),
             ("first", f"to the first {'token' if has_tokens else 'byte'}"),
@@ -67,7 +69,10 @@ def slots_section(report: Report) -> tuple[Section, str]:
         "reasons": list(map(printable, slots.reasons)),
     }
     waits = any(issued > begin for begin, issued in zip(slots.begin_s, slots.issued_s, strict=True))
-    notes = [words, "requests that wait to be issued have slots, too, and are not in flight yet" if waits else ""]
+    notes = [
+        coverage,
+        "requests that wait to be issued have slots, too, and are not in flight yet" if waits else "",
+    ]
     note = "".join(f'<p class="soft">{escape(text)}</p>' for text in notes if text)
     return Section(
         _BY_SLOT, ["…"]
@@ -80,9 +85,9 @@ def _block(report: Report, section: Section, of: RequestCounts | None) -> Iterat
     if of is None:
         yield _narrow(section)
         return
-    shown = [(what, number, said) for what, number, said in outcomes(of, part=is_part(report)) if number > 0]
+    shown = [(what, number, text) for what, number, text in outcomes(of, part=is_part(report)) if number > 0]
     keys = "".join(
-        f'<span class="key {_KINDS[what]}-key">{escape(printable(said))}</span> ' for what, _, said in shown
+        f'<span class="key {_KINDS[what]}-key">{escape(printable(text))}</span> ' for what, _, text in shown
     )
     yield f'<p class="outcomes"><span>{formatting.count(of.issued)} issued →</span> {keys}</p>'
     yield _bar([(f"{_KINDS[what]}-key", number) for what, number, _ in shown], section.lines[0])
@@ -94,10 +99,10 @@ def _block(report: Report, section: Section, of: RequestCounts | None) -> Iterat
 def _mean_request(of: RequestCounts, section: Section) -> tuple[str, Section]:
     """Return the phases of a mean request as a bar, and the section without their row."""
     rows = section.table.rows if section.table is not None else []
-    found = next((row for row in rows if row[0] == MEAN_REQUEST), None)
-    if section.table is None or found is None:
+    mean_row = next((row for row in rows if row[0] == MEAN_REQUEST), None)
+    if section.table is None or mean_row is None:
         return "", section
-    name, total, parts = found
+    name, total, parts = mean_row
     found_phases = phases(of)
     times, tones = (
         [phase.mean_ns for phase in found_phases],
@@ -109,7 +114,7 @@ def _mean_request(of: RequestCounts, section: Section) -> tuple[str, Section]:
     )
     bar = _bar(list(zip(tones, times, strict=True)), f"{name} {total}: {parts}")
     html = f'<p class="outcomes"><span>{escape(f"{name} {total}")}{question(name)} →</span> {keys}</p>{bar}'
-    return html, replace(section, table=Table(section.table.columns, [row for row in rows if row is not found]))
+    return html, replace(section, table=Table(section.table.columns, [row for row in rows if row is not mean_row]))
 
 
 def _narrow(section: Section) -> str:
@@ -119,7 +124,7 @@ def _narrow(section: Section) -> str:
     return content(replace(section, table=without_bounds(section.table)), explained=True)
 
 
-def _bar(numbers: list[tuple[str, Number]], said: str) -> str:
+def _bar(numbers: list[tuple[str, Number]], label: str) -> str:
     """Return a bar with a visible share for each number, by its class; empty if the sum exceeds a float."""
     try:
         total = math.fsum(number for _, number in numbers)
@@ -134,5 +139,5 @@ def _bar(numbers: list[tuple[str, Number]], said: str) -> str:
         at += width
     return (
         f'<svg class="outcome" viewBox="0 0 {at:.1f} 10" preserveAspectRatio="none" role="img"'
-        f' aria-label="{escape(said)}">{"".join(rects)}</svg>'
+        f' aria-label="{escape(label)}">{"".join(rects)}</svg>'
     )

@@ -33,8 +33,12 @@ def series_data(report: Report) -> dict[str, Any]:
     """
     keys = percentile_keys(report.snapshot.series)
     times: Times = []
-    over = {identity(one): _over_time(one, times) for one in report.over_time if one.points}
-    fine = {identity(one): _fine(one) for one in (report.pictures or Pictures()).distributions if any(one.counts)}
+    over = {identity(series): _over_time(series, times) for series in report.over_time if series.points}
+    fine = {
+        identity(distribution): _fine(distribution)
+        for distribution in (report.pictures or Pictures()).distributions
+        if any(distribution.counts)
+    }
     return {
         "columns": ["name", "count", "mean", *(f"p{printable(key)}" for key in keys), "max"],
         "keys": [printable(key) for key in keys],
@@ -87,8 +91,8 @@ def _coarse(stat: SeriesStat) -> dict[str, Any]:
     return {"histogram": stat.histogram, "cell_unit": stat.cell_unit}
 
 
-def _fine(one: Distribution) -> dict[str, Any]:
-    return {"edges": [_number(edge) for edge in one.edges], "counts": one.counts}
+def _fine(distribution: Distribution) -> dict[str, Any]:
+    return {"edges": [_number(edge) for edge in distribution.edges], "counts": distribution.counts}
 
 
 def _bounds(bounds: Bounds | None, unit: str, *, few: bool) -> tuple[Any, ...] | None:
@@ -104,15 +108,15 @@ def _bounds(bounds: Bounds | None, unit: str, *, few: bool) -> tuple[Any, ...] |
     )
 
 
-def _over_time(one: SeriesOverTime, times: Times) -> dict[str, Any]:
-    points = one.points
+def _over_time(series: SeriesOverTime, times: Times) -> dict[str, Any]:
+    points = series.points
     steps = [point.start_s for point in points], [point.end_s for point in points]
     if not times or steps != times[-1]:
         times.append(steps)
-    known = {key for point in points for key in point.percentiles}
-    keys = [key for key in PERCENTILES if key in known] or sorted(known, key=wording.by_number)[:_LINES]
+    available = {key for point in points for key in point.percentiles}
+    keys = [key for key in PERCENTILES if key in available] or sorted(available, key=wording.by_number)[:_LINES]
     # Quantities with a unit are read with three digits.
-    digits = DIGITS - formatting.carries_unit(one.unit)
+    digits = DIGITS - formatting.carries_unit(series.unit)
     return {
         "times": len(times) - 1,
         "max": column([point.max for point in points], digits),

@@ -28,12 +28,12 @@ _CHARS: Final = 18
 def stragglers_section(report: Report) -> tuple[Section, str]:
     """Return the section and its HTML; empty for a run without work and wait."""
     section = stragglers(report)
-    maps = "".join(_map(found) for found in report.stragglers if found.map.lags and found.map.steps)
+    maps = "".join(_map(analysis) for analysis in report.stragglers if analysis.map.lags and analysis.map.steps)
     return section, f"{content(Section(section.title, section.lines))}{maps}" if maps else ""
 
 
-def _map(found: Stragglers) -> str:
-    lags = found.map
+def _map(analysis: Stragglers) -> str:
+    lags = analysis.map
     columns, rows = len(lags.steps), len(lags.lags)
     width, height = (_WIDTH - _NAMES) / columns, min(_TALLEST, _ROWS_HEIGHT / rows)
     most = scale(lags)
@@ -49,7 +49,7 @@ def _map(found: Stragglers) -> str:
         if row % every == 0
     )
     bottom = rows * height
-    axis = printable(found.axis)
+    axis = printable(analysis.axis)
     ends = (
         f'<text x="{_NAMES}" y="{bottom + 16:.1f}">{escape(axis)} {lags.steps[0]:,}</text>'
         f'<text x="{_WIDTH}" y="{bottom + 16:.1f}" class="heat-row">{lags.last_step:,}</text>'
@@ -64,17 +64,17 @@ def _map(found: Stragglers) -> str:
     )
 
 
-def _cell(lags: LagMap, row: int, column: int, place: tuple[float, float, float, float], most: float) -> str:
+def _cell(lags: LagMap, row: int, column: int, rectangle: tuple[float, float, float, float], most: float) -> str:
     lag = lags.lags[row][column]
-    x, y, width, height = (f"{each:.1f}" for each in place)
+    x, y, width, height = (f"{each:.1f}" for each in rectangle)
     box = f'x="{x}" y="{y}" width="{width}" height="{height}"'
     if lag is None:
         return f'<rect {box} class="heat-absent"/>'
     shade = heat(lag, most)
     if shade < 0.05:
         return ""
-    said = f"{lags.ranks[row]}, from {lags.steps[column]:,}: {formatting.percent(lag)}"
-    return f'<rect {box} class="heat-late" fill-opacity="{shade:.2f}"><title>{escape(said)}</title></rect>'
+    tooltip = f"{lags.ranks[row]}, from {lags.steps[column]:,}: {formatting.percent(lag)}"
+    return f'<rect {box} class="heat-late" fill-opacity="{shade:.2f}"><title>{escape(tooltip)}</title></rect>'
 
 
 def _short(name: str) -> str:

@@ -75,9 +75,9 @@ def _bounds(figure: Figure, report: Report) -> str:
         return ""
     for stat in report.snapshot.series:
         if stat.unit == figure.unit and stat.percentiles.get(key) == figure.value:
-            found = report.bounds_of(stat)
-            own = found.percentiles.get(key) if found is not None else None
-            if own is None or found is None or own.low is None:
+            bounds = report.bounds_of(stat)
+            own = bounds.percentiles.get(key) if bounds is not None else None
+            if own is None or bounds is None or own.low is None:
                 return ""
-            return f"{formatting.percent(found.confidence)}: {between(own, stat.unit)}"
+            return f"{formatting.percent(bounds.confidence)}: {between(own, stat.unit)}"
     return ""

@@ -71,41 +71,41 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
     done = answers.chosen(answers.completed & answers.has_output)
     failed = answers.chosen(~(answers.completed & answers.has_output))
     records = _records(done)
-    found = dict(_distributions(done, records))
+    metrics = dict(_distributions(done, records))
     errors = len(failed)
     if errors:
         for tag, values in zip(
             _ADJUSTED, (records.ttft, records.latency, records.decode, records.per_token), strict=True
         ):
             if values.size:
-                found[f"adj_{tag}"] = _adjusted(values, errors)
+                metrics[f"adj_{tag}"] = _adjusted(values, errors)
         inputs = failed.input_tokens
-        found["error_isl"] = _spread(inputs.copy(), _TOKENS)
-        found["total_error_isl"] = _scalar(inputs.sum(), _TOKENS)
-    return found | dict(_scalars(done, errors, records, limits))
+        metrics["error_isl"] = _spread(inputs.copy(), _TOKENS)
+        metrics["total_error_isl"] = _scalar(inputs.sum(), _TOKENS)
+    return metrics | dict(_scalars(done, errors, records, limits))
 
 
 def document(selection: Selection, version: str) -> Figures:
     """Return its JSON. An infinite value is null."""
     begun = datetime.fromtimestamp(selection.started_ns / 1e9, UTC)
-    found = figures(selection.answers, selection.limits)
+    metrics = figures(selection.answers, selection.limits)
     return {
         "schema_version": SCHEMA_VERSION,
         "aiperf_version": version,
         "benchmark_id": selection.run_id,
         "start_time": begun.replace(tzinfo=None).isoformat(),
-        **{tag: {key: _finite(value) for key, value in one.items()} for tag, one in found.items()},
+        **{tag: {key: _finite(value) for key, value in metric.items()} for tag, metric in metrics.items()},
     }
 
 
-def console(found: Figures) -> Iterator[str]:
+def console(metrics: Figures) -> Iterator[str]:
     """Yield the lines of its console table."""
     rows = [["Metric", *_COLUMNS]]
     for tag, header in _HEADERS.items():
-        if tag in found:
-            one = found[tag]
-            rows.append([f"{header} ({one['unit']})", *(_cell(one.get(column)) for column in _COLUMNS)])
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        if tag in metrics:
+            metric = metrics[tag]
+            rows.append([f"{header} ({metric['unit']})", *(_cell(metric.get(column)) for column in _COLUMNS)])
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     yield f"{'NVIDIA AIPerf | LLM Metrics':^{sum(widths) + 3 * len(widths) + 1}}".rstrip()
     yield "┏" + "┳".join("━" * (width + 2) for width in widths) + "┓"
     yield "┃" + "┃".join(f" {cell:>{width}} " for cell, width in zip(rows[0], widths, strict=True)) + "┃"
@@ -189,17 +189,17 @@ def _scalars(
 
 def _good(records: _Records, limits: Mapping[str, int]) -> int | None:
     """Return the number of good requests; None without limits. A request without a value is not good."""
-    known = {key: limit for key, limit in limits.items() if key in LIMITS}
-    if not known:
+    applicable = {key: limit for key, limit in limits.items() if key in LIMITS}
+    if not applicable:
         return None
     good = np.ones(records.ttft.size, bool)
-    if "ttft" in known:
-        good &= records.ttft <= known["ttft"]
-    if "e2el" in known:
-        good &= records.latency <= known["e2el"]
-    if "tpot" in known:
+    if "ttft" in applicable:
+        good &= records.ttft <= applicable["ttft"]
+    if "e2el" in applicable:
+        good &= records.latency <= applicable["e2el"]
+    if "tpot" in applicable:
         good &= records.has_per_token
-        good[records.has_per_token] &= records.per_token <= known["tpot"]
+        good[records.has_per_token] &= records.per_token <= applicable["tpot"]
     return int(good.sum())
 
 

@@ -106,9 +106,9 @@ class Answers:
     @property
     def first_tokens(self) -> Numbers:
         """Tokens of the first chunk; 0 for requests without output."""
-        found, has_output = np.zeros(len(self)), self.has_output
-        found[has_output] = self.chunk_tokens[self.offsets[:-1][has_output]]
-        return found
+        tokens, has_output = np.zeros(len(self)), self.has_output
+        tokens[has_output] = self.chunk_tokens[self.offsets[:-1][has_output]]
+        return tokens
 
     @property
     def span_ns(self) -> int:
@@ -122,7 +122,7 @@ class Answers:
 
     def gaps_ms(self) -> Numbers:
         """Return the time between each two chunks of a request in milliseconds, request by request."""
-        found, end = np.empty(self.steps_ns.size), 0
+        buffer, end = np.empty(self.steps_ns.size), 0
         for piece in self.pieces():
             is_later = ~piece.is_first
             after_cut = self.offsets[:-1][piece.requests][
@@ -131,9 +131,9 @@ class Answers:
             is_later[after_cut + 1 - piece.chunks.start] = False
             gaps = self.steps_ns[piece.chunks][is_later].astype(np.float64)
             gaps /= NS_PER_MS
-            found[end : end + gaps.size] = gaps
+            buffer[end : end + gaps.size] = gaps
             end += gaps.size
-        return found[:end]
+        return buffer[:end]
 
     def pieces(self) -> Iterator[Piece]:
         """Yield all requests in order, with about `AT_ONCE` chunks at a time."""
@@ -213,13 +213,13 @@ class Collector:
         self._first.append((times[0] if times else entry.ended_ns) + offset_ns)
         self._last.append((times[-1] if times else entry.ended_ns) + offset_ns)
         self._input.append(entry.input_tokens or 0)
-        known = entry.output_tokens
-        self._output.append(len(times) + entry.chunks_left_out if known is None else known)
+        output_tokens = entry.output_tokens
+        self._output.append(len(times) + entry.chunks_left_out if output_tokens is None else output_tokens)
         self._chunks.append(len(times))
         if times:
             array("q", (min(times) + offset_ns, max(times) + offset_ns))  # raises for times beyond 64 bits
             self._steps.extend([0, *map(sub, times[1:], times)])
-            self._tokens.extend([1 if one is None else one for one in tokens])
+            self._tokens.extend([1 if count is None else count for count in tokens])
         self._count(entry, completed, bool(times), None in tokens)
 
     def answers(self) -> Answers:
@@ -244,16 +244,16 @@ class Collector:
         )
 
     def _count(self, entry: RequestEntry, completed: bool, has_output: bool, unknown_chunk: bool) -> None:
-        lacks = self.lacks
-        lacks.own_limits += bool(entry.slo)
-        lacks.expired += entry.outcome == "expired"
+        missing = self.lacks
+        missing.own_limits += bool(entry.slo)
+        missing.expired += entry.outcome == "expired"
         if completed:
-            lacks.input_tokens += entry.input_tokens is None
-            lacks.left_out += entry.chunks_left_out > 0
-            lacks.no_output += not has_output
-            lacks.not_streamed += has_output and entry.first_ns is None
-            lacks.output_tokens += has_output and entry.output_tokens is None
-            lacks.chunk_tokens += unknown_chunk
+            missing.input_tokens += entry.input_tokens is None
+            missing.left_out += entry.chunks_left_out > 0
+            missing.no_output += not has_output
+            missing.not_streamed += has_output and entry.first_ns is None
+            missing.output_tokens += has_output and entry.output_tokens is None
+            missing.chunk_tokens += unknown_chunk
 
 
 _COMPLETED: Final = 1

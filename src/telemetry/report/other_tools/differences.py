@@ -49,23 +49,23 @@ def differences(tool: Tool, selection: Selection) -> list[Difference]:
     """Return the figures that both know. Without limits there is no goodput."""
     answers, limits = selection.answers, selection.limits
     own = ours.figures(answers, limits)
-    known: Sequence[str]
+    limit_keys: Sequence[str]
     if tool.name == "vllm":
-        rows, known, theirs = _VLLM, vllm.LIMITS, vllm.figures(answers, limits)
+        rows, limit_keys, theirs = _VLLM, vllm.LIMITS, vllm.figures(answers, limits)
     elif tool.name == "aiperf":
-        rows, known, theirs = _AIPERF, aiperf.LIMITS, aiperf.figures(answers, limits)
+        rows, limit_keys, theirs = _AIPERF, aiperf.LIMITS, aiperf.figures(answers, limits)
         theirs.setdefault("error_request_count", {"avg": 0})
     else:
         native = tool.name == "sglang-native"
-        rows, known = _sglang(native), sglang.LIMITS
+        rows, limit_keys = _sglang(native), sglang.LIMITS
         theirs = sglang.figures(answers, limits, native=native)
-    facts = why.facts(selection, known)
-    found = []
+    facts = why.facts(selection, limit_keys)
+    results = []
     for row in rows:
         value = _value(theirs, row.field)
         if own[row.key] is None and value is None:
             continue
-        one = Difference(
+        difference = Difference(
             name=row.name,
             group=row.group,
             ours=own[row.key],
@@ -73,8 +73,8 @@ def differences(tool: Tool, selection: Selection) -> list[Difference]:
             field=row.field,
             reasons=[reason.text for reason in row.reasons if reason.fact in facts],
         )
-        found.append(one)
-    return found
+        results.append(difference)
+    return results
 
 
 def shown(value: float | None) -> str:
@@ -86,12 +86,12 @@ def shown(value: float | None) -> str:
 
 def _value(theirs: Mapping[str, Any], field: str) -> float | None:
     """Return a figure of the tool; shares in percent, as ours are."""
-    found: Any = theirs
+    value: Any = theirs
     for part in field.split("."):
-        found = found.get(part) if found is not None else None
-    if found is None:
+        value = value.get(part) if value is not None else None
+    if value is None:
         return None
-    return float(found) * 100.0 if field in _SHARES else float(found)
+    return float(value) * 100.0 if field in _SHARES else float(value)
 
 
 def _durations(fields: Mapping[str, str], names: Sequence[tuple[str, str, tuple[Reason, ...]]]) -> Iterator[_Row]:

@@ -27,7 +27,7 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Ours:
     has_tpot = done.streamed & (later > 0)
     after_first = done.ended_ns - done.first_ns
     inputs, outputs = float(done.input_tokens.sum()), float(done.output_tokens.sum())
-    found: Ours = {
+    metrics: Ours = {
         "completed": len(done),
         "failed": len(answers) - len(done),
         "duration": answers.span_ns / 1e9,
@@ -48,11 +48,11 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Ours:
         ("tpot", tpot),
         ("latency", done.ended_ns - done.issued_ns),
     ):
-        found |= _spread(name, in_ms(values_ns))
-    found |= _spread("itl", done.gaps_ms())
+        metrics |= _spread(name, in_ms(values_ns))
+    metrics |= _spread("itl", done.gaps_ms())
     user = 1e9 / tpot[tpot > 0]
-    found |= _spread("tokens_per_s_per_user", user)
-    return found | _goodput(answers, limits, span_ns)
+    metrics |= _spread("tokens_per_s_per_user", user)
+    return metrics | _goodput(answers, limits, span_ns)
 
 
 def _tokens_of_chunks(done: Answers) -> Iterator[tuple[Integers, Numbers]]:
@@ -60,9 +60,9 @@ def _tokens_of_chunks(done: Answers) -> Iterator[tuple[Integers, Numbers]]:
     for piece in done.pieces():
         own = piece.owner - piece.requests.start
         outputs = done.output_tokens[piece.requests]
-        told = np.bincount(own, piece.tokens, minlength=outputs.size)
+        totals = np.bincount(own, piece.tokens, minlength=outputs.size)
         even = outputs / np.maximum(done.chunks[piece.requests], 1)
-        yield piece.times_ns, np.where((told == outputs)[own], piece.tokens, even[own])
+        yield piece.times_ns, np.where((totals == outputs)[own], piece.tokens, even[own])
 
 
 def _peak(answers: Answers) -> int:

@@ -56,19 +56,19 @@ SAME_LIMITS: Final = Reason("has the same limits for all requests", "own_limits"
 
 def facts(selection: Selection, known_limits: Collection[str]) -> frozenset[Fact]:
     """Return the facts about the requests that reasons depend on."""
-    answers, lacks = selection.answers, selection.lacks
+    answers, missing = selection.answers, selection.lacks
     streamed = answers.chosen(answers.streamed)
-    found: dict[Fact, bool] = {
+    conditions: dict[Fact, bool] = {
         "always": True,
         "failed": not answers.completed.all(),
         "longer": answers.span_ns != answers.chosen(answers.completed).span_ns,
-        "no_output": lacks.no_output > 0,
-        "whole": lacks.not_streamed > 0,
+        "no_output": missing.no_output > 0,
+        "whole": missing.not_streamed > 0,
         "one_token": bool((answers.output_tokens[answers.completed] < 2).any()),
         "bundled": bool((streamed.first_tokens != 1).any()),
         "trailing": bool((streamed.ended_ns > streamed.last_ns).any()),
         "chunks": bool((answers.chunk_tokens != 1).any()),
         "limits": any(key not in known_limits for key in selection.limits),
-        "own_limits": lacks.own_limits > 0,
+        "own_limits": missing.own_limits > 0,
     }
-    return frozenset(fact for fact, holds in found.items() if holds)
+    return frozenset(fact for fact, holds in conditions.items() if holds)

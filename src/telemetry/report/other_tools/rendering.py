@@ -73,13 +73,13 @@ def render_json(tool: Tool, selection: Selection, *, beside: bool = False) -> st
         document = {
             "figures": [
                 {
-                    "name": one.name,
-                    "ours": one.ours,
-                    "theirs": one.theirs,
-                    "field": one.field,
-                    "why": "" if one.is_same else DOT.join(one.reasons) or _ROUNDING,
+                    "name": figure.name,
+                    "ours": figure.ours,
+                    "theirs": figure.theirs,
+                    "field": figure.field,
+                    "why": "" if figure.is_same else DOT.join(figure.reasons) or _ROUNDING,
                 }
-                for one in differences(tool, selection)
+                for figure in differences(tool, selection)
             ],
             "telemetry": about,
         }
@@ -124,21 +124,23 @@ def _notes_text(tool: Tool, selection: Selection, width: int, *, beside: bool = 
         yield from wrapped(note, width, "· ", _INDENT)
 
 
-def _rows(found: Sequence[Difference]) -> Iterator[list[str]]:
+def _rows(figures: Sequence[Difference]) -> Iterator[list[str]]:
     """Yield name, our value, their value, and why they differ.
 
     Percentiles repeat nothing that is said of their mean.
     """
-    said: dict[str, Sequence[str]] = {}
-    for one in found:
-        if one.is_same or shown(one.ours) == shown(one.theirs):
-            yield [one.name, shown(one.ours), shown(one.theirs), _SAME]
+    by_group: dict[str, Sequence[str]] = {}
+    for figure in figures:
+        if figure.is_same or shown(figure.ours) == shown(figure.theirs):
+            yield [figure.name, shown(figure.ours), shown(figure.theirs), _SAME]
             continue
-        known = said.setdefault(one.group, one.reasons) if one.group else ()
-        news = [reason for reason in one.reasons if reason not in known or known is one.reasons]
-        if known and known is not one.reasons:
+        group_reasons = by_group.setdefault(figure.group, figure.reasons) if figure.group else ()
+        news = [
+            reason for reason in figure.reasons if reason not in group_reasons or group_reasons is figure.reasons
+        ]
+        if group_reasons and group_reasons is not figure.reasons:
             news.insert(0, "as above")
-        yield [one.name, shown(one.ours), shown(one.theirs), DOT.join(news) or _ROUNDING]
+        yield [figure.name, shown(figure.ours), shown(figure.theirs), DOT.join(news) or _ROUNDING]
 
 
 def notes(tool: Tool, selection: Selection, *, beside: bool = False) -> Iterator[str]:
@@ -163,16 +165,16 @@ def notes(tool: Tool, selection: Selection, *, beside: bool = False) -> Iterator
 
 def _far_from_ours(tool: Tool, selection: Selection) -> Iterator[str]:
     """Yield counts and rates that another definition changes by more than a third, with the reasons."""
-    for one in differences(tool, selection):
-        if one.group or not one.ours or not one.theirs or not one.reasons:
+    for figure in differences(tool, selection):
+        if figure.group or not figure.ours or not figure.theirs or not figure.reasons:
             continue
-        if not 1 / _FAR <= one.theirs / one.ours <= _FAR:
-            yield f"{one.name} is {shown(one.theirs)}, ours {shown(one.ours)}: {DOT.join(one.reasons)}"
+        if not 1 / _FAR <= figure.theirs / figure.ours <= _FAR:
+            yield f"{figure.name} is {shown(figure.theirs)}, ours {shown(figure.ours)}: {DOT.join(figure.reasons)}"
 
 
 def _about_limits(tool: Tool, selection: Selection) -> Iterator[str]:
-    known = _LIMITS[tool.name]
-    unknown = {key: limit for key, limit in selection.limits.items() if key not in known}
+    tool_limits = _LIMITS[tool.name]
+    unknown = {key: limit for key, limit in selection.limits.items() if key not in tool_limits}
     if unknown:
         yield f"the tool has no limit such as {slo.describe(unknown)}: it is left out"
     if own := selection.lacks.own_limits:
@@ -180,26 +182,26 @@ def _about_limits(tool: Tool, selection: Selection) -> Iterator[str]:
 
 
 def _about_outcomes(tool: Tool, selection: Selection) -> Iterator[str]:
-    lacks, is_sglang = selection.lacks, tool.name.startswith("sglang")
-    if lacks.no_output:
+    missing, is_sglang = selection.lacks, tool.name.startswith("sglang")
+    if missing.no_output:
         meaning = "a first token after 0 ms" if is_sglang else "counted as failed"
-        yield f"{number_of(lacks.no_output, 'request')} completed without output: {meaning}"
-    if lacks.expired:
+        yield f"{number_of(missing.no_output, 'request')} completed without output: {meaning}"
+    if missing.expired:
         meaning = "in no figure but attainment" if is_sglang else "counted as failed"
-        yield f"{number_of(lacks.expired, 'request')} expired: {meaning}"
+        yield f"{number_of(missing.expired, 'request')} expired: {meaning}"
     if selection.in_flight:
         yield f"{number_of(selection.in_flight, 'request')} in flight at the end of the run: in no figure"
 
 
 def _about_output(tool: Tool, selection: Selection) -> Iterator[str]:
-    lacks = selection.lacks
-    if lacks.not_streamed:
-        yield f"{number_of(lacks.not_streamed, 'answer')} came as a whole: the first token comes at the end"
-    if lacks.output_tokens:
-        yield f"output tokens of {number_of(lacks.output_tokens, 'request')} are not known: a chunk counts as one"
-    if lacks.input_tokens:
-        yield f"input tokens of {number_of(lacks.input_tokens, 'request')} are not known: they count as 0"
-    if lacks.chunk_tokens and tool.name == "sglang-native":
-        yield f"{number_of(lacks.chunk_tokens, 'request has', 'requests have')} chunks of unknown tokens: one each"
-    if lacks.left_out:
-        yield f"the log lacks the early chunks of {number_of(lacks.left_out, 'very long answer')}"
+    gaps = selection.lacks
+    if gaps.not_streamed:
+        yield f"{number_of(gaps.not_streamed, 'answer')} came as a whole: the first token comes at the end"
+    if gaps.output_tokens:
+        yield f"output tokens of {number_of(gaps.output_tokens, 'request')} are not known: a chunk counts as one"
+    if gaps.input_tokens:
+        yield f"input tokens of {number_of(gaps.input_tokens, 'request')} are not known: they count as 0"
+    if gaps.chunk_tokens and tool.name == "sglang-native":
+        yield f"{number_of(gaps.chunk_tokens, 'request has', 'requests have')} chunks of unknown tokens: one each"
+    if gaps.left_out:
+        yield f"the log lacks the early chunks of {number_of(gaps.left_out, 'very long answer')}"

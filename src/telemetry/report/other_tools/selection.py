@@ -53,7 +53,7 @@ class _Choice:
         name = wording.instrument(self.whole.kind, self.whole.labels)
         if not self.windows:
             return name
-        shown = formatting.listed([printable(one.window or "none") for one in self.windows], 4)
+        shown = formatting.listed([printable(window.window or "none") for window in self.windows], 4)
         return f"{name}, {'window' if len(self.windows) == 1 else 'windows'} {shown}"
 
 
@@ -68,8 +68,8 @@ def select(
 
     Raises UsageError if the run has no request log or no such requests, RunDirectoryError if the log can't be read.
     """
-    known = facts(directory)
-    if known is None:
+    log_facts = facts(directory)
+    if log_facts is None:
         raise UsageError("the run has no request log", hint=NO_LOG_HINT)
     choice = _chosen(report, name)
     log, limits = RequestLog(directory), _limits(choice.whole, goodput)
@@ -87,8 +87,8 @@ def select(
         name=choice.name + _in_range(report),
         limits=limits,
         lacks=collector.lacks,
-        coverage=" · ".join(filter(None, (*_coverage(report, choice, len(answers), known.reason), log.damage))),
-        in_flight=0 if _is_part(report) else int(max(0, sum(one.in_flight for one in choice.counts))),
+        coverage=" · ".join(filter(None, (*_coverage(report, choice, len(answers), log_facts.reason), log.damage))),
+        in_flight=0 if _is_part(report) else int(max(0, sum(counts.in_flight for counts in choice.counts))),
         run=report.snapshot.name,
         run_id=report.snapshot.run_id,
         started_ns=report.snapshot.started_ns,
@@ -96,46 +96,46 @@ def select(
 
 
 def _chosen(report: Report, name: str) -> _Choice:
-    found = request_counts(report.snapshot)
-    fitting = [choice for one in found for choice in _choices(one, name)]
+    kinds = request_counts(report.snapshot)
+    fitting = [choice for counts in kinds for choice in _choices(counts, name)]
     if len(fitting) == 1:
         return fitting[0]
-    names = formatting.listed([wording.instrument(one.kind, one.labels) for one in found], 8)
+    names = formatting.listed([wording.instrument(counts.kind, counts.labels) for counts in kinds], 8)
     if not fitting:
         what = f"requests called {printable(name)!r}" if name else "requests"
         raise UsageError(f"the run has no {what}", hint=f"it has {names}" if names else "")
     raise UsageError(
-        f"the run has {len(found)} kinds of requests, and the tool knows one: {names}",
+        f"the run has {len(kinds)} kinds of requests, and the tool knows one: {names}",
         hint="choose one with --requests NAME",
     )
 
 
-def _choices(one: RequestCounts, name: str) -> Iterator[_Choice]:
+def _choices(counts: RequestCounts, name: str) -> Iterator[_Choice]:
     """Yield what a name means for a kind: all its windows, or one of them."""
-    if name in ("", one.kind, wording.instrument(one.kind, one.labels)):
-        yield _Choice(one, [window for window in one.windows if window.window])
+    if name in ("", counts.kind, wording.instrument(counts.kind, counts.labels)):
+        yield _Choice(counts, [window for window in counts.windows if window.window])
         return
-    for window in one.windows:
-        if name == wording.instrument(one.kind, {**one.labels, words.WINDOW: window.window or ""}):
-            yield _Choice(one, [window])
+    for window in counts.windows:
+        if name == wording.instrument(counts.kind, {**counts.labels, words.WINDOW: window.window or ""}):
+            yield _Choice(counts, [window])
 
 
 def _collected(
     log: RequestLog, choice: _Choice, limits: Mapping[str, int], times: tuple[int, int] | None
 ) -> Collector:
     collector = Collector(limits)
-    kind, own, windows = choice.whole.kind, dict(choice.whole.labels), {one.window for one in choice.windows}
+    kind, own, windows = choice.whole.kind, dict(choice.whole.labels), {part.window for part in choice.windows}
     labels: dict[str, str] | None = None
     is_chosen = False
     try:
-        for one in log:
-            if one.labels is not labels:
-                labels = one.labels
+        for request in log:
+            if request.labels is not labels:
+                labels = request.labels
                 window = labels.get(words.WINDOW, "")
                 others = {key: value for key, value in labels.items() if key != words.WINDOW}
-                is_chosen = one.kind == kind and others == own and (not windows or window in windows)
-            if is_chosen and (times is None or times[0] <= one.entry.issued_ns + one.shift_ns < times[1]):
-                collector.add(one.entry, one.offset_ns)
+                is_chosen = request.kind == kind and others == own and (not windows or window in windows)
+            if is_chosen and (times is None or times[0] <= request.entry.issued_ns + request.shift_ns < times[1]):
+                collector.add(request.entry, request.offset_ns)
     except OverflowError as error:
         raise RunDirectoryError("the request log has times that no clock can show") from error
     return collector
@@ -167,7 +167,7 @@ def _coverage(report: Report, choice: _Choice, logged: int, reason: str) -> Iter
     if _is_part(report):
         yield reason
         return
-    ended = sum(one.ended for one in choice.counts)
+    ended = sum(counts.ended for counts in choice.counts)
     if ended > logged:
         share = formatting.percent(logged / ended)
         yield (
@@ -176,11 +176,11 @@ def _coverage(report: Report, choice: _Choice, logged: int, reason: str) -> Iter
         )
 
 
-def _limits(one: RequestCounts, goodput: Mapping[str, Mapping[str, int]] | None) -> dict[str, int]:
+def _limits(counts: RequestCounts, goodput: Mapping[str, Mapping[str, int]] | None) -> dict[str, int]:
     """Return the limits of a kind: the given ones, else those of the run."""
-    if given := slo.for_kind(goodput or {}, one.kind):
+    if given := slo.for_kind(goodput or {}, counts.kind):
         return given
     try:
-        return slo.parse(one.slo) if one.slo else {}
+        return slo.parse(counts.slo) if counts.slo else {}
     except UsageError:
         return {}  # the program of another version, or another language, sent a text that is not a limit

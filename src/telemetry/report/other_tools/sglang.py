@@ -60,7 +60,7 @@ def figures(answers: Answers, limits: Mapping[str, int], *, native: bool = False
         "itl": gaps,
     }
     inputs, outputs = float(done.input_tokens.sum()), float(tokens.sum())
-    found: Figures = {
+    metrics: Figures = {
         "duration": span_ns / 1e9,
         "completed": len(done),
         "total_input_tokens": number(inputs),
@@ -74,19 +74,19 @@ def figures(answers: Answers, limits: Mapping[str, int], *, native: bool = False
         "total_throughput": per_s(inputs + outputs, span_ns),
     }
     for key, values in durations.items():
-        found |= _spread(key, values)
-    found["max_itl_ms"] = float(gaps.max()) if gaps.size else 0.0
-    found |= {
+        metrics |= _spread(key, values)
+    metrics["max_itl_ms"] = float(gaps.max()) if gaps.size else 0.0
+    metrics |= {
         "concurrency": per_s(float(latency.sum()) / 1e9, span_ns),
         "accept_length": None,
         "max_output_tokens_per_s": best,
         "max_concurrent_requests": most_in_a_second(done, done.ended_ns),
     }
-    known = {key: limit for key, limit in limits.items() if key in LIMITS}
-    if known and len(answers):
+    applicable = {key: limit for key, limit in limits.items() if key in LIMITS}
+    if applicable and len(answers):
         spans = {"ttft": to_first, "tpot": latency - to_first, "e2el": latency}
-        found |= _goodput(known, within(known, spans, tokens), len(answers), span_ns)
-    return found
+        metrics |= _goodput(applicable, within(applicable, spans, tokens), len(answers), span_ns)
+    return metrics
 
 
 def document(selection: Selection, *, native: bool) -> Figures:
@@ -106,41 +106,41 @@ def document(selection: Selection, *, native: bool) -> Figures:
     }
 
 
-def console(found: Figures, *, native: bool) -> Iterator[str]:
+def console(metrics: Figures, *, native: bool) -> Iterator[str]:
     """Yield the lines of its console report."""
     yield title(" Serving Benchmark Result ", "=")
     yield line("Backend:", "sglang" if native else "sglang-oai-chat")
     yield line("Traffic request rate:", None)
     yield line("Max request concurrency:", None)
-    yield line("Successful requests:", found["completed"])
-    yield line("Benchmark duration (s):", found["duration"], 2)
-    yield line("Total input tokens:", found["total_input_tokens"])
-    yield line("Total input text tokens:", found["total_input_text_tokens"])
-    yield line("Total generated tokens:", found["total_output_tokens"])
+    yield line("Successful requests:", metrics["completed"])
+    yield line("Benchmark duration (s):", metrics["duration"], 2)
+    yield line("Total input tokens:", metrics["total_input_tokens"])
+    yield line("Total input text tokens:", metrics["total_input_text_tokens"])
+    yield line("Total generated tokens:", metrics["total_output_tokens"])
     yield line("Total generated tokens (retokenized):", None)
-    yield line("Request throughput (req/s):", found["request_throughput"], 2)
-    yield line("Input token throughput (tok/s):", found["input_throughput"], 2)
-    yield line("Output token throughput (tok/s):", found["output_throughput"], 2)
-    yield line("Peak output token throughput (tok/s):", found["max_output_tokens_per_s"], 2)
-    yield line("Peak concurrent requests:", found["max_concurrent_requests"])
-    yield line("Total token throughput (tok/s):", found["total_throughput"], 2)
-    yield line("Concurrency:", found["concurrency"], 2)
-    if "request_goodput" in found:
+    yield line("Request throughput (req/s):", metrics["request_throughput"], 2)
+    yield line("Input token throughput (tok/s):", metrics["input_throughput"], 2)
+    yield line("Output token throughput (tok/s):", metrics["output_throughput"], 2)
+    yield line("Peak output token throughput (tok/s):", metrics["max_output_tokens_per_s"], 2)
+    yield line("Peak concurrent requests:", metrics["max_concurrent_requests"])
+    yield line("Total token throughput (tok/s):", metrics["total_throughput"], 2)
+    yield line("Concurrency:", metrics["concurrency"], 2)
+    if "request_goodput" in metrics:
         yield title("Goodput", "-")
-        limits = " ".join(f"{key}:{limit:g}" for key, limit in found["goodput_slos_ms"].items())
+        limits = " ".join(f"{key}:{limit:g}" for key, limit in metrics["goodput_slos_ms"].items())
         yield line("SLOs (ms):", limits)
-        yield line("Request goodput (req/s):", found["request_goodput"], 2)
-        yield line("SLO attainment (%):", found["slo_attainment"] * 100, 2)
-        for key, share in found["slo_attainment_by_metric"].items():
+        yield line("Request goodput (req/s):", metrics["request_goodput"], 2)
+        yield line("SLO attainment (%):", metrics["slo_attainment"] * 100, 2)
+        for key, share in metrics["slo_attainment_by_metric"].items():
             yield line(f"{key.upper()} SLO attainment (%):", share * 100, 2)
     for key, short, name in _SECTIONS:
         yield title(name, "-")
-        yield line(f"Mean {short} (ms):", found[f"mean_{key}_ms"], 2)
-        yield line(f"Median {short} (ms):", found[f"median_{key}_ms"], 2)
+        yield line(f"Mean {short} (ms):", metrics[f"mean_{key}_ms"], 2)
+        yield line(f"Median {short} (ms):", metrics[f"median_{key}_ms"], 2)
         for percentile in _PERCENTILES:
-            yield line(f"P{percentile} {short} (ms):", found[f"p{percentile}_{key}_ms"], 2)
+            yield line(f"P{percentile} {short} (ms):", metrics[f"p{percentile}_{key}_ms"], 2)
         if key == "itl":
-            yield line("Max ITL (ms):", found["max_itl_ms"], 2)
+            yield line("Max ITL (ms):", metrics["max_itl_ms"], 2)
     yield "=" * WIDTH
 
 
@@ -189,8 +189,8 @@ def _per_token(done: Answers, begin_ns: int) -> tuple[Numbers, float]:
         later = np.flatnonzero(~is_first & ~after_cut)
         distances, repeated = times[later] - times[later - 1], counts[later]
         per_token = np.repeat(distances / np.maximum(repeated, 1), repeated)
-        place = np.arange(per_token.size) - np.repeat(np.cumsum(repeated) - repeated, repeated)
-        reached = np.repeat(times[later - 1], repeated) + np.rint(per_token * (place + 1)).astype(np.int64)
+        index = np.arange(per_token.size) - np.repeat(np.cumsum(repeated) - repeated, repeated)
+        reached = np.repeat(times[later - 1], repeated) + np.rint(per_token * (index + 1)).astype(np.int64)
         gaps.frombytes(in_ms(per_token).tobytes())
         sums.add(times[is_first])
         sums.add(reached)

@@ -38,17 +38,17 @@ NAMES: Final = tuple(tool.name for tool in TOOLS)
 def parse_tool(text: str) -> Tool:
     """Return the tool that `vllm` or `vllm@0.33` names. Raises UsageError for an unknown tool or version."""
     name, at, version = text.partition("@")
-    found = [tool for tool in TOOLS if tool.name == name]
-    if not found:
+    tools = [tool for tool in TOOLS if tool.name == name]
+    if not tools:
         near = get_close_matches(name, NAMES, n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"--as {text}: unknown tool {name!r}", hint=f"{meant}one of {', '.join(NAMES)}")
-    fitting = [tool for tool in found if not at or _is_prefix(version, tool.version)]
+    fitting = [tool for tool in tools if not at or _is_prefix(version, tool.version)]
     if not fitting:
-        known = ", ".join(f"{tool.name}@{tool.version}" for tool in found)
+        versions = ", ".join(f"{tool.name}@{tool.version}" for tool in tools)
         raise UsageError(
             f"--as {text}: the definitions of {name} {version or 'without a version'} are not known",
-            hint=f"known: {known}",
+            hint=f"known: {versions}",
         )
     return fitting[-1]
 

@@ -49,11 +49,11 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
         "itl": done.gaps_ms(),
         "e2el": in_ms(to_last),
     }
-    known = {key: limit for key, limit in limits.items() if key in LIMITS}
-    met = within(known, {"ttft": to_first, "tpot": after_first, "e2el": to_last}, tokens)
-    good = int(np.logical_and.reduce(list(met.values())).sum()) if known else None
+    applicable = {key: limit for key, limit in limits.items() if key in LIMITS}
+    met = within(applicable, {"ttft": to_first, "tpot": after_first, "e2el": to_last}, tokens)
+    good = int(np.logical_and.reduce(list(met.values())).sum()) if applicable else None
     inputs, outputs = float(done.input_tokens.sum()), float(tokens.sum())
-    found: Figures = {
+    metrics: Figures = {
         "duration": span_ns / 1e9,
         "completed": len(done),
         "failed": len(answers) - len(done),
@@ -73,13 +73,13 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
         if not values.size:
             values = np.zeros(1)  # noqa: PLW2901 – as the tool does
         mean, std = float(values.mean()), deviation(values)  # before the others change the order of the values
-        found |= {
+        metrics |= {
             f"mean_{key}_ms": mean,
             f"median_{key}_ms": median(values),
             f"std_{key}_ms": std,
             f"p99_{key}_ms": linear(values, 99),
         }
-    return found
+    return metrics
 
 
 def document(selection: Selection) -> Figures:
@@ -100,24 +100,24 @@ def document(selection: Selection) -> Figures:
     }
 
 
-def console(found: Figures) -> Iterator[str]:
+def console(metrics: Figures) -> Iterator[str]:
     """Yield the lines of its console report, with the optional section of the whole latency."""
     yield title(" Serving Benchmark Result ", "=")
-    yield line("Successful requests:", found["completed"])
-    yield line("Failed requests:", found["failed"])
-    yield line("Benchmark duration (s):", found["duration"], 2)
-    yield line("Total input tokens:", found["total_input_tokens"])
-    yield line("Total generated tokens:", found["total_output_tokens"])
-    yield line("Request throughput (req/s):", found["request_throughput"], 2)
-    if found["request_goodput"] is not None:
-        yield line("Request goodput (req/s):", found["request_goodput"], 2)
-    yield line("Output token throughput (tok/s):", found["output_throughput"], 2)
-    yield line("Peak output token throughput (tok/s):", found["max_output_tokens_per_s"], 2)
-    yield line("Peak concurrent requests:", found["max_concurrent_requests"], 2)
-    yield line("Total token throughput (tok/s):", found["total_token_throughput"], 2)
+    yield line("Successful requests:", metrics["completed"])
+    yield line("Failed requests:", metrics["failed"])
+    yield line("Benchmark duration (s):", metrics["duration"], 2)
+    yield line("Total input tokens:", metrics["total_input_tokens"])
+    yield line("Total generated tokens:", metrics["total_output_tokens"])
+    yield line("Request throughput (req/s):", metrics["request_throughput"], 2)
+    if metrics["request_goodput"] is not None:
+        yield line("Request goodput (req/s):", metrics["request_goodput"], 2)
+    yield line("Output token throughput (tok/s):", metrics["output_throughput"], 2)
+    yield line("Peak output token throughput (tok/s):", metrics["max_output_tokens_per_s"], 2)
+    yield line("Peak concurrent requests:", metrics["max_concurrent_requests"], 2)
+    yield line("Total token throughput (tok/s):", metrics["total_token_throughput"], 2)
     for key, short, name in _SECTIONS:
         yield title(name, "-")
-        yield line(f"Mean {short} (ms):", found[f"mean_{key}_ms"], 2)
-        yield line(f"Median {short} (ms):", found[f"median_{key}_ms"], 2)
-        yield line(f"P99 {short} (ms):", found[f"p99_{key}_ms"], 2)
+        yield line(f"Mean {short} (ms):", metrics[f"mean_{key}_ms"], 2)
+        yield line(f"Median {short} (ms):", metrics[f"median_{key}_ms"], 2)
+        yield line(f"P99 {short} (ms):", metrics[f"p99_{key}_ms"], 2)
     yield "=" * WIDTH

@@ -187,7 +187,7 @@ def _over_time(run: RecordedRun) -> Iterator[RunCurve]:
         return
     heads = headlines(run.result)
     title = "requests/s" if heads and heads[0].flavour in ("llm", "load") else f"{groups[-1].title} values/s"
-    overall = next((one.text for head in heads for one in head.figures if one.title == "requests/s"), "")
+    overall = next((figure.text for head in heads for figure in head.figures if figure.title == "requests/s"), "")
     yield RunCurve(title, "", False, x, _rates(run.result.snapshot, windows, rated), whole=overall)
     for group in reversed(groups):
         values = [_percentile(window, group) for window in windows]
@@ -202,15 +202,16 @@ def _over_time(run: RecordedRun) -> Iterator[RunCurve]:
 def _rates(snapshot: MetricsSnapshot, windows: Sequence[RangeTotals], groups: Sequence[Group]) -> Column:
     """Return the values per second of all label sets or tracking windows of some groups."""
     stats = [stat for group in groups for _, stat in group.lines]
-    steps = Steps(*zip(*((one.start_s, one.end_s, one.seconds) for one in windows), strict=True))
+    steps = Steps(*zip(*((window.start_s, window.end_s, window.seconds) for window in windows), strict=True))
     counts = [
-        sum(one.series[id].count for stat in stats if (id := series_id(stat)) in one.series) for one in windows
+        sum(window.series[id].count for stat in stats if (id := series_id(stat)) in window.series)
+        for window in windows
     ]
     return steps.rates(counts, Activity.of(Paces(snapshot), stats, snapshot.started_ns))
 
 
 def _percentile(window: RangeTotals, group: Group) -> float | None:
     """Return the 99th percentile of the busiest of them."""
-    found = [window.series.get(series_id(stat)) for _, stat in group.lines]
-    known = [figures for figures in found if figures is not None and figures.count]
-    return max(known, key=lambda figures: figures.count).percentiles.get(_KEY) if known else None
+    totals = [window.series.get(series_id(stat)) for _, stat in group.lines]
+    nonempty = [figures for figures in totals if figures is not None and figures.count]
+    return max(nonempty, key=lambda figures: figures.count).percentiles.get(_KEY) if nonempty else None

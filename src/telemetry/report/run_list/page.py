@@ -72,8 +72,8 @@ def _banner(runs: Sequence[ListedRun]) -> str:
     worst = next((health for health in order if any(run.health == health for run in runs)), "calm")
     counts = Counter(run.result for run in runs)
     parts = [f"{formatting.count(number)} {printable(result)}" for result, number in counts.most_common()]
-    words = DOT.join([number_of(len(runs), "run"), *parts])
-    return f'<p class="banner {worst}" id="verdict">{escape(words)}</p>'
+    text = DOT.join([number_of(len(runs), "run"), *parts])
+    return f'<p class="banner {worst}" id="verdict">{escape(text)}</p>'
 
 
 def _plain(runs: Sequence[ListedRun]) -> Table:
@@ -93,7 +93,7 @@ def _plain(runs: Sequence[ListedRun]) -> Table:
             _result(run),
             _started(run),
             formatting.duration_s(run.duration_s),
-            DOT.join(f"{printable(one.title)} {one.text}" for one in run.details.figures[:_FIGURES]),
+            DOT.join(f"{printable(figure.title)} {figure.text}" for figure in run.details.figures[:_FIGURES]),
         ]
         for run in runs
     ]
@@ -117,7 +117,7 @@ def _row(run: ListedRun) -> dict[str, Any]:
         "started": _started(run),
         "start": run.started_ns // 1_000_000_000,
         "took": [formatting.duration_s(run.duration_s), rounded(run.duration_s)],
-        "figures": {printable(one.title): _figure(one) for one in run.details.figures[:_FIGURES]},
+        "figures": {printable(figure.title): _figure(figure) for figure in run.details.figures[:_FIGURES]},
         "params": _params(run, of_surroundings=False),
         "environment": _params(run, of_surroundings=True),
         **_curves(run.details.curves),
@@ -126,9 +126,9 @@ def _row(run: ListedRun) -> dict[str, Any]:
     return row | ({"link": run.link} if run.link else {})
 
 
-def _figure(one: Figure) -> list[Any]:
+def _figure(figure: Figure) -> list[Any]:
     """Return text, number, and style of a figure."""
-    return [one.text, rounded(one.value), *([one.health] if one.health in ("warn", "bad") else [])]
+    return [figure.text, rounded(figure.value), *([figure.health] if figure.health in ("warn", "bad") else [])]
 
 
 def _params(run: ListedRun, *, of_surroundings: bool) -> dict[str, Any]:
@@ -152,13 +152,13 @@ def _param(value: Scalar) -> list[Any]:
 def _curves(curves: Sequence[RunCurve]) -> dict[str, Any]:
     """Return the curves of a run. Those with the same steps or times share them."""
     xs: list[Sequence[float | None]] = []
-    made = []
+    entries = []
     for curve in curves:
         x = column(curve.x, _STEP_DIGITS)
         if x not in xs:
             xs.append(x)
-        one: dict[str, Any] = {"title": curve.title, "x": xs.index(x), "values": column(curve.values)}
+        entry: dict[str, Any] = {"title": curve.title, "x": xs.index(x), "values": column(curve.values)}
         texts = {"unit": printable(curve.unit), "whole": curve.whole}
         flags = {"step": curve.by_step, "means": curve.means}
-        made.append(one | {key: value for key, value in (texts | flags).items() if value})
-    return {"xs": xs, "curves": made}
+        entries.append(entry | {key: value for key, value in (texts | flags).items() if value})
+    return {"xs": xs, "curves": entries}

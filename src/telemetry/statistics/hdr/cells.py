@@ -88,12 +88,12 @@ def _spread_pages(
     A slot counts in the cell of its lowest tick.
     """
     counts = index.counts.counts_of(index.order[places]).reshape(-1)
-    found = np.flatnonzero(counts != 0)
-    owners = found >> PAGE_BITS
-    slots = (index.numbers[places[owners]] << PAGE_BITS) + (found & (PAGE_SLOTS - 1))
+    positions = np.flatnonzero(counts != 0)
+    owners = positions >> PAGE_BITS
+    slots = (index.numbers[places[owners]] << PAGE_BITS) + (positions & (PAGE_SLOTS - 1))
     slot_lines = lines[owners]
     ticks = np.minimum(layout.lowest_of(slots) * scales[slot_lines], float(_LAST_TICK)).astype(np.int64)
-    return slot_lines, cells_of(ticks), counts[found]
+    return slot_lines, cells_of(ticks), counts[positions]
 
 
 def _merge(keys: Integers, counts: Integers, rows: int) -> RowCells:

@@ -293,10 +293,10 @@ class PagedCounts:
 
     def _settle_block(self, pages: Integers) -> tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint32]]:
         """Settle few pages at once, so that all of them stay in the cache between the steps."""
-        occupied, found, counts = occupied_slots(self.fresh.take(pages, axis=0))
-        offsets = found.astype(np.uint8)
-        found >>= PAGE_BITS
-        places = pages.take(found)
+        occupied, positions, counts = occupied_slots(self.fresh.take(pages, axis=0))
+        offsets = positions.astype(np.uint8)
+        positions >>= PAGE_BITS
+        places = pages.take(positions)
         places <<= PAGE_BITS
         places += offsets
         np.add.at(self.settled.reshape(-1), places, counts.astype(np.int64))

@@ -42,5 +42,5 @@ def ranks(ratios: Sequence[Ratio], counts: NDArray[np.int64]) -> NDArray[np.int6
     numerators = np.array([ratio[0] for ratio in ratios], dtype=np.int64)
     denominators = np.array([ratio[1] for ratio in ratios], dtype=np.int64)
     wholes, rests = np.divmod(counts[:, None], denominators)
-    found: NDArray[np.int64] = wholes * numerators - (-(rests * numerators) // denominators)
-    return np.maximum(found, 1, out=found)
+    result: NDArray[np.int64] = wholes * numerators - (-(rests * numerators) // denominators)
+    return np.maximum(result, 1, out=result)

@@ -88,8 +88,8 @@ def occupied_slots(pages: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[np.
     flat = pages.reshape(-1)
     taken = flat != 0
     occupied = np.add.reduce(taken.reshape(-1, PAGE_SLOTS), axis=1, dtype=np.uint16)
-    found = np.flatnonzero(taken)
-    return occupied, found, flat.take(found)
+    positions = np.flatnonzero(taken)
+    return occupied, positions, flat.take(positions)
 
 
 def sparse_counts(pool: NDArray[Any], sums: Integers) -> SparseCounts:
@@ -97,8 +97,8 @@ def sparse_counts(pool: NDArray[Any], sums: Integers) -> SparseCounts:
     pages = np.flatnonzero(sums)
     parts = []
     for start in range(0, pages.size, BLOCK_PAGES):
-        occupied, found, counts = occupied_slots(pool.take(pages[start : start + BLOCK_PAGES], axis=0))
-        parts.append((occupied, found.astype(np.uint8), narrow(counts)))
+        occupied, positions, counts = occupied_slots(pool.take(pages[start : start + BLOCK_PAGES], axis=0))
+        parts.append((occupied, positions.astype(np.uint8), narrow(counts)))
     if not parts:
         return NO_COUNTS
     return SparseCounts(pages.astype(np.int32), *(np.concatenate(column) for column in zip(*parts, strict=True)))

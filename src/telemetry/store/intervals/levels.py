@@ -127,21 +127,21 @@ class Level:
         version.
         """
         torn_bytes = 0
-        found = [segment for segment in segments(self._directory) if segment.level == self.seconds]
-        while found:
-            path = found[-1].path
-            kept_bytes, torn = self._scan(path, found[-1].step, before)
+        level_segments = [segment for segment in segments(self._directory) if segment.level == self.seconds]
+        while level_segments:
+            path = level_segments[-1].path
+            kept_bytes, torn = self._scan(path, level_segments[-1].step, before)
             torn_bytes += torn
             if kept_bytes:
                 cut_file(path, kept_bytes)
                 break
             path.unlink()
-            found.pop()
-        for segment in found:
+            level_segments.pop()
+        for segment in level_segments:
             size = segment.path.stat().st_size
             self._segments.append(_Kept(segment.first, segment.start_ns, segment.path, segment.step, size))
-        if found and found[-1].step == self.seconds:
-            self._file = AppendFile(found[-1].path, depth=2)
+        if level_segments and level_segments[-1].step == self.seconds:
+            self._file = AppendFile(level_segments[-1].path, depth=2)
             self._segments[-1].size = 0
         return torn_bytes
 
@@ -202,7 +202,9 @@ class Level:
         group: list[_Kept] = []
         for kept in old:
             alike = kept.step == step and not kept.is_damaged
-            fits = len(group) < 2 or sum(one.size for one in group) + kept.size <= (self._segment_bytes or 0)
+            fits = len(group) < 2 or sum(segment.size for segment in group) + kept.size <= (
+                self._segment_bytes or 0
+            )
             if alike and fits:
                 group.append(kept)
             elif group:
@@ -292,18 +294,20 @@ def framed(interval: Interval, first_roll: int) -> list[Buffer]:
 
 def segments(directory: Path) -> list[Segment]:
     """Return the segments by level, then by roll. A thinned segment replaces its source segments."""
-    found = []
+    candidates = []
     for path in directory.iterdir():
         match = _SEGMENT_NAME.fullmatch(path.name)
         if match:
             step, first, start_ns, end = (int(number or 0) for number in match.groups())
-            found.append(Segment(min(step, LEVELS[-1]), first, start_ns, path, step, end))
+            candidates.append(Segment(min(step, LEVELS[-1]), first, start_ns, path, step, end))
     kept: list[Segment] = []
     level = end = 0
-    for one in sorted(found, key=lambda one: (one.level, one.first, -one.step, one.start_ns)):
-        if one.level != level or one.first >= end:
-            level, end = one.level, one.end
-            kept.append(one)
+    for segment in sorted(
+        candidates, key=lambda segment: (segment.level, segment.first, -segment.step, segment.start_ns)
+    ):
+        if segment.level != level or segment.first >= end:
+            level, end = segment.level, segment.end
+            kept.append(segment)
     return kept
 
 

@@ -160,8 +160,8 @@ def _small(series: SeriesColumns) -> tuple[SplitColumns, SplitColumns, _Array]:
     steps[1:] -= slots[:-1]
     firsts = begins[:-1][occupied > 0]
     steps[firsts] = slots[firsts]
-    known = np.where(count == 1, least, _ZERO)
-    rows = (_passed(index), count - _sums(counts, begins), occupied, total ^ known, least, most ^ known)
+    base = np.where(count == 1, least, _ZERO)
+    rows = (_passed(index), count - _sums(counts, begins), occupied, total ^ base, least, most ^ base)
     return apart(rows, ROWS), apart((steps, counts - np.uint32(1)), CELLS), begins
 
 
@@ -307,8 +307,8 @@ def pick(head: Head, group: Group, data: bytes, index: int) -> Row | None:
     counts = one_column(CELLS, cells, own, _COUNTS) + np.uint32(1)
     _, more, _, total, least, most = one_row(ROWS, rows, of_rows, row)
     values = (more + int(counts.sum(dtype=np.uint64))) % (1 << 64)
-    known = least if values == 1 else 0
-    exact, lowest, highest = _FLOATS.unpack(_BITS.pack(total ^ known, least, most ^ known))
+    base = least if values == 1 else 0
+    exact, lowest, highest = _FLOATS.unpack(_BITS.pack(total ^ base, least, most ^ base))
     return Row(values, exact, lowest, highest, slots.astype(U32), counts)
 
 
@@ -335,8 +335,8 @@ def _series(directory: _Array, rows: Joined, cells: Joined) -> SeriesColumns:
     slots = np.cumsum(steps, dtype=U32)
     counts += np.uint32(1)
     count = more + _sums(counts, begins)
-    known = np.where(count == 1, least, _ZERO)
-    columns = (index.astype(U32), count, total ^ known, least, most ^ known, occupied, slots, counts)
+    base = np.where(count == 1, least, _ZERO)
+    columns = (index.astype(U32), count, total ^ base, least, most ^ base, occupied, slots, counts)
     return SeriesColumns(*(column.tobytes() for column in columns))
 
 

@@ -64,9 +64,9 @@ ROWS: Final = ColumnLayout(
     ),
 )
 CELLS: Final = ColumnLayout(
-    (U32, U32), slice(6, 8), tuple((place,) for column in (0, 1) for place in _down(column, 3))
+    (U32, U32), slice(6, 8), tuple((position,) for column in (0, 1) for position in _down(column, 3))
 )
-COUNTERS: Final = ColumnLayout((U32, U64), slice(8, 10), (_down(0, 3), *((place,) for place in _down(1, 7))))
+COUNTERS: Final = ColumnLayout((U32, U64), slice(8, 10), (_down(0, 3), *((position,) for position in _down(1, 7))))
 GAUGES: Final = replace(COUNTERS, masks=slice(10, 12))
 MASKS: Final = 12
 
@@ -84,9 +84,9 @@ def apart(columns: Sequence[NDArray[Any]], what: ColumnLayout) -> SplitColumns:
     masks = bytes(map(_mask, columns))
     views = [_bytes(column) for column in columns]
     blocks = _there(masks, what)
-    places = (place for block in blocks for place in block)
+    places = (position for block in blocks for position in block)
     return SplitColumns(
-        masks, blocks, {place: np.ascontiguousarray(views[place[0]][:, place[1]]) for place in places}
+        masks, blocks, {position: np.ascontiguousarray(views[position[0]][:, position[1]]) for position in places}
     )
 
 
@@ -97,13 +97,15 @@ def _mask(column: NDArray[Any]) -> int:
 
 def _there(masks: bytes, what: ColumnLayout) -> Blocks:
     """Return the layout without planes of zeros only."""
-    found = (tuple(place for place in block if masks[place[0]] >> place[1] & 1) for block in what.blocks)
-    return tuple(block for block in found if block)
+    blocks = (
+        tuple(position for position in block if masks[position[0]] >> position[1] & 1) for block in what.blocks
+    )
+    return tuple(block for block in blocks if block)
 
 
 @lru_cache(_REMEMBERED)
 def _places(masks: bytes, what: ColumnLayout) -> Places:
-    return tuple(place for block in _there(masks, what) for place in block)
+    return tuple(position for block in _there(masks, what) for position in block)
 
 
 def deflated(parts: Sequence[tuple[SplitColumns, slice]]) -> bytes:
@@ -112,7 +114,7 @@ def deflated(parts: Sequence[tuple[SplitColumns, slice]]) -> bytes:
     Neighbours repeat or are random, so the compressor searches for runs only.
     """
     blocks = [
-        [columns.planes[place][rows].tobytes() for place in block]
+        [columns.planes[position][rows].tobytes() for position in block]
         for columns, rows in parts
         for block in columns.blocks
     ]
@@ -151,12 +153,12 @@ def _inflated(data: Buffer, size: int) -> Buffer:
         return data
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        found = stream.decompress(data, size + 1)
+        planes = stream.decompress(data, size + 1)
     except zlib.error as error:
         raise damaged(str(error)) from None
-    if len(found) != size or not stream.eof or stream.unused_data:
+    if len(planes) != size or not stream.eof or stream.unused_data:
         raise damaged("its planes have another length")
-    return found
+    return planes
 
 
 class Joined:

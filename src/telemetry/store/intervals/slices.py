@@ -42,17 +42,17 @@ class SliceFile:
     def bytes(self) -> int:
         return self._file.size if self._file is not None else 0
 
-    def write(self, one: Slice) -> int:
+    def write(self, item: Slice) -> int:
         """Append a slice, unless it exists or there are too many. Return the number of bytes written."""
-        stamp = one.roll * _A_SECOND + one.place
-        if stamp < self._next or one.place >= _A_SECOND or self._count == _MOST:
+        stamp = item.roll * _A_SECOND + item.place
+        if stamp < self._next or item.place >= _A_SECOND or self._count == _MOST:
             return 0
         header = []
         if self._file is None:
             self._file = AppendFile(self._path, depth=2)
             header = [segment_header(MAGIC)]
         self._next, self._count = stamp + 1, self._count + 1
-        return self._file.append([*header, *framed(one.interval, stamp)])
+        return self._file.append([*header, *framed(item.interval, stamp)])
 
     def take_over(self) -> int:
         """Continue the file. Return the size of its torn tail, which is cut."""
@@ -93,20 +93,20 @@ class SliceReader:
 
     def of(self, roll: int, start_ns: int, end_ns: int) -> list[Interval]:
         """Return the slices of a second; an empty list if one is missing, or if this is a longer interval."""
-        found: list[Interval] = []
+        slices: list[Interval] = []
         is_whole = True
         while self._next is not None and self._next.stamp < (roll + 1) * _A_SECOND:
             if self._next.stamp >= roll * _A_SECOND:
-                is_whole = is_whole and self._next.stamp % _A_SECOND == len(found)
+                is_whole = is_whole and self._next.stamp % _A_SECOND == len(slices)
                 try:
-                    found.append(decoded(self._next, self._path))
+                    slices.append(decoded(self._next, self._path))
                 except RunDirectoryError:
                     is_whole = False
             self._next = next(self._frames, None)
-        if not found or not is_whole:
+        if not slices or not is_whole:
             return []
-        edges = (found[0].start_ns - start_ns, found[-1].end_ns - end_ns)
-        return found if all(abs(edge) <= SLICE_TOLERANCE_NS for edge in edges) else []
+        edges = (slices[0].start_ns - start_ns, slices[-1].end_ns - end_ns)
+        return slices if all(abs(edge) <= SLICE_TOLERANCE_NS for edge in edges) else []
 
     def _read(self) -> Iterator[Frame]:
         with suppress(OSError, RunDirectoryError), open_reader(self._path) as file:

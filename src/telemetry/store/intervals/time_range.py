@@ -58,9 +58,9 @@ class FoundInterval:
 
     __slots__ = ("_data", "_steps", "end_ns", "place", "start_ns")
 
-    def __init__(self, steps: SegmentSteps, place: FramePosition, data: bytes | Interval) -> None:
+    def __init__(self, steps: SegmentSteps, position: FramePosition, data: bytes | Interval) -> None:
         """Take the head of the interval as `data`, or the whole interval if it has no head."""
-        self.place = place
+        self.place = position
         self._steps = steps
         self._data = data
         if isinstance(data, Interval):
@@ -112,43 +112,43 @@ def _row_of(series: SeriesColumns, index: int) -> Row | None:
     return Row(values, total, least, most, slots[own], counts[own])
 
 
-def _whole(steps: SegmentSteps, place: FramePosition) -> Interval | None:
+def _whole(steps: SegmentSteps, position: FramePosition) -> Interval | None:
     """Read the interval with all checks; None if it is torn."""
-    payload = steps.payload(place)
+    payload = steps.payload(position)
     if payload is None:
-        steps.tear(place)
+        steps.tear(position)
         return None
-    return decoded(Frame(place.stamp, place.kind, memoryview(payload)), steps.path)
+    return decoded(Frame(position.stamp, position.kind, memoryview(payload)), steps.path)
 
 
-def _head(steps: SegmentSteps, place: FramePosition) -> bytes | None:
+def _head(steps: SegmentSteps, position: FramePosition) -> bytes | None:
     """Return the head of a packed interval; None if it has none, or if the head is damaged."""
-    if place.kind == PACKED:
-        head = steps.read(place, 0, _HEAD_BYTES)
+    if position.kind == PACKED:
+        head = steps.read(position, 0, _HEAD_BYTES)
         if len(head) >= OPENING_BYTES:
             size = Head.size(head)
-            if len(head) < size <= place.length:
-                head = steps.read(place, 0, size)
-            if len(head) >= size and intact(head[:size], place.length, place.stamp, place.kind):
+            if len(head) < size <= position.length:
+                head = steps.read(position, 0, size)
+            if len(head) >= size and intact(head[:size], position.length, position.stamp, position.kind):
                 return head[:size]
     return None
 
 
-def _is_intact(steps: SegmentSteps, place: FramePosition) -> bool:
+def _is_intact(steps: SegmentSteps, position: FramePosition) -> bool:
     """Return whether its stamp, kind and length are intact. If not, mark the frame as torn."""
-    if _head(steps, place) is None and steps.payload(place) is None:
-        steps.tear(place)
+    if _head(steps, position) is None and steps.payload(position) is None:
+        steps.tear(position)
         return False
     return True
 
 
-def _found(steps: SegmentSteps, place: FramePosition) -> FoundInterval | None:
+def _found(steps: SegmentSteps, position: FramePosition) -> FoundInterval | None:
     """Return the interval; None if it is torn. Raises as `FoundInterval`."""
-    head = _head(steps, place)
+    head = _head(steps, position)
     if head is not None:
-        return FoundInterval(steps, place, head)
-    whole = _whole(steps, place)
-    return None if whole is None else FoundInterval(steps, place, whole)
+        return FoundInterval(steps, position, head)
+    whole = _whole(steps, position)
+    return None if whole is None else FoundInterval(steps, position, whole)
 
 
 def _from(steps: SegmentSteps, first: int) -> FramePosition | None:
@@ -156,9 +156,9 @@ def _from(steps: SegmentSteps, first: int) -> FramePosition | None:
 
     Check skipped frames: a damaged stamp must not hide an interval.
     """
-    while (place := steps.next()) is not None and place.stamp < first:
-        _is_intact(steps, place)
-    return place
+    while (position := steps.next()) is not None and position.stamp < first:
+        _is_intact(steps, position)
+    return position
 
 
 class _Level:
@@ -178,23 +178,23 @@ class _Level:
 
     def between(self, first: int, end: int) -> Iterator[FoundInterval]:
         """Yield intervals of rolls in `[first, end)` that were not passed yet. Raises as `FoundInterval`."""
-        while (place := self._next(first)) is not None:
+        while (position := self._next(first)) is not None:
             assert self._steps is not None
-            if place.stamp >= end:
-                if _is_intact(self._steps, place):
-                    self._ahead = place
+            if position.stamp >= end:
+                if _is_intact(self._steps, position):
+                    self._ahead = position
                     return
                 continue
-            if place.kind not in KINDS:
-                _is_intact(self._steps, place)
-            elif (found := _found(self._steps, place)) is not None:
-                yield found
+            if position.kind not in KINDS:
+                _is_intact(self._steps, position)
+            elif (interval := _found(self._steps, position)) is not None:
+                yield interval
 
     def _next(self, first: int) -> FramePosition | None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.stamp >= first:
             return ahead
-        while self._steps is None or (place := _from(self._steps, first)) is None:
+        while self._steps is None or (position := _from(self._steps, first)) is None:
             if self._steps is not None and self._steps.torn_bytes:
                 self.torn[self._steps.path] = self._steps.torn_bytes
             if not self._left:
@@ -204,7 +204,7 @@ class _Level:
             while self._left and self._left[0].segment.first <= first:
                 segment, file = self._left.popleft()
             self._steps = SegmentSteps(file, segment.path, MAGIC)
-        return place
+        return position
 
 
 class RangeReader:
@@ -241,8 +241,8 @@ class RangeReader:
         `jumped`: the clock was changed in or before the first of them.
         """
         until_ns: int | None = None
-        for found in self._levels[at].between(first, end):
-            begin = found.place.stamp
+        for interval in self._levels[at].between(first, end):
+            begin = interval.place.stamp
             if begin > first:
                 until_ns = None
             if at and begin > first:
@@ -251,26 +251,26 @@ class RangeReader:
             if until_ns is None:
                 until_ns = self._levels[0].starts.get(begin)
             if until_ns is not None:
-                jumped = abs(found.start_ns - until_ns) >= limits.CLOCK_STEP_NS
-            until_ns = found.end_ns
-            overlaps = found.start_ns < self._end_ns and found.end_ns > self._start_ns
-            if self._is_split(at, found, overlaps=overlaps, jumped=jumped):
+                jumped = abs(interval.start_ns - until_ns) >= limits.CLOCK_STEP_NS
+            until_ns = interval.end_ns
+            overlaps = interval.start_ns < self._end_ns and interval.end_ns > self._start_ns
+            if self._is_split(at, interval, overlaps=overlaps, jumped=jumped):
                 yield from self._rolls(at - 1, begin, first, jumped=jumped)
             elif overlaps:
-                yield found
+                yield interval
         if at and first < end:
             yield from self._rolls(at - 1, first, end)
 
-    def _is_split(self, at: int, found: FoundInterval, *, overlaps: bool, jumped: bool) -> bool:
+    def _is_split(self, at: int, interval: FoundInterval, *, overlaps: bool, jumped: bool) -> bool:
         """Return whether finer intervals replace this one.
 
         If the clock was changed, finer ones have the right times.
         """
-        jumped = jumped or found.end_ns < found.start_ns
-        inside = not jumped and self._start_ns <= found.start_ns <= found.end_ns <= self._end_ns
+        jumped = jumped or interval.end_ns < interval.start_ns
+        inside = not jumped and self._start_ns <= interval.start_ns <= interval.end_ns <= self._end_ns
         if not (overlaps or jumped) or (inside and LEVELS[at] <= self._longest_s):
             return False
-        return any(level.first <= found.place.stamp for level in self._levels[:at])
+        return any(level.first <= interval.place.stamp for level in self._levels[:at])
 
 
 def skipped(opened: Sequence[Opened], start_ns: int) -> int:

@@ -40,9 +40,9 @@ class DiskFeed:
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
         tell(NewSnapshot(self._result, time.monotonic_ns(), live=False))
-        for found in (self._gates.look(), self._output.look()):
-            if found is not None:
-                tell(found)
+        for news in (self._gates.look(), self._output.look()):
+            if news is not None:
+                tell(news)
         self._history_thread.saw(self._result)
         self._history_thread.start()
         self._steps.saw(self._result)
@@ -58,10 +58,10 @@ class DiskFeed:
         self._members.ask(node)
 
     def _read_members(self, node: str) -> list[MemberFacts]:
-        found = members_of(self._result, node, self._fallback_dirs)
-        if found is None:
+        members = members_of(self._result, node, self._fallback_dirs)
+        if members is None:
             raise RunDirectoryError("the root keeps no list of producers, and the leaf's own result is not here")
-        return found
+        return members
 
     def stop_run(self) -> None:
         self._outlet.tell(Note("the run has already ended"))

@@ -44,12 +44,12 @@ class GatesWatch:
         return None
 
     def _follow(self, tell: Tell) -> None:
-        told: GatesOf | None = None
+        previous: GatesOf | None = None
         while not self._closing.is_set():
-            found = self.look()
-            if found is not None and found != told:
-                tell(found)
-                told = found
-            if found is not None and found.final:
+            gates = self.look()
+            if gates is not None and gates != previous:
+                tell(gates)
+                previous = gates
+            if gates is not None and gates.final:
                 return
             self._closing.wait(_PERIOD_S)

@@ -165,10 +165,10 @@ class HistoryThread(ReaderThread):
             return
         self._held = {}
         trends = _TrendSteps(step_s)
-        for _, found in groupby(
-            past.fine(0), lambda one: (one.start_ns + one.end_ns - 2 * origin_ns) / 2e9 // step_s
+        for _, intervals in groupby(
+            past.fine(0), lambda interval: (interval.start_ns + interval.end_ns - 2 * origin_ns) / 2e9 // step_s
         ):
-            trends.add(self._trend_values(list(found)))
+            trends.add(self._trend_values(list(intervals)))
         self._tell(trends.news())
 
     def _tell_new(self, intervals: Iterable[Interval]) -> None:
@@ -194,19 +194,19 @@ class HistoryThread(ReaderThread):
 
     def _trend_values(self, intervals: Sequence[Interval]) -> dict[SeriesId, float]:
         """Return the trend values of neighbouring intervals. A gauge keeps its value until it is set again."""
-        found = {
+        values = {
             self._ids[index]: figures.percentiles[_TREND_KEY]
             for index, figures in self._time_range(intervals, (_TREND_KEY,)).figures().items()
             if figures.count
         }
-        gauges = {index: value for one in intervals for index, value in columns(one.gauges).items()}
+        gauges = {index: value for interval in intervals for index, value in columns(interval.gauges).items()}
         if not gauges.keys() <= self._gauges.keys():
             self._learn()
         for index, value in gauges.items():
             gauge = self._gauges.setdefault(index, None)
             if gauge is not None and isfinite(value):
                 self._held[gauge] = value
-        return found | self._held
+        return values | self._held
 
     def _time_range(self, intervals: Sequence[Interval], percentiles: Sequence[str]) -> RangeSums:
         """Return the sum of intervals. Reads the keys again if the intervals contain unknown series."""
@@ -248,16 +248,18 @@ class HistoryThread(ReaderThread):
         end_ns, seconds = look
         start_ns = end_ns - int(seconds * 1e9)
         try:
-            found = _within(list(self._opened().intervals(start_ns, end_ns)), start_ns, end_ns)
-            if not found:
+            intervals = _within(list(self._opened().intervals(start_ns, end_ns)), start_ns, end_ns)
+            if not intervals:
                 self._tell(Note("the history has no data for that time"))
                 return
-            figures = self._time_range(found, _percentiles(self._newest)).figures()
+            figures = self._time_range(intervals, _percentiles(self._newest)).figures()
         except TelemetryError as error:
             self._tell(Note(f"can't show that time: {error.message}", bad=True))
             return
-        series = {self._ids[index]: one for index, one in figures.items()}
-        self._tell(RangeFiguresOf(RangeFigures(start_ns=found[0].start_ns, end_ns=found[-1].end_ns, series=series)))
+        series = {self._ids[index]: series_figures for index, series_figures in figures.items()}
+        self._tell(
+            RangeFiguresOf(RangeFigures(start_ns=intervals[0].start_ns, end_ns=intervals[-1].end_ns, series=series))
+        )
 
     def _answer_follow(self) -> None:
         with self._changed:
@@ -295,7 +297,9 @@ class HistoryThread(ReaderThread):
             if is_read:
                 self._learn()
             if series in self._ids.values():
-                return Timeline(next(self._keys[index] for index, known in self._ids.items() if known == series))
+                return Timeline(
+                    next(self._keys[index] for index, candidate in self._ids.items() if candidate == series)
+                )
             if others := keys_of(self._others, series):
                 return ValueHistory(others)
         return None
@@ -332,7 +336,9 @@ def _last(intervals: Iterable[Interval]) -> deque[Interval]:
 
 def _within(intervals: Sequence[Interval], start_ns: int, end_ns: int) -> Sequence[Interval]:
     """Return the intervals whose middle lies in the time range; if there are none, all given ones."""
-    return [one for one in intervals if start_ns <= (one.start_ns + one.end_ns) // 2 < end_ns] or intervals
+    return [
+        interval for interval in intervals if start_ns <= (interval.start_ns + interval.end_ns) // 2 < end_ns
+    ] or intervals
 
 
 def _percentiles(snapshot: MetricsSnapshot) -> tuple[str, ...]:
@@ -398,8 +404,8 @@ class ValueHistory:
     def add(self, interval: Interval) -> None:
         """Add the next interval. A counter that is not in it did not grow."""
         is_counter = self._kind == "counter"
-        found = columns(interval.counters if is_counter else interval.gauges)
-        values = [value for index, value in found.items() if index in self._indices]
+        value_by_index = columns(interval.counters if is_counter else interval.gauges)
+        values = [value for index, value in value_by_index.items() if index in self._indices]
         value = sum(values) if values else 0.0 if is_counter else None
         self._points.append((interval.start_ns, interval.end_ns, value))
         if len(self._points) > PARTS:
@@ -418,7 +424,7 @@ def keys_of(keys: Sequence[SeriesKey], wanted: SeriesId) -> list[SeriesKey]:
     return exact or [key for key in alike if key.kind == "counter" and set(labels) <= set(key.labels.items())]
 
 
-def columns(found: ValueColumns) -> Mapping[int, float]:
+def columns(value_columns: ValueColumns) -> Mapping[int, float]:
     """Return values by index."""
-    indices, values = np.frombuffer(found.index, _U32), np.frombuffer(found.value, _F64)
+    indices, values = np.frombuffer(value_columns.index, _U32), np.frombuffer(value_columns.value, _F64)
     return dict(zip(indices.tolist(), values.tolist(), strict=True))

@@ -103,10 +103,10 @@ class LiveFeed:
         try:
             return ask_members(self._endpoint, node)
         except TelemetryError:
-            found = members_of(self._result(), node, self._fallback_dirs)
-            if found is None:
+            members = members_of(self._result(), node, self._fallback_dirs)
+            if members is None:
                 raise
-            return found
+            return members
 
     def _ask_to_stop(self) -> None:
         try:

@@ -158,10 +158,10 @@ class SnapshotThread:
         self._failures += 1
         certain = self._failures > len(_BACKOFF_S) and self._remedy()
         reason = str(error) if isinstance(error, KeysError) else error.message
-        words = f"{reason}; {certain or 'trying again'}"
-        if words != self._words:
-            self._words = words
-            self._tell(Trouble(words))
+        message = f"{reason}; {certain or 'trying again'}"
+        if message != self._words:
+            self._words = message
+            self._tell(Trouble(message))
 
 
 def _silent(stat: BackendStat, result: MetricsSnapshot) -> bool:

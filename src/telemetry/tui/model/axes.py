@@ -65,8 +65,8 @@ def axis_of(
     if `linear`. `binary` puts ticks at powers of two, `whole` at whole numbers. An axis of values that are not
     negative has no negative part.
     """
-    known = list(values)
-    low, high = min(*known, _LARGEST), min(max(known), _LARGEST)
+    samples = list(values)
+    low, high = min(*samples, _LARGEST), min(max(samples), _LARGEST)
     if low > 0 and high / low >= LOG_FROM and not linear:
         marks = _log_marks(low, high, binary=binary, most=most)
         ticks = tuple((math.log10(mark), tick_words(write(mark))) for mark in marks)
@@ -89,13 +89,15 @@ def value_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
 
 def linear_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
     """Return a linear axis: of percentages from 0 to 100, and of whole numbers without fractions."""
-    known = list(values)
-    if numbers.is_percent(unit) and min(known) >= 0.0 and max(known) <= _HUNDRED:
+    samples = list(values)
+    if numbers.is_percent(unit) and min(samples) >= 0.0 and max(samples) <= _HUNDRED:
         ticks = tuple((float(mark), f"{mark} %") for mark in range(0, 101, 25))
         return Axis(0.0, _HUNDRED, ticks)
-    whole = all(value.is_integer() for value in known) and not formatting.carries_unit(unit)
+    whole = all(value.is_integer() for value in samples) and not formatting.carries_unit(unit)
     binary = units == "readable" and unit in _BINARY
-    return axis_of(known, lambda value: numbers.value(value, unit, units), binary=binary, linear=True, whole=whole)
+    return axis_of(
+        samples, lambda value: numbers.value(value, unit, units), binary=binary, linear=True, whole=whole
+    )
 
 
 def rate_axis(rates: Iterable[float], unit: str, units: Units) -> Axis:
@@ -118,10 +120,10 @@ def spaced(ticks: Sequence[Tick], low: float, high: float, width: int) -> tuple[
     kept: list[Tick] = []
     free = -math.inf
     scale = width / (high - low) if high > low else 0.0
-    for place, words in ticks:
-        middle, half = (place - low) * scale, formatting.columns(words) / 2
+    for position, label in ticks:
+        middle, half = (position - low) * scale, formatting.columns(label) / 2
         if middle - half >= free:
-            kept.append((place, words))
+            kept.append((position, label))
             free = middle + half + 1
     return tuple(kept)
 
@@ -135,12 +137,12 @@ def time_ticks(start_ns: int, end_ns: int, origin_ns: int, width: int) -> tuple[
     step_ns = step_s * 1_000_000_000
     ticks = []
     for mark_ns in range(-(-start_ns // step_ns) * step_ns, end_ns + 1, step_ns):
-        words = (
+        label = (
             formatting.timestamp(mark_ns)[5:16]
             if step_s >= _TIME_STEPS_S[-1]
             else formatting.clock_time(mark_ns)[:8]
         )
-        ticks.append(((mark_ns - origin_ns) / 1e9, words))
+        ticks.append(((mark_ns - origin_ns) / 1e9, label))
     return tuple(ticks)
 
 

@@ -64,42 +64,42 @@ def backends_line(scene: Scene, width: int) -> Line:
     if snapshot is None or not snapshot.backends:
         return ()
     stats = [(stat, wording.looked_at_ns(stat, snapshot)) for stat in snapshot.backends]
-    said = [(printable(stat.name), wording.backend(stat, now_ns)) for stat, now_ns in stats]
-    whole = _line(said, 0)
+    summaries = [(printable(stat.name), wording.backend(stat, now_ns)) for stat, now_ns in stats]
+    whole = _line(summaries, 0)
     if width_of(whole) <= width:
         return whole
-    troubled = [(name, words) for name, words in said if words.health != "good"]
-    well = len(said) - len(troubled)
-    without = _line([(name, words._replace(why="")) for name, words in troubled], well)
-    reasons = sum(bool(words.why) for _, words in troubled)
+    troubled = [(name, summary) for name, summary in summaries if summary.health != "good"]
+    well = len(summaries) - len(troubled)
+    without = _line([(name, summary._replace(why="")) for name, summary in troubled], well)
+    reasons = sum(bool(summary.why) for _, summary in troubled)
     room = (width - width_of(without)) // max(1, reasons) - len(_WHY.text)
     if room >= _LEAST_WHY:
-        return _line([(name, words._replace(why=elided(words.why, room))) for name, words in troubled], well)
+        return _line([(name, summary._replace(why=elided(summary.why, room))) for name, summary in troubled], well)
     if width_of(without) <= width:
         return without
-    return cut(_line([(name, words._replace(amounts="", why="")) for name, words in troubled], well), width)
+    return cut(_line([(name, summary._replace(amounts="", why="")) for name, summary in troubled], well), width)
 
 
-def _line(said: Sequence[tuple[str, BackendWording]], well: int) -> Line:
+def _line(summaries: Sequence[tuple[str, BackendWording]], well: int) -> Line:
     """Return a line with the count of healthy backends and the names of the others."""
     pieces: list[Line] = [(Cell(f"{well} "), Cell("✓", TONES["good"]))] if well else []
-    for name, words in said:
-        why = (_WHY, Cell(words.why)) if words.why else ()
-        pieces.append((Cell(f"{name} "), Cell(f"{words.state}{words.amounts}", TONES[words.health]), *why))
+    for name, summary in summaries:
+        why = (_WHY, Cell(summary.why)) if summary.why else ()
+        pieces.append((Cell(f"{name} "), Cell(f"{summary.state}{summary.amounts}", TONES[summary.health]), *why))
     line = [_TITLE, _APART]
-    for place, piece in enumerate(pieces):
-        line += [*([BETWEEN] if place else []), *piece]
+    for index, piece in enumerate(pieces):
+        line += [*([BETWEEN] if index else []), *piece]
     return tuple(line)
 
 
 def _cells(stat: BackendStat, snapshot: MetricsSnapshot, view: View) -> dict[str, Cell]:
     """Return the cells by the key of their column."""
     now_ns = wording.looked_at_ns(stat, snapshot)
-    words, health = wording.backend_state(stat, now_ns)
+    state, health = wording.backend_state(stat, now_ns)
     open_tone: Tone = "plain" if stat.breaker == "closed" else "warn"
     return {
         "name": Cell(printable(stat.name)),
-        "state": Cell(words, TONES[health]),
+        "state": Cell(state, TONES[health]),
         "queued": _number(stat.queued, view),
         "written": _number(stat.written, view),
         "dropped": _number(sum(stat.dropped.values()), view, "bad"),
@@ -130,15 +130,15 @@ def _said(stat: BackendStat, snapshot: MetricsSnapshot, width: int, *, places: b
     """Yield rows for texts that do not fit in a column. An error that is over is shown dim."""
     _, health = wording.backend_state(stat, wording.looked_at_ns(stat, snapshot))
     trouble: Tone = "dim" if health in ("good", "calm") else TONES[health]
-    told: list[tuple[str, str, Tone]] = []
+    details: list[tuple[str, str, Tone]] = []
     if stat.last_error:
         often = f" ({stat.failures:,} in a row, breaker {stat.breaker})" if stat.breaker != "closed" else ""
-        told.append(("last error", f"{stat.last_error}{often}", trouble))
+        details.append(("last error", f"{stat.last_error}{often}", trouble))
     if stat.dropped:
-        told.append(("dropped", wording.counted(stat.dropped), "bad"))
+        details.append(("dropped", wording.counted(stat.dropped), "bad"))
     if places and stat.place:
-        told.append(("where", stat.place, "dim"))
-    for what, text, tone in told:
+        details.append(("where", stat.place, "dim"))
+    for what, text, tone in details:
         head = f"  {what}:"
-        words = elided(printable(text), width - len(head) - 1)
-        yield Row(f"{what} {stat.name}", Cell(head, "dim"), (Cell(words, tone),), heading=True)
+        short_text = elided(printable(text), width - len(head) - 1)
+        yield Row(f"{what} {stat.name}", Cell(head, "dim"), (Cell(short_text, tone),), heading=True)

@@ -54,8 +54,8 @@ def between(points: Sequence[Point], low: float, high: float) -> list[Point]:
 
 def nearest(points: Sequence[Point], cursor: Cursor) -> Point:
     """Return the point at the cursor. There is at least one point."""
-    place = cursor.place
-    return points[-1] if place is None else min(points, key=lambda point: abs(point.place - place))
+    position = cursor.place
+    return points[-1] if position is None else min(points, key=lambda point: abs(point.place - position))
 
 
 def known_values(points: Sequence[Point]) -> list[float]:
@@ -71,8 +71,8 @@ def band(name: str, points: Sequence[Point], axis: Axis) -> list[Trace]:
 
 
 def trace(name: str, points: Sequence[Point], axis: Axis, of: Callable[[Point], float | None], tone: Tone) -> Trace:
-    known = [(point.place, value) for point in points if (value := of(point)) is not None]
-    return Trace(name, tuple(place for place, _ in known), tuple(axis.at(value) for _, value in known), tone)
+    pairs = [(point.place, value) for point in points if (value := of(point)) is not None]
+    return Trace(name, tuple(position for position, _ in pairs), tuple(axis.at(value) for _, value in pairs), tone)
 
 
 def plot_of(title: str, traces: Sequence[Trace], axis: Axis, shown: tuple[float, float]) -> Plot:

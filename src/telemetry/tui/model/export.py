@@ -164,9 +164,9 @@ def spans(scene: Scene, view: View) -> Json:
     shares = span_times(scene.snapshot) if scene.snapshot is not None else []
     return {
         "spans": [
-            {**msgspec.to_builtins(one.durations), "name": one.name, "self_ms": one.self_ms, "share": one.share}
-            for one in shares
-            if matches(one.name, view.filter)
+            {**msgspec.to_builtins(span.durations), "name": span.name, "self_ms": span.self_ms, "share": span.share}
+            for span in shares
+            if matches(span.name, view.filter)
         ]
     }
 

@@ -70,8 +70,8 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
     snapshot = scene.snapshot
     if snapshot is None:
         badge = Cell(" CONNECTING ", "warn" if scene.trouble else "accent")
-        words = _trouble(scene, width) or ((Cell("waiting for the first snapshot", "dim"),),)
-        return (cut((badge,), width), *words)
+        message = _trouble(scene, width) or ((Cell("waiting for the first snapshot", "dim"),),)
+        return (cut((badge,), width), *message)
     lines = [_first(scene, snapshot, view, width)]
     silent, past = scene.silence_s > 0, scene.moment is not None
     if bar := progress(snapshot, width, silent=silent, past=past, steps_per_s=scene.steps_per_s):
@@ -83,7 +83,7 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
     if scene.gates_final and (of_run := _exit_of_run(snapshot, scene.gates)):
         shown.append(of_run)
     pieces[1:1] = shown
-    pieces[:0] = [Piece(words, "warn") for words in not_finite(snapshot, short=True)]
+    pieces[:0] = [Piece(text, "warn") for text in not_finite(snapshot, short=True)]
     if snapshot.state in TERMINAL:
         pieces = [*_failure(snapshot, width), *pieces]
     return (*lines, fitted(pieces, width))
@@ -94,7 +94,7 @@ def badge(snapshot: MetricsSnapshot, gates: Sequence[GateResult] = ()) -> Cell:
 
     A run is not `good` if its command or a gate failed, if a value is not finite, or if it lost events.
     """
-    words, tone = _BADGES[snapshot.state]
+    label, tone = _BADGES[snapshot.state]
     if snapshot.state == "COMPLETE" and wording.failure(snapshot):
         return Cell(" FAILED ", "bad")
     if snapshot.state == "COMPLETE" and gates and worst(list(gates)) == "fail":
@@ -103,7 +103,7 @@ def badge(snapshot: MetricsSnapshot, gates: Sequence[GateResult] = ()) -> Cell:
         tone = _TONES[snapshot.completeness]
     elif snapshot.state == "COMPLETE" and not_finite(snapshot):
         tone = "warn"
-    return Cell(f" {words} ", tone)
+    return Cell(f" {label} ", tone)
 
 
 def _exit_of_run(snapshot: MetricsSnapshot, gates: Sequence[GateResult]) -> Piece | None:
@@ -133,8 +133,8 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
     if snapshot.state in TERMINAL:
         lost = account.lost + account.waiting
         tone = _TONES[snapshot.completeness]
-        told = ": " if lost else " · "
-        return Piece(f"{snapshot.completeness}{salvaged}{told}{formatting.count(lost)} lost", tone)
+        separator = ": " if lost else " · "
+        return Piece(f"{snapshot.completeness}{salvaged}{separator}{formatting.count(lost)} lost", tone)
     dropped = account.lost - account.missing
     if dropped:
         missing = f", {formatting.count(account.missing)} missing" if account.missing else ""
@@ -150,8 +150,8 @@ def gates(results: Sequence[GateResult], *, final: bool = True) -> list[Piece]:
         return []
     outcome = worst(list(results))
     number = sum(result.outcome == outcome for result in results)
-    words, tone, keep = _GATES[outcome] if final else _GATES_SO_FAR[outcome]
-    return [Piece(f"{number_of(number, 'gate')} {words}", tone, keep)]
+    label, tone, keep = _GATES[outcome] if final else _GATES_SO_FAR[outcome]
+    return [Piece(f"{number_of(number, 'gate')} {label}", tone, keep)]
 
 
 def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
@@ -162,8 +162,8 @@ def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
     if snapshot.node_count:
         by_status = Counter(wording.node_status(stat, over=False) for stat in snapshot.nodes)
         by_status["not connected"] += snapshot.missing_nodes
-        words, tone = _reporting(by_status, "node")
-        return f"{words}, {number_of(snapshot.producer_count, 'producer')}", tone
+        text, tone = _reporting(by_status, "node")
+        return f"{text}, {number_of(snapshot.producer_count, 'producer')}", tone
     by_status = Counter(stat.status for stat in snapshot.own_producers)
     by_status["ended"] += snapshot.direct_producers - len(snapshot.own_producers)
     if by_status.total():
@@ -177,7 +177,9 @@ def _reporting(by_status: Counter[str], what: str) -> tuple[str, Tone]:
         return f"{number_of(total, what)}, {'all ' if total > 1 else ''}ended", "plain"
     parts = [f"{by_status['live']:,}/{number_of(total, what)} reporting"]
     parts += [f"{by_status[status]:,} {status}" for status in _NOT_REPORTING if by_status[status]]
-    tone: Tone = "bad" if by_status["lost"] else "warn" if any(by_status[one] for one in _SUSPECT) else "plain"
+    tone: Tone = (
+        "bad" if by_status["lost"] else "warn" if any(by_status[status] for status in _SUSPECT) else "plain"
+    )
     return ", ".join(parts), tone
 
 
@@ -252,8 +254,8 @@ def _course(snapshot: MetricsSnapshot) -> Iterator[Piece]:
         if not (snapshot.command and snapshot.reason.startswith(_OF_COMMAND)):
             yield Piece(printable(snapshot.reason), "bad" if snapshot.state == "INTERRUPTED" else "plain", 2)
         yield Piece("percentiles exact" if snapshot.exact else "", "plain", 3)
-    words, tone = reporting(snapshot)
-    yield Piece(words, tone, 4 if over else 1)
+    text, tone = reporting(snapshot)
+    yield Piece(text, tone, 4 if over else 1)
     if snapshot.warnings:
         number = len(snapshot.warnings)
         yield Piece(number_of(number, "warning"), "warn", 1)
@@ -286,8 +288,8 @@ def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
 
 def _named(snapshot: MetricsSnapshot, keys: Sequence[str]) -> str:
     """Return the first few of some producers by name."""
-    known = wording.names(snapshot)
-    return _first_of([known.get(key) or printable(key) or "an expected node" for key in keys])
+    name_by_key = wording.names(snapshot)
+    return _first_of([name_by_key.get(key) or printable(key) or "an expected node" for key in keys])
 
 
 def _first_of(names: Sequence[str]) -> str:
@@ -321,9 +323,9 @@ def progress(
         count = f"{formatting.count(shown.done)} of {formatting.count(shown.total)}"
         pieces = [Piece(f"{_percent(shown)} % {when}", "dim"), Piece(count, "dim", 2)]
         return cut((*name, *fitted(pieces, room)), width)
-    words = fitted([*_words(snapshot, shown, steps_per_s, silent=silent), *others], room - _LEAST_BAR)
-    length = max(0, min(_MOST_BAR, room - width_of(words)))
-    return cut((*name, *_bar(share(shown), length), Cell(" "), *words), width)
+    details = fitted([*_words(snapshot, shown, steps_per_s, silent=silent), *others], room - _LEAST_BAR)
+    length = max(0, min(_MOST_BAR, room - width_of(details)))
+    return cut((*name, *_bar(share(shown), length), Cell(" "), *details), width)
 
 
 def share(item: Progress) -> float:

@@ -39,10 +39,10 @@ def log(scene: Scene) -> tuple[Line, ...]:
         parts.append(("Marks, UTC", list(marks(scene))))
     parts.append((_command(snapshot), [(Cell(plain_text(line)),) for line in scene.output]))
     lines: list[Line] = []
-    for title, said in parts:
-        if said:
+    for title, body in parts:
+        if body:
             lines += [()] if lines else []
-            lines += [(Cell(title, "strong"),), *said]
+            lines += [(Cell(title, "strong"),), *body]
     return tuple(lines) or ((Cell("the run has no messages" if is_over(scene) else "no messages yet", "dim"),),)
 
 
@@ -56,12 +56,12 @@ def plain_text(line: str) -> str:
 def _losses(snapshot: MetricsSnapshot) -> Iterator[Line]:
     """Yield each loss reason with its count, in the words of the report."""
     account = snapshot.accounting
-    told = (
+    losses = (
         (account.dropped_by_producer, "event", "lost"),
         (account.dropped, "event", "lost"),
         (account.bad_frames, "frame", "refused"),
     )
-    for reasons, what, became in told:
+    for reasons, what, became in losses:
         for reason, number in reasons.items():
             why = wording.REASON_WORDS.get(reason, "")
             yield (Cell(f"{number_of(number, what)} {became}, {printable(reason)}", "bad"), Cell(f"  {why}"))

@@ -55,12 +55,12 @@ def _pieces(scene: Scene, view: View, trend: int) -> Iterator[Line]:
     for stat in scene.snapshot.gauges if scene.snapshot else ():
         if is_of_machine(stat.name) and stat.value is not None and PROCESS_LABEL not in stat.labels:
             by_name.setdefault(stat.name, []).append(stat)
-    places = {name: place for place, name in enumerate(_FIRST)}
+    places = {name: index for index, name in enumerate(_FIRST)}
     for name, stats in sorted(by_name.items(), key=lambda item: places.get(item[0], len(places))):
         unit = stats[0].unit
         values = [stat.value for stat in stats if stat.value is not None]
-        found = (scene.trends.get(series_id(stat.name, stat.labels), ()) for stat in stats)
-        trends = [[point for point in points if point is not None] for points in found]
+        raw_trends = (scene.trends.get(series_id(stat.name, stat.labels), ()) for stat in stats)
+        trends = [[point for point in points if point is not None] for points in raw_trends]
         length = min(map(len, trends))
         means = tuple(sum(points[at] for points in trends) / len(trends) for at in range(-length, 0))
         several = f" {len(stats)} ×" if len(stats) > 1 else ""

@@ -54,14 +54,14 @@ def fitted_names(names: tuple[str, ...], width: int) -> tuple[str, ...]:
 def _parsed(text: str) -> _Name | None:
     """Split a name into its parts; return None for text in another form."""
     mark = _PIN if text.startswith(_PIN) else " " * (len(text) - len(text.lstrip(" ")))
-    found = _FORM.fullmatch(text[len(mark) :])
-    if found is None:
+    match = _FORM.fullmatch(text[len(mark) :])
+    if match is None:
         return None
-    pairs = [label.partition("=") for label in found[2].split(",")]
+    pairs = [label.partition("=") for label in match[2].split(",")]
     labels = {key: value for key, _, value in pairs}
     if not all(sign for _, sign, _ in pairs) or len(labels) < len(pairs):
         return None  # a value contains a comma: its end is unknown
-    return _Name(mark, found[1], labels, found[3] or "")
+    return _Name(mark, match[1], labels, match[3] or "")
 
 
 def _fitted(rows: Sequence[_Name], width: int, common: Sequence[str]) -> list[str]:

@@ -72,7 +72,7 @@ def node_rows(scene: Scene, view: View, columns: tuple[Column, ...]) -> Iterator
         opened = identity(stat) in view.opened_nodes
         members = scene.members.get(identity(stat)) if opened else ()
         passing = matches(f"{stat.node} {stat.host} {wording.node_status(stat, over=over)}", view.filter)
-        shown = [one for one in members or () if passing or matches(_searched(one), view.filter)]
+        shown = [member for member in members or () if passing or matches(_searched(member), view.filter)]
         if not (passing or shown):
             continue
         mark = "▾" if opened else "▸"
@@ -143,7 +143,7 @@ def _member_rows(
     """Yield the producers of an opened node. Only its leaf knows how much each has sent."""
     inside = f"{_MEMBER}{identity(stat)} "
     blank = (Cell(""),) * (len(columns) - 1)
-    for member in sorted(shown, key=lambda one: (one.rank is None, one.rank or 0)):
+    for member in sorted(shown, key=lambda facts: (facts.rank is None, facts.rank or 0)):
         cells = {
             "rank": Cell(NOTHING if member.rank is None else str(member.rank)),
             "host": Cell(printable(f"{member.host}:{member.pid}") if member.host else NOTHING, "dim"),

@@ -74,11 +74,11 @@ def overview(scene: Scene, view: View, width: int = 80) -> Overview:
     )
 
 
-def resized(found: Overview, scene: Scene, view: View, width: int) -> Overview:
+def resized(original: Overview, scene: Scene, view: View, width: int) -> Overview:
     """Return the same overview with its series laid out for `width` columns."""
-    groups = found.groups
+    groups = original.groups
     return dataclasses.replace(
-        found, series=_series(scene, view, groups, width), caption=_caption(scene, view, groups, width)
+        original, series=_series(scene, view, groups, width), caption=_caption(scene, view, groups, width)
     )
 
 
@@ -181,11 +181,11 @@ def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> 
             Row(key_of(item.series), _name(item, view), partial(rows.figures, item, columns[1:], view, seconds))
             for item in group.members
         ]
-    known = {column.key for column in columns}
+    column_keys = {column.key for column in columns}
     return Grid(
         columns=columns,
         rows=tuple(lines),
-        sorted_by=view.sort if view.sort in known else "",
+        sorted_by=view.sort if view.sort in column_keys else "",
         descending=view.descending,
         empty=_nothing(scene, view),
         about=time_range_words(scene, view),
@@ -221,16 +221,16 @@ def _others(scene: Scene, view: View) -> Grid:
     )
     if scene.snapshot is None:
         return Grid(columns, empty="none yet")
-    found = newest_window_first(_outcomes_as_one(scene.snapshot, view), lambda stat: stat, scene.snapshot)
+    stats = newest_window_first(_outcomes_as_one(scene.snapshot, view), lambda stat: stat, scene.snapshot)
     paces = Paces(scene.snapshot)
-    counters = [stat for stat in found if isinstance(stat, CounterStat)]
+    counters = [stat for stat in stats if isinstance(stat, CounterStat)]
     rates = {id(stat): _rate_of(stat, paces, view) for stat in rated(counters, scene, view)}
     sorter = _other_sorter(rates, view)
-    ordered = in_order(found, sorter, descending=view.descending)
-    made = (_other_row(stat, rates.get(id(stat)), view) for stat in ordered)
+    ordered = in_order(stats, sorter, descending=view.descending)
+    other_rows = (_other_row(stat, rates.get(id(stat)), view) for stat in ordered)
     return Grid(
         columns,
-        tuple(_without_figures(row) if past else row for row in made),
+        tuple(_without_figures(row) if past else row for row in other_rows),
         sorted_by=view.sort if sorter else "",
         descending=view.descending,
         empty=f"none matches '{printable(view.filter)}'" if view.filter else "no counters or gauges",

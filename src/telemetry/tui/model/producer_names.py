@@ -16,14 +16,14 @@ def short_names(scene: Scene) -> Mapping[str, str]:
     if scene.snapshot is None:
         return {}
     nodes = {stat.leaf: stat.node for stat in scene.snapshot.nodes if stat.leaf}
-    known = {leaf: printable(name) for leaf, name in nodes.items()}
+    name_by_id = {leaf: printable(name) for leaf, name in nodes.items()}
     for stat in scene.snapshot.producers:
-        known[stat.producer] = _short(stat.rank, stat.name or stat.producer)
+        name_by_id[stat.producer] = _short(stat.rank, stat.name or stat.producer)
     for leaf, members in scene.members.items():
         for member in members:
             name = _short(member.rank, member.name or member.producer)
-            known[member.producer] = f"{name} on {printable(nodes.get(leaf, leaf))}"
-    return known
+            name_by_id[member.producer] = f"{name} on {printable(nodes.get(leaf, leaf))}"
+    return name_by_id
 
 
 def _short(rank: int | None, name: str) -> str:

@@ -84,12 +84,12 @@ def total(scene: Scene, view: View, width: int) -> Line:
     snapshot = scene.snapshot
     if snapshot is None:
         return ()
-    words, tone = reporting(snapshot)
+    text, tone = reporting(snapshot)
     account = snapshot.accounting
     rate = sum(stat.events_per_s for stat in snapshot.own_producers)
     rate += sum(stat.events_per_s for stat in snapshot.nodes)
     pieces = [
-        Piece(words, tone),
+        Piece(text, tone),
         Piece(f"{numbers.rate(rate, '', view.units)}", keep=2),
         Piece(f"{numbers.counted(snapshot.accounting.received, view.units)} received", keep=3),
         Piece(f"{formatting.count(account.lost)} lost", "bad" if account.lost else "plain"),
@@ -186,7 +186,7 @@ def _searched(stat: ProducerStat) -> str:
 def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View) -> dict[str, Cell]:
     """Return the cells by the key of their column."""
     gone = lost(stat)
-    said, grave = _note(stat, snapshot, odd)
+    note, grave = _note(stat, snapshot, odd)
     slow: Tone = "warn" if stat.producer == odd.slowest else "plain"
     silent = stat.status in ("late", "lost")
     over = snapshot.state in TERMINAL
@@ -204,14 +204,14 @@ def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View
         "repaired": Cell(formatting.count(stat.repaired), "plain" if stat.repaired else "dim"),
         "lag": Cell(formatting.duration_s(stat.lag_s), "warn" if stat.producer in odd.lagging else "plain"),
         "seen": Cell(seen, "warn" if silent else "plain"),
-        "note": Cell(said, "bad" if grave else "warn" if said else "plain"),
+        "note": Cell(note, "bad" if grave else "warn" if note else "plain"),
     }
 
 
 def _note(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> tuple[str, bool]:
     """Return notes on a producer, worst first, and whether any is grave; empty if all is well."""
-    said = list(_said(stat, snapshot, odd))
-    return ", ".join(words for words, _ in said), any(grave for _, grave in said)
+    remarks = list(_said(stat, snapshot, odd))
+    return ", ".join(remark for remark, _ in remarks), any(grave for _, grave in remarks)
 
 
 def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> Iterator[tuple[str, bool]]:

@@ -61,23 +61,33 @@ def flows(scene: Scene, view: View) -> tuple[Flow, ...]:
     """Return one flow for each kind and labels, in order of appearance."""
     if scene.snapshot is None:
         return ()
-    found = request_counts(scene.snapshot)
+    all_counts = request_counts(scene.snapshot)
     if scene.moment is not None:
-        return tuple(_whole(one, [_past(part, scene.moment) for part in one.windows or [one]]) for one in found)
+        return tuple(
+            _whole(counts, [_past(part, scene.moment) for part in counts.windows or [counts]])
+            for counts in all_counts
+        )
     if view.figures == "run":
         return tuple(
-            _whole(one, [_counted(part) for part in one.windows or [one]], one.goodput_per_s, one.attainment)
-            for one in found
+            _whole(
+                counts,
+                [_counted(part) for part in counts.windows or [counts]],
+                counts.goodput_per_s,
+                counts.attainment,
+            )
+            for counts in all_counts
         )
-    rates = {_key(part): part for one in request_counts(_speeds(scene.snapshot)) for part in (one, *one.windows)}
+    rates = {
+        _key(part): part for counts in request_counts(_speeds(scene.snapshot)) for part in (counts, *counts.windows)
+    }
     return tuple(
         _whole(
-            one,
-            [_going(part, rates.get(_key(part)), scene) for part in one.windows or [one]],
-            rates[_key(one)].good if _key(one) in rates else None,
-            rates[_key(one)].attainment if _key(one) in rates else None,
+            counts,
+            [_going(part, rates.get(_key(part)), scene) for part in counts.windows or [counts]],
+            rates[_key(counts)].good if _key(counts) in rates else None,
+            rates[_key(counts)].attainment if _key(counts) in rates else None,
         )
-        for one in found
+        for counts in all_counts
     )
 
 
@@ -107,8 +117,8 @@ def _whole(
 
 def _sum(values: Iterator[float | None]) -> float | None:
     """Return the sum of the known values, or None."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    summands = [value for value in values if value is not None]
+    return sum(summands) if summands else None
 
 
 def _counted(counts: RequestCounts) -> Flow:

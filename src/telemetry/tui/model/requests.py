@@ -119,15 +119,15 @@ def requests(scene: Scene, view: View, width: int = 80) -> Requests:
 
 def told(scene: Scene, view: View) -> list[tuple[Flow, tuple[RequestSeries, ...]]]:
     """Return each kind of request with its parts. With a filter, only kinds that have a passing series."""
-    known = {item.series: item for item in passing(scene, view)}
-    shown = [(flow, tuple(_part(part, known) for part in flow.parts)) for flow in flows(scene, view)]
+    item_by_series = {item.series: item for item in passing(scene, view)}
+    shown = [(flow, tuple(_part(part, item_by_series) for part in flow.parts)) for flow in flows(scene, view)]
     return [pair for pair in shown if not view.filter or any(part.members for part in pair[1])]
 
 
-def _part(flow: Flow, known: Mapping[SeriesId, VisibleSeries]) -> RequestSeries:
+def _part(flow: Flow, item_by_series: Mapping[SeriesId, VisibleSeries]) -> RequestSeries:
     """Return a flow with its series in the order of `telemetry.wire.requests`; turns of conversations are last."""
     stats = (series_id(stat.name, stat.labels) for stat in _stats(flow.counts))
-    return RequestSeries(flow, tuple(known[series] for series in stats if series in known))
+    return RequestSeries(flow, tuple(item_by_series[series] for series in stats if series in item_by_series))
 
 
 def called(counts: RequestCounts) -> str:
@@ -215,24 +215,24 @@ def _said(flow: Flow, scene: Scene, view: View, width: int) -> Iterator[Row]:
     """
     counts, past = flow.counts, scene.moment is not None
     room = width - _MARGINS - formatting.columns(f"{_INDENT}finished:  ")
-    said: list[tuple[str, str, Tone]] = []
+    details: list[tuple[str, str, Tone]] = []
     if counts.good is not None:
-        said.append(("SLO", _limits(counts), "plain"))
+        details.append(("SLO", _limits(counts), "plain"))
     if load := _load(flow, scene, view, room):
-        said.append(("load", load, "dim"))
+        details.append(("load", load, "dim"))
     if counts.failed:
-        said.append(("failed", by_count(counts.failed, room), "warn"))
+        details.append(("failed", by_count(counts.failed, room), "warn"))
     if counts.expired:
-        said.append(("expired", f"{formatting.count(counts.expired)} without an outcome in time", "warn"))
+        details.append(("expired", f"{formatting.count(counts.expired)} without an outcome in time", "warn"))
     if counts.finishes:
-        said.append(("finished", by_count(counts.finishes, room), "dim"))
+        details.append(("finished", by_count(counts.finishes, room), "dim"))
     if counts.after_end:
         calls = f"{number_of(counts.after_end, 'call')} for requests that had already ended or are unknown"
-        said.append(("too late", calls, "dim"))
+        details.append(("too late", calls, "dim"))
     if counts.out_of_order:
         durations = f"{number_of(counts.out_of_order, 'duration')} ignored: the end is before the beginning"
-        said.append(("out of order", durations, "dim"))
-    for what, text, tone in said:
+        details.append(("out of order", durations, "dim"))
+    for what, text, tone in details:
         cell = Cell(NOTHING, "dim") if past else Cell(elided(text, room), tone)
         yield Row(f"{what} {_key(counts)}", Cell(f"{_INDENT}{what}:", "dim"), (cell,), heading=True)
 
@@ -243,34 +243,34 @@ def _limits(counts: RequestCounts) -> str:
         limits = slo.parse(counts.slo) if counts.slo else {}
     except UsageError:
         limits = {}
-    said = []
+    parts = []
     for key in limits or counts.met:
         share = counts.attainment_of(key)
         limit = f" {formatting.duration_ns(limits[key])}" if key in limits else ""
-        said.append(f"{printable(key)}{limit}{'' if share is None else f' {share * 100:.1f} %'}")
-    return " · ".join(said) or NOTHING
+        parts.append(f"{printable(key)}{limit}{'' if share is None else f' {share * 100:.1f} %'}")
+    return " · ".join(parts) or NOTHING
 
 
 def _load(flow: Flow, scene: Scene, view: View, width: int) -> str:
     """Return what fits of tokens per second and concurrency, such as `12 in flight on average · peak ≥ 20`."""
     counts, units = flow.counts, view.units
-    given, made = flow.input_tokens, flow.tokens
+    given, output = flow.input_tokens, flow.tokens
     if view.figures == "run":
-        given, made = counts.input_tokens_per_s, counts.output_tokens_per_s
-    said = []
-    if given is not None and made is not None:
-        said += [
+        given, output = counts.input_tokens_per_s, counts.output_tokens_per_s
+    parts = []
+    if given is not None and output is not None:
+        parts += [
             f"tokens {numbers.rate(given, '', units)} in",
-            f"{numbers.rate(made, '', units)} out",
-            f"{numbers.rate(given + made, '', units)} in all",
+            f"{numbers.rate(output, '', units)} out",
+            f"{numbers.rate(given + output, '', units)} in all",
         ]
     if (per_chunk := counts.tokens_per_chunk) is not None:
-        said.append(f"{formatting.scaled(per_chunk)} a chunk")
+        parts.append(f"{formatting.scaled(per_chunk)} a chunk")
     if (mean := counts.concurrency_mean) is not None:
-        said.append(f"{formatting.scaled(mean)} in flight on average")
+        parts.append(f"{formatting.scaled(mean)} in flight on average")
     if counts.window is None and (peak := scene.peaks.get(series_id(counts.kind, counts.labels))):
-        said.append(f"peak ≥ {formatting.count(peak)}{'' if mean is not None else ' in flight'}")
-    return "".join(cell.text for cell in fitted([Piece(each, keep=at) for at, each in enumerate(said)], width))
+        parts.append(f"peak ≥ {formatting.count(peak)}{'' if mean is not None else ' in flight'}")
+    return "".join(cell.text for cell in fitted([Piece(each, keep=at) for at, each in enumerate(parts)], width))
 
 
 def by_count(counts: Mapping[str, float], width: int) -> str:
@@ -279,7 +279,7 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
     Long names lose their middle. Counts are never cut.
     """
     ordered = sorted(counts.items(), key=lambda item: -item[1])
-    said = ""
+    text = ""
     for most in range(len(ordered), 0, -1):
         names = [printable(name) or NOTHING for name, _ in ordered[:most]]
         tails = [f" {formatting.count(count)}" for _, count in ordered[:most]]
@@ -288,10 +288,10 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
         room = width - formatting.columns(" · ".join(tails))
         share = max(_NAME_COLUMNS, room // most) if most > 1 else max(1, room)
         cut = [formatting.without_middle(name, share) for name in names]
-        said = " · ".join(f"{name}{tail}" for name, tail in zip(cut, tails, strict=True))
-        if formatting.columns(said) <= width:
+        text = " · ".join(f"{name}{tail}" for name, tail in zip(cut, tails, strict=True))
+        if formatting.columns(text) <= width:
             break
-    return elided(said, width)
+    return elided(text, width)
 
 
 # --- the lower table: durations --------------------------------------------------------------------

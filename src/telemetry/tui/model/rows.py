@@ -45,7 +45,7 @@ def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP
     """Return the columns. `title` is the title of the name column."""
     keys = percentile_keys(scene.snapshot)
     window = view.figures == "window" and scene.moment is None
-    found = [
+    base_columns = [
         Column("name", title, right=False),
         Column("count", "count", keep=keep["count"]),
         Column("rate", "rate", keep=keep["rate"]),
@@ -54,8 +54,8 @@ def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP
         Column("max", "peak" if window else "max", keep=keep["max"]),
     ]
     if view.compare and scene.baseline:
-        found += [Column(delta_column(key), f"Δp{key}", keep=1) for key in COMPARED if key in keys]
-    return (*found, Column("trend", "p99 trend", right=False, keep=keep["trend"]))
+        base_columns += [Column(delta_column(key), f"Δp{key}", keep=1) for key in COMPARED if key in keys]
+    return (*base_columns, Column("trend", "p99 trend", right=False, keep=keep["trend"]))
 
 
 def trend_seconds(scene: Scene, width: int) -> int:
@@ -69,13 +69,13 @@ def trend_seconds(scene: Scene, width: int) -> int:
 
 def figures(item: VisibleSeries, shown: tuple[Column, ...], view: View, seconds: int) -> Line:
     """Return a cell for each of these columns, without the name column."""
-    stat, known, units = item.stat, item.figures, view.units
+    stat, item_figures, units = item.stat, item.figures, view.units
     moved = move(item.trend)
     cells: list[Cell] = []
     for column in shown:
         key = column.key
         if key == "count":
-            cells.append(Cell(numbers.counted(known.count, units), "plain" if known.count else "dim"))
+            cells.append(Cell(numbers.counted(item_figures.count, units), "plain" if item_figures.count else "dim"))
         elif key == "rate":
             cells.append(Cell(numbers.rate(item.rate, "", units), "plain" if item.rate else "dim"))
         elif key == "max":

@@ -64,8 +64,8 @@ class _Subject:
 
     @property
     def baseline(self) -> str:
-        known = self.scene.baseline
-        return printable(f"{known.name} {known.run_id}") if known else ""
+        baseline = self.scene.baseline
+        return printable(f"{baseline.name} {baseline.run_id}") if baseline else ""
 
 
 def detail(
@@ -141,8 +141,8 @@ def _facts(subject: _Subject, width: int) -> tuple[Line, ...]:
     if base is not None and subject.scene.baseline is not None:
         before = facts.FactColumn("baseline", run_figures(base, subject.scene.baseline), base.stddev)
     lines = [*_title(subject, width), *facts.table(time_ranges, before, stat.unit, subject.view.units, width)]
-    for words in facts.warnings(stat, time_ranges[0].figures, subject.words):
-        lines += wrapped(f"! {words}", "warn", width)
+    for warning in facts.warnings(stat, time_ranges[0].figures, subject.words):
+        lines += wrapped(f"! {warning}", "warn", width)
     if snapshot.state in TERMINAL and snapshot.exact_reason and not stat.exact:
         lines += wrapped(f"not exact: {printable(snapshot.exact_reason)}", "dim", width)
     return tuple(lines)
@@ -186,10 +186,10 @@ def _curve(subject: _Subject, width: int) -> Plot:
 
 def _histogram(subject: _Subject, width: int) -> Plot:
     digest, stat = subject.digest, subject.stat
-    cells, words = series_plots.Cells(stat.histogram, stat.cell_unit), WHOLE_RUN
+    cells, range_text = series_plots.Cells(stat.histogram, stat.cell_unit), WHOLE_RUN
     if digest is not None:
-        cells, words = series_plots.Cells(digest.cells(), digest.cell_unit), subject.words
-    plot = series_plots.histogram_plot(f"histogram, {words}", cells, stat.unit, subject.view.units, width)
+        cells, range_text = series_plots.Cells(digest.cells(), digest.cell_unit), subject.words
+    plot = series_plots.histogram_plot(f"histogram, {range_text}", cells, stat.unit, subject.view.units, width)
     return replace(plot, empty=_empty(subject))
 
 

@@ -108,21 +108,21 @@ def histogram_plot(title: str, cells: Cells, unit: str, units: Units, width: int
     The x axis counts cells, four per doubling, so it is logarithmic. Neighbours share a bar if `width` columns are
     too few for all.
     """
-    known = {cell: count for cell, count in cells.counts if count > 0}
-    if not known or cells.unit <= 0:
+    count_by_cell = {cell: count for cell, count in cells.counts if count > 0}
+    if not count_by_cell or cells.unit <= 0:
         return Plot(title=title, kind="bars")
-    first, last = min(known), max(known)
+    first, last = min(count_by_cell), max(count_by_cell)
     per_bar = max(1, math.ceil((last - first + 1) / max(1, width)))
     bars = dict.fromkeys(range(first // per_bar, last // per_bar + 1), 0)
-    for cell, count in known.items():
+    for cell, count in count_by_cell.items():
         bars[cell // per_bar] += count
     low, high = min(bars) * per_bar, (max(bars) + 1) * per_bar
     axis = axis_of((0.0, float(max(bars.values()))), formatting.scaled, whole=True)
     xs = tuple((bar + 0.5) * per_bar for bar in bars)
     trace = Trace("values", xs, tuple(float(count) for count in bars.values()), "accent")
     values = value_axis((edge(max(low, 1)) * cells.unit, edge(high) * cells.unit), unit, units)
-    marks = [(_value_at(values, mark) / cells.unit, words) for mark, words in values.ticks]
-    inside = [(_cell_place(at, low, high), words) for at, words in marks if edge(low) <= at <= edge(high)]
+    marks = [(_value_at(values, mark) / cells.unit, label) for mark, label in values.ticks]
+    inside = [(_cell_place(at, low, high), label) for at, label in marks if edge(low) <= at <= edge(high)]
     ticks = spaced(inside, low, high, width)
     return replace(_plot(title, (trace,), axis, x_ticks=ticks, x_range=(float(low), float(high))), kind="bars")
 
@@ -195,8 +195,8 @@ def rate_plot(points: Sequence[Point], times: Times, units: Units, activity: Act
     drawn = [(times.place(point), rate) for point, rate in zip(points, rates, strict=True) if rate is not None]
     if not drawn:
         return Plot(title="rate", empty=_EMPTY)
-    places, known = zip(*drawn, strict=True)
-    return _over_time("rate", (Trace("rate", places, known, "accent"),), rate_axis(known, "", units), times)
+    places, values = zip(*drawn, strict=True)
+    return _over_time("rate", (Trace("rate", places, values, "accent"),), rate_axis(values, "", units), times)
 
 
 def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
@@ -210,18 +210,18 @@ def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
     trend = scene.trends.get(series, ())
     if not trend:
         return Plot(title=title, empty=NO_HISTORY if is_read(scene) else READING)
-    known = [(at * step_s, value) for at, value in enumerate(trend, 1 - len(trend)) if value is not None]
-    if not known:
+    points = [(at * step_s, value) for at, value in enumerate(trend, 1 - len(trend)) if value is not None]
+    if not points:
         return Plot(title=title, empty=_EMPTY)
     cursor = None
     if scene.moment is not None and scene.snapshot is not None:
         cursor = (scene.moment.end_ns - scene.snapshot.time_ns) / 1e9
         if cursor < (1 - len(trend)) * step_s:
             return Plot(title=title, empty="this is an older time; open the series to see it")
-    axis = value_axis((value for _, value in known), unit, units)
+    axis = value_axis((value for _, value in points), unit, units)
     start = min((1 - len(trend)) * step_s, -1.0)
     ticks = ((start, f"{start:.2g} s"), (0.0, _end_words(scene) if over else "now"))
-    trace = _broken("p99", known, axis, "warn")
+    trace = _broken("p99", points, axis, "warn")
     return replace(_plot(title, (trace,), axis, x_ticks=ticks, x_range=(start, 0.0)), cursor=cursor)
 
 
@@ -230,10 +230,10 @@ def _broken(name: str, points: Sequence[tuple[float, float]], axis: Axis, tone: 
     distances = [after - before for (before, _), (after, _) in pairwise(points)]
     longest = _SILENCE * median_low(distances) if distances else 0.0
     line: list[tuple[float, float | None]] = []
-    for (place, value), distance in zip(points, (0.0, *distances), strict=True):
-        line += [(place, None)] * (distance > longest)
-        line.append((place, axis.at(value)))
-    return Trace(name, tuple(place for place, _ in line), tuple(value for _, value in line), tone)
+    for (position, value), distance in zip(points, (0.0, *distances), strict=True):
+        line += [(position, None)] * (distance > longest)
+        line.append((position, axis.at(value)))
+    return Trace(name, tuple(position for position, _ in line), tuple(value for _, value in line), tone)
 
 
 def _end_words(scene: Scene) -> str:
@@ -273,8 +273,8 @@ def _nines(number: int) -> str:
     return f"99.{'9' * (number - 2)} %"
 
 
-def _value_at(axis: Axis, place: float) -> float:
-    return 10.0**place if axis.log else place
+def _value_at(axis: Axis, position: float) -> float:
+    return 10.0**position if axis.log else position
 
 
 def _cell_place(ticks: float, low: int, high: int) -> float:

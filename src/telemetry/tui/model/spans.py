@@ -46,34 +46,34 @@ def spans_line(scene: Scene, width: int) -> Line:
     """
     if scene.snapshot is None or scene.moment is not None:
         return ()
-    found = [one for one in span_times(scene.snapshot) if one.share is not None]
-    if not found:
+    spans = [span for span in span_times(scene.snapshot) if span.share is not None]
+    if not spans:
         return ()
-    pieces = [_piece(one, at) for at, one in enumerate(islice(found, _SHOWN))]
+    pieces = [_piece(span, at) for at, span in enumerate(islice(spans, _SHOWN))]
     first, *others = pieces
     return fitted([first._replace(text=f"time  {first.text}"), *others], width)
 
 
 def spans_table(scene: Scene, view: View, width: int = 80) -> Grid:
     """Return a row for each span of the whole run, the largest self time first. `width` is that of the screen."""
-    found = span_times(scene.snapshot) if scene.snapshot is not None else []
-    shown = [one for one in found if matches(one.name, view.filter)]
-    longest = max((one.share or 0.0 for one in found), default=0.0)
+    spans = span_times(scene.snapshot) if scene.snapshot is not None else []
+    shown = [span for span in spans if matches(span.name, view.filter)]
+    longest = max((span.share or 0.0 for span in spans), default=0.0)
     bar = next(columns for least, columns in _BAR_COLUMNS if width >= least)
     rows = []
-    for one in shown:
-        cells = _cells(one, longest, bar, view)
+    for span in shown:
+        cells = _cells(span, longest, bar, view)
         name, *figures = (cells[column.key] for column in _COLUMNS)
-        series = series_id(one.durations.name, one.durations.labels)
+        series = series_id(span.durations.name, span.durations.labels)
         rows.append(Row(key_of(series), name, tuple(figures)))
-    empty = f"no span matches '{printable(view.filter)}'" if found else "no spans yet"
+    empty = f"no span matches '{printable(view.filter)}'" if spans else "no spans yet"
     return Grid(_COLUMNS, tuple(rows), empty=empty)
 
 
-def _cells(one: SpanTimes, longest: float, bar: int, view: View) -> Mapping[str, Cell]:
+def _cells(span: SpanTimes, longest: float, bar: int, view: View) -> Mapping[str, Cell]:
     """Return the cells by the key of their column."""
-    stat, units = one.durations, view.units
-    share = one.share or 0.0
+    stat, units = span.durations, view.units
+    share = span.share or 0.0
     length = round(share / longest * bar) if longest else 0
     percentiles = stat.percentiles
 
@@ -81,10 +81,10 @@ def _cells(one: SpanTimes, longest: float, bar: int, view: View) -> Mapping[str,
         return numbers.value(number, stat.unit, units)
 
     return {
-        "name": Cell(printable(one.name)),
+        "name": Cell(printable(span.name)),
         "bar": Cell(("━" * length or "╸" * (share > 0)).ljust(bar), "accent"),
-        "share": Cell(NOTHING if one.share is None else formatting.percent(share), "strong"),
-        "self": Cell(value(one.self_ms)),
+        "share": Cell(NOTHING if span.share is None else formatting.percent(share), "strong"),
+        "self": Cell(value(span.self_ms)),
         "total": Cell(value(stat.total)),
         "count": Cell(numbers.counted(stat.count, units)),
         "mean": Cell(value(stat.mean)),
@@ -94,6 +94,6 @@ def _cells(one: SpanTimes, longest: float, bar: int, view: View) -> Mapping[str,
     }
 
 
-def _piece(one: SpanTimes, at: int) -> Piece:
-    share = formatting.percent(one.share or 0.0)
-    return Piece(f"{printable(one.name)} {share} {formatting.quantity(one.self_ms, UNIT)}", keep=at)
+def _piece(span: SpanTimes, at: int) -> Piece:
+    share = formatting.percent(span.share or 0.0)
+    return Piece(f"{printable(span.name)} {share} {formatting.quantity(span.self_ms, UNIT)}", keep=at)

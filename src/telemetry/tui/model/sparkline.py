@@ -34,8 +34,8 @@ def sparkline(points: tuple[float | None, ...], width: int, full: float | None =
     whichever is more. Values that stay within a tenth give a level line at half the height; doubled values fill it.
     """
     shown = points[-width:]
-    known = [point for point in shown if point is not None]
-    top = full or (max(*known, _ROOM * median(known)) if known else 0)
+    values = [point for point in shown if point is not None]
+    top = full or (max(*values, _ROOM * median(values)) if values else 0)
     last = len(_BARS) - 1
     heights = (None if point is None else point / top if top > 0 else 0.0 for point in shown)
     bars = (" " if height is None else _BARS[max(0, min(last, int(height * len(_BARS))))] for height in heights)
@@ -50,10 +50,10 @@ def course(points: tuple[float | None, ...], width: int) -> str:
     for a number that is not finite.
     """
     shown = points[-width:]
-    known = [point for point in shown if point is not None]
-    if not known:
+    values = [point for point in shown if point is not None]
+    if not values:
         return " " * width
-    least, greatest, last = min(known), max(known), len(_BARS) - 1
+    least, greatest, last = min(values), max(values), len(_BARS) - 1
     # Halves: the difference of two large floats may overflow.
     spread = greatest / 2 - least / 2
     heights = (
@@ -66,11 +66,11 @@ def course(points: tuple[float | None, ...], width: int) -> str:
 @_remembered
 def movement(points: tuple[float | None, ...]) -> float | None:
     """Return the last value as a multiple of the median; None if there are too few values or the median is zero."""
-    known = [point for point in points if point is not None]
-    if len(known) < _ENOUGH:
+    values = [point for point in points if point is not None]
+    if len(values) < _ENOUGH:
         return None
-    middle = median(known)
-    return known[-1] / middle if middle > 0 else None
+    middle = median(values)
+    return values[-1] / middle if middle > 0 else None
 
 
 @_remembered
@@ -79,10 +79,10 @@ def move(points: tuple[float | None, ...]) -> Move:
 
     A change ends once a value is 10 % below its limit.
     """
-    known = [point for point in points if point is not None]
-    middle = median(known) if len(known) >= _ENOUGH else 0.0
+    values = [point for point in points if point is not None]
+    middle = median(values) if len(values) >= _ENOUGH else 0.0
     moved: Move = "steady"
-    for point in known if middle > 0 else ():
+    for point in values if middle > 0 else ():
         ratio = point / middle
         jumped = ratio >= JUMPED * (_BACK if moved == "jumped" else 1.0)
         risen = ratio >= RISEN * (_BACK if moved != "steady" else 1.0)

@@ -52,7 +52,7 @@ def step_detail(scene: Scene, view: View, key: CurveId, cursor: Cursor, width: i
         whole=True,
         most=max(4, width // _TICK_COLUMNS),
     ).ticks
-    visible = [(place, tick_words(words)) for place, words in ticks if shown[0] <= place <= shown[1]]
+    visible = [(position, tick_words(label)) for position, label in ticks if shown[0] <= position <= shown[1]]
     x_ticks = spaced(visible, *shown, width - _Y_COLUMNS)
     reading = _reading(curve, at, view.units)
     if others:

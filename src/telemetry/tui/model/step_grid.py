@@ -78,12 +78,12 @@ def step_grid(scene: Scene, view: View, width: int = 80) -> StepGrid:
         if matches(curve.name, view.filter) if view.filter else not is_count(curve.name):
             card = Card(_key(curve), curve, behind.get(_key(curve)))
             by_axis.setdefault(curve.axis, []).append(card)
-    known = short_names(scene)
+    name_by_id = short_names(scene)
     sections = []
     for stat in scene.snapshot.axes if scene.snapshot else ():
         cards = by_axis.get(stat.name, [])
         if cards or not view.filter:
-            sections.append(Section(_heading(stat, scene, view, known, width), tuple(cards)))
+            sections.append(Section(_heading(stat, scene, view, name_by_id, width), tuple(cards)))
     return StepGrid(tuple(sections), _empty(scene, view), view.units)
 
 
@@ -115,11 +115,13 @@ def _empty(scene: Scene, view: View) -> str:
     return f"no value matches '{printable(view.filter)}'" if view.filter else "no step has been closed yet"
 
 
-def _heading(stat: AxisStat, scene: Scene, view: View, known: Mapping[str, str], width: int) -> Line:
+def _heading(stat: AxisStat, scene: Scene, view: View, name_by_id: Mapping[str, str], width: int) -> Line:
     """Return a line such as `train  step 1,196 · 20 steps/s · step 1,197 waits for rank 1 ────`."""
     speed = steps_per_s(stat, scene, view)
     behind = stat.open > USUAL_OPEN
-    waiting = waiting_words(stat, known).replace(": ", " waits for ", 1) if behind or stat.producers > 1 else ""
+    waiting = (
+        waiting_words(stat, name_by_id).replace(": ", " waits for ", 1) if behind or stat.producers > 1 else ""
+    )
     newest = f"step {formatting.count(stat.newest)}" if stat.newest is not None else "no step yet"
     is_default = stat.name == DEFAULT_AXIS
     pieces = [
@@ -180,20 +182,20 @@ def value_text(value: float | None, units: Units) -> str:
 def _plot(card: Card, width: int, height: int) -> tuple[Line, ...]:
     main = with_band(card.curve)
     curves = [curve for curve in (card.behind, main) if curve is not None and curve.steps]
-    known = [value for curve in curves for value in _values(curve)]
-    if not known:
+    values = [value for curve in curves for value in _values(curve)]
+    if not values:
         return tuple(() for _ in range(height))
-    low, high = min(known), max(known)
+    low, high = min(values), max(values)
     first = min(curve.steps[0] for curve in curves)
     last = max(curve.steps[-1] for curve in curves)
     layers: list[Layer] = []
     for curve in curves:
-        found = _columns(curve, first, last, width * ACROSS)
+        dot_columns = _columns(curve, first, last, width * ACROSS)
         if curve is main:
-            lows = [None if each is None else _share(each.low, low, high) for each in found]
-            highs = [None if each is None else _share(each.high, low, high) for each in found]
+            lows = [None if each is None else _share(each.low, low, high) for each in dot_columns]
+            highs = [None if each is None else _share(each.high, low, high) for each in dot_columns]
             layers.append(Layer("dim", lows, highs))
-        heights = [None if each is None else _share(each.mean, low, high) for each in found]
+        heights = [None if each is None else _share(each.mean, low, high) for each in dot_columns]
         layers.append(Layer("accent" if curve is main else "good", heights))
     return dots(layers, width, height)
 
@@ -211,25 +213,27 @@ def _columns(curve: StepCurve, first: int, last: int, count: int) -> list[_Colum
     scale = (count - 1) / (last - first) if last > first else 0.0
     for index, step in enumerate(curve.steps):
         points[round((step - first) * scale)].append(index)
-    found: list[_Column | None] = [_column(curve, indices) for indices in points]
+    dot_columns: list[_Column | None] = [_column(curve, indices) for indices in points]
     before: int | None = None
     for at, indices in enumerate(points):
         if not indices:
             continue
         if before is not None and at - before > 1:
-            _bridge(found, before, at)
+            _bridge(dot_columns, before, at)
         before = at
-    return found
+    return dot_columns
 
 
-def _bridge(found: list[_Column | None], start: int, end: int) -> None:
+def _bridge(dot_columns: list[_Column | None], start: int, end: int) -> None:
     """Fill the columns between two points, unless one of them is not finite."""
-    a, b = found[start], found[end]
+    a, b = dot_columns[start], dot_columns[end]
     if a is None or b is None:
         return
     for at in range(start + 1, end):
         part = (at - start) / (end - start)
-        found[at] = _Column(*(x + (y - x) * part for x, y in ((a.mean, b.mean), (a.low, b.low), (a.high, b.high))))
+        dot_columns[at] = _Column(
+            *(x + (y - x) * part for x, y in ((a.mean, b.mean), (a.low, b.low), (a.high, b.high)))
+        )
 
 
 def _column(curve: StepCurve, indices: Sequence[int]) -> _Column | None:
@@ -278,8 +282,8 @@ def dots(layers: Sequence[Layer], width: int, height: int) -> tuple[Line, ...]:
         for x, y in _places(layer, width * ACROSS, height * DOWN):
             row, column = y // DOWN, x // ACROSS
             drawn[row, column] = drawn.get((row, column), 0) | _BITS[x % ACROSS][y % DOWN]
-        for (row, column), found in drawn.items():
-            bits[row][column], tones[row][column] = found, layer.tone
+        for (row, column), mask in drawn.items():
+            bits[row][column], tones[row][column] = mask, layer.tone
     return tuple(_line(bits[row], tones[row]) for row in range(height))
 
 
@@ -321,7 +325,7 @@ def _dot(height: float | None, rows: int) -> int | None:
 
 
 def _line(bits: Sequence[int], tones: Sequence[Tone]) -> Line:
-    cells = [(chr(_BLANK + found) if found else " ", tone) for found, tone in zip(bits, tones, strict=True)]
+    cells = [(chr(_BLANK + mask) if mask else " ", tone) for mask, tone in zip(bits, tones, strict=True)]
     return tuple(
         Cell("".join(text for text, _ in run), tone) for tone, run in groupby(cells, key=lambda cell: cell[1])
     )

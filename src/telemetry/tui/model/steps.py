@@ -129,16 +129,16 @@ def _behind(scene: Scene, view: View) -> str:
 
 
 def _axes(snapshot: MetricsSnapshot, scene: Scene, view: View) -> Grid:
-    known = short_names(scene)
+    name_by_id = short_names(scene)
     lines = []
     for stat in snapshot.axes:
-        cells = _cells(stat, known, steps_per_s(stat, scene, view), view)
+        cells = _cells(stat, name_by_id, steps_per_s(stat, scene, view), view)
         name, *figures = (cells[column.key] for column in _AXES)
         lines.append(Row(stat.name, name, tuple(figures)))
     return Grid(_AXES, tuple(lines), empty="no steps yet" if scene.live else "the run has no steps")
 
 
-def _cells(stat: AxisStat, known: Mapping[str, str], per_s: float | None, view: View) -> dict[str, Cell]:
+def _cells(stat: AxisStat, name_by_id: Mapping[str, str], per_s: float | None, view: View) -> dict[str, Cell]:
     """Return the cells by the key of their column."""
     behind = stat.open > USUAL_OPEN
     rate = numbers.rate(per_s, "", view.units).removesuffix("/s")
@@ -151,18 +151,18 @@ def _cells(stat: AxisStat, known: Mapping[str, str], per_s: float | None, view: 
         "producers": Cell(formatting.count(stat.producers), "plain" if stat.producers else "dim"),
         "timeouts": Cell(formatting.count(stat.timeouts), "warn" if stat.timeouts else "dim"),
         "corrections": Cell(formatting.count(stat.corrections), "warn" if stat.corrections else "dim"),
-        "waiting": Cell(waiting_words(stat, known) or NOTHING, "warn" if behind else "dim"),
+        "waiting": Cell(waiting_words(stat, name_by_id) or NOTHING, "warn" if behind else "dim"),
     }
 
 
-def waiting_words(stat: AxisStat, known: Mapping[str, str]) -> str:
+def waiting_words(stat: AxisStat, name_by_id: Mapping[str, str]) -> str:
     """Return the producers that have not ended the oldest open step, such as `step 17: worker-3`; empty if none."""
     if stat.oldest_open is None or not stat.waiting_for:
         return ""
-    names = [known.get(each) or each for each in stat.waiting_for[:_NAMED]]
+    names = [name_by_id.get(each) or each for each in stat.waiting_for[:_NAMED]]
     more = len(stat.waiting_for) - _NAMED
-    said = f"{', '.join(names)}{f' and {more:,} more' if more > 0 else ''}"
-    return printable(f"step {stat.oldest_open:,}: {said}")
+    text = f"{', '.join(names)}{f' and {more:,} more' if more > 0 else ''}"
+    return printable(f"step {stat.oldest_open:,}: {text}")
 
 
 # --- values ----------------------------------------------------------------------------------------
@@ -187,8 +187,8 @@ def _values(stat: AxisStat | None, scene: Scene, view: View, width: int) -> Grid
 
 
 def _figures(value: float | None, curve: StepCurve | None, view: View, points: int) -> Line:
-    said = Cell("not finite", "bad") if value is None else Cell(numbers.value(value, "", view.units))
-    return said, Cell(course(_thinned(curve.values, points) if curve is not None else (), points), "accent")
+    cell = Cell("not finite", "bad") if value is None else Cell(numbers.value(value, "", view.units))
+    return cell, Cell(course(_thinned(curve.values, points) if curve is not None else (), points), "accent")
 
 
 def _thinned(values: Sequence[float | None], most: int) -> tuple[float | None, ...]:

@@ -32,29 +32,29 @@ def stragglers(scene: Scene, axis: str | None, width: int, height: int) -> tuple
 
     `width` and `height` are those of the screen.
     """
-    found = next((each for each in scene.stragglers if each.axis == axis), None)
-    if found is None or not found.map.lags or not found.map.steps:
+    analysis = next((each for each in scene.stragglers if each.axis == axis), None)
+    if analysis is None or not analysis.map.lags or not analysis.map.steps:
         return ()
     rows = min(max((height - _OTHERS) // _SHARE, _LEAST_ROWS), _MOST_ROWS)
-    return (*_verdict(found, width), *_map(found, width, rows))
+    return (*_verdict(analysis, width), *_map(analysis, width, rows))
 
 
 def verdict(scene: Scene, width: int) -> tuple[Line, ...]:
     """Return a line for each slow rank of any axis; empty if no rank slows the others."""
-    slow = [found for found in scene.stragglers if found.slow]
-    return tuple(line for found in slow for line in _verdict(found, width))
+    slow = [analysis for analysis in scene.stragglers if analysis.slow]
+    return tuple(line for analysis in slow for line in _verdict(analysis, width))
 
 
-def _verdict(found: Stragglers, width: int) -> Iterator[Line]:
-    said = sentences(found)
-    for words in said[:_NAMED]:
-        yield from wrapped(words, "warn" if found.slow else "dim", width)
-    if len(said) > _NAMED:
-        yield (Cell(f"and {len(said) - _NAMED} more slow ranks", "warn"),)
+def _verdict(analysis: Stragglers, width: int) -> Iterator[Line]:
+    messages = sentences(analysis)
+    for message in messages[:_NAMED]:
+        yield from wrapped(message, "warn" if analysis.slow else "dim", width)
+    if len(messages) > _NAMED:
+        yield (Cell(f"and {len(messages) - _NAMED} more slow ranks", "warn"),)
 
 
-def _map(found: Stragglers, width: int, most_rows: int) -> Iterator[Line]:
-    lags = found.map
+def _map(analysis: Stragglers, width: int, most_rows: int) -> Iterator[Line]:
+    lags = analysis.map
     rows = list(_parts(len(lags.lags), most_rows))
     names = [_name(lags.ranks[part.start], lags.ranks[part.stop - 1]) for part in rows]
     room = min(max(map(columns, names)), _WIDEST_NAME, width // 2)
@@ -64,12 +64,12 @@ def _map(found: Stragglers, width: int, most_rows: int) -> Iterator[Line]:
         shades = "".join(_shade(lags, part, step * len(lags.steps) // cells, most) for step in range(cells))
         label = elided(name, room)
         yield Cell(f"{' ' * (room - columns(label))}{label} ", "dim"), Cell(shades, "bad")
-    yield _foot(found, room, cells, most)
+    yield _foot(analysis, room, cells, most)
 
 
-def _foot(found: Stragglers, room: int, cells: int, most: float) -> Line:
+def _foot(analysis: Stragglers, room: int, cells: int, most: float) -> Line:
     """Return the line below the map: its first and last step, and what the shades mean."""
-    first, last = f"{printable(found.axis)} {found.map.steps[0]:,}", f"{found.map.last_step:,}"
+    first, last = f"{printable(analysis.axis)} {analysis.map.steps[0]:,}", f"{analysis.map.last_step:,}"
     scale_words = f"█ works {formatting.percent(most)} of a step longer than the median rank"
     free = cells - columns(first) - columns(last)
     if free < 1:
@@ -81,8 +81,8 @@ def _foot(found: Stragglers, room: int, cells: int, most: float) -> Line:
 
 
 def _shade(lags: LagMap, rows: range, column: int, most: float) -> str:
-    known = [lag for row in rows if (lag := lags.lags[row][column]) is not None]
-    return _SHADES[min(int(heat(max(known), most) * len(_SHADES)), len(_SHADES) - 1)] if known else "·"
+    row_lags = [lag for row in rows if (lag := lags.lags[row][column]) is not None]
+    return _SHADES[min(int(heat(max(row_lags), most) * len(_SHADES)), len(_SHADES) - 1)] if row_lags else "·"
 
 
 def _name(first: str, last: str) -> str:

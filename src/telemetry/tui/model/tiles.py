@@ -35,12 +35,12 @@ def tiles(scene: Scene, view: View, width: int, height: int) -> tuple[Line, ...]
     if scene.snapshot is None or scene.moment is not None:
         return ()
     recent = view.figures == "window" and not is_over(scene)
-    found = headline(scene.snapshot, recent=recent, curves=scene.curves or (), speeds=scene.steps_per_s)
+    headlines = headline(scene.snapshot, recent=recent, curves=scene.curves or (), speeds=scene.steps_per_s)
     is_tall = height >= _TALL_FROM
     lines: list[Line] = []
-    for one in found[: 2 if is_tall else 1]:
-        figures = tuple(_with_span(figure, scene.snapshot, view) for figure in one.figures)
-        lines += _drawn(replace(one, figures=figures), width, named=len(found) > 1, notes=is_tall)
+    for entry in headlines[: 2 if is_tall else 1]:
+        figures = tuple(_with_span(figure, scene.snapshot, view) for figure in entry.figures)
+        lines += _drawn(replace(entry, figures=figures), width, named=len(headlines) > 1, notes=is_tall)
     return tuple(lines)
 
 
@@ -52,14 +52,14 @@ def _with_span(figure: Figure, snapshot: MetricsSnapshot, view: View) -> Figure:
     return replace(figure, title=f"{figure.title} over {duration_s(seconds)}")
 
 
-def _drawn(one: Headline, width: int, *, named: bool, notes: bool) -> list[Line]:
-    shown = list(_shortened(one, named=named))
-    is_named = bool(shown) and shown[0].title == one.flavour
+def _drawn(entry: Headline, width: int, *, named: bool, notes: bool) -> list[Line]:
+    shown = list(_shortened(entry, named=named))
+    is_named = bool(shown) and shown[0].title == entry.flavour
     if is_named and (over := _taken(shown) - width) > 0:
-        least = max(width // _SUBJECT_SHARE, columns(one.flavour))
-        (subject,) = fitted_names((one.subject,), max(columns(one.subject) - over, least))
+        least = max(width // _SUBJECT_SHARE, columns(entry.flavour))
+        (subject,) = fitted_names((entry.subject,), max(columns(entry.subject) - over, least))
         shown[0] = replace(shown[0], text=subject)
-    spare = [figure for figure in shown if makes_room(figure, one.figures)]
+    spare = [figure for figure in shown if makes_room(figure, entry.figures)]
     while spare and _taken(shown) > width:
         shown.remove(spare.pop())
     while len(shown) > 1 and _taken(shown) > width:
@@ -82,27 +82,27 @@ def _drawn(one: Headline, width: int, *, named: bool, notes: bool) -> list[Line]
     return lines
 
 
-def _shortened(one: Headline, *, named: bool) -> Sequence[Figure]:
+def _shortened(entry: Headline, *, named: bool) -> Sequence[Figure]:
     """Return the figures without the subject in their titles; it is a figure of its own then, the first one."""
-    figures, subject = one.figures, one.subject
+    figures, subject = entry.figures, entry.subject
     if not subject:
         return figures
     prefix = f"{subject} "
     if any(figure.title.startswith(prefix) for figure in figures):
         figures = tuple(replace(figure, title=figure.title.removeprefix(prefix)) for figure in figures)
         named = True
-    return (Figure(one.flavour, subject), *figures) if named else figures
+    return (Figure(entry.flavour, subject), *figures) if named else figures
 
 
 def _with_notes(shown: Sequence[Figure], widths: Sequence[int], width: int) -> list[int]:
     """Return the widths, larger for notes as far as there is room."""
-    room, found = width - sum(widths), list(widths)
+    room, sizes = width - sum(widths), list(widths)
     for at, figure in enumerate(shown):
-        more = max(0, columns(figure.note) + _GAP - found[at])
+        more = max(0, columns(figure.note) + _GAP - sizes[at])
         if more <= room:
-            found[at] += more
+            sizes[at] += more
             room -= more
-    return found
+    return sizes
 
 
 def _padded(text: str, width: int) -> str:

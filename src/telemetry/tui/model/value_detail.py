@@ -32,10 +32,12 @@ def value_detail(
     origin_ns = (scene.snapshot.started_ns if scene.snapshot else 0) or history.points[0][0]
     ends = [Point((end_ns - origin_ns) / 1e9, None) for _, end_ns, _ in (history.points[0], history.points[-1])]
     shown = curves.visible_range(ends, cursor)
-    inside = tuple(one for one in history.points if shown[0] <= (one[1] - origin_ns) / 1e9 <= shown[1])
+    inside = tuple(
+        interval for interval in history.points if shown[0] <= (interval[1] - origin_ns) / 1e9 <= shown[1]
+    )
     points = _merged(replace(history, points=inside), origin_ns, max(1, width), _activity(scene, series, origin_ns))
-    known = curves.known_values(points)
-    if not known:
+    point_values = curves.known_values(points)
+    if not point_values:
         return CurveDetail((facts,), Plot(empty="no values in this time range"))
     while points[-1].value is None:  # such as the time after the last event of a counter
         points.pop()
@@ -45,7 +47,7 @@ def value_detail(
     def write(value: float | None) -> str:
         return numbers.rate(value, unit, units) if is_counter else numbers.value(value, unit, units)
 
-    axis = rate_axis(known, unit, units) if is_counter else linear_axis(known, unit, units)
+    axis = rate_axis(point_values, unit, units) if is_counter else linear_axis(point_values, unit, units)
     name = "rate" if is_counter else "value"
     traces = [] if is_counter else curves.band("lowest and highest", points, axis)
     traces.append(curves.trace(name, points, axis, lambda point: point.value, "accent"))
@@ -108,13 +110,13 @@ def _merged(history: ValuesOverTime, origin_ns: int, most: int, activity: Activi
     values = [[value for _, _, value in part if value is not None] for part in parts]
     if history.kind == "counter":
         seconds = [max(0, sum(end_ns - start_ns for start_ns, end_ns, _ in part)) / 1e9 for part in parts]
-        rates = Steps(starts_s, places, seconds).rates([sum(known) for known in values], activity)
-        return [Point(place, rate) for place, rate in zip(places, rates, strict=True)]
-    found: list[Point] = []
+        rates = Steps(starts_s, places, seconds).rates([sum(part_values) for part_values in values], activity)
+        return [Point(position, rate) for position, rate in zip(places, rates, strict=True)]
+    points: list[Point] = []
     last: list[float] = []
-    for place, known in zip(places, values, strict=True):
-        lasting = known or last  # a gauge keeps its value until it is set again
+    for position, part_values in zip(places, values, strict=True):
+        lasting = part_values or last  # a gauge keeps its value until it is set again
         last = lasting[-1:]
         mean = sum(lasting) / len(lasting) if lasting else None
-        found.append(Point(place, mean, min(lasting, default=None), max(lasting, default=None)))
-    return found
+        points.append(Point(position, mean, min(lasting, default=None), max(lasting, default=None)))
+    return points

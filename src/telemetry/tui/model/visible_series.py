@@ -183,7 +183,7 @@ def shown(scene: Scene, view: View) -> tuple[Group, ...]:
     """
     everything = newest_window_first(passing(scene, view), lambda item: item.stat, scene.snapshot)
     if scene.snapshot is not None:
-        requests = {id(one.stat) for one in request_instruments(scene.snapshot)}
+        requests = {id(instrument.stat) for instrument in request_instruments(scene.snapshot)}
         everything.sort(key=lambda item: id(item.stat) not in requests)
     ordered = in_order(everything, _sorter(view.sort), descending=view.descending)
     if not view.group:
@@ -238,7 +238,9 @@ def delta_column(percentile: str) -> str:
 
 def passing(scene: Scene, view: View) -> Iterator[VisibleSeries]:
     """Yield the series that pass the filter, in order of definition."""
-    known = {series_id(stat.name, stat.labels): stat for stat in scene.baseline.series} if scene.baseline else {}
+    stat_by_series = (
+        {series_id(stat.name, stat.labels): stat for stat in scene.baseline.series} if scene.baseline else {}
+    )
     paces = Paces(scene.snapshot) if scene.snapshot else None
     with_rate = {
         id(stat)
@@ -249,7 +251,7 @@ def passing(scene: Scene, view: View) -> Iterator[VisibleSeries]:
         if view.filter and not matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter):
             continue
         series = series_id(stat.name, stat.labels)
-        base = known.get(series)
+        base = stat_by_series.get(series)
         figures = figures_of(stat, scene, view, paces)
         yield VisibleSeries(
             series,

@@ -86,10 +86,10 @@ class CockpitScreen(Screen[None]):
         width = self.size.width - 2 * _MARGIN
         self.query_one(RunHeader).show(header(shown.scene, shown.view, width))
         self.query_one(KeysLine).show(shown.shortcuts, shown.always)
-        said = self.draw_body(shown)
+        line = self.draw_body(shown)
         if shown.frozen:
-            said = (Cell("frozen", "warn"), BETWEEN, *said) if said else (Cell("frozen", "warn"),)
-        self.query_one(TabsLine).show(shown.tab, shown.tab_keys, said)
+            line = (Cell("frozen", "warn"), BETWEEN, *line) if line else (Cell("frozen", "warn"),)
+        self.query_one(TabsLine).show(shown.tab, shown.tab_keys, line)
 
     def draw_body(self, shown: ScreenContent) -> Line:
         """Draw the body. Returns the text beside the tabs."""

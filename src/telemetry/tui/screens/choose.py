@@ -30,7 +30,7 @@ class ChooseScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="dialog"):
             yield Static(Content(self._title), id="question")
-            yield OptionList(*(Option(Content(printable(words))) for _, words in self._choices), compact=True)
+            yield OptionList(*(Option(Content(printable(label))) for _, label in self._choices), compact=True)
             yield Static(Content("⏎ choose   esc cancel"), id="hint")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

@@ -61,8 +61,8 @@ class CurveScreen(CockpitScreen):
         """Move the cursor by so many points."""
         places = self._places
         if places:
-            place = self._cursor.place
-            at = len(places) - 1 if place is None else bisect_left(places, place)
+            position = self._cursor.place
+            at = len(places) - 1 if position is None else bisect_left(places, position)
             to = at + points
             last = to >= len(places) and not self._cursor.zoom
             self._put(Cursor(None if last else places[min(max(to, 0), len(places) - 1)], self._cursor.zoom))
@@ -91,10 +91,10 @@ class CurveScreen(CockpitScreen):
         is_due = not self._places or shown.now_ns - self._drawn_ns >= REDRAWN_NS
         if (asked,) != self._drawn[:1] or (is_due and not _alike(news, self._drawn[1:])):
             self._drawn, self._drawn_ns = (asked, *news), shown.now_ns
-            found = self._detail(shown)
-            self._places = found.places
-            self.query_one("#curve-facts", HeaderView).show(found.facts)
-            self.query_one("#curve", PlotView).show(found.plot)
+            detail = self._detail(shown)
+            self._places = detail.places
+            self.query_one("#curve-facts", HeaderView).show(detail.facts)
+            self.query_one("#curve", PlotView).show(detail.plot)
         return ()
 
     def _detail(self, shown: ScreenContent) -> CurveDetail:
@@ -113,4 +113,4 @@ class CurveScreen(CockpitScreen):
 
 def _alike(news: tuple[object, ...], before: tuple[object, ...]) -> bool:
     """Return whether these are the same objects: new curves are new ones."""
-    return all(one is other for one, other in zip(news, before, strict=False))
+    return all(item is other for item, other in zip(news, before, strict=False))

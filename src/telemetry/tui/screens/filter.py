@@ -25,9 +25,9 @@ class FilterLine(Input):
     class Typed(Message):
         """The current words of the filter."""
 
-        def __init__(self, words: str) -> None:
+        def __init__(self, text: str) -> None:
             super().__init__()
-            self.words = words
+            self.words = text
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,11 +37,11 @@ class FilterLine(Input):
             max_length=limits.NAME_CHARS,
         )
 
-    def open(self, words: str) -> None:
+    def open(self, text: str) -> None:
         self.display = True
         with self.prevent(Input.Changed):
-            self.value = words
-        self.cursor_position = len(words)
+            self.value = text
+        self.cursor_position = len(text)
         self.screen.set_focus(self)
 
     def close(self) -> None:
@@ -73,8 +73,8 @@ class FilteringScreen(CockpitScreen):
         """Id of the widget that has the keyboard when the filter is closed."""
         return self.MAIN
 
-    def ask_filter(self, words: str) -> None:
-        self.query_one(FilterLine).open(words)
+    def ask_filter(self, text: str) -> None:
+        self.query_one(FilterLine).open(text)
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
         """Return the sort keys of the table."""

@@ -29,11 +29,11 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,f1,enter,space", "close", show=False)]
 
-    def __init__(self, place: str, keymap: Mapping[str, str], is_live: Callable[[str], bool]) -> None:
+    def __init__(self, screen: str, keymap: Mapping[str, str], is_live: Callable[[str], bool]) -> None:
         super().__init__()
         self._keymap = keymap
         # Ask now: the dialog gets focus later.
-        self._here = [key for key in keys.TABLE if place in key.on and is_live(key.id)]
+        self._here = [key for key in keys.TABLE if screen in key.on and is_live(key.id)]
 
     def compose(self) -> ComposeResult:
         entries = self._entries()

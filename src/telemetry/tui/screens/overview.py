@@ -54,25 +54,25 @@ class OverviewScreen(TablesScreen):
         return tuple(key for key in sort_keys(scene, view) if not key or key in seen)
 
     def draw_body(self, shown: ScreenContent) -> Line:
-        width, found = self.size.width, overview(shown.scene, shown.view, self.size.width)
+        width, content = self.size.width, overview(shown.scene, shown.view, self.size.width)
         machine = machine_line(shown.scene, shown.view, width - 2)
         headline = tiles(shown.scene, shown.view, width - 2, self.size.height)
         self.query_one("#tiles", HeaderView).show(headline, shown.now_ns)
-        bottom = tuple(line for line in (machine, found.spans, found.backends) if line)
+        bottom = tuple(line for line in (machine, content.spans, content.backends) if line)
         frame = FRAME_LINES + len(headline) + len(bottom)
-        spare = self.size.height - frame - len(found.series.rows) - len(found.others.rows)
+        spare = self.size.height - frame - len(content.series.rows) - len(content.others.rows)
         beside = width >= BESIDE_FROM and spare < 0
         self.set_class(beside, "-beside")
         self.set_class(spare >= 0, "-roomy")
         if beside:
-            found = resized(found, shown.scene, shown.view, width - BESIDE_COLUMNS)
-        self.query_one("#series", GridView).show(found.series, shown.now_ns)
+            content = resized(content, shown.scene, shown.view, width - BESIDE_COLUMNS)
+        self.query_one("#series", GridView).show(content.series, shown.now_ns)
         others = self.query_one("#others", GridView)
-        others.display = bool(found.others.rows)
+        others.display = bool(content.others.rows)
         # What the series do not need belongs to the others.
-        left = self.size.height - frame + 1 - len(found.series.rows)
+        left = self.size.height - frame + 1 - len(content.series.rows)
         others.styles.max_height = "100%" if beside or spare >= 0 else max(left, self.size.height // OTHERS_SHARE)
-        others.show(found.others, shown.now_ns)
-        self.query_one("#marks", HeaderView).show((*bottom, *found.marks[-1:]))
+        others.show(content.others, shown.now_ns)
+        self.query_one("#marks", HeaderView).show((*bottom, *content.marks[-1:]))
         self.draw_preview(shown, spare)
-        return found.caption
+        return content.caption

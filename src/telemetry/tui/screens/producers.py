@@ -63,10 +63,10 @@ class ProducersScreen(FilteringScreen):
 
     def draw_body(self, shown: ScreenContent) -> Line:
         width, table = self.size.width - 2, self.query_one("#producers", NodesTable)
-        found = producers(shown.scene, shown.view)
+        grid = producers(shown.scene, shown.view)
         most = max(LEAST_NOTE, width - NUMBERS_COLUMNS)
-        table.show(cut_notes(found, most), shown.now_ns)
-        note = next((notes(found, row) for row in found.rows if row.key == table.cursor), ())
+        table.show(cut_notes(grid, most), shown.now_ns)
+        note = next((notes(grid, row) for row in grid.rows if row.key == table.cursor), ())
         long = note if width_of(note) > most else ()
         lines = (long, total(shown.scene, shown.view, width))
         self.query_one("#total", HeaderView).show(tuple(line for line in lines if line))

@@ -44,12 +44,12 @@ class RequestsScreen(TablesScreen):
         return ()
 
     def draw_body(self, shown: ScreenContent) -> Line:
-        found = requests(shown.scene, shown.view, self.size.width)
-        spare = self.size.height - FRAME_LINES - len(found.request_counts.rows) - len(found.series.rows)
+        content = requests(shown.scene, shown.view, self.size.width)
+        spare = self.size.height - FRAME_LINES - len(content.request_counts.rows) - len(content.series.rows)
         self.set_class(spare >= 0, "-roomy")
         request_counts = self.query_one("#funnels", ValuesTable)
-        request_counts.display = bool(found.request_counts.rows)
-        request_counts.show(found.request_counts, shown.now_ns)
-        self.query_one("#durations", SeriesTable).show(found.series, shown.now_ns)
+        request_counts.display = bool(content.request_counts.rows)
+        request_counts.show(content.request_counts, shown.now_ns)
+        self.query_one("#durations", SeriesTable).show(content.series, shown.now_ns)
         self.draw_preview(shown, spare)
-        return found.caption
+        return content.caption

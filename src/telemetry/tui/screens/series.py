@@ -108,13 +108,13 @@ class SeriesScreen(CockpitScreen):
         self.query_one("#facts").styles.width = "1fr" if wide else narrow + 2
         facts_width = width - 2 if wide else narrow
         plot_width = width // 2 if wide else width - narrow - 3
-        found = detail(shown.scene, shown.view, series, shown.timeline, facts_width, plot_width=plot_width)
-        self.query_one("#figures", HeaderView).show(found.facts)
+        content = detail(shown.scene, shown.view, series, shown.timeline, facts_width, plot_width=plot_width)
+        self.query_one("#figures", HeaderView).show(content.facts)
         plots = {
-            "over_time": found.over_time,
-            "curve": found.curve,
-            "histogram": found.histogram,
-            "rate": found.rate,
+            "over_time": content.over_time,
+            "curve": content.curve,
+            "histogram": content.histogram,
+            "rate": content.rate,
         }
         visible = self._visible()
         for name, plot in plots.items():

@@ -35,6 +35,6 @@ class SpansScreen(FilteringScreen):
         self.query_one("#span-table", SeriesTable).action_open()
 
     def draw_body(self, shown: ScreenContent) -> Line:
-        found = spans_table(shown.scene, shown.view, self.size.width)
-        self.query_one("#span-table", SeriesTable).show(found, shown.now_ns)
-        return fitted([Piece(WHOLE_RUN, "strong"), Piece(number_of(len(found.rows), "span"), keep=1)], 40)
+        table = spans_table(shown.scene, shown.view, self.size.width)
+        self.query_one("#span-table", SeriesTable).show(table, shown.now_ns)
+        return fitted([Piece(WHOLE_RUN, "strong"), Piece(number_of(len(table.rows), "span"), keep=1)], 40)

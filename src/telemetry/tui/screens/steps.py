@@ -84,7 +84,7 @@ class StepsScreen(FilteringScreen):
     def next_pane(self) -> None:
         """Give focus to the next visible table."""
         there = [table for name in TABLES if (table := self.query_one(f"#{name}", GridView)).display]
-        at = next((place for place, table in enumerate(there) if table.has_focus), -1)
+        at = next((index for index, table in enumerate(there) if table.has_focus), -1)
         if there:
             there[(at + 1) % len(there)].focus()
 
@@ -99,9 +99,9 @@ class StepsScreen(FilteringScreen):
         curves, tables = self.query_one(CurveGrid), self.shows_curves is False
         curves.display = not tables
         self.query_one("#step-backends", HeaderView).display = not tables
-        said = self._draw_tables(shown) if tables else self._draw_curves(shown, curves)
+        line = self._draw_tables(shown) if tables else self._draw_curves(shown, curves)
         self._keep_focus(curves, tables=tables)
-        return said
+        return line
 
     def _keep_focus(self, curves: CurveGrid, *, tables: bool) -> None:
         """Move the keyboard to what has just become visible."""
@@ -120,29 +120,29 @@ class StepsScreen(FilteringScreen):
         lines = verdict(scene, width)
         slow.display = bool(lines)
         slow.show(lines, shown.now_ns)
-        found = step_grid(scene, shown.view, width - 1)
-        curves.show(found, shown.now_ns)
+        grid = step_grid(scene, shown.view, width - 1)
+        curves.show(grid, shown.now_ns)
         line = backends_line(scene, width)
         self.query_one("#step-backends", HeaderView).show((line,) if line else ())
-        return caption(scene, shown.view, len(found.cards), self.size.width)
+        return caption(scene, shown.view, len(grid.cards), self.size.width)
 
     def _draw_tables(self, shown: ScreenContent) -> Line:
         slow = self._draw_stragglers(shown)
         axes, values, backends = (self.query_one(f"#{name}", GridView) for name in TABLES)
         width = self.size.width
-        found = steps(shown.scene, shown.view, axes.cursor, width, places=True)
-        roomy = self._has_room(found, slow)
+        content = steps(shown.scene, shown.view, axes.cursor, width, places=True)
+        roomy = self._has_room(content, slow)
         if not roomy and not backends.has_focus:
-            found = steps(shown.scene, shown.view, axes.cursor, width)
-            roomy = self._has_room(found, slow)
+            content = steps(shown.scene, shown.view, axes.cursor, width)
+            roomy = self._has_room(content, slow)
         self.set_class(roomy, "-roomy")
-        backends.styles.max_height = self._most_of_backends(found, slow, focused=backends.has_focus)
-        backends.display = bool(found.backends.rows)
-        axes.display = values.display = bool(found.axes.rows) or not backends.display
-        axes.show(found.axes, shown.now_ns)
-        values.show(found.values, shown.now_ns)
-        backends.show(found.backends, shown.now_ns)
-        return found.caption
+        backends.styles.max_height = self._most_of_backends(content, slow, focused=backends.has_focus)
+        backends.display = bool(content.backends.rows)
+        axes.display = values.display = bool(content.axes.rows) or not backends.display
+        axes.show(content.axes, shown.now_ns)
+        values.show(content.values, shown.now_ns)
+        backends.show(content.backends, shown.now_ns)
+        return content.caption
 
     def _draw_stragglers(self, shown: ScreenContent) -> int:
         """Draw the slow ranks of the selected axis. Return the number of lines."""
@@ -154,12 +154,12 @@ class StepsScreen(FilteringScreen):
         view.show(lines)
         return len(lines)
 
-    def _most_of_backends(self, found: Steps, slow: int, *, focused: bool) -> int:
+    def _most_of_backends(self, content: Steps, slow: int, *, focused: bool) -> int:
         """Return the lines for backends: those left by the others, a third of the screen, or more with focus."""
         height = self.size.height
-        left = height - FRAME_LINES + len(TABLES) - slow - len(found.axes.rows) - len(found.values.rows)
+        left = height - FRAME_LINES + len(TABLES) - slow - len(content.axes.rows) - len(content.values.rows)
         return max(left, height * 6 // 10 if focused else height // 3)
 
-    def _has_room(self, found: Steps, slow: int) -> bool:
-        rows = slow + sum(len(grid.rows) for grid in (found.axes, found.values, found.backends))
+    def _has_room(self, content: Steps, slow: int) -> bool:
+        rows = slow + sum(len(grid.rows) for grid in (content.axes, content.values, content.backends))
         return self.size.height >= FRAME_LINES + rows

@@ -132,8 +132,8 @@ class CurveGrid(ScrollView, inherit_bindings=False):
         for _ in range(max(1, self.size.height // self._layout.height)):
             self.action_move(0, direction)
 
-    def action_go(self, place: int) -> None:
-        self._go(place if place >= 0 else len(self._cards) - 1)
+    def action_go(self, index: int) -> None:
+        self._go(index if index >= 0 else len(self._cards) - 1)
 
     def action_open(self) -> None:
         key = self.cursor
@@ -184,10 +184,10 @@ class CurveGrid(ScrollView, inherit_bindings=False):
         return Strip.join(strips).adjust_cell_length(width, paint.text["plain"])
 
     def _heading(self, section: int, width: int, paint: Palette) -> Strip:
-        found = self._grid.sections[section]
+        group = self._grid.sections[section]
         key = f"heading {section}"
-        tones = (self._steady.tone((key, at), cell.tone, self._now_ns) for at, cell in enumerate(found.heading))
-        cells = (Cell(cell.text, tone) for cell, tone in zip(found.heading, tones, strict=True))
+        tones = (self._steady.tone((key, at), cell.tone, self._now_ns) for at, cell in enumerate(group.heading))
+        cells = (Cell(cell.text, tone) for cell, tone in zip(group.heading, tones, strict=True))
         return line_strip((Cell(" "), *cells), width, paint.text)
 
     def _card_strip(self, at: int, line: int, paint: Palette) -> Strip:
@@ -205,9 +205,9 @@ class CurveGrid(ScrollView, inherit_bindings=False):
     def _lines_of(self, card: Card) -> tuple[Line, ...]:
         """Return the lines of a curve, drawn once for each of its states."""
         form = self._layout.width, self._layout.height, self._grid.units
-        known = self._drawn.get(card.key)
-        if known is not None and known[1] == form and _alike(known[0], card):
-            return known[2]
+        entry = self._drawn.get(card.key)
+        if entry is not None and entry[1] == form and _alike(entry[0], card):
+            return entry[2]
         lines = drawn(card, self._layout.width, self._layout.height, self._grid.units)
         self._drawn[card.key] = card, form, lines
         return lines
@@ -216,10 +216,10 @@ class CurveGrid(ScrollView, inherit_bindings=False):
         line = y + self.scroll_offset.y
         return self._layout.rows[self._layout.lines[line]] if 0 <= line < len(self._layout.lines) else None
 
-    def _go(self, place: int) -> None:
+    def _go(self, index: int) -> None:
         if not self._cards:
             return
-        self._at = min(max(place, 0), len(self._cards) - 1)
+        self._at = min(max(index, 0), len(self._cards) - 1)
         self._scroll_to_cursor()
         self.refresh()
 
@@ -241,7 +241,7 @@ class CurveGrid(ScrollView, inherit_bindings=False):
         self._layout = arranged(_counts(self._grid), region.width, self.size.height)
         self.virtual_size = Size(region.width, len(self._layout.lines))
         there = {card.key for card in self._cards}
-        self._drawn = {key: known for key, known in self._drawn.items() if key in there}
+        self._drawn = {key: entry for key, entry in self._drawn.items() if key in there}
         self._scroll_to_cursor()
         self.refresh()
 
@@ -279,11 +279,11 @@ def _same(before: StepGrid, now: StepGrid) -> bool:
     return all(_same_section(*pair) for pair in zip(before.sections, now.sections, strict=True))
 
 
-def _same_section(one: Section, other: Section) -> bool:
-    if one.heading != other.heading or len(one.cards) != len(other.cards):
+def _same_section(section: Section, other: Section) -> bool:
+    if section.heading != other.heading or len(section.cards) != len(other.cards):
         return False
-    return all(_alike(*pair) for pair in zip(one.cards, other.cards, strict=True))
+    return all(_alike(*pair) for pair in zip(section.cards, other.cards, strict=True))
 
 
-def _alike(one: Card, other: Card) -> bool:
-    return one.curve is other.curve and one.behind is other.behind
+def _alike(card: Card, other: Card) -> bool:
+    return card.curve is other.curve and card.behind is other.behind

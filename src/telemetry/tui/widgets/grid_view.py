@@ -116,7 +116,7 @@ class GridView(ScrollView, inherit_bindings=False):
     def columns_shown(self) -> frozenset[str]:
         """Keys of the visible columns; of all columns before the first layout."""
         places = self._layout.places
-        return frozenset(self._grid.columns[place.index].key for place in places) or frozenset(
+        return frozenset(self._grid.columns[slot.index].key for slot in places) or frozenset(
             column.key for column in self._grid.columns
         )
 
@@ -314,10 +314,10 @@ class GridView(ScrollView, inherit_bindings=False):
 
     def _head_strip(self, style: Style) -> Strip:
         text, at = "", 0
-        for place in self._layout.places:
-            column = self._grid.columns[place.index]
-            text += " " * (place.x - at) + fitted(self._title(column), place.width, right=column.right)
-            at = place.end
+        for slot in self._layout.places:
+            column = self._grid.columns[slot.index]
+            text += " " * (slot.x - at) + fitted(self._title(column), slot.width, right=column.right)
+            at = slot.end
         return Strip([Segment(text, style)]).adjust_cell_length(self._layout.width, style)
 
     def _title(self, column: Column) -> str:
@@ -333,22 +333,22 @@ class GridView(ScrollView, inherit_bindings=False):
             return _heading_strip(row, self._names[index] or row.name.text, width, tones)
         segments: list[Segment] = []
         run, at = "", 0
-        for place in self._layout.places:
-            cell = row.cells[place.index]
-            said = cell.text if place.index else self._names[index]
-            text = fitted(said, place.width, right=self._grid.columns[place.index].right)
-            run += " " * (place.x - at)
-            at = place.end
-            words = text.strip()
+        for slot in self._layout.places:
+            cell = row.cells[slot.index]
+            content = cell.text if slot.index else self._names[index]
+            text = fitted(content, slot.width, right=self._grid.columns[slot.index].right)
+            run += " " * (slot.x - at)
+            at = slot.end
+            core_text = text.strip()
             tone = cell.tone
             if self._now_ns is not None:
-                tone = self._steady.tone((row.key, place.index), tone, self._now_ns)
-            if tone == "plain" or not words:
+                tone = self._steady.tone((row.key, slot.index), tone, self._now_ns)
+            if tone == "plain" or not core_text:
                 run += text
                 continue
             # Blanks stay plain: some tones are underlined.
-            before, _, after = text.partition(words)
-            segments += (Segment(run + before, plain), Segment(words, tones[tone]))
+            before, _, after = text.partition(core_text)
+            segments += (Segment(run + before, plain), Segment(core_text, tones[tone]))
             run = after
         segments.append(Segment(run + " " * (width - at), plain))
         return Strip(segments).adjust_cell_length(width, plain)
@@ -362,10 +362,10 @@ def _is_head(row: Row) -> bool:
 def _heading_strip(row: Row, name: str, width: int, tones: Tones) -> Strip:
     """Draw a heading across all columns."""
     cells = (Cell(name, row.name.tone), *row.cells[1:])
-    words = tuple(
+    parts = tuple(
         Cell(" " + cell.text, "strong" if cell.tone == "plain" else cell.tone) for cell in cells if cell.text
     )
-    return line_strip(words, width, tones)
+    return line_strip(parts, width, tones)
 
 
 def _openable(rows: Sequence[Row], start: int, step: int) -> int | None:
@@ -402,7 +402,7 @@ class Layout:
 
         A gap belongs to a column: a mouse is not that exact.
         """
-        at = [place.index for place in self.places if place.x - GAP <= x]
+        at = [slot.index for slot in self.places if slot.x - GAP <= x]
         return at[-1] if at else None
 
 

@@ -113,8 +113,8 @@ class LinesView(ScrollView, inherit_bindings=False):
         if following:
             self.follow()
         else:
-            place = _place(self._rows, before[top : top + _ALIKE], top)
-            self.scroll_to(y=place, animate=False, force=True)
+            offset = _place(self._rows, before[top : top + _ALIKE], top)
+            self.scroll_to(y=offset, animate=False, force=True)
         self.refresh()
 
 

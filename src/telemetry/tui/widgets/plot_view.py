@@ -217,11 +217,11 @@ def _caption(plot: Plot, traces: list[Trace], width: int, paint: Palette) -> Tex
     return text
 
 
-def _words(words: str, width: int, height: int, paint: Palette) -> Text:
+def _words(message: str, width: int, height: int, paint: Palette) -> Text:
     """Center a text."""
     before = max(0, (height - 1) // 2)
-    left = max(0, (width - cell_len(words)) // 2)
-    text = fitted(words, width) if cell_len(words) > width else " " * left + words
+    left = max(0, (width - cell_len(message)) // 2)
+    text = fitted(message, width) if cell_len(message) > width else " " * left + message
     return Text("\n" * before + text, paint.text["dim"], no_wrap=True)
 
 

@@ -292,13 +292,13 @@ def _handler_of(group: str) -> MetricHandler:
     if exact is not None:
         return exact
     patterns = list(handlers.items())  # another thread may configure
-    return next((made for pattern, made in patterns if pattern and fnmatchcase(group, pattern)), default)
+    return next((handler for pattern, handler in patterns if pattern and fnmatchcase(group, pattern)), default)
 
 
 def _handler_named(group: str, name: str) -> MetricHandler:
-    made = _NAMED_HANDLERS.get(name)
-    if made is not None:
-        return made()
+    factory = _NAMED_HANDLERS.get(name)
+    if factory is not None:
+        return factory()
     module, _, class_name = name.partition(":")
     try:
         if not module or not class_name:

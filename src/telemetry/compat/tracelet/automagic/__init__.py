@@ -49,9 +49,9 @@ class AutomagicConfig:
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """Remember which switches the call sets, which a dataclass does not."""
-        made = super().__new__(cls)
-        vars(made)["_asked"] = {*list(cls.__dataclass_fields__)[: len(values)], *named}
-        return made
+        instance = super().__new__(cls)
+        vars(instance)["_asked"] = {*list(cls.__dataclass_fields__)[: len(values)], *named}
+        return instance
 
     def __post_init__(self) -> None:
         vars(self)["_is_made"] = True
@@ -168,7 +168,7 @@ def _parameters(model: Any) -> dict[str, int]:
     """Return how many parameters a model of torch has."""
     if not callable(getattr(model, "parameters", None)):
         return {}
-    sizes = [(plain(one.numel()) or 0, one.requires_grad) for one in model.parameters()]
+    sizes = [(plain(parameter.numel()) or 0, parameter.requires_grad) for parameter in model.parameters()]
     trainable = int(sum(size for size, has_gradient in sizes if has_gradient))
     total = int(sum(size for size, _ in sizes))
     return {

@@ -39,7 +39,7 @@ class RunBackend(BackendPlugin):
         from telemetry.compat.tracelet.core.experiment import Experiment
 
         self.end_experiment()
-        settings = current().copy(project=project, **{f"track_{one}": False for one in _AUTOMATIC})
+        settings = current().copy(project=project, **{f"track_{feature}": False for feature in _AUTOMATIC})
         experiment = Experiment(
             name, backend=[self.kind], settings=settings, backend_config={self.kind: self.config}
         )

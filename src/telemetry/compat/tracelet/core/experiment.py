@@ -314,10 +314,10 @@ class Experiment(MetricSource):
             parts, uri = [(f"{name}{path.name}" if name.endswith("/") else name, str(path))], str(path.absolute())
             artifact = TraceletArtifact(parts[0][0], kind_of(path.name))
             artifact.size_bytes = path.stat().st_size if path.is_file() else 0
-        for name, place in parts:
-            self.recorder.artifact(name, place, artifact.type.value)
+        for name, file_path in parts:
+            self.recorder.artifact(name, file_path, artifact.type.value)
             if self._sinks:
-                self.route(MetricData(name, place, MetricType.ARTIFACT, metadata={"artifact_path": name}))
+                self.route(MetricData(name, file_path, MetricType.ARTIFACT, metadata={"artifact_path": name}))
         artifact.version = version = f"v{1 + sum(each.name == artifact.name for each in self._artifacts)}"
         self._artifacts.append(artifact)
         backends = self.active_backends or [_RUN]

@@ -69,10 +69,10 @@ class PyTorchFramework(CapturedFramework):
         """Log a value of any type. Any other word for a type, such as "accuracy", means a number."""
         if self._experiment is None:
             return
-        if isinstance(metric_type, str) and metric_type not in [one.value for one in MetricType]:
+        if isinstance(metric_type, str) and metric_type not in [kind.value for kind in MetricType]:
             self._experiment.log_metric(name, value, iteration)
             if metadata:
-                self._experiment.log_params({f"{name}.{key}": one for key, one in metadata.items()})
+                self._experiment.log_params({f"{name}.{key}": entry for key, entry in metadata.items()})
             return
         source = self._experiment.get_source_id()
         metric = MetricData(name, value, MetricType(metric_type), iteration, source=source, metadata=metadata)
@@ -98,8 +98,8 @@ class PyTorchFramework(CapturedFramework):
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             tag, value, step = given.get(tag_name, "default"), given[value_name], given.get("global_step")
             parts = value.items() if isinstance(value, dict) and kind is MetricType.SCALAR else [("", value)]
-            for part, one in parts:
+            for part, part_value in parts:
                 name = "hparams" if kind is MetricType.HPARAMS else f"{tag}/{part}" if part else tag
-                experiment.route(MetricData(name, one, kind, step))
+                experiment.route(MetricData(name, part_value, kind, step))
 
         return observe

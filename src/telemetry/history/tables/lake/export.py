@@ -122,9 +122,11 @@ class _Tables:
 
     def __init__(self, library: Any, folder: Path, report: Report) -> None:
         self._report = report
-        known = {"telemetry.lake": str(SCHEMA), "telemetry.version": version()}
+        metadata = {"telemetry.lake": str(SCHEMA), "telemetry.version": version()}
         run_id = report.snapshot.run_id
-        self.files = {name: TableFile(library, folder / f"{name}.parquet", name, run_id, known) for name in TABLES}
+        self.files = {
+            name: TableFile(library, folder / f"{name}.parquet", name, run_id, metadata) for name in TABLES
+        }
 
     def write(self, directory: RunDirectory, every_s: float) -> list[str]:
         """Write all tables. Return notes about what is missing."""
@@ -143,15 +145,15 @@ class _Tables:
         """Move the files to their places, and remove those of tables that are empty now. Return their size."""
         size = 0
         for name in (*(name for name in TABLES if name != "runs"), "runs"):
-            file, place = self.files[name], lake / name / partition
+            file, folder = self.files[name], lake / name / partition
             if file.rows:
-                place.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 size += file.path.stat().st_size
-                os.replace(file.path, place / FILE)
+                os.replace(file.path, folder / FILE)
             else:
-                (place / FILE).unlink(missing_ok=True)
+                (folder / FILE).unlink(missing_ok=True)
                 with suppress(OSError):
-                    place.rmdir()
+                    folder.rmdir()
         return size
 
     def _write_intervals(self, directory: RunDirectory, every_s: float) -> list[str]:
@@ -183,12 +185,12 @@ class _Tables:
         )
 
     def _write_requests(self, directory: RunDirectory) -> list[str]:
-        known = facts(directory)
-        if known is None:
+        log_facts = facts(directory)
+        if log_facts is None:
             return []
         log = RequestLog(directory)
         self._add("requests", request_pieces(log, self._report))
-        return [note for note in (known.reason, log.damage) if note]
+        return [note for note in (log_facts.reason, log.damage) if note]
 
     def _add(self, name: str, pieces: Iterable[Mapping[str, Any]]) -> None:
         for columns in pieces:
@@ -226,7 +228,7 @@ def fact_tables(report: Report, directory: RunDirectory) -> dict[str, list[Row]]
         "producers": list(_producers(snapshot)),
         "series": list(_series(snapshot)),
         "last_values": list(_last_values(snapshot)),
-        "loads": [row for one in report.requests for row in (_load(one), *map(_load, one.windows))],
+        "loads": [row for figures in report.requests for row in (_load(figures), *map(_load, figures.windows))],
     }
 
 
@@ -262,16 +264,16 @@ def _manifest(directory: RunDirectory) -> Manifest | None:
 
 
 def _producers(snapshot: MetricsSnapshot) -> Iterator[Row]:
-    for one in snapshot.producers:
+    for producer in snapshot.producers:
         yield {
-            "producer": one.producer,
-            "name": one.name,
-            "host": one.host,
-            "pid": one.pid,
-            "rank": one.rank,
-            "completeness": one.completeness,
-            "emitted": one.emitted,
-            "applied": one.applied,
+            "producer": producer.producer,
+            "name": producer.name,
+            "host": producer.host,
+            "pid": producer.pid,
+            "rank": producer.rank,
+            "completeness": producer.completeness,
+            "emitted": producer.emitted,
+            "applied": producer.applied,
         }
 
 
@@ -289,51 +291,51 @@ def _text(value: Scalar) -> str | None:
 
 
 def _series(snapshot: MetricsSnapshot) -> Iterator[Row]:
-    for one in snapshot.series:
+    for stat in snapshot.series:
         yield {
-            "name": one.name,
-            "labels": json_text(one.labels),
-            "unit": one.unit,
-            "count": one.count,
-            "total": number(one.total),
-            "min": number(one.min),
-            "max": number(one.max),
-            "mean": number(one.mean),
-            "stddev": number(one.stddev),
-            **{percentile_column(key): number(one.percentiles.get(key)) for key in PERCENTILES},
-            "percentiles": json_text(one.percentiles),
-            "exact": one.exact,
+            "name": stat.name,
+            "labels": json_text(stat.labels),
+            "unit": stat.unit,
+            "count": stat.count,
+            "total": number(stat.total),
+            "min": number(stat.min),
+            "max": number(stat.max),
+            "mean": number(stat.mean),
+            "stddev": number(stat.stddev),
+            **{percentile_column(key): number(stat.percentiles.get(key)) for key in PERCENTILES},
+            "percentiles": json_text(stat.percentiles),
+            "exact": stat.exact,
         }
 
 
 def _last_values(snapshot: MetricsSnapshot) -> Iterator[Row]:
-    for one in snapshot.counters:
-        head = {"kind": "counter", "name": one.name, "labels": json_text(one.labels), "unit": one.unit}
-        yield {**head, "value": number(one.value), "min": None, "max": None, "events": one.events}
+    for counter in snapshot.counters:
+        head = {"kind": "counter", "name": counter.name, "labels": json_text(counter.labels), "unit": counter.unit}
+        yield {**head, "value": number(counter.value), "min": None, "max": None, "events": counter.events}
     for gauge in snapshot.gauges:
         head = {"kind": "gauge", "name": gauge.name, "labels": json_text(gauge.labels), "unit": gauge.unit}
         low, high = number(gauge.min), number(gauge.max)
         yield {**head, "value": number(gauge.value), "min": low, "max": high, "events": gauge.events}
 
 
-def _load(one: RequestFigures) -> Row:
+def _load(figures: RequestFigures) -> Row:
     return {
-        "kind": one.kind,
-        "labels": json_text(one.labels),
-        "window": one.window,
-        "issued": number(one.issued),
-        "completed": number(one.completed),
-        "failed": number(sum(one.failed.values())),
-        "expired": number(one.expired),
-        "requests_per_s": number(one.rates.overall.requests_per_s),
-        "input_tokens_per_s": number(one.input_tokens_per_s),
-        "output_tokens_per_s": number(one.output_tokens_per_s),
-        "total_tokens_per_s": number(one.total_tokens_per_s),
-        "concurrency_mean": number(one.concurrency_mean),
-        "slo": one.slo or None,
-        "good": number(one.good),
-        "goodput_per_s": number(one.goodput_per_s),
-        "attainment": number(one.attainment),
+        "kind": figures.kind,
+        "labels": json_text(figures.labels),
+        "window": figures.window,
+        "issued": number(figures.issued),
+        "completed": number(figures.completed),
+        "failed": number(sum(figures.failed.values())),
+        "expired": number(figures.expired),
+        "requests_per_s": number(figures.rates.overall.requests_per_s),
+        "input_tokens_per_s": number(figures.input_tokens_per_s),
+        "output_tokens_per_s": number(figures.output_tokens_per_s),
+        "total_tokens_per_s": number(figures.total_tokens_per_s),
+        "concurrency_mean": number(figures.concurrency_mean),
+        "slo": figures.slo or None,
+        "good": number(figures.good),
+        "goodput_per_s": number(figures.goodput_per_s),
+        "attainment": number(figures.attainment),
     }
 
 
@@ -381,10 +383,10 @@ class _Times(NamedTuple):
 
 
 def _time_columns(times: Sequence[_Times], order: Integers) -> dict[str, Any]:
-    rows = [one.rows for one in times]
-    starts = np.repeat(np.array([one.start_ns for one in times], np.int64), rows)
-    elapsed = np.repeat(np.array([one.start_s for one in times], np.float64), rows)
-    seconds = np.repeat(np.array([one.seconds for one in times], np.float64), rows)
+    rows = [window.rows for window in times]
+    starts = np.repeat(np.array([window.start_ns for window in times], np.int64), rows)
+    elapsed = np.repeat(np.array([window.start_s for window in times], np.float64), rows)
+    seconds = np.repeat(np.array([window.seconds for window in times], np.float64), rows)
     return {"time": starts[order], "elapsed_s": elapsed[order], "seconds": seconds[order]}
 
 
@@ -445,7 +447,7 @@ class _ValueRows:
         self._instruments = _Instruments(own)
         self._kinds = Coded.of([key.kind for key in own])
         self._place: dict[tuple[str, SeriesId], int] = {
-            (key.kind, series_id(key)): place for place, key in enumerate(own)
+            (key.kind, series_id(key)): index for index, key in enumerate(own)
         }
         self._times: list[_Times] = []
         self._places: list[int] = []
@@ -458,7 +460,7 @@ class _ValueRows:
         start_ns = self._history.ns(window.start_s)
         self._times.append(_Times(start_ns, window.start_s, window.seconds, count))
         for kind, numbers in (("counter", window.counters), ("gauge", window.gauges)):
-            self._places += [self._place[kind, one] for one in numbers]
+            self._places += [self._place[kind, instrument] for instrument in numbers]
             self._values += numbers.values()
         self.size += count
 

@@ -56,15 +56,15 @@ def span_pieces(directory: RunDirectory) -> Iterator[Columns]:
     """Yield rows of `spans` by column. Blocks on the disk. Raises RunDirectoryError."""
     lines = RecordLog(directory.records).of_type(_SpanLine)
     while some := list(islice(lines, _ROWS_AT_ONCE)):
-        begins = [min(one.wall_ns, LATEST_NS) for one in some]
+        begins = [min(span.wall_ns, LATEST_NS) for span in some]
         yield {
-            "name": [one.name for one in some],
-            "track": [one.track for one in some],
-            "producer": [one.producer for one in some],
-            "labels": [json_text(one.labels) for one in some],
+            "name": [span.name for span in some],
+            "track": [span.track for span in some],
+            "producer": [span.producer for span in some],
+            "labels": [json_text(span.labels) for span in some],
             "time": begins,
             "start_ns": begins,
-            "duration_ns": [max(one.end_ns - one.start_ns, 0) for one in some],
+            "duration_ns": [max(span.end_ns - span.start_ns, 0) for span in some],
         }
 
 
@@ -88,13 +88,13 @@ def mark_pieces(directory: RunDirectory, report: Report) -> Iterator[Columns]:
         marks = RecordLog(directory.records).of_type(_MarkLine)
     left = iter(marks)
     while some := list(islice(left, _ROWS_AT_ONCE)):
-        times = [min(one.wall_ns if isinstance(one, _MarkLine) else one.time_ns, LATEST_NS) for one in some]
+        times = [min(mark.wall_ns if isinstance(mark, _MarkLine) else mark.time_ns, LATEST_NS) for mark in some]
         yield {
             "time": times,
             "elapsed_s": [(time_ns - started_ns) / 1e9 for time_ns in times],
-            "text": [one.text for one in some],
-            "labels": [json_text(one.labels) for one in some],
-            "producer": [one.producer for one in some],
+            "text": [mark.text for mark in some],
+            "labels": [json_text(mark.labels) for mark in some],
+            "producer": [mark.producer for mark in some],
         }
 
 
@@ -136,7 +136,7 @@ class _Judge:
     """The limits of the requests of a run."""
 
     def __init__(self, report: Report) -> None:
-        self._limits = {(one.kind, _pairs(one.labels)): _limits(one.slo) for one in report.requests}
+        self._limits = {(figures.kind, _pairs(figures.labels)): _limits(figures.slo) for figures in report.requests}
         self._labels: dict[str, str] | None = None
         self._kind = ""
         self._own: dict[str, int] = {}
@@ -146,8 +146,8 @@ class _Judge:
         if request.labels is not self._labels or request.kind != self._kind:
             self._labels, self._kind = request.labels, request.kind
             self._own = self._limits.get((request.kind, _pairs(request.labels)), {})
-        found = verdicts(request.entry, self._own)
-        return all(found.values()) if found else None
+        results = verdicts(request.entry, self._own)
+        return all(results.values()) if results else None
 
 
 def _pairs(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:

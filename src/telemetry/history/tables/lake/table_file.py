@@ -43,10 +43,10 @@ def json_text(value: Mapping[str, Any]) -> str:
 def number(value: Any) -> float | None:
     """Return a finite number as a float, and None for anything else."""
     try:
-        found = None if value is None else float(value)
+        result = None if value is None else float(value)
     except OverflowError:
         return None
-    return found if found is not None and math.isfinite(found) else None
+    return result if result is not None and math.isfinite(result) else None
 
 
 class TableFile:

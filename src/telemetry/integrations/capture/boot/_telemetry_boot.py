@@ -168,8 +168,8 @@ def leave_sign(text):
 
 def leave_hooked(capture):
     """Leave the sign that a capture is installed, with the file name of the program. Never raises."""
-    words = getattr(sys, "argv", None) or [""]
-    leave_sign(f"hooked {capture} {os.path.basename(str(words[0]))}".rstrip())
+    arguments = getattr(sys, "argv", None) or [""]
+    leave_sign(f"hooked {capture} {os.path.basename(str(arguments[0]))}".rstrip())
 
 
 def say(text):
@@ -215,14 +215,14 @@ def _read_plugins():
 
 def _is_own_process():
     """Return whether this process runs `python -m telemetry`, which logs to trackers what was recorded already."""
-    words = iter(getattr(sys, "orig_argv", ())[1:])
-    for word in words:
+    arguments = iter(getattr(sys, "orig_argv", ())[1:])
+    for word in arguments:
         if word == "-m":
-            return next(words, "") == "telemetry"
+            return next(arguments, "") == "telemetry"
         if not word.startswith("-") or word == "-c":
             return False
         if word in ("-W", "-X"):
-            next(words, None)
+            next(arguments, None)
     return False
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.harness import ROOT
 from benchmarks.history import Load, append_all
 from telemetry.history.instrument_ids import series_id
-from telemetry.history.interval_sums import Rows, Sum
+from telemetry.history.interval_sums import Sum, SumRows
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.over_time import step_for
@@ -55,7 +55,7 @@ def build(load: Load, root: Path) -> Path:
 
 
 def _result(load: Load, directory: RunDirectory, started_ns: int) -> MetricsSnapshot:
-    rows = Rows(load.keys())
+    rows = SumRows(load.keys())
     total = Sum(rows)
     for interval in HistoryReader(directory.history).coarse():
         total.add(Columns.of(interval), (interval.end_ns - interval.start_ns) / 1e9)

@@ -72,10 +72,10 @@ def ours(series: int) -> Measure:
 
 
 def _facts(seq: int) -> Any:
-    from telemetry.aggregator import RunFacts
+    from telemetry.aggregator import SnapshotFacts
     from telemetry.wire.snapshot import SelfCost
 
-    return RunFacts(
+    return SnapshotFacts(
         run_id="bench",
         name="bench",
         epoch="1",

@@ -33,7 +33,7 @@ from telemetry.report import backends as shown
 from telemetry.report import text as text_report
 from telemetry.report.html import document as html_backends
 from telemetry.store import backends as files
-from telemetry.store.backends import Ahead, Checkpoint, WriterFacts, WriterFolder
+from telemetry.store.backends import Ahead, WriterCheckpoint, WriterFacts, WriterFolder
 from telemetry.supervise import writers
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
@@ -71,7 +71,7 @@ def run_writer(data: bytes) -> int:
     """Each file is read or refused; what is read can be shown, gone on with, and written again."""
     run = _Run(data)
     own = WriterFolder(run.own)
-    checkpoint, _ = _read(lambda: process._checkpoint(own)) or (Checkpoint(), None)
+    checkpoint, _ = _read(lambda: process._checkpoint(own)) or (WriterCheckpoint(), None)
     assert Ahead(own.ahead).read(checkpoint.serial) >= 0
     _read(lambda: export._rest(own, None))
     for value in (checkpoint, _read(own.read_facts)):
@@ -85,7 +85,7 @@ def run_writer(data: bytes) -> int:
 def run_writer_file(data: bytes) -> int:
     """The same bytes as each of the files: read, and then written again as they were, or refused."""
     own = WriterFolder(folder(dict.fromkeys(_FILES[:-1], data), _WRITER))
-    checkpoint, _ = _read(lambda: process._checkpoint(own)) or (Checkpoint(), None)
+    checkpoint, _ = _read(lambda: process._checkpoint(own)) or (WriterCheckpoint(), None)
     for value in (checkpoint, _read(own.read_facts), _read(own.read_status)):
         assert value is None or msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
     assert Ahead(own.ahead).read(checkpoint.serial) >= 0
@@ -147,7 +147,9 @@ def _paths(make: Any) -> Iterator[None]:
 
 def _folders() -> list[bytes]:
     facts = WriterFacts(name=_WRITER, kind="jsonl", to="jsonl:path=a.jsonl,as=w", cwd="/tmp", every_s=1.5)
-    checkpoint = Checkpoint(serial=3, position={"next_record": 7}, state={"a": [1]}, counts=files.Counts(written=9))
+    checkpoint = WriterCheckpoint(
+        serial=3, position={"next_record": 7}, state={"a": [1]}, counts=files.Counts(written=9)
+    )
     status = replace(valid.BACKEND, name=_WRITER, time_ns=valid.WALL_NS, queued=5, place="here")
     hangs = replace(status, state="writing", calling_s=99.0, time_ns=valid.WALL_NS - 1)
     failed = replace(status, state="failed", time_ns=0, dropped={}, written=3, repeated=1, restarts=2)

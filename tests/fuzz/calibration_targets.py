@@ -11,7 +11,7 @@ from tests.fuzz.target import MIB, Target, refused
 
 from telemetry.errors import RunDirectoryError
 from telemetry.judge.compare import noise
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.figures import FigureKey
 from telemetry.report import calibration
 from telemetry.store import calibrations
 from telemetry.store.calibrations import Calibration, MetricNoise
@@ -27,7 +27,7 @@ def run_calibration(data: bytes) -> int:
     shown = calibration.calibration_text(found, 100)
     assert all(line.isprintable() for line in shown.split("\n"))
     for metric in found.metrics:
-        figure = Figure(metric.of, metric.name, tuple(sorted(metric.labels.items())), metric.statistic)
+        figure = FigureKey(metric.of, metric.name, tuple(sorted(metric.labels.items())), metric.statistic)
         noise.noises(found, [(figure, 0.1)], (1, 10), 0.05)
     return 1
 

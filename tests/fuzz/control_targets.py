@@ -13,7 +13,7 @@ from tests.fuzz.memory_files import folder
 from tests.fuzz.msgpack_form import Msgpack, Pieces, join_pieces, split_pieces
 from tests.fuzz.target import MIB, Target, refused
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.daemon import control as daemon_control
 from telemetry.daemon import write_ahead
 from telemetry.daemon.numbers import Numbers
@@ -89,7 +89,7 @@ class _Scene:
         )
 
     def snapshot(self) -> Any:
-        facts = RunFacts(run_id="r", name="n", state=self.run_status.lifecycle.state)
+        facts = SnapshotFacts(run_id="r", name="n", state=self.run_status.lifecycle.state)
         return self.numbers.aggregator.snapshot(facts, self.clock.monotonic_ns(), self.clock.wall_ns())
 
     def ask(self, peer: bytes, data: bytes) -> None:

@@ -11,7 +11,7 @@ from tests.unit.integrations.endpoints import bus
 from telemetry import limits
 from telemetry.client import Run
 from telemetry.integrations.endpoints import decode, translate
-from telemetry.integrations.endpoints.decode import Event, Output, Prompt, data_of
+from telemetry.integrations.endpoints.decode import Event, ModelOutput, Prompt, data_of
 from telemetry.integrations.endpoints.translate import EndpointsFeed
 from telemetry.integrations.feeds import FeedOptions
 
@@ -73,7 +73,7 @@ def run_feed(data: bytes) -> int:
             carried = data_of(found)
             if isinstance(carried, Prompt):
                 assert (carried.tokens or 0) <= len(data)
-            elif isinstance(carried, Output):
+            elif isinstance(carried, ModelOutput):
                 assert len(carried.text) <= len(data)
     feed = EndpointsFeed(cast(Run, Nobody()), FeedOptions(say=_said))
     feed.take(data)

@@ -230,7 +230,7 @@ def run_gate_check(data: bytes) -> int:
 
 
 def _file(results: Sequence[GateResult]) -> bytes:
-    return msgspec.json.encode(gates_file._File(gates=list(results)))
+    return msgspec.json.encode(gates_file._GatesFile(gates=list(results)))
 
 
 def _with_run(results: list[GateResult]) -> Report:

@@ -10,7 +10,7 @@ from msgspec.structs import replace as replaced
 from tests.fuzz.msgpack_form import Msgpack
 from tests.fuzz.target import MIB, Target
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.aggregator.nodes import checks, columns, incoming, interval_sums, outgoing
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
@@ -20,7 +20,7 @@ from telemetry.wire.events import Define
 from telemetry.wire.nodes import NodeInterval
 
 _CONFIG: Final = AggregatorConfig(percentiles=("50", "99.9"), series_cap=3)
-_FACTS: Final = RunFacts(run_id="r", name="n", state="COMPLETE")
+_FACTS: Final = SnapshotFacts(run_id="r", name="n", state="COMPLETE")
 _SECOND: Final = 10**9
 _NOW: Final = (MONO_NS + 100 * _SECOND, WALL_NS + 100 * _SECOND)
 _DEFINITIONS: Final = (

@@ -19,7 +19,7 @@ from telemetry import limits
 from telemetry.aggregator import (
     Aggregator,
     AggregatorConfig,
-    RunFacts,
+    SnapshotFacts,
     apply,
     batch_group,
     notes,
@@ -50,7 +50,7 @@ from telemetry.wire.events import Define, EventBatch
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _CONFIG: Final = AggregatorConfig(percentiles=("50", "99.9"), series_cap=20)
-_FACTS: Final = RunFacts(run_id="r", name="n", state="LIVE")
+_FACTS: Final = SnapshotFacts(run_id="r", name="n", state="LIVE")
 _NOW_NS: Final = MONO_NS + 10**9
 _NOW_WALL_NS: Final = WALL_NS + 10**9
 _MOST_PIECES: Final = 64

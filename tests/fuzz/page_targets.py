@@ -10,8 +10,8 @@ from tests.fuzz.target import MIB, Target
 from tests.fuzz.text_forms import Text
 
 from telemetry.collectors.scrape import conversion, text
-from telemetry.collectors.scrape.conversion import Budget, Conversion
-from telemetry.collectors.scrape.selection import Selection
+from telemetry.collectors.scrape.conversion import Conversion, ScrapeBudget
+from telemetry.collectors.scrape.selection import MetricSelection
 from telemetry.collectors.scrape.text import OPEN_METRICS, PageReader
 from telemetry.testing.collectors import MemoryRun
 
@@ -19,7 +19,7 @@ _VLLM: Final = Path(__file__).parents[1] / "unit" / "collectors" / "scrape" / "v
 _SERIES: Final = 50
 _OF_ONE_SERIES: Final = 4
 """Gauges of a histogram."""
-_SELECTION: Final = Selection("*")
+_SELECTION: Final = MetricSelection("*")
 
 
 class PageText(Text):
@@ -50,7 +50,7 @@ def run_page(data: bytes) -> int:
     """A server that answers the same three times: read, and made into series within the limits."""
     for content_type in ("", OPEN_METRICS):
         run, reader = MemoryRun(), PageReader()
-        converted = Conversion(run, _SELECTION, Budget(_SERIES), labels={"instance": "h:1"})
+        converted = Conversion(run, _SELECTION, ScrapeBudget(_SERIES), labels={"instance": "h:1"})
         for at in range(3):
             page = reader.read(data, content_type)
             assert len(page.samples) + page.malformed <= data.count(b"\n") + 1

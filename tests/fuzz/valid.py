@@ -10,7 +10,7 @@ from typing import Any, get_args
 from msgspec import Raw, msgpack
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing.builders import MONO_NS, WALL_NS, frame
 from telemetry.wire import codec, control, events, history, journal, request_log, snapshot
 from telemetry.wire.search import Found, FoundValues
@@ -261,7 +261,7 @@ def aggregator() -> Aggregator:
 
 @cache
 def whole_snapshot() -> snapshot.MetricsSnapshot:
-    facts = RunFacts(run_id="r", name="n", state="LIVE")
+    facts = SnapshotFacts(run_id="r", name="n", state="LIVE")
     return aggregator().snapshot(facts, MONO_NS, WALL_NS)
 
 

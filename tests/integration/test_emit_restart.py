@@ -17,7 +17,7 @@ from telemetry import limits
 from telemetry.client.exit_hooks import ExitHooks
 from telemetry.client.instruments import Counter
 from telemetry.client.process import Process
-from telemetry.client.sending.flusher import Ending
+from telemetry.client.sending.flusher import ProducerEnding
 from telemetry.config import EmitConfig
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import Hub, ProducerLink
@@ -54,13 +54,13 @@ def counter(process: Process) -> Counter:
     return made
 
 
-def finish_meanwhile(process: Process, timeout_s: float) -> Callable[[], Ending]:
+def finish_meanwhile(process: Process, timeout_s: float) -> Callable[[], ProducerEnding]:
     """Finishes on another thread; returns what waits for the ending."""
-    endings: list[Ending] = []
+    endings: list[ProducerEnding] = []
     thread = threading.Thread(target=lambda: endings.append(process.finish(timeout_s)))
     thread.start()
 
-    def ending() -> Ending:
+    def ending() -> ProducerEnding:
         thread.join(timeout_s + 10.0)
         return endings[0]
 

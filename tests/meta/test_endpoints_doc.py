@@ -11,7 +11,7 @@ import msgspec
 
 from telemetry import limits
 from telemetry.integrations.endpoints import decode
-from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, data_of
+from telemetry.integrations.endpoints.decode import EndpointFailure, Event, ModelOutput, Prompt, data_of
 from telemetry.integrations.endpoints.translate import EndpointsFeed
 from telemetry.integrations.feeds import Feed, FeedKind, FeedOptions
 
@@ -54,7 +54,7 @@ def test_fields_and_types_are_those_of_the_decoder() -> None:
 def test_arrays_are_those_of_the_decoder() -> None:
     """Each with its tag and its elements, in order."""
     written = [re.findall(r"\w+", cell) for cell in rows("`data` | with")]
-    kinds = (Prompt, Output, Failure)
+    kinds = (Prompt, ModelOutput, EndpointFailure)
     assert [tag for tag, *_ in written] == [kind.__struct_config__.tag for kind in kinds]
     assert [len(elements) for _, *elements in written] == [len(kind.__struct_fields__) for kind in kinds]
 
@@ -72,10 +72,10 @@ def test_what_the_code_of_the_page_makes_is_read() -> None:
     issued, complete, failed = (event for event in alone if isinstance(event, Event))
     prompt, output = data_of(issued), data_of(complete)
     assert isinstance(prompt, Prompt)
-    assert isinstance(output, Output)
+    assert isinstance(output, ModelOutput)
     assert (prompt.tokens, issued.conversation_id, issued.turn) == (2, "c", 1)
     assert (output.text, complete.finish_reason) == ("xy", "stop")
-    assert data_of(failed) == Failure("late", "too late")
+    assert data_of(failed) == EndpointFailure("late", "too late")
 
 
 def test_the_form_of_a_feed_is_written_down() -> None:

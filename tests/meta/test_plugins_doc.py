@@ -14,7 +14,7 @@ from tests.backends.third_party import install
 
 from telemetry.backends import choice as backends
 from telemetry.cli.commands import plugins as command
-from telemetry.cli.plugin_inventory.inventory import Listed, State
+from telemetry.cli.plugin_inventory.inventory import ListedPlugin, State
 from telemetry.collectors import registry as collectors
 from telemetry.config.plugins.points import GROUPS
 
@@ -50,7 +50,7 @@ def test_states_and_fields_are_those_of_the_list() -> None:
     states = re.findall(r"`(\w+)`", next(row[1] for row in rows("field") if row[0] == "`state`"))
     assert tuple(states) == get_args(State) == tuple(command._LABELS)
     fields = [name for row in rows("field") for name in re.findall(r"`(\w+)`", row[0])]
-    assert fields == [field.encode_name for field in msgspec.structs.fields(Listed)]
+    assert fields == [field.encode_name for field in msgspec.structs.fields(ListedPlugin)]
     assert f"Each\nimport may take {command._TIMEOUT_S:g} seconds" in TEXT
 
 

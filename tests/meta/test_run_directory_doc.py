@@ -244,7 +244,7 @@ def leave_a_writer(run: Path) -> None:
     folder = writers.writer_folder(run, "w")
     folder.make()
     folder.write_facts(writers.WriterFacts(name="w", kind="jsonl", to="jsonl:as=w"))
-    folder.write_checkpoint(writers.Checkpoint())
+    folder.write_checkpoint(writers.WriterCheckpoint())
     folder.write_status(BackendStat(name="w"))
     ahead = writers.Ahead(folder.ahead)
     ahead.write(0, 1)

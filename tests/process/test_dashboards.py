@@ -20,7 +20,7 @@ from tests.process.dashboards import (
 )
 from tests.process.leaves import Cluster
 
-from telemetry.stack.layout import RULES, Layout
+from telemetry.stack.layout import RULES, StackLayout
 from telemetry.stack.settings import StackSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -100,7 +100,7 @@ class Site:
 @pytest.fixture
 def site(ground: Ground, require_tool: Callable[[str], str]) -> Iterator[Site]:
     program, targets = require_tool("prometheus"), ground.folder / "targets"
-    layout = Layout(ground.folder / "stack", StackSettings(targets=str(targets)))
+    layout = StackLayout(ground.folder / "stack", StackSettings(targets=str(targets)))
     layout.directory.mkdir()
     layout.rules_yml.write_text(RULES.read_text())
     with prometheus_of(program, ground.folder / "data", layout.prometheus_text()) as prometheus:

@@ -18,7 +18,7 @@ from telemetry.config import EmitConfig
 from telemetry.errors import EndpointError, RunDirectoryError, UsageError
 from telemetry.integrations.ray.driver import end_root, reachable_root
 from telemetry.integrations.ray.keys import KEYS_VARIABLE, own_pair, take_pair
-from telemetry.integrations.ray.service import Service, remove_abandoned
+from telemetry.integrations.ray.service import RayService, remove_abandoned
 from telemetry.supervise.run_files import RunFiles
 from telemetry.transport.client import hello
 from telemetry.transport.keys import KeyFolder
@@ -39,14 +39,14 @@ def place(short_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 @pytest.fixture
-def make(place: Path) -> Iterator[Callable[..., Service]]:
+def make(place: Path) -> Iterator[Callable[..., RayService]]:
     """Return services of one folder, as actors and their successors make them."""
-    made: list[Service] = []
+    made: list[RayService] = []
 
-    def service(owner_pid: int = 0, **flags: object) -> Service:
+    def service(owner_pid: int = 0, **flags: object) -> RayService:
         bound = {"transport.bind": f"ipc://{place}/ray-job-node", **flags}
         owner = owner_pid or os.getpid()
-        made.append(Service(place / "ray-x", "job", bound, owner_pid=owner, say=print))
+        made.append(RayService(place / "ray-x", "job", bound, owner_pid=owner, say=print))
         return made[-1]
 
     yield service
@@ -64,7 +64,7 @@ def record(endpoint: str, amount: float) -> None:
     assert process.finish(20).account is not None
 
 
-def test_a_successor_finds_the_aggregator_and_resumes_its_run(make: Callable[..., Service], place: Path) -> None:
+def test_a_successor_finds_the_aggregator_and_resumes_its_run(make: Callable[..., RayService], place: Path) -> None:
     """The actor was killed, and its aggregator lives on: its successor ends it, and goes on with its numbers."""
     first = make()
     first.begin()
@@ -89,7 +89,7 @@ def test_a_successor_finds_the_aggregator_and_resumes_its_run(make: Callable[...
     assert not any(place.iterdir())
 
 
-def test_a_killed_aggregator_is_resumed(make: Callable[..., Service], wait_until: WaitUntil) -> None:
+def test_a_killed_aggregator_is_resumed(make: Callable[..., RayService], wait_until: WaitUntil) -> None:
     """The service watches it."""
     service = make()
     service.begin()
@@ -100,7 +100,7 @@ def test_a_killed_aggregator_is_resumed(make: Callable[..., Service], wait_until
     assert not service.over
 
 
-def test_a_run_with_a_result_is_not_begun_again(make: Callable[..., Service]) -> None:
+def test_a_run_with_a_result_is_not_begun_again(make: Callable[..., RayService]) -> None:
     """The run ended while the actor was away."""
     first = make()
     first.begin()
@@ -113,7 +113,7 @@ def test_a_run_with_a_result_is_not_begun_again(make: Callable[..., Service]) ->
     assert second.files.directory == first.files.directory
 
 
-def test_errors_of_the_start_are_those_of_the_aggregator(make: Callable[..., Service], tmp_path: Path) -> None:
+def test_errors_of_the_start_are_those_of_the_aggregator(make: Callable[..., RayService], tmp_path: Path) -> None:
     """The user learns what is wrong, not that an actor failed."""
     with pytest.raises(EndpointError, match="refresh_hz"):
         make(**{"run.refresh_hz": "often"}).begin()
@@ -122,7 +122,7 @@ def test_errors_of_the_start_are_those_of_the_aggregator(make: Callable[..., Ser
         make(**{"run.dir": str(tmp_path / "file")}).begin()
 
 
-def test_what_a_dead_node_leaves_behind_is_removed(make: Callable[..., Service], place: Path) -> None:
+def test_what_a_dead_node_leaves_behind_is_removed(make: Callable[..., RayService], place: Path) -> None:
     """The next leaf on this machine removes the keys and sockets of services whose owner is dead, and no others."""
     owner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     service = make(owner.pid)
@@ -142,7 +142,7 @@ def test_what_a_dead_node_leaves_behind_is_removed(make: Callable[..., Service],
     assert not any(place.iterdir())
 
 
-def test_an_aggregator_outlives_its_actor_but_not_its_owner(make: Callable[..., Service]) -> None:
+def test_an_aggregator_outlives_its_actor_but_not_its_owner(make: Callable[..., RayService]) -> None:
     """The owner of a leaf is the raylet of its node, the owner of a root the driver."""
     owner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     service = make(owner.pid)
@@ -153,7 +153,7 @@ def test_an_aggregator_outlives_its_actor_but_not_its_owner(make: Callable[..., 
     assert service.files.has_result()
 
 
-def test_a_root_of_another_process_is_ended(make: Callable[..., Service]) -> None:
+def test_a_root_of_another_process_is_ended(make: Callable[..., RayService]) -> None:
     """The result comes from its final snapshot. A second call reads the file."""
     service = make()
     service.begin()
@@ -195,7 +195,7 @@ def test_the_address_of_a_root_is_the_one_that_all_nodes_reach() -> None:
             reachable_root(endpoint, "127.0.0.2", all_hosts)
 
 
-def test_a_root_that_listens_everywhere_is_reached_by_the_nodes_address(make: Callable[..., Service]) -> None:
+def test_a_root_that_listens_everywhere_is_reached_by_the_nodes_address(make: Callable[..., RayService]) -> None:
     """`telemetry run --ray` tells its command the loopback address, and other machines need another one."""
     pair = own_pair(Path("keys-of-job").absolute())
     service = make(**{"transport.bind": "tcp://0.0.0.0:*", "security.curve": "always"})

@@ -15,7 +15,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.aggregator.series import extents, moments
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.slow
 
 SECOND = 1_000_000_000
 CONFIG = AggregatorConfig(percentiles=("50", "99"), window_s=2, series_cap=5, step_grace_s=1.0)
-FACTS = RunFacts(run_id="r", name="n", state="COMPLETE")
+FACTS = SnapshotFacts(run_id="r", name="n", state="COMPLETE")
 
 Operation = tuple[Any, ...]
 

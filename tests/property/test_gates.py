@@ -18,15 +18,15 @@ from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.rank_bounds import SlotOrder, quantile, share
 from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.judge.gates.tree import (
-    Baseline,
-    Condition,
+    BaselineTerm,
     Fact,
     Gate,
-    Metric,
+    GateMetric,
     Negated,
     Node,
     Number,
     Operation,
+    ShareCondition,
     Term,
     Word,
 )
@@ -39,14 +39,14 @@ DIGITS = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,4})?(e-?[0-9])?", fullmatch=True)
 NUMBERS = st.builds(Number, DIGITS, st.sampled_from(["", *LITERALS, *(f"{unit}/s" for unit in LITERALS), "/s"]))
 NAMES = st.text(min_size=1, max_size=12)
 METRICS = st.builds(
-    lambda name, labels: Metric(name, tuple(sorted(labels.items()))),
+    lambda name, labels: GateMetric(name, tuple(sorted(labels.items()))),
     NAMES,
     st.dictionaries(NAMES, st.text(max_size=12), max_size=3),
 )
 PERCENTILES = st.sampled_from(["p50", "p99", "p99.9", "p0.1", "p100", "p12.3456789"])
 RATES = sorted(name for name, function in FUNCTIONS.items() if function.rate)
 OF_STEPS = ["best", "first", "last", "steps"]
-CONDITIONS = st.builds(Condition, st.sampled_from(["<", "<=", ">", ">="]), NUMBERS)
+CONDITIONS = st.builds(ShareCondition, st.sampled_from(["<", "<=", ">", ">="]), NUMBERS)
 IN_WINDOWS = st.one_of(
     st.builds(
         Term,
@@ -79,7 +79,7 @@ LEFT = st.one_of(
     st.builds(Operation, SIGNS, MEASURED, sums(NUMBERS)),
     st.builds(Operation, SIGNS, sums(NUMBERS), MEASURED),
 )
-RIGHT = sums(st.one_of(NUMBERS, MEASURED, st.just(Baseline())))
+RIGHT = sums(st.one_of(NUMBERS, MEASURED, st.just(BaselineTerm())))
 GATES = st.one_of(
     st.builds(Gate, LEFT, RELATIONS, RIGHT),
     st.builds(

@@ -20,7 +20,7 @@ from tests.fuzz.forms import pick
 from tests.fuzz.msgpack_form import Msgpack
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import batch, frame
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire import codec, frames
@@ -129,7 +129,7 @@ class Run:
         return self.snapshot()
 
     def snapshot(self) -> MetricsSnapshot:
-        return self.aggregator.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), NOW, WALL)
+        return self.aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state="LIVE"), NOW, WALL)
 
     def check_good(self, snapshot: MetricsSnapshot) -> None:
         for name in GOOD:
@@ -184,7 +184,7 @@ def test_names_without_end_are_counted_in_one_place() -> None:
         made = batch("bad", seq, seq * 1_000, records=records)
         assert aggregator.admit(made, NOW)
         aggregator.apply([made], NOW, WALL)
-    snapshot = aggregator.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), NOW, WALL)
+    snapshot = aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state="LIVE"), NOW, WALL)
     assert len(snapshot.counters) == 101
     assert next(stat.value for stat in snapshot.counters if stat.name == "overflow") == 29_900
     assert snapshot.overflow == {"counter": 29_900}
@@ -236,7 +236,7 @@ def test_gaps_of_many_producers_share_one_room() -> None:
     assert kept["p0"] == kept["p7"] == 64
     assert kept["p63"] == 512 // 64
     assert sum(kept.values()) < 3.5 * 512
-    snapshot = aggregator.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), NOW, WALL)
+    snapshot = aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state="LIVE"), NOW, WALL)
     assert all(stat.unrepairable == 79 - kept[stat.producer] for stat in snapshot.producers)
     assert all(map(balanced, snapshot.producers))
 
@@ -305,7 +305,7 @@ def test_sums_that_integers_do_not_have_can_be_shown(column: str, value: float) 
     """A snapshot made of them can be sent."""
     made = Aggregator.restore(tampered(moments(**{column: value})))
     with np.errstate(all="ignore"):
-        codec.encode_snapshot(made.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), NOW, WALL))
+        codec.encode_snapshot(made.snapshot(SnapshotFacts(run_id="r", name="n", state="LIVE"), NOW, WALL))
 
 
 @settings(max_examples=3 * settings().max_examples)
@@ -322,5 +322,5 @@ def test_what_is_restored_goes_on(seed: int) -> None:
         batches = [one for data in valid.frames() if made.admit(one := codec.decode_batch(data), NOW)]
         made.apply(batches, NOW, WALL)
         made.roll(WALL_NS, WALL, 10**9)
-        codec.encode_snapshot(made.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), NOW, WALL))
+        codec.encode_snapshot(made.snapshot(SnapshotFacts(run_id="r", name="n", state="LIVE"), NOW, WALL))
         assert Aggregator.restore(again := made.checkpoint()).checkpoint() == again

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
@@ -65,7 +65,7 @@ class Run:
         self.keys = [key for key in keys if key.kind == "series"]
 
     def snapshot(self) -> MetricsSnapshot:
-        facts = RunFacts(run_id="r", name="n", state="COMPLETE")
+        facts = SnapshotFacts(run_id="r", name="n", state="COMPLETE")
         return self.aggregator.snapshot(facts, MONO_NS, WALL_NS)
 
     def time_range(self, intervals: list[Interval]) -> dict[int, Figures]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.aggregator.nodes.outgoing import OutgoingInterval, add_up
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
@@ -81,7 +81,7 @@ class One:
         self.aggregator = Aggregator.restore(self.aggregator.checkpoint())
 
     def snapshot(self, now_ns: int) -> MetricsSnapshot:
-        facts = RunFacts(run_id="r", name="n", state="COMPLETE")
+        facts = SnapshotFacts(run_id="r", name="n", state="COMPLETE")
         return self.aggregator.snapshot(facts, now_ns, WALL_NS + now_ns - MONO_NS)
 
 

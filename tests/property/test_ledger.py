@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, Row
 from telemetry.wire.codec import encode_snapshot
@@ -118,7 +118,7 @@ def journeys(draw: st.DrawFn) -> tuple[dict[str, tuple[list[Made], End]], list[M
 
 def _laws(aggregator: Aggregator) -> MetricsSnapshot:
     """Both laws, of each producer and of all together; nothing is negative; the snapshot can be sent."""
-    snapshot = aggregator.snapshot(RunFacts(run_id="r", name="n", state="COMPLETE"), 0, NOW)
+    snapshot = aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state="COMPLETE"), 0, NOW)
     for account in (*snapshot.producers, snapshot.accounting):
         assert account.received == account.applied + sum(account.dropped.values()) + account.waiting
         assert account.emitted == account.received + sum(account.dropped_by_producer.values()) + account.missing

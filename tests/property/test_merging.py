@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.judge.merge import Merged, MergeTarget, gather, merge
 from telemetry.store.final_snapshot import read_final, write_final
@@ -68,7 +68,7 @@ def recorded(
         start_ns = WALL_NS + offset_ns + second * SECOND
         history.append(aggregator.roll(start_ns, start_ns + SECOND, SECOND), aggregator.keys())
     history.close()
-    facts = RunFacts(run_id=name, name="job", state="COMPLETE")
+    facts = SnapshotFacts(run_id=name, name="job", state="COMPLETE")
     snapshot = aggregator.snapshot(facts, MONO_NS, WALL_NS)
     snapshot = replace(snapshot, started_ns=WALL_NS + offset_ns, elapsed_s=9.0, directory=str(run.path))
     write_final(snapshot, [run.final])

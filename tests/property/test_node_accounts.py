@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.hand_made_leaf import MONO_NS, SECOND, WALL_NS, HandMadeLeaf, member, relay
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import batch
 from telemetry.wire.consistency import contradiction
 from telemetry.wire.control import ExpectNodes, Hello
@@ -51,7 +51,7 @@ def leaves(draw: st.DrawFn, number: int) -> tuple[HandMadeLeaf, list[Any], bool]
 
 def checked(aggregator: Aggregator, state: Any = "COMPLETE") -> MetricsSnapshot:
     """A snapshot whose accounts balance, each and in sum."""
-    made = aggregator.snapshot(RunFacts(run_id="r", name="n", state=state), NOW, WALL_NS)
+    made = aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state=state), NOW, WALL_NS)
     assert contradiction(made) == ""
     return made
 

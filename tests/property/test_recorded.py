@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.unit.history.journaled import Heard, between, chosen, journaled
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.history import RecordedRun, TimeRangeChoice, open_run
@@ -74,7 +74,7 @@ def recorded(distribution: str, root: Path) -> RecordedRun:
     history.close()
     assert not history.failed
     journal.close()
-    facts = RunFacts(run_id="r1", name="job", state="COMPLETE", started_ns=wall_ns, started_mono_ns=now_ns)
+    facts = SnapshotFacts(run_id="r1", name="job", state="COMPLETE", started_ns=wall_ns, started_mono_ns=now_ns)
     write_final(numbers.aggregator.snapshot(facts, clock.monotonic_ns(), clock.wall_ns()), [directory.final])
     return open_run(directory.path)
 

@@ -9,7 +9,7 @@ from tests.property.test_intervals import nonsense
 
 from telemetry.history import RecordedRun, interval_sums
 from telemetry.history.bounds import bound_ranks
-from telemetry.history.interval_sums import Rows, Sum
+from telemetry.history.interval_sums import Sum, SumRows
 from telemetry.history.intervals.columns import Columns
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
@@ -67,7 +67,7 @@ def test_any_result_has_a_report(snapshot: MetricsSnapshot) -> None:
 @given(st.lists(nonsense(), max_size=5))
 def test_any_intervals_add_up(pending: int, intervals: list[Interval]) -> None:
     """To wrong numbers at worst."""
-    rows = Rows([SeriesKey(index=index, name=f"s{index}", kind="series") for index in (0, 2, 3)])
+    rows = SumRows([SeriesKey(index=index, name=f"s{index}", kind="series") for index in (0, 2, 3)])
     total = Sum(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interval_sums, "_PENDING_SLOTS", pending)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry import limits
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import (
     CLOSING_RULES,
@@ -37,7 +37,7 @@ def closed(
     said: list[tuple[str, int, dict[str, float | None]]], order: list[int], axis: Axis
 ) -> dict[int, ClosedStep]:
     """Each step, if what was said first came in this order."""
-    steps = Steps(30.0, lambda _: None)
+    steps = StepMerger(30.0, lambda _: None)
     steps.declare(axis)
     for at in order:
         producer, step, values = said[at]
@@ -97,7 +97,7 @@ def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]], closing
         STEP_NAMES_SHOWN=3,
         PARAMS_PER_RECORD=2,
     ):
-        steps = Steps(2.0, lambda _: None)
+        steps = StepMerger(2.0, lambda _: None)
         steps.declare(Axis("train", "last", closing=closing))
         expected: dict[tuple[int, str], float] = {}
         reasons: set[Reason] = set()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.events import CLOSING_RULES, REDUCTIONS, Axis, ClosedStep, Scalars, StepEnd
 from telemetry.wire.nodes import StepPart
 
@@ -51,7 +51,7 @@ class Node:
         self.key = key
         self.shift_ns = shift_ns
         self.leaf = leaf
-        self.steps = Steps(GRACE_S, warn, RANKS.get, leaf=leaf)
+        self.steps = StepMerger(GRACE_S, warn, RANKS.get, leaf=leaf)
         self.steps.declare(axis)
         self.said: list[ClosedStep] = []
         self.parts: list[StepPart] = []
@@ -87,7 +87,7 @@ class Node:
 
     def restore(self) -> None:
         """Go on from a checkpoint."""
-        again = Steps(GRACE_S, warn, RANKS.get, leaf=self.leaf)
+        again = StepMerger(GRACE_S, warn, RANKS.get, leaf=self.leaf)
         load(again, msgspec.msgpack.decode(encode(save(self.steps))))
         self.steps = again
 
@@ -225,7 +225,7 @@ def test_a_leaf_that_is_a_root_itself_changes_nothing(
     axis = Axis("train", reduction, ranked=["loss"])
     network = Network(axis, homes, rng)
     middle, top = network.root, Node("top", axis)
-    middle.leaf, middle.steps = True, Steps(GRACE_S, warn, RANKS.get, leaf=True)
+    middle.leaf, middle.steps = True, StepMerger(GRACE_S, warn, RANKS.get, leaf=True)
     middle.steps.declare(axis)
     for deed, at_ns in plan(deeds):
         if deed[0] != "roll":

@@ -6,6 +6,6 @@ from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.core import Aggregator
 from telemetry.aggregator.lifecycle import Lifecycle
 from telemetry.aggregator.records import StreamedRecord
-from telemetry.aggregator.snapshotter import RunFacts
+from telemetry.aggregator.snapshotter import SnapshotFacts
 
-__all__ = ["Aggregator", "AggregatorConfig", "Lifecycle", "RunFacts", "StreamedRecord"]
+__all__ = ["Aggregator", "AggregatorConfig", "Lifecycle", "SnapshotFacts", "StreamedRecord"]

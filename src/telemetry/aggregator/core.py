@@ -22,7 +22,7 @@ from telemetry.aggregator.nodes.expected import ExpectedNodes
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
 from telemetry.aggregator.nodes.leaf_side import LeafSide
 from telemetry.aggregator.nodes.leaf_sums import LeafSums
-from telemetry.aggregator.nodes.members import Members, NewMembers
+from telemetry.aggregator.nodes.members import NewMembers, NodeMembers
 from telemetry.aggregator.nodes.own_account import LeafFacts, OwnNumbers, own_account
 from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.nodes.root_side import RootSide
@@ -32,15 +32,15 @@ from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
-from telemetry.aggregator.registry import Bounds, Registry
+from telemetry.aggregator.registry import InstrumentBounds, Registry
 from telemetry.aggregator.request_log import RequestLogIntake
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents, with_extents
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.aggregator.snapshotter import RunFacts, SnapshotParts, build_snapshot
+from telemetry.aggregator.snapshotter import SnapshotFacts, SnapshotParts, build_snapshot
 from telemetry.aggregator.state import PART
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.aggregator.usual_rows import UsualRows
 from telemetry.wire.control import End, Hello, SeriesKey
@@ -102,14 +102,14 @@ class Aggregator:
         self._notes = Notes()
         self.uncounted = TextQueue()
         self.book = self._book = ProducerBook(config)
-        self.steps = self._steps = Steps(
+        self.steps = self._steps = StepMerger(
             config.step_grace_s, self._notes.warn, self.book.rank_of, clock=self.clock, leaf=config.leaf
         )
         self._bad_frames: Counter[str] = Counter()
         self._new_bad_frames: Counter[str] = Counter()
         """Refused frames since the last `take_bad_frames`."""
         self.expected_nodes = ExpectedNodes()
-        self._members = Members()
+        self._members = NodeMembers()
         """Producers of the nodes of a root."""
         self._new_members = NewMembers()
         """Producers that a leaf has not reported yet."""
@@ -167,7 +167,7 @@ class Aggregator:
         self.counters.record(part.indices, part.values)
         self.counters.times.note(part.indices, part.values, part.wall_times())
 
-    def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+    def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: InstrumentBounds) -> int:
         index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
         digits = self.series.key(index).digits
         if digits != bounds.digits:
@@ -410,7 +410,7 @@ class Aggregator:
         """Number of all instruments."""
         return len(self.series) + len(self.counters) + len(self._gauges)
 
-    def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
+    def snapshot(self, facts: SnapshotFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
         """Return the whole state at this moment."""
         extents = self._extents.by_instrument()
         shift_ns = self.clock.shift_at(now_ns, wall_ns)

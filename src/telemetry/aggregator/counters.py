@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.nodes.columns import CounterArrays
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown
-from telemetry.aggregator.state import PART, Column
+from telemetry.aggregator.state import PART, ArrayColumn
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import CounterStat
 
@@ -32,18 +32,18 @@ class CounterTable:
     """Totals of all counters. They never decrease: the caller passes finite increments of at least 0."""
 
     STATE: ClassVar[Mapping[str, Any]] = {
-        "_whole": Column(np.int64),
+        "_whole": ArrayColumn(np.int64),
         "huge": dict[int, str],
-        "_fraction": Column(np.float64),
-        "_compensation": Column(np.float64),
-        "_fractional": Column(np.bool_),
-        "_events": Column(np.int64),
-        "_increase": Column(np.float64),
+        "_fraction": ArrayColumn(np.float64),
+        "_compensation": ArrayColumn(np.float64),
+        "_fractional": ArrayColumn(np.bool_),
+        "_events": ArrayColumn(np.int64),
+        "_increase": ArrayColumn(np.float64),
         "_rolls": list[tuple[float, Values]],
-        "_imprecise": Column(np.int64),
-        "_interval_fraction": Column(np.float64),
-        "_interval_compensation": Column(np.float64),
-        "_sliced": Column(np.float64),
+        "_imprecise": ArrayColumn(np.int64),
+        "_interval_fraction": ArrayColumn(np.float64),
+        "_interval_compensation": ArrayColumn(np.float64),
+        "_sliced": ArrayColumn(np.float64),
         "times": PART,
     }
     ADDED: ClassVar[tuple[str, ...]] = (

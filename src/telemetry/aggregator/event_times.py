@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry.aggregator.snapshot_numbers import grown
-from telemetry.aggregator.state import Column
+from telemetry.aggregator.state import ArrayColumn
 from telemetry.wire.units import TIME_NS
 
 Index = NDArray[np.intp]
@@ -28,7 +28,11 @@ class EventTimes:
     A duration begins before its event, which is its end. Other events have no length.
     """
 
-    STATE: ClassVar[Mapping[str, Any]] = {"first": Column(np.int64), "last": Column(np.int64), "rolled_ns": int}
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "first": ArrayColumn(np.int64),
+        "last": ArrayColumn(np.int64),
+        "rolled_ns": int,
+    }
     DERIVED: ClassVar[tuple[str, ...]] = ("_size", "_duration_ns")
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.nodes.columns import GaugeArrays
 from telemetry.aggregator.snapshot_numbers import grown, plain
-from telemetry.aggregator.state import Column
+from telemetry.aggregator.state import ArrayColumn
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import GaugeStat
 
@@ -24,14 +24,14 @@ class GaugeTable:
     """Values of all gauges. The caller passes finite values, with times of at least 0 in ns of the run's clock."""
 
     STATE: ClassVar[Mapping[str, Any]] = {
-        "_value": Column(np.float64),
-        "_min": Column(np.float64),
-        "_max": Column(np.float64),
-        "_time_ns": Column(np.int64),
-        "_events": Column(np.int64),
-        "_touched": Column(np.bool_),
-        "_imprecise": Column(np.int64),
-        "_sliced": Column(np.bool_),
+        "_value": ArrayColumn(np.float64),
+        "_min": ArrayColumn(np.float64),
+        "_max": ArrayColumn(np.float64),
+        "_time_ns": ArrayColumn(np.int64),
+        "_events": ArrayColumn(np.int64),
+        "_touched": ArrayColumn(np.bool_),
+        "_imprecise": ArrayColumn(np.int64),
+        "_sliced": ArrayColumn(np.bool_),
     }
     ADDED: ClassVar[tuple[str, ...]] = ("_imprecise", "_sliced")
     DERIVED: ClassVar[tuple[str, ...]] = ("_names",)

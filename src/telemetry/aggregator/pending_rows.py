@@ -19,7 +19,7 @@ KIND_BITS: Final = 2
 """Number of low bits of a slot that hold the kind."""
 
 
-class Columns(NamedTuple):
+class PendingColumns(NamedTuple):
     """Pending rows of all batches as columns, in order of arrival."""
 
     slots: Slots
@@ -67,14 +67,14 @@ class PendingRows:
         self._row_ranges += [(count, anchor, now_ns) for count, anchor in row_ranges if count]
         self.rows += rows
 
-    def columns(self) -> Columns:
+    def columns(self) -> PendingColumns:
         """Return all rows. At least one row must have been added."""
         rows, kinds, indices, values, times = zip(*self._parts, strict=True)
         counts, anchors, arrival_times = zip(*self._row_ranges, strict=True)
         offsets = [wall_ns - clock_ns for clock_ns, wall_ns in anchors]
         batch_times = [wall_ns or came_ns for (_, wall_ns), came_ns in zip(anchors, arrival_times, strict=True)]
         clocks = (np.repeat(clock, counts) for clock in (offsets, batch_times, arrival_times))
-        return Columns(
+        return PendingColumns(
             np.concatenate(indices) << KIND_BITS | np.repeat(kinds, rows),
             np.concatenate(values),
             wall_times_of(np.concatenate(times, dtype=np.uint64), *clocks),

@@ -22,13 +22,13 @@ from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
-from telemetry.aggregator.registry import Bounds, Registry
+from telemetry.aggregator.registry import InstrumentBounds, Registry
 from telemetry.aggregator.request_log import RequestLogIntake
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.series.extents import Extents
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.common import formatting
 from telemetry.redaction import mask_secrets
@@ -117,7 +117,7 @@ class RecordReader:
         notes: Notes,
         texts: TextQueue,
         extents: Extents,
-        steps: Steps,
+        steps: StepMerger,
         *,
         clock: RunClock,
         room: RecordBudget,
@@ -312,7 +312,7 @@ class RecordReader:
         A definition that binds a used id to another instrument makes the events of the id ambiguous, so they are
         dropped.
         """
-        bounds = Bounds(define.digits, define.low, define.high)
+        bounds = InstrumentBounds(define.digits, define.low, define.high)
         route = self._registry.resolve(define.kind, define.name, define.labels, define.unit, bounds)
         if route >= 0 and define.within:
             self._extents.define(route, define.within, define.labels)

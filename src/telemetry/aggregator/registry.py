@@ -21,7 +21,7 @@ _MOST: Final = (1 << INDEX_BITS) - 1  # one less than the indices of a route: th
 _DISTINCT_COUNTED: Final = 50_000  # distinct names beyond the cap that are counted: 6 MB of hashes
 
 
-class Bounds(NamedTuple):
+class InstrumentBounds(NamedTuple):
     """Precision and range of a series. Ignored for counters and gauges."""
 
     digits: int = limits.DIGITS
@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
     high: float | None = None
 
 
-Add = Callable[[str, dict[str, str], str, Bounds], int]
+Add = Callable[[str, dict[str, str], str, InstrumentBounds], int]
 """Function (name, labels, unit, bounds) → index of a new instrument among its kind, dense from 0.
 
 Raises InstrumentError for invalid bounds.
@@ -37,7 +37,7 @@ Raises InstrumentError for invalid bounds.
 
 
 @dataclass(frozen=True, slots=True)
-class Instrument:
+class RegisteredInstrument:
     kind: Kind
     index: int
     name: str
@@ -59,11 +59,11 @@ class DefinedInstrument(NamedTuple):
     name: str
     labels: dict[str, str]
     unit: str
-    bounds: Bounds
+    bounds: InstrumentBounds
 
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
-_DEFAULT: Final = Bounds()
+_DEFAULT: Final = InstrumentBounds()
 
 
 class Registry:
@@ -87,14 +87,16 @@ class Registry:
         self._chars_left = limits.INSTRUMENT_CHARS
         self._warn = warn
         self._routes: dict[_Key, int] = {}
-        self._bounds: dict[int, Bounds] = {}
+        self._bounds: dict[int, InstrumentBounds] = {}
         self._overflow_routes: dict[Kind, int] = {}
         self._beyond: dict[Kind, dict[int, None]] = {}
         """Hashes of the instruments beyond the cap."""
         self.names: dict[str, Name] = {}
-        self.instruments: dict[Kind, list[Instrument]] = {kind: [] for kind in KINDS}
+        self.instruments: dict[Kind, list[RegisteredInstrument]] = {kind: [] for kind in KINDS}
 
-    def resolve(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds = _DEFAULT) -> int:
+    def resolve(
+        self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: InstrumentBounds = _DEFAULT
+    ) -> int:
         """Return the route (number) of an instrument; create the instrument if it is new.
 
         Return CONFLICT or INVALID if that is not possible.
@@ -181,7 +183,7 @@ class Registry:
             else "the names and labels of all instruments are too long"
         )
 
-    def _create(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+    def _create(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: InstrumentBounds) -> int:
         number = self._add(kind, name, labels, unit, bounds)
         self._chars_left -= _chars(name, labels)
         self._routes[_key(name, labels)] = number
@@ -191,9 +193,9 @@ class Registry:
         self.names.setdefault(name, Name(kind, unit, [])).indices.append(index)
         return number
 
-    def _add(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+    def _add(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: InstrumentBounds) -> int:
         index = self._add_to[kind](name, labels, unit, bounds)
-        self.instruments[kind].append(Instrument(kind, index, name, labels, unit))
+        self.instruments[kind].append(RegisteredInstrument(kind, index, name, labels, unit))
         return route(kind, index)
 
     def _overflow(self, kind: Kind) -> int:
@@ -208,7 +210,7 @@ class Registry:
         self._warn(f"{why}: the rest is counted in {OVERFLOW!r}")
         return self._overflow(kind)
 
-    def _compare_bounds(self, number: int, name: str, bounds: Bounds) -> None:
+    def _compare_bounds(self, number: int, name: str, bounds: InstrumentBounds) -> None:
         """Warn if a series is defined again with other bounds. Events without bounds match any."""
         if bounds not in (_DEFAULT, self._bounds.get(number, _DEFAULT)):
             self._warn(

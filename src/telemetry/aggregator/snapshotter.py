@@ -45,7 +45,7 @@ _UNACCOUNTED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class SnapshotFacts:
     """Facts for a snapshot that the aggregator can't know by itself."""
 
     run_id: str
@@ -90,7 +90,7 @@ class SnapshotParts:
     window_s: float
 
 
-def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
+def build_snapshot(facts: SnapshotFacts, parts: SnapshotParts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
     """Return the snapshot of this moment. `now_ns` is monotonic."""
     accounting = account_for(parts.producers, parts.bad_frames, parts.folded, parts.nodes.stats)
     rounded = _rounded(parts)
@@ -185,7 +185,7 @@ def _owing(parts: SnapshotParts) -> list[str]:
 
 
 def completeness(
-    facts: RunFacts,
+    facts: SnapshotFacts,
     pending_names: Sequence[str],
     accounting: Accounting,
     uncounted: int,
@@ -207,7 +207,7 @@ def completeness(
     return "lossy" if accounting.lost or accounting.waiting or turned_away or nodes_lack else "complete"
 
 
-def _pending(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> Pending:
+def _pending(facts: SnapshotFacts, parts: SnapshotParts, accounting: Accounting) -> Pending:
     deferred = parts.texts.pending
     if facts.state != "DRAINING" and facts.state not in TERMINAL:
         return Pending(deferred=deferred)
@@ -249,7 +249,7 @@ def _steps_done(axis: AxisStat, total: float, *, over: bool) -> float:
     return total if over and newest < total <= newest + distance else newest
 
 
-def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> list[str]:
+def _warnings(facts: SnapshotFacts, parts: SnapshotParts, accounting: Accounting) -> list[str]:
     warnings = [*([_UNACCOUNTED] if facts.unaccounted else []), *facts.warnings, *parts.notes.warnings]
     if unfinished := [
         producer for producer in parts.producers if producer.unfinished and not producer.is_collector
@@ -276,7 +276,7 @@ def _still_recording(unfinished: Sequence[ProducerStat], everyone: Sequence[Prod
     return f"{names} {was} still recording when the run ended; events recorded afterwards are not in the result"
 
 
-def _text_warnings(facts: RunFacts, texts: TextQueue) -> list[str]:
+def _text_warnings(facts: SnapshotFacts, texts: TextQueue) -> list[str]:
     """Return warnings about texts whose tokens are in no figure."""
     warnings = []
     if texts.pending and facts.state in TERMINAL:

@@ -1,7 +1,7 @@
 """Checkpoints: all state that numbers depend on, declared once by each class, as msgpack and back.
 
     STATE      attribute or property → its type: `PART` (an object with state of its own), `PARTS` (a list or map of
-               such objects), a `Column`, or the type of a plain value. `__init__` creates all of them.
+               such objects), a `ArrayColumn`, or the type of a plain value. `__init__` creates all of them.
     ADDED      optional: names in STATE that the previous format lacks. They stay as `__init__` made them.
     DERIVED    the other attributes: arguments of `__init__`, scratch memory, and derived values.
     restored   an optional method, called once the state is loaded: computes derived values. Raises ValueError for
@@ -28,7 +28,7 @@ class _Form:
     """Base of types that are not plain values."""
 
 
-class Column(_Form):
+class ArrayColumn(_Form):
     """A one-dimensional array, of which the first `len(owner)` entries are in use."""
 
     def __init__(self, scalar: type[np.generic]) -> None:
@@ -86,7 +86,7 @@ def _load_attribute(owner: Stateful, name: str, kind: Any, data: Any) -> None:
         load(fresh, data)
     elif kind is PARTS:
         _load_parts(name, fresh, data)
-    elif isinstance(kind, Column):
+    elif isinstance(kind, ArrayColumn):
         rows = len(owner)  # type: ignore[arg-type]
         fresh[:rows] = _many(_array(kind.dtype, data), rows)
     else:

@@ -14,7 +14,7 @@ from telemetry.config.plugins.choice import Option, options_of
 from telemetry.wire.exit_codes import Exit
 
 
-class Listed(Struct, kw_only=True, frozen=True):
+class ListedBackend(Struct, kw_only=True, frozen=True):
     """A backend of the list."""
 
     name: str
@@ -40,13 +40,13 @@ def show(*, as_json: bool) -> int:
     return Exit.OK
 
 
-def _listed(name: str) -> Listed:
+def _listed(name: str) -> ListedBackend:
     try:
         cls = load(name)
     except NotConfigured as error:
-        return Listed(name=name, missing=str(error))
+        return ListedBackend(name=name, missing=str(error))
     modules = missing_modules(name) if name in BUILT_IN else []
-    return Listed(
+    return ListedBackend(
         name=name,
         missing=f"needs {' and '.join(modules)}: {install_hint(BUILT_IN[name].extra)}" if modules else "",
         options=options_of(cls.Options),

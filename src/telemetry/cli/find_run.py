@@ -29,7 +29,7 @@ LATEST = "latest"
 
 
 @dataclass(frozen=True)
-class Target:
+class RunTarget:
     """A run named by the user. `endpoint` is empty if the run is not live."""
 
     spec: str
@@ -67,17 +67,17 @@ def root_directory(flag: str | None) -> Path:
     return Path(load({"run.dir": flag}).config.run.dir).absolute()
 
 
-def find(args: argparse.Namespace) -> Target:
+def find(args: argparse.Namespace) -> RunTarget:
     """Return the live run that `RUN` names, else a target for the disk. Does not read the disk yet."""
     return target_of(args.target, root_directory(args.dir))
 
 
-def target_of(spec: str, root: Path) -> Target:
+def target_of(spec: str, root: Path) -> RunTarget:
     """Return the target of `find` for a name of a run and the parent folder of the run directories."""
     if "://" in spec:
-        return Target(spec, root, endpoint=spec)
+        return RunTarget(spec, root, endpoint=spec)
     live = _find_live(spec, root)
-    return Target(spec, root, live.endpoint if live else "", live)
+    return RunTarget(spec, root, live.endpoint if live else "", live)
 
 
 def directories(spec: str, root: Path, last: int | None = None) -> list[Path]:
@@ -95,7 +95,7 @@ def directories(spec: str, root: Path, last: int | None = None) -> list[Path]:
     return named[::-1]
 
 
-def require_live(target: Target) -> str:
+def require_live(target: RunTarget) -> str:
     """Return the control address. Raises RunNotFoundError if the run is not live."""
     from telemetry.store.live_runs import find_live
     from telemetry.transport import runtime_directory
@@ -133,7 +133,7 @@ def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSn
     return answer.snapshot
 
 
-def report_of(target: Target) -> Report:
+def report_of(target: RunTarget) -> Report:
     """Return the report from the aggregator while the run is live, else from disk.
 
     Raises RunNotFoundError or RunDirectoryError. Raises the aggregator's error if there is no result on disk
@@ -168,7 +168,7 @@ def _written(directory: str, run_id: str, root: Path) -> Report | None:
     return None
 
 
-def from_disk(target: Target, silence: TelemetryError) -> Report:
+def from_disk(target: RunTarget, silence: TelemetryError) -> Report:
     """Return the report on disk of a run that did not answer because it ended.
 
     Raises `silence` if there is no result. For a dead run, raises the error that describes its remaining files.
@@ -179,7 +179,7 @@ def from_disk(target: Target, silence: TelemetryError) -> Report:
         raise nothing if dead(target) is not None else silence from None
 
 
-def dead(target: Target) -> LeftOver | None:
+def dead(target: RunTarget) -> LeftOver | None:
     """Return the remaining files of a run whose aggregator ended without a result; None for any other run."""
     from telemetry.store.dead_run import is_dead, remains
     from telemetry.store.run_directory import resolve

@@ -31,7 +31,7 @@ def goodput_of(args: argparse.Namespace) -> dict[str, dict[str, int]] | None:
         raise UsageError(f"--goodput: {error.message}", hint=hint) from None
 
 
-def judged_again(report: Report, target: find_run.Target, limits: Mapping[str, Mapping[str, int]]) -> Report:
+def judged_again(report: Report, target: find_run.RunTarget, limits: Mapping[str, Mapping[str, int]]) -> Report:
     """Return the report as if the requests had had these limits. Raises what `with_goodput` raises."""
     from telemetry.history.goodput import with_goodput
 
@@ -59,7 +59,7 @@ def write_as_tool(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
     return strictly(report.completeness) if args.strict else Exit.OK
 
 
-def _directory(target: find_run.Target, report: Report) -> RunDirectory:
+def _directory(target: find_run.RunTarget, report: Report) -> RunDirectory:
     """Return the directory of the run. Raises UsageError if it is not on this machine."""
     directory = time_range_options.directory_of(target, report)
     if directory is None:

@@ -24,7 +24,7 @@ _MISSED: Final = 3
 """Snapshots that a run with a lower refresh rate may miss before it counts as silent."""
 
 
-def follow(target: find_run.Target, note: str = "") -> int:
+def follow(target: find_run.RunTarget, note: str = "") -> int:
     """Print lines until the run has ended. Waits for a silent aggregator and reconnects.
 
     Says `note` first, once the run is found.
@@ -35,15 +35,15 @@ def follow(target: find_run.Target, note: str = "") -> int:
     ended = None if target.endpoint else find_run.report_of(target)
     if note:
         console.say(note)
-    report = ended or _Watch(target).report()
+    report = ended or _LiveOutput(target).report()
     console.write(f"{describe(report.snapshot)}\n{report.headline()}\n")
     return Exit.OK
 
 
-class _Watch:
+class _LiveOutput:
     """The output lines of a live run."""
 
-    def __init__(self, target: find_run.Target) -> None:
+    def __init__(self, target: find_run.RunTarget) -> None:
         self._target = target
         self._line = LiveLine()
         self._heard_s = time.monotonic()

@@ -27,7 +27,7 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SweepPlan:
     """The runs of a sweep, in their order."""
 
     points: Sequence[Values]

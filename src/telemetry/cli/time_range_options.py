@@ -63,7 +63,7 @@ def step_of(args: argparse.Namespace) -> float | None:
 
 
 def report_of(
-    target: find_run.Target, choice: TimeRangeChoice, step_s: float | None, *, pictures: bool = False
+    target: find_run.RunTarget, choice: TimeRangeChoice, step_s: float | None, *, pictures: bool = False
 ) -> Report:
     """Return the report of a time range of a run, with `pictures` also the figures for pictures.
 
@@ -88,7 +88,7 @@ def report_of(
     return RecordedRun(report, directory_of(target, report)).time_range(choice, step_s, pictures=pictures)
 
 
-def directory_of(target: find_run.Target, report: Report) -> RunDirectory | None:
+def directory_of(target: find_run.RunTarget, report: Report) -> RunDirectory | None:
     """Return the directory of a run. None for a result without a directory, and for a run on another machine."""
     from telemetry.store.run_directory import resolve
 

@@ -24,7 +24,7 @@ _MOST: Final = 1 << 63
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 
-class Counted(NamedTuple):
+class CountedBins(NamedTuple):
     """Bins of a distribution: `counts[i]` values from `edges[i]` up to `edges[i + 1]`, with ascending edges.
 
     `refused` counts values that were not numbers.
@@ -35,11 +35,11 @@ class Counted(NamedTuple):
     refused: int = 0
 
 
-def encoded(name: object, counted: Counted, position: Place) -> bytes:
+def encoded(name: object, counted: CountedBins, position: Place) -> bytes:
     return _ENCODE(Bins(clean(name, limits.NAME_CHARS) or "_", counted.edges, counted.counts, *position))
 
 
-def count(values: Any) -> Counted:
+def count(values: Any) -> CountedBins:
     """Count values into bins. A pair `(edges, counts)` or `(counts, edges)` is kept as it is.
 
     Edges are the longer part of a pair, by one. Values that are not finite are left out. Raises TypeError or
@@ -55,7 +55,7 @@ def _many(part: object) -> bool:
     return isinstance(part, Sequence) or bool(getattr(part, "shape", ()))
 
 
-def _given(either: Sequence[Any], other: Sequence[Any]) -> Counted:
+def _given(either: Sequence[Any], other: Sequence[Any]) -> CountedBins:
     first, second = (either, other) if len(either) > len(other) else (other, either)
     edges, counts = [float(edge) for edge in first], [_whole(part) for part in second]
     if len(edges) != len(counts) + 1 or not counts:
@@ -64,7 +64,9 @@ def _given(either: Sequence[Any], other: Sequence[Any]) -> Counted:
         raise ValueError("the edges of bins are finite and ascend")
     together = -(-len(counts) // limits.BINS)
     starts = range(0, len(counts), together)
-    return Counted([*(edges[at] for at in starts), edges[-1]], [sum(counts[at : at + together]) for at in starts])
+    return CountedBins(
+        [*(edges[at] for at in starts), edges[-1]], [sum(counts[at : at + together]) for at in starts]
+    )
 
 
 def _whole(value: Any) -> int:
@@ -86,7 +88,7 @@ def edges_between(low: float, high: float) -> list[float]:
 # --- in Python -----------------------------------------------------------------------------------
 
 
-def _count_plain(values: Iterable[object]) -> Counted:
+def _count_plain(values: Iterable[object]) -> CountedBins:
     """Count values in Python. Flattens nested lists."""
     if isinstance(values, str | bytes):
         raise TypeError("text can't be a distribution")
@@ -114,7 +116,7 @@ def _count_plain(values: Iterable[object]) -> Counted:
     last = len(counts) - 1
     for plain in finite:
         counts[min(last, bisect_right(edges, plain) - 1)] += 1
-    return Counted(edges, counts, refused)
+    return CountedBins(edges, counts, refused)
 
 
 # --- with numpy ----------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ def _array(values: Any) -> Any:
     return array.astype(float, copy=False).ravel() if array.ndim and array.dtype.kind in "biuf" else None
 
 
-def _count_array(array: Any) -> Counted:
+def _count_array(array: Any) -> CountedBins:
     numpy = sys.modules["numpy"]
     finite = numpy.isfinite(array)
     if not finite.all():
@@ -146,4 +148,4 @@ def _count_array(array: Any) -> Counted:
     # even edges need no search for each value
     even = len(edges) == COUNT + 1 and low < high and isfinite(high - low)
     counts, bounds = numpy.histogram(array, COUNT, (low, high)) if even else numpy.histogram(array, edges)
-    return Counted(bounds.tolist(), counts.tolist())
+    return CountedBins(bounds.tolist(), counts.tolist())

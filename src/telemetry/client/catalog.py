@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.instruments import Counter, Gauge, Instrument, Series
 from telemetry.client.recorders import Recorders
-from telemetry.client.tally import Counted
+from telemetry.client.tally import HitCounter
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import KINDS, Define, Kind
 
@@ -26,7 +26,7 @@ Key = tuple[str, str, tuple[tuple[str, str], ...]]
 class Catalog:
     """Registry of instruments. Thread-safe. `definitions` only grows; a position in it is a row id."""
 
-    def __init__(self, recorders: Recorders, unencodable: Counted) -> None:
+    def __init__(self, recorders: Recorders, unencodable: HitCounter) -> None:
         self.lock = threading.Lock()
         self.definitions: list[bytes] = []
         """Encoded `define` records."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from telemetry.client.recorders import Add, Record
-from telemetry.client.timing import Timer
+from telemetry.client.timing import BlockTimer
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import Define
 from telemetry.wire.units import TIME_NS
@@ -78,7 +78,7 @@ class Series(Instrument):
         super().__init__(definition)
         self.record = record
 
-    def time(self) -> Timer:
+    def time(self) -> BlockTimer:
         """Return a `with` block or decorator that records durations.
 
         Raises InstrumentError unless `unit` is a time unit.
@@ -89,4 +89,4 @@ class Series(Instrument):
                 f"series {self.name!r} is in {self.unit or 'no unit'}, which is not a unit of time",
                 hint=f"define it with one of {', '.join(TIME_NS)}",
             )
-        return Timer(self.record, ns_per_unit)
+        return BlockTimer(self.record, ns_per_unit)

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.client.sending.flusher import Ending
+from telemetry.client.sending.flusher import ProducerEnding
 from telemetry.common.formatting import number_of
 from telemetry.wire.control import Hello
 from telemetry.wire.drop_reasons import Reason
@@ -36,7 +36,7 @@ def with_own_account(report: Report, producer: str, emitted: int) -> Report:
     return replace(report, snapshot=replace(snapshot, accounting=account, producers=producers))
 
 
-def with_acknowledged(report: Report, hello: Hello, dropped: Mapping[str, int], ending: Ending) -> Report:
+def with_acknowledged(report: Report, hello: Hello, dropped: Mapping[str, int], ending: ProducerEnding) -> Report:
     """Add this producer's account to a report that has no producers.
 
     When the aggregator does not answer, the producer still knows which of its events were acknowledged: these are

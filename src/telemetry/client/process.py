@@ -30,7 +30,7 @@ from telemetry.client.redaction import REDACTION
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.reserve import DescriptorReserve
-from telemetry.client.sending.flusher import Ending, Flusher, FlusherParts
+from telemetry.client.sending.flusher import Flusher, FlusherParts, ProducerEnding
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.stragglers import Declaration, StepWaits, declare_all
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
@@ -295,7 +295,7 @@ class Process:
             if flusher is not None:
                 flusher.stop()
 
-    def finish(self, timeout_s: float) -> Ending:
+    def finish(self, timeout_s: float) -> ProducerEnding:
         """Finish this producer within a bounded time.
 
         Earlier events are sent and acknowledged; later events are counted as late.
@@ -307,7 +307,7 @@ class Process:
             flusher, self._flusher = self._flusher, None
             self._count_late()
         if flusher is None:
-            return Ending(None)
+            return ProducerEnding(None)
         ending = flusher.finish(timeout_s)
         if ending.is_over:
             with self.lock:

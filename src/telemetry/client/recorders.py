@@ -24,7 +24,7 @@ from math import ldexp
 from operator import index
 from typing import Final, Protocol, SupportsFloat, SupportsIndex
 
-from telemetry.client.tally import Counted, Tally
+from telemetry.client.tally import HitCounter, Tally
 from telemetry.wire.control import Hello
 
 Rows = Sequence[float]
@@ -193,13 +193,13 @@ class Recorders:
     buffer: Buffer
     """Rows that wait for a batch. Never replaced, because recorders hold its bound methods."""
     memory: Memory
-    refused: Counted
+    refused: HitCounter
     """Number of values that were not numbers."""
-    buffer_full: Counted
+    buffer_full: HitCounter
     """Number of rows that found no room. A list has room; what is too much is dropped by its reader."""
-    timed_out: Counted
+    timed_out: HitCounter
     """Number of rows that were dropped because a call had waited for room long enough."""
-    unencodable: Counted
+    unencodable: HitCounter
     """Number of records and events that could not be encoded, or had no id."""
     install: Callable[[Extend], None]
     install_waiting: Callable[[Extend], None]

@@ -21,7 +21,7 @@ from telemetry.client.requests.stopping import is_condition
 from telemetry.client.spans import SpanInstruments, SpanTimer, parent_labels
 from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.client.stragglers import declare, declared
-from telemetry.client.timing import Timer
+from telemetry.client.timing import BlockTimer
 from telemetry.common.formatting import number_of
 from telemetry.common.headline_choice import PARAM, encoded
 from telemetry.errors import InstrumentError
@@ -417,7 +417,7 @@ class Recording:
 
     def span(
         self, name: str, /, track: str = "", *, labels: Mapping[str, object] | None = None, **more_labels: object
-    ) -> Timer:
+    ) -> BlockTimer:
         """Return a `with` block or decorator that records when it begins and ends, also if it raises.
 
         Its durations are the series `span.NAME`, in ms.

@@ -19,7 +19,7 @@ from telemetry.client.goodbye import say_goodbye
 from telemetry.client.own_account import with_acknowledged, with_own_account
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process
 from telemetry.client.recording import Recording
-from telemetry.client.sending.flusher import Ending
+from telemetry.client.sending.flusher import ProducerEnding
 from telemetry.common.programs import stem
 from telemetry.config.load import DEFAULT, load
 from telemetry.errors import EndpointError, NoRoomError, ProtocolError, TelemetryError, UsageError
@@ -223,7 +223,7 @@ class Run(Recording):
         self._writers.end(left_s, report.snapshot.backends, said_when_long(notice.warn, left_s))
         return with_backends(report, self._writers.stats)
 
-    def _so_far(self, deadline: float, ending: Ending) -> Report:
+    def _so_far(self, deadline: float, ending: ProducerEnding) -> Report:
         if message := ending.in_words():
             notice.warn(message)
         try:
@@ -233,7 +233,7 @@ class Run(Recording):
             return second_best(self._files, None, why, remedy=ending.remedy)
         return Report(snapshot=report.snapshot, source="status", source_reason=ending.reason)
 
-    def _status_while_there(self, deadline: float, ending: Ending) -> Report:
+    def _status_while_there(self, deadline: float, ending: ProducerEnding) -> Report:
         """Ask for the state until the deadline, while an aggregator listens or may be restarted.
 
         Raises EndpointError at once if the run has its result and its address refuses connections. Also raises it

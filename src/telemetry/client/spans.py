@@ -22,7 +22,7 @@ import msgspec
 from telemetry import limits
 from telemetry.client import records
 from telemetry.client.process import Process
-from telemetry.client.timing import Timer
+from telemetry.client.timing import BlockTimer
 from telemetry.errors import InstrumentError
 from telemetry.wire import spans as words
 from telemetry.wire.events import Kind, Span
@@ -144,7 +144,7 @@ class SpanInstruments:
         return self._process.catalog.row_id(kind, name, words.UNIT, {}, within="")
 
 
-class SpanTimer(Timer):
+class SpanTimer(BlockTimer):
     """A `with` block or decorator that records a span. As a block, one object times one block at a time."""
 
     __slots__ = ("_instruments", "_labels", "_name", "_process", "_track")

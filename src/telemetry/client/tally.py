@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Counted(Protocol):
+class HitCounter(Protocol):
     """A counter as `Tally`."""
 
     @property

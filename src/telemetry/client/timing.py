@@ -16,7 +16,7 @@ R = TypeVar("R")
 _now: Final = time.monotonic_ns
 
 
-class Timer:
+class BlockTimer:
     """A timer that records the duration of a block or call, even if it raises.
 
     As a `with` block, one object times one block at a time. As a decorator it keeps no state, so calls may overlap.

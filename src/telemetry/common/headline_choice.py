@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class HeadlineChoice:
     """One chosen figure: `p99(latency{route=/search})` has all three parts."""
 
     text: str
@@ -47,7 +47,7 @@ class Choice:
         return match[1] if match else ""
 
 
-def parse(text: str) -> Choice:
+def parse(text: str) -> HeadlineChoice:
     """Parse one name of the choice. Raise UsageError if it can't be one."""
     expression = text.strip() if isinstance(text, str) else ""
     if not expression or len(expression) > _NAME_CHARS or not expression.isprintable():
@@ -64,7 +64,7 @@ def parse(text: str) -> Choice:
     name = labelled[1].strip() if labelled else inside
     if not name or any(char in name for char in "(){}"):
         raise UsageError(f"{expression!r} has no name of a metric", hint='write it as "p99(latency)"')
-    return Choice(expression, name, function, _labels(labelled[2], expression) if labelled else {})
+    return HeadlineChoice(expression, name, function, _labels(labelled[2], expression) if labelled else {})
 
 
 def encoded(names: Sequence[str]) -> str:
@@ -76,7 +76,7 @@ def encoded(names: Sequence[str]) -> str:
     return json.dumps([parse(name).text for name in names], ensure_ascii=False)
 
 
-def chosen(params: Mapping[str, object]) -> list[Choice]:
+def chosen(params: Mapping[str, object]) -> list[HeadlineChoice]:
     """Return the choice among the parameters of a run; empty without a choice or with an unreadable one."""
     value = params.get(PARAM)
     try:

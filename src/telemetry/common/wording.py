@@ -40,7 +40,7 @@ _IN_NAME: Final = re.compile(r"[\\{}]")
 _IN_LABEL: Final = re.compile(r"[\\{},=]")
 
 
-class Mark(Protocol):
+class MarkText(Protocol):
     """The part of a mark that tells an exception."""
 
     @property
@@ -308,7 +308,7 @@ def failure(snapshot: MetricsSnapshot) -> str:
     return f"{printable(command.signal) if command.signal else ending(command)}{why}"
 
 
-def last_exception(marks: Iterable[Mark]) -> str:
+def last_exception(marks: Iterable[MarkText]) -> str:
     """Return the newest mark that an exception made: `RuntimeError: shard 7 is corrupt`; empty without one.
 
     An exception that leaves the `with` block of a run, or ends the program, is such a mark.

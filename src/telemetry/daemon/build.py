@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from telemetry.config.schema import Config
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
-from telemetry.daemon.live_input import LiveFeed
+from telemetry.daemon.live_input import LiveInput
 from telemetry.daemon.notify import tell_failure
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.process_watch import ProcessWatch
@@ -182,7 +182,7 @@ def _live(
     run_status.expect(opening.numbers.run.backends, clock.monotonic_ns(), clock.wall_ns())
     cost = CostMeter(opening.clock.monotonic_ns(), opening.before)
     leaf = _leaf(parts, run_status, opening)
-    feed = LiveFeed(parts, log, run_status, cost, leaf)
+    feed = LiveInput(parts, log, run_status, cost, leaf)
     if leaf is not None:
         leaf.obstacle = feed.obstacle
     if opening.died_ns is not None:
@@ -195,7 +195,7 @@ def _live(
     return service
 
 
-def _leaf(parts: Parts, run_status: RunStatus, opening: OpenedRun) -> Leaf | None:
+def _leaf(parts: DaemonParts, run_status: RunStatus, opening: OpenedRun) -> Leaf | None:
     """Return the leaf's side of a run that has a root."""
     refill = opening.refill
     if refill is None:
@@ -211,12 +211,12 @@ def assemble(
     opening: OpenedRun,
     signals: SignalPipe | None,
     counter: TokenCounter | None = None,
-) -> Parts:
+) -> DaemonParts:
     """Assemble the parts of a service and register the descriptors that wake its loop."""
     worker = Worker("telemetry-worker")
     for fd in (worker.fd, *([signals.fd] if signals else [])):
         hub.watch(fd)
-    return Parts(
+    return DaemonParts(
         options=options,
         clock=opening.clock,
         hub=hub,

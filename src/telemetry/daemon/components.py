@@ -22,7 +22,7 @@ from telemetry.transport.hub import Hub
 
 
 @dataclass(frozen=True)
-class Parts:
+class DaemonParts:
     """Components of the aggregator, assembled by `telemetry.daemon.build` and used by the loop and its helpers."""
 
     options: DaemonOptions

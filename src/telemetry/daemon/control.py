@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.input import Ingress
 from telemetry.daemon.process_watch import exists
 from telemetry.daemon.run_status import RunStatus
@@ -41,7 +41,7 @@ class Control:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DaemonParts,
         run_status: RunStatus,
         snapshot: Callable[[], MetricsSnapshot],
         ingress: Ingress,
@@ -365,7 +365,7 @@ class Control:
 class DiskReads:
     """A bounded number of reads that wait for the worker. `reply` is called once for each, on the loop's thread."""
 
-    def __init__(self, parts: Parts, reply: Callable[[bytes, msg.Response, int], object]) -> None:
+    def __init__(self, parts: DaemonParts, reply: Callable[[bytes, msg.Response, int], object]) -> None:
         self._worker = parts.worker
         self._reply = reply
         self._past = HistoryReader(parts.directory.history)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from telemetry import limits
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.record_stream import RecordStream
+from telemetry.daemon.record_stream import RecordPublisher
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.wire.rows import ROW_BYTES
 
@@ -28,7 +28,7 @@ class Ingest:
     request needs all events. To all other code, held frames count as still in flight.
     """
 
-    def __init__(self, parts: Parts, log: WriteAheadLog, stream: RecordStream, cost: CostMeter) -> None:
+    def __init__(self, parts: DaemonParts, log: WriteAheadLog, stream: RecordPublisher, cost: CostMeter) -> None:
         self._hub = parts.hub
         self._clock = parts.clock
         self._log = log

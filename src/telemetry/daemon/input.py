@@ -9,7 +9,7 @@ from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, Watch
 from telemetry.wire.snapshot import BackendStat
 
 
-class Feed(Protocol):
+class DaemonInput(Protocol):
     """Interface of a source, live or replayed. For the service's thread only. Its methods never block."""
 
     @property

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.common import formatting
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.exact_percentiles import CUT, obstacle
 from telemetry.daemon.ingest import Ingest
-from telemetry.daemon.record_stream import RecordStream
+from telemetry.daemon.record_stream import RecordPublisher
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.salvage import Salvage
 from telemetry.daemon.tokens.results import OWN_PRODUCER, TokenResults
@@ -37,15 +37,15 @@ _CLOCK_S: Final = 1.0
 _QUIET_NS: Final = 500_000_000  # the last bytes of a dead producer leave the kernel within this time
 
 
-class LiveFeed:
-    """A `telemetry.daemon.input.Feed` of a live run."""
+class LiveInput:
+    """A `telemetry.daemon.input.DaemonInput` of a live run."""
 
     torn_bytes = 0
     reaches_nodes = True
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DaemonParts,
         log: WriteAheadLog,
         run_status: RunStatus,
         cost: CostMeter,
@@ -66,7 +66,7 @@ class LiveFeed:
         self._drain_began_ns = parts.clock.monotonic_ns()
         self._texts_until_ns: int | None = None
         """Deadline for pending texts. Set once the wait for producers has ended."""
-        self._stream = RecordStream(run_status.run_id, parts.records, parts.hub, parts.numbers.run.records)
+        self._stream = RecordPublisher(run_status.run_id, parts.records, parts.hub, parts.numbers.run.records)
         if leaf is not None:
             self._stream.on_published = leaf.streamed
         self.ingest = Ingest(parts, log, self._stream, cost)

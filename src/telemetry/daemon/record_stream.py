@@ -12,7 +12,7 @@ from telemetry.wire.events import StreamRecord
 from telemetry.wire.version import PROTOCOL
 
 
-class RecordStream:
+class RecordPublisher:
     """Publisher of records. It numbers them, appends them to the log and publishes them on `rec/1`."""
 
     def __init__(self, run_id: str, log: RecordLog, hub: Hub, next_seq: int | None = None) -> None:

@@ -18,9 +18,9 @@ from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.exact_percentiles import CUT, damage
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
 from telemetry.daemon.options import DaemonOptions
-from telemetry.daemon.record_stream import RecordStream
+from telemetry.daemon.record_stream import RecordPublisher
 from telemetry.daemon.recovery.losses import journal_losses
-from telemetry.daemon.recovery.rebuild import Fold, Step
+from telemetry.daemon.recovery.rebuild import EntryEffects, Fold
 from telemetry.daemon.recovery.resume import result_of
 from telemetry.daemon.run_opening import OpenedRun, new_directory, open_history
 from telemetry.daemon.run_status import RunStatus
@@ -96,7 +96,7 @@ def build_replay(
             speed=speed,
             clock=SYSTEM_CLOCK,
             run_status=run_status,
-            stream=RecordStream(options.run_id, opening.records, hub),
+            stream=RecordPublisher(options.run_id, opening.records, hub),
             history=opening.history,
             requests=opening.requests,
             cost=cost,
@@ -131,7 +131,7 @@ def _known_ending(original: RunDirectory, fallback_dirs: Sequence[str]) -> Endin
 
 
 class Playback:
-    """A `telemetry.daemon.input.Feed` of a journal. Its time is the journal's time, scaled by the speed."""
+    """A `telemetry.daemon.input.DaemonInput` of a journal. Its time is the journal's time, scaled by the speed."""
 
     listens = False
 
@@ -144,7 +144,7 @@ class Playback:
         speed: float,
         clock: Clock,
         run_status: RunStatus,
-        stream: RecordStream,
+        stream: RecordPublisher,
         history: HistoryWriter | None,
         requests: RequestLogWriter,
         cost: CostMeter,
@@ -256,7 +256,7 @@ class Playback:
         if self._next is not None:
             self._begin_ns += max(0, self._next.time_ns - self._fold.now_ns - _LONGEST_SILENCE_NS)
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: EntryEffects) -> None:
         if step.slices and self._history is not None:
             self._history.append_slices(step.slices)
         if step.interval is not None and self._history is not None:

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator import Lifecycle, RunFacts
+from telemetry.aggregator import Lifecycle, SnapshotFacts
 from telemetry.wire.codec import carriable
 from telemetry.wire.feeds import interruption
 from telemetry.wire.journal import Ending, RunState
@@ -154,9 +154,9 @@ class RunStatus:
             for heard_ns, stat in self.backends.values()
         ]
 
-    def facts(self, now_ns: int, cost: SelfCost, backends: Sequence[BackendStat] = ()) -> RunFacts:
+    def facts(self, now_ns: int, cost: SelfCost, backends: Sequence[BackendStat] = ()) -> SnapshotFacts:
         """Return the facts about the run that the aggregator needs for a snapshot."""
-        return RunFacts(
+        return SnapshotFacts(
             run_id=self.run_id,
             name=self.name,
             epoch=self.epoch,

@@ -16,7 +16,7 @@ from typing import Final
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.common.clock import SYSTEM_CLOCK
 from telemetry.common.formatting import number_of
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.process_watch import alive
 from telemetry.daemon.run_status import RunStatus
@@ -36,7 +36,7 @@ _SILENT_NS: Final = 2_000_000_000  # a live producer pings more often
 class Salvage:
     """Salvage of the producers of one live run. For the service's thread only."""
 
-    def __init__(self, parts: Parts, log: WriteAheadLog, ingest: Ingest, run_status: RunStatus) -> None:
+    def __init__(self, parts: DaemonParts, log: WriteAheadLog, ingest: Ingest, run_status: RunStatus) -> None:
         self._parts = parts
         self._log = log
         self._ingest = ingest
@@ -153,7 +153,7 @@ class UnknownRings:
     An address may have been that of an earlier run.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
         self._namespaces = namespaces(parts.hub.address)
         self._since_ns = _listens_since(parts)
@@ -210,7 +210,7 @@ class UnknownRings:
         )
 
 
-def _listens_since(parts: Parts) -> int:
+def _listens_since(parts: DaemonParts) -> int:
     """Return since when this address has been that of the run, on the monotonic clock of the system.
 
     An aggregator that goes on after another can't know who listened in between, except at the run's own address.

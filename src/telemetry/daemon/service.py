@@ -14,10 +14,10 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.control import Control
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.input import Feed, Ingress
+from telemetry.daemon.input import DaemonInput, Ingress
 from telemetry.daemon.notify import sd_notify
 from telemetry.daemon.run_status import RunStatus
 from telemetry.wire.codec import encode_snapshot
@@ -31,7 +31,9 @@ _LONGEST_TICK_S: Final = 0.1  # maximum delay of a deadline, a death, an acknowl
 class Service:
     """The loop of the aggregator. Main thread only."""
 
-    def __init__(self, parts: Parts, run_status: RunStatus, cost: CostMeter, feed: Feed, ingress: Ingress) -> None:
+    def __init__(
+        self, parts: DaemonParts, run_status: RunStatus, cost: CostMeter, feed: DaemonInput, ingress: Ingress
+    ) -> None:
         self.parts = parts
         self.run_status = run_status
         self.cost = cost

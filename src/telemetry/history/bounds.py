@@ -11,7 +11,7 @@ import numpy as np
 
 from telemetry.errors import UsageError
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Rows
+from telemetry.history.interval_sums import Added, SumRows
 from telemetry.statistics.confidence import rank_bounds
 from telemetry.statistics.hdr.layout import Integers
 from telemetry.statistics.hdr.ranks import parse_percentile, rank
@@ -23,7 +23,7 @@ CONFIDENCE: Final = 0.95
 
 
 def series_bounds(
-    stats: Sequence[SeriesStat], added: Added | None = None, rows: Rows | None = None
+    stats: Sequence[SeriesStat], added: Added | None = None, rows: SumRows | None = None
 ) -> list[SeriesBounds]:
     """Return bounds of each series with values.
 

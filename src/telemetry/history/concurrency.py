@@ -54,7 +54,7 @@ def with_peaks(report: Report, directory: RunDirectory) -> Report:
 
 
 @dataclass(slots=True)
-class _Group:
+class _PlaceRequests:
     """Requests of one place: times on the run's clock."""
 
     issued: array[int] = field(default_factory=lambda: array("q"))
@@ -79,15 +79,15 @@ class _Group:
         self.tokens.extend(tokens)
 
 
-def _groups(directory: RunDirectory) -> dict[Place, _Group]:
-    groups: dict[Place, _Group] = {}
+def _groups(directory: RunDirectory) -> dict[Place, _PlaceRequests]:
+    groups: dict[Place, _PlaceRequests] = {}
     labels: dict[str, str] | None = None
-    kind, group = "", _Group()
+    kind, group = "", _PlaceRequests()
     for request in request_log.read(directory):
         if request.labels is not labels or request.kind != kind:
             labels, kind = request.labels, request.kind
             own = tuple(sorted(item for item in labels.items() if item[0] != words.WINDOW))
-            group = groups.setdefault((kind, own, labels.get(words.WINDOW, "")), _Group())
+            group = groups.setdefault((kind, own, labels.get(words.WINDOW, "")), _PlaceRequests())
         group.add(request.entry, request.offset_ns)
     return groups
 
@@ -107,7 +107,7 @@ def _tokens(entry: RequestEntry) -> Sequence[float] | None:
     return [entry.output_tokens / chunks] * chunks
 
 
-def _exact(figures: RequestFigures, groups: dict[Place, _Group]) -> RequestFigures:
+def _exact(figures: RequestFigures, groups: dict[Place, _PlaceRequests]) -> RequestFigures:
     labels = tuple(sorted(figures.labels.items()))
     own = [
         group
@@ -130,7 +130,7 @@ def _exact(figures: RequestFigures, groups: dict[Place, _Group]) -> RequestFigur
     )
 
 
-def _load(groups: Sequence[_Group]) -> tuple[float | None, float | None]:
+def _load(groups: Sequence[_PlaceRequests]) -> tuple[float | None, float | None]:
     """Return the issued requests per second, and the mean number of requests in flight; None without time."""
     first = min(min(group.issued) for group in groups)
     issued_s = (max(max(group.issued) for group in groups) - first) / _SECOND
@@ -140,7 +140,7 @@ def _load(groups: Sequence[_Group]) -> tuple[float | None, float | None]:
     return (number - 1) / issued_s if issued_s > 0 else None, busy_s / span_s if span_s > 0 and busy_s > 0 else None
 
 
-def _peak(groups: Sequence[_Group]) -> int:
+def _peak(groups: Sequence[_PlaceRequests]) -> int:
     """Return the largest number of requests that were issued and had not ended.
 
     A request that ends at the moment at which another one is issued does not overlap with it.
@@ -151,7 +151,7 @@ def _peak(groups: Sequence[_Group]) -> int:
     return max(int(in_flight.max()), 1)
 
 
-def _best_second(groups: Sequence[_Group]) -> float | None:
+def _best_second(groups: Sequence[_PlaceRequests]) -> float | None:
     """Return the most output tokens in a whole second since the first issue; None if tokens are unknown."""
     if not any(group.times for group in groups) or not all(group.knows_tokens for group in groups):
         return None
@@ -164,7 +164,7 @@ def _best_second(groups: Sequence[_Group]) -> float | None:
     return sums.most
 
 
-class InFlight:
+class InFlightHistory:
     """The largest number of requests in flight at the end of a time step, from the history."""
 
     def __init__(self, snapshot: MetricsSnapshot) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from telemetry.history.bounds import edges, is_percentile, reached
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Rows
+from telemetry.history.interval_sums import Added, SumRows
 from telemetry.statistics.early_stopping import bound_rank, samples_needed
 from telemetry.statistics.hdr.layout import Integers, Layout
 from telemetry.statistics.hdr.ranks import Ratio, parse_percentile
@@ -24,7 +24,7 @@ _MOST: Final = 10**12
 
 
 def early_stops(
-    stat: SeriesStat, added: Added | None = None, rows: Rows | None = None, rule: EarlyRule = _USUAL
+    stat: SeriesStat, added: Added | None = None, rows: SumRows | None = None, rule: EarlyRule = _USUAL
 ) -> dict[str, EarlyStop]:
     """Return the bound of each percentile of a series from the median on, except the maximum.
 
@@ -48,7 +48,7 @@ def early_stops(
 def early_ranks(
     counts: Integers,
     percentiles: Sequence[str],
-    rows: Rows,
+    rows: SumRows,
     series: Collection[SeriesId],
     rule: EarlyRule = _USUAL,
 ) -> Integers:
@@ -72,7 +72,9 @@ def _ratios(percentiles: Collection[str]) -> dict[str, Ratio]:
     return {key: (part, whole) for key, (part, whole) in ratios.items() if least <= part / whole < 1.0}
 
 
-def _from_history(stat: SeriesStat, ranks: Mapping[str, int], added: Added, rows: Rows) -> dict[str, float] | None:
+def _from_history(
+    stat: SeriesStat, ranks: Mapping[str, int], added: Added, rows: SumRows
+) -> dict[str, float] | None:
     """Return bounds from the history, or None if it lacks values of the series."""
     row = rows.place.get(series_id(stat))
     histogram = None if row is None else added.only(row, rows)

@@ -49,7 +49,7 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class RateSteps:
     """Consecutive steps of time, in seconds since the run's start."""
 
     starts_s: Sequence[float]

@@ -89,7 +89,7 @@ def with_goodput(report: Report, directory: RunDirectory, limits: LimitsByKind) 
 
 
 @dataclass(slots=True)
-class _Window:
+class _WindowGoodput:
     ended: int = 0
     good: int = 0
     met: dict[str, int] = field(default_factory=dict)
@@ -101,16 +101,16 @@ class _Kind:
 
     counts: RequestCounts
     limits: dict[str, int]
-    windows: dict[str, _Window] = field(init=False)
+    windows: dict[str, _WindowGoodput] = field(init=False)
     good_ns: array[int] = field(default_factory=lambda: array("q"))
     """End of each good request, on the wall clock."""
 
     def __post_init__(self) -> None:
-        self.windows = {counts.window or "": _Window() for counts in self.counts.windows or [self.counts]}
+        self.windows = {counts.window or "": _WindowGoodput() for counts in self.counts.windows or [self.counts]}
 
     def add(self, entry: RequestEntry, window: str, ended_ns: int) -> None:
         judgements = verdicts(entry, self.limits)
-        of = self.windows.setdefault(window, _Window())
+        of = self.windows.setdefault(window, _WindowGoodput())
         of.ended += 1
         if entry.outcome == "completed":
             if all(judgements.values()):

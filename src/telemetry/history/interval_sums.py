@@ -23,7 +23,7 @@ _OFFSETS: Final = PAGE_SLOTS - 1
 _BLOCK_PAGES: Final = 2_048  # temporary arrays of this many pages fit into the cache
 
 
-class Rows:
+class SumRows:
     """A set of series in the order of their indices, which is the row order of all their sums. Immutable."""
 
     def __init__(self, keys: Sequence[SeriesKey]) -> None:
@@ -61,7 +61,7 @@ class Added:
     """Places of slots, ascending and unique."""
     counts: Integers
 
-    def histograms(self, of: Rows) -> Histograms:
+    def histograms(self, of: SumRows) -> Histograms:
         """Return the histograms. `of` has the rows that the sum was made of."""
         begins = self.rows * of.span
         ends = np.searchsorted(self.places, begins + of.span)
@@ -78,7 +78,7 @@ class Added:
             counts=self.counts,
         )
 
-    def some(self, chosen: NDArray[np.bool_], of: Rows) -> Added:
+    def some(self, chosen: NDArray[np.bool_], of: SumRows) -> Added:
         """Return the result for the chosen rows only, as far as they have values."""
         kept = chosen[self.rows]
         rows = self.rows[kept]
@@ -96,7 +96,7 @@ class Added:
             np.concatenate([self.counts[part] for part in own]),
         )
 
-    def only(self, row: int, of: Rows) -> Histograms:
+    def only(self, row: int, of: SumRows) -> Histograms:
         """Return the histogram of one row, even if it is empty."""
         begin, end = np.searchsorted(self.places, (row * of.span, (row + 1) * of.span))
         line = int(np.searchsorted(self.rows, row))
@@ -122,7 +122,7 @@ class Sum:
     more memory than the aggregator of the run.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SumRows) -> None:
         size = len(rows)
         self._rows = rows
         self._seconds = 0.0

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from telemetry.common import formatting
 from telemetry.errors import UsageError
-from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.fair_rates import Activity, RateSteps
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Rows
+from telemetry.history.interval_sums import Added, SumRows
 from telemetry.history.range_totals import RangeTotals
 from telemetry.history.rates import Paces
 from telemetry.wire.report import SeriesOverTime, SeriesPoint
@@ -96,7 +96,7 @@ class OverTime:
         self._paces, self._started_ns = Paces(snapshot), snapshot.started_ns
         self._of = {series_id(stat): stat for stat in of}
         self._points: dict[SeriesId, list[SeriesPoint]] = {}
-        self._rows: Rows | None = None
+        self._rows: SumRows | None = None
         self._mask = np.zeros(0, dtype=np.bool_)
         """Mask of the rows that are among `of`."""
         self._empty: list[SeriesPoint] = []
@@ -136,7 +136,7 @@ class OverTime:
         for points in self._points.values():
             points.extend(self._empty[len(points) :])
         edges = [point.start_s for point in self._empty], [point.end_s for point in self._empty]
-        steps = Steps(*edges, self._seconds)
+        steps = RateSteps(*edges, self._seconds)
         return [
             SeriesOverTime(
                 name=stat.name,
@@ -148,7 +148,7 @@ class OverTime:
             if series in self._points
         ]
 
-    def _rated(self, stat: SeriesStat, points: Sequence[SeriesPoint], steps: Steps) -> list[SeriesPoint]:
+    def _rated(self, stat: SeriesStat, points: Sequence[SeriesPoint], steps: RateSteps) -> list[SeriesPoint]:
         activity = Activity.of(self._paces, [stat], self._started_ns)
         rates = steps.rates([point.count for point in points], activity)
         return [replace(point, rate=rate) for point, rate in zip(points, rates, strict=True)]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from telemetry.history.bounds import bound_ranks, is_percentile
 from telemetry.history.early_stopping import early_ranks
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Rows, Sum
+from telemetry.history.interval_sums import Added, Sum, SumRows
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.range_totals import RangeTotals
@@ -31,7 +31,7 @@ _REASON: Final = "percentiles of a time range are computed from the history"
 class RangeReport:
     """A sum of windows in order of time. Not thread-safe."""
 
-    rows: Rows
+    rows: SumRows
     start_s: float = 0.0
     end_s: float = 0.0
     seconds: float = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from telemetry.history.instrument_ids import SeriesId
-from telemetry.history.interval_sums import Added, Rows
+from telemetry.history.interval_sums import Added, SumRows
 from telemetry.history.intervals.figures import Figures
 from telemetry.wire.report import Bounds
 
@@ -26,7 +26,7 @@ class RangeTotals:
     """Last values of gauges that were set in the time range."""
     percentiles: Sequence[str] = ()
     """Percentiles of the figures in `series`."""
-    rows: Rows = field(default_factory=lambda: Rows([]), repr=False)
+    rows: SumRows = field(default_factory=lambda: SumRows([]), repr=False)
     """Series that were read."""
     added: Added | None = field(default=None, repr=False)
     """Sums of their values."""

@@ -12,7 +12,7 @@ import numpy as np
 from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Rows, Sum
+from telemetry.history.interval_sums import Added, Sum, SumRows
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.over_time import step_for
@@ -43,7 +43,7 @@ class RunHistory:
         self.reader = HistoryReader(directory)
         self._time_ns = time_ns
         keys = self.reader.keys()
-        self.rows = Rows([key for key in keys if key.kind == "series"])
+        self.rows = SumRows([key for key in keys if key.kind == "series"])
         self.counters = Values([key for key in keys if key.kind == "counter"])
         self.gauges = Values([key for key in keys if key.kind == "gauge"])
         self.started_ns = started_ns or next((interval.start_ns for interval in self.reader.intervals()), 0)
@@ -55,11 +55,11 @@ class RunHistory:
         """
         return damage_of(self.reader)
 
-    def rows_of(self, series: Collection[SeriesId] | None) -> Rows:
+    def rows_of(self, series: Collection[SeriesId] | None) -> SumRows:
         """Return the rows of these series, as far as they exist; None means all."""
         if series is None:
             return self.rows
-        return Rows([self.rows.key_of(identity) for identity in series if identity in self.rows.place])
+        return SumRows([self.rows.key_of(identity) for identity in series if identity in self.rows.place])
 
     def ns(self, at_s: float) -> int:
         """Return the wall-clock time of a moment of the run, limited to 64 bits."""
@@ -112,20 +112,20 @@ class RunHistory:
         return at_ns
 
     def windows(
-        self, step_s: float, start_ns: int, end_ns: int, percentiles: Sequence[str], rows: Rows
+        self, step_s: float, start_ns: int, end_ns: int, percentiles: Sequence[str], rows: SumRows
     ) -> Iterator[RangeTotals]:
         """Yield the windows of `RecordedRun.windows`."""
         if step_s < LEVELS[0]:
             intervals = self.reader.fine(start_ns, end_ns)
         else:
             intervals = self.reader.coarse(start_ns, end_ns, _level(step_s), slices=True)
-        number, gathered = -1, _Gathered(self, rows)
+        number, gathered = -1, _WindowSum(self, rows)
         for interval in intervals:
             middle_ns = interval.start_ns // 2 + interval.end_ns // 2
             own = max(int(self.seconds(middle_ns) // step_s), 0)
             if own != number and number >= 0:
                 yield gathered.window(percentiles)
-                gathered = _Gathered(self, rows)
+                gathered = _WindowSum(self, rows)
             number = own
             gathered.add(interval)
         if number >= 0:
@@ -134,7 +134,7 @@ class RunHistory:
     def increases(self, end_ns: int) -> dict[SeriesId, float]:
         """Return the increases of all counters in the intervals before a moment."""
         totals: dict[SeriesId, float] = {}
-        for window in self.windows(float(LEVELS[-1]), 0, end_ns, (), Rows([])):
+        for window in self.windows(float(LEVELS[-1]), 0, end_ns, (), SumRows([])):
             for counter, increase in window.counters.items():
                 totals[counter] = totals.get(counter, 0.0) + increase
         return totals
@@ -145,7 +145,7 @@ class RunHistory:
         Raises KeyError for an unknown series.
         """
         key = self.rows.key_of(series)
-        rows, start, end = Rows([key]), FAR_NS, 0
+        rows, start, end = SumRows([key]), FAR_NS, 0
         total = Sum(rows)
         for picked in self.reader.pick(key.index, start_ns, end_ns, coarse=True):
             start, end = min(start, picked.start_ns), max(end, picked.end_ns)
@@ -164,7 +164,7 @@ def damage_of(reader: HistoryReader) -> list[str]:
     ]
 
 
-def _picked(picked: Picked, rows: Rows) -> Added:
+def _picked(picked: Picked, rows: SumRows) -> Added:
     """Return intervals of one series as the sum of a single row."""
     return Added(
         np.zeros(1, dtype=np.int64),
@@ -188,10 +188,10 @@ class Values:
         self.index = np.array(sorted(key_by_index), dtype=np.int64)
 
 
-class _Gathered:
+class _WindowSum:
     """A sum of neighbouring intervals."""
 
-    def __init__(self, past: RunHistory, rows: Rows) -> None:
+    def __init__(self, past: RunHistory, rows: SumRows) -> None:
         self._past = past
         self._rows = rows
         self._sum = Sum(rows)

@@ -20,7 +20,7 @@ from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 if TYPE_CHECKING:
-    from telemetry.history.interval_sums import Added, Rows
+    from telemetry.history.interval_sums import Added, SumRows
 
 BOUNDED: Final = (words.LATENCY, words.CORRECTED, words.TTFT, words.TPOT)
 """Series with early stopping: limits are set on these."""
@@ -32,7 +32,7 @@ Stops = Callable[[SeriesStat], dict[str, EarlyStop]]
 
 
 def with_requests(
-    report: Report, added: Added | None = None, rows: Rows | None = None, *, part: bool = False
+    report: Report, added: Added | None = None, rows: SumRows | None = None, *, part: bool = False
 ) -> Report:
     """Return the report with its `requests`.
 

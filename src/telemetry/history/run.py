@@ -16,7 +16,7 @@ from telemetry.common.memory import uncollected
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import distributions
 from telemetry.history.bounds import is_percentile, series_bounds
-from telemetry.history.concurrency import InFlight, with_peaks
+from telemetry.history.concurrency import InFlightHistory, with_peaks
 from telemetry.history.distributions import CountedDistribution
 from telemetry.history.findings import Covered, alone, findings
 from telemetry.history.instrument_ids import SeriesId, series_id
@@ -283,7 +283,7 @@ class RecordedRun:
         part, over_time, in_flight = (
             RangeReport(past.rows),
             OverTime(stats, self.result.snapshot),
-            InFlight(self.result.snapshot),
+            InFlightHistory(self.result.snapshot),
         )
         drawn = PictureCollector(self.result.snapshot, stats) if pictures else None
         began_s = self._began_s(end_ns)
@@ -335,7 +335,7 @@ class _Gathered(NamedTuple):
     damage: list[str]
     """Unreadable parts of the history."""
     pictures: Pictures | None
-    in_flight: InFlight
+    in_flight: InFlightHistory
 
 
 def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool) -> Report:

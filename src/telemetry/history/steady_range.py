@@ -90,7 +90,7 @@ def busiest(stats: Sequence[SeriesStat]) -> list[SeriesStat]:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class SteadySteps:
     """Arrays with one entry per step."""
 
     step_s: float
@@ -102,7 +102,7 @@ class Steps:
     """Median of each step; NaN without values."""
 
 
-def steps_of(past: RunHistory, key: SeriesKey, start_ns: int, end_ns: int) -> Steps:
+def steps_of(past: RunHistory, key: SeriesKey, start_ns: int, end_ns: int) -> SteadySteps:
     """Return a time range of a run in steps of a second, or of the finest level that is still kept.
 
     Blocks on the disk.
@@ -110,7 +110,7 @@ def steps_of(past: RunHistory, key: SeriesKey, start_ns: int, end_ns: int) -> St
     picked = list(past.reader.pick(key.index, start_ns, end_ns))
     if not picked:
         none = np.zeros(0)
-        return Steps(float(LEVELS[0]), none, none, none, none)
+        return SteadySteps(float(LEVELS[0]), none, none, none, none)
     lasted_s = np.array([max(interval.end_ns - interval.start_ns, 0) for interval in picked]) / 1e9
     step_s = _step_s(lasted_s)
     starts_s = (np.array([interval.start_ns for interval in picked]) - past.started_ns) / 1e9
@@ -120,7 +120,7 @@ def steps_of(past: RunHistory, key: SeriesKey, start_ns: int, end_ns: int) -> St
     seconds = np.add.reduceat(lasted_s, begins)
     is_known = seconds >= step_s / 2
     figures = _merged(picked, key, begins, seconds).figures(["50"])
-    return Steps(
+    return SteadySteps(
         step_s=step_s,
         start_s=starts_s[begins],
         end_s=ends_s[np.append(begins[1:], len(picked)) - 1],

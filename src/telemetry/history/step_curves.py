@@ -271,14 +271,14 @@ class _AxisCurves:
         """Add rows to the points of their names, as columns."""
         steps = np.array([row.step for row in rows], np.int64)
         times = (np.array([row.wall_ns for row in rows], np.int64) - self._started_ns) / 1e9
-        columns: dict[str, _Column] = {}
+        columns: dict[str, _ValueColumn] = {}
         for index, row in enumerate(rows):
             for name, value in row.values.items():
                 column = columns.get(name)
                 if column is None:
                     if name not in names:
                         continue
-                    column = columns[name] = _Column([], [], [])
+                    column = columns[name] = _ValueColumn([], [], [])
                 column.places.append(index)
                 column.values.append(value)
             for name, spread in row.spread.items():
@@ -290,7 +290,7 @@ class _AxisCurves:
             names[name].add(*column.new_steps(steps[own], times[own]))
 
 
-class _Column(NamedTuple):
+class _ValueColumn(NamedTuple):
     """The values of one name: the places of their rows, and the spreads by place in the column."""
 
     places: list[int]

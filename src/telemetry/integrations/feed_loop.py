@@ -18,7 +18,7 @@ _LAST_WORDS_S: Final = 5.0
 _QUIET_S: Final = 30.0
 
 
-class Messages(Protocol):
+class MessageSubscription(Protocol):
     """A subscription to messages."""
 
     address: str
@@ -37,7 +37,7 @@ class FeedLoop:
     def __init__(
         self,
         feed: Feed,
-        messages: Messages,
+        messages: MessageSubscription,
         *,
         run_over: Callable[[], bool],
         stopped: Callable[[], bool],

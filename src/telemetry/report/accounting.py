@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import number_of, printable
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
 
@@ -32,7 +32,10 @@ def losses(snapshot: MetricsSnapshot) -> Section:
     if account.waiting:
         rows.append(["waiting", number_of(account.waiting, "event"), "no definition has arrived for their id"])
     return Section(
-        "Losses", table=Table([Column("reason"), Column("how many"), Column("why", 1, right=False)], rows)
+        "Losses",
+        table=ReportTable(
+            [TableColumn("reason"), TableColumn("how many"), TableColumn("why", 1, right=False)], rows
+        ),
     )
 
 
@@ -53,13 +56,13 @@ def producers(report: Report) -> Section:
         repaired = f", {wording.batches(repairs)} repaired" if repairs else ""
         return Section("Producers", [f"{fine}, all complete{repaired}", *_killed(report)])
     heads = [
-        Column("producer"),
-        Column("status", 2, right=False),
-        Column("result", right=False),
-        Column("emitted", 1),
-        Column("received", 3),
-        Column("applied", 1),
-        Column("missing", 1),
+        TableColumn("producer"),
+        TableColumn("status", 2, right=False),
+        TableColumn("result", right=False),
+        TableColumn("emitted", 1),
+        TableColumn("received", 3),
+        TableColumn("applied", 1),
+        TableColumn("missing", 1),
     ]
     rows = [_producer_row(stat, over=is_over(report)) for stat in lacking]
     notes = [f"{fine} more, all complete"] if len(lacking) < total else []
@@ -67,7 +70,7 @@ def producers(report: Report) -> Section:
         problems = list(_producer_notes(stat, report, alone=total == 1))
         notes += [f"{wording.producer(stat)}: {' · '.join(problems)}"] if problems else []
     notes += _killed(report)
-    return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
+    return Section("Producers", table=ReportTable(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
 
 
 def _killed(report: Report) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import number_of, printable
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
@@ -24,18 +24,18 @@ _NOUNS: Final[Mapping[str, Sequence[str]]] = {
 def backends(report: Report) -> Section:
     """Return a table with a row per backend. Notes below it have advice, reasons for missing data, and places."""
     heads = [
-        Column("backend"),
-        Column("state", right=False),
-        Column("delivered"),
-        Column("left", 1),
-        Column("dropped", 2),
-        Column("unsupported", 5),
-        Column("repeated", 4),
-        Column("retried", 3),
-        Column("restarts", 6),
+        TableColumn("backend"),
+        TableColumn("state", right=False),
+        TableColumn("delivered"),
+        TableColumn("left", 1),
+        TableColumn("dropped", 2),
+        TableColumn("unsupported", 5),
+        TableColumn("repeated", 4),
+        TableColumn("retried", 3),
+        TableColumn("restarts", 6),
     ]
     rows = [[printable(stat.name), state(stat, report)[0], *_numbers(stat)] for stat in report.snapshot.backends]
-    return Section("Backends", table=Table(heads, rows), notes=list(notes(report)))
+    return Section("Backends", table=ReportTable(heads, rows), notes=list(notes(report)))
 
 
 def state(stat: BackendStat, report: Report) -> tuple[str, wording.Health]:

@@ -19,7 +19,7 @@ from telemetry.report.machine import machine_words
 from telemetry.report.masked import masked_words
 from telemetry.report.requests import late
 from telemetry.report.series import part_s
-from telemetry.report.table import DOT, Column, Section, Table, cut
+from telemetry.report.table import DOT, ReportTable, Section, TableColumn, cut
 from telemetry.wire.collectors import is_of_machine, is_of_surroundings
 from telemetry.wire.events import Scalar
 from telemetry.wire.gates import worst
@@ -152,7 +152,7 @@ def progress(snapshot: MetricsSnapshot) -> Section:
         for item in snapshot.progress
         if item.done < item.total
     ]
-    return Section("Progress", table=Table([Column("name"), Column("done")], rows))
+    return Section("Progress", table=ReportTable([TableColumn("name"), TableColumn("done")], rows))
 
 
 def marks(snapshot: MetricsSnapshot) -> Section:

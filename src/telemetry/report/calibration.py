@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import NOTHING, printable
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.report.text import INDENT, render_section
 from telemetry.store.calibrations import Calibration, MetricNoise
 
@@ -33,15 +33,15 @@ def calibration_text(calibration: Calibration, width: int = 100, color: bool = F
     return "\n".join([bold, *lines]) + "\n"
 
 
-def _table(calibration: Calibration) -> Table:
+def _table(calibration: Calibration) -> ReportTable:
     heads = [
-        Column("figure"),
-        Column("mean", 2),
-        Column("noise"),
-        *(Column(f"{'found with ' if runs == _SHOWN[0] else ''}{runs}", 1) for runs in _SHOWN),
+        TableColumn("figure"),
+        TableColumn("mean", 2),
+        TableColumn("noise"),
+        *(TableColumn(f"{'found with ' if runs == _SHOWN[0] else ''}{runs}", 1) for runs in _SHOWN),
     ]
     ordered = sorted(calibration.metrics, key=lambda metric: float("inf") if metric.cv is None else metric.cv)
-    return Table(heads, [_row(metric) for metric in ordered])
+    return ReportTable(heads, [_row(metric) for metric in ordered])
 
 
 def _row(metric: MetricNoise) -> list[str]:

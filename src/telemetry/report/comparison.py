@@ -18,10 +18,10 @@ from telemetry.judge.compare import (
     COMMAND_WORDS,
     ONE_SIDED,
     VERDICT_WORDS,
+    ChangedSetting,
     Comparison,
     MetricResult,
-    RunFacts,
-    Setting,
+    SideRun,
     Verdict,
     largest,
     largest_outside,
@@ -30,7 +30,7 @@ from telemetry.judge.compare import (
 )
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
-from telemetry.report.table import DOT, Column, Section, Table, cut, without_empty_columns
+from telemetry.report.table import DOT, ReportTable, Section, TableColumn, cut, without_empty_columns
 from telemetry.report.text import INDENT
 from telemetry.wire.units import TIME_NS
 
@@ -197,7 +197,7 @@ def settings_line(comparison: Comparison) -> Iterator[str]:
         yield f"differs: {DOT.join([*shown, *([f'{hidden:,} more'] if hidden else [])])}"
 
 
-def _setting(setting: Setting, side: str) -> str:
+def _setting(setting: ChangedSetting, side: str) -> str:
     values = setting.before if side == "before" else setting.after
     return _named([cut(printable(value), _VALUE_COLUMNS) for value in values], _VALUES_SHOWN) if values else NOTHING
 
@@ -274,31 +274,38 @@ def change(metric: MetricResult) -> str:
     return formatting.signed_percent(metric.difference)
 
 
-def differences(metrics: Sequence[MetricResult]) -> Table:
+def differences(metrics: Sequence[MetricResult]) -> ReportTable:
     """List figures whose verdict rests on an interval."""
     heads = [
-        Column("figure"),
-        Column("before", 2),
-        Column("after", 2),
-        Column("difference"),
-        Column("interval", 1),
-        Column("verdict", right=False),
+        TableColumn("figure"),
+        TableColumn("before", 2),
+        TableColumn("after", 2),
+        TableColumn("difference"),
+        TableColumn("interval", 1),
+        TableColumn("verdict", right=False),
     ]
-    return Table(
+    return ReportTable(
         heads, [[*_numbers(metric), interval(metric), VERDICT_WORDS[metric.verdict]] for metric in metrics]
     )
 
 
-def information(metrics: Sequence[MetricResult]) -> Table:
+def information(metrics: Sequence[MetricResult]) -> ReportTable:
     """List figures of one run per side, with the bounds within each run, and the noise, where there are any."""
-    bounds = Column("bounds within the run", 3, spare=True)
-    heads = [Column("figure"), Column("before", 1), bounds, Column("after", 1), bounds, Column("difference")]
+    bounds = TableColumn("bounds within the run", 3, spare=True)
+    heads = [
+        TableColumn("figure"),
+        TableColumn("before", 1),
+        bounds,
+        TableColumn("after", 1),
+        bounds,
+        TableColumn("difference"),
+    ]
     rows = []
     for metric in metrics:
         name, before, after, difference = _numbers(metric)
         row = [name, before, _bounds(metric, "before"), after, _bounds(metric, "after"), difference]
         rows.append([*row, _against_noise(metric)])
-    return without_empty_columns(Table([*heads, Column("noise", 2, right=False)], rows))
+    return without_empty_columns(ReportTable([*heads, TableColumn("noise", 2, right=False)], rows))
 
 
 def obstacles(metrics: Sequence[MetricResult]) -> Section:
@@ -342,15 +349,15 @@ def _obstacle(metric: MetricResult) -> str:
     return metric.reason if metric.before_within is None else metric.reason.partition("; ")[0]
 
 
-def _whys(metrics: Sequence[MetricResult]) -> Table:
+def _whys(metrics: Sequence[MetricResult]) -> ReportTable:
     heads = [
-        Column("figure"),
-        Column("before", 2),
-        Column("after", 2),
-        Column("difference", 1),
-        Column("why", right=False),
+        TableColumn("figure"),
+        TableColumn("before", 2),
+        TableColumn("after", 2),
+        TableColumn("difference", 1),
+        TableColumn("why", right=False),
     ]
-    return Table(heads, [[*_numbers(metric), printable(metric.reason)] for metric in metrics])
+    return ReportTable(heads, [[*_numbers(metric), printable(metric.reason)] for metric in metrics])
 
 
 def _numbers(metric: MetricResult) -> list[str]:
@@ -408,8 +415,8 @@ def left_out(comparison: Comparison, *, whole: bool = True) -> Section:
         it = "it" if len(metrics) == 1 else "them"
         return Section("Too few values", [f"{number_of(len(metrics), 'figure')}; --all shows {it}"])
     rows = [[figure_name(metric), printable(metric.reason)] for metric in metrics[:_ROWS_SHOWN]]
-    heads = [Column("figure"), Column("why", right=False)]
-    return Section("Too few values", table=Table(heads, rows), notes=list(_more(metrics)))
+    heads = [TableColumn("figure"), TableColumn("why", right=False)]
+    return Section("Too few values", table=ReportTable(heads, rows), notes=list(_more(metrics)))
 
 
 def _more(metrics: Sequence[MetricResult]) -> Iterator[str]:
@@ -430,7 +437,7 @@ def _instrument(metric: MetricResult) -> str:
     return figure_name(metric) if metric.of == "command" else wording.instrument(metric.name, metric.labels)
 
 
-def _side(runs: Sequence[RunFacts]) -> str:
+def _side(runs: Sequence[SideRun]) -> str:
     """`10 runs of main, started 2026-11-20 14:17:30 UTC to 14:30:02`."""
     names = list(dict.fromkeys(printable(run.name) for run in runs))
     shown = [*names[:3], "…"] if len(names) > 3 else names

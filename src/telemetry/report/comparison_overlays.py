@@ -16,7 +16,7 @@ from telemetry.report.html.help import question
 from telemetry.report.html.numbers import column
 from telemetry.report.html.page import asset
 from telemetry.report.html.sections import table
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.requests import LATENCY
 
 SCRIPTS: Final = ("grid.js", "comparison.js")
@@ -106,14 +106,14 @@ def _edges(values: Sequence[float]) -> list[float]:
 
 
 def _table(merged: dict[str, _Merged], unit: str, *, rate: bool) -> str:
-    heads = [Column("side", right=False), Column("lowest"), Column("median"), Column("highest")]
+    heads = [TableColumn("side", right=False), TableColumn("lowest"), TableColumn("median"), TableColumn("highest")]
     rows = []
     for side, of in merged.items():
         values = [value for value in of.values if value is not None]
         ends = (min(values), median(values), max(values)) if values else (None, None, None)
         shown = [formatting.rate(end) if rate else formatting.quantity(end, unit) for end in ends]
         rows.append([side, *shown])
-    return table(Table(heads, rows))
+    return table(ReportTable(heads, rows))
 
 
 def _grid(axis: str, overlays: Sequence[Overlay], last: Mapping[_Key, MetricResult]) -> str:

@@ -8,13 +8,13 @@ from typing import Final
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import number_of, printable
-from telemetry.judge.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict, largest
+from telemetry.judge.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, SideRun, Verdict, largest
 from telemetry.report import comparison as compared
 from telemetry.report.comparison_overlays import overlay_sections, script
 from telemetry.report.html import curves, page
 from telemetry.report.html.help import question
 from telemetry.report.html.sections import block, breakable, content, table
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 
 _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "worse": ("bad", "✕"),
@@ -170,18 +170,18 @@ def _chart(curve: Curve, comparison: Comparison) -> str:
     return curves(wording.instrument(curve.name, curve.labels), lines, curve.unit)
 
 
-def _side(side: str, runs: Sequence[RunFacts]) -> str:
+def _side(side: str, runs: Sequence[SideRun]) -> str:
     return side if len(runs) == 1 else f"{side}, median of {len(runs):,} runs"
 
 
 def _runs(comparison: Comparison) -> str:
     heads = [
-        Column("run"),
-        Column("side", right=False),
-        Column("name", right=False),
-        Column("started", right=False),
-        Column("took"),
-        Column("result", right=False),
+        TableColumn("run"),
+        TableColumn("side", right=False),
+        TableColumn("name", right=False),
+        TableColumn("started", right=False),
+        TableColumn("took"),
+        TableColumn("result", right=False),
     ]
     rows = [
         [
@@ -195,10 +195,10 @@ def _runs(comparison: Comparison) -> str:
         for side, runs in (("before", comparison.before), ("after", comparison.after))
         for run in runs
     ]
-    return table(Table(heads, rows))
+    return table(ReportTable(heads, rows))
 
 
-def _result(run: RunFacts) -> str:
+def _result(run: SideRun) -> str:
     if run.signal:
         return printable(f"{run.completeness}, ended by {run.signal}")
     return run.completeness if run.exit_code in (0, None) else f"{run.completeness}, exit code {run.exit_code}"

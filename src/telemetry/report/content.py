@@ -30,7 +30,7 @@ from telemetry.report.sources import sources_sections
 from telemetry.report.spans import spans
 from telemetry.report.steps import steps
 from telemetry.report.stragglers import stragglers
-from telemetry.report.table import DOT, Column, Section, Table, cut
+from telemetry.report.table import DOT, ReportTable, Section, TableColumn, cut
 from telemetry.wire.collectors import is_of_surroundings
 from telemetry.wire.events import Scalar
 from telemetry.wire.report import SOURCE_WORDS, Report, TimeRange
@@ -120,8 +120,8 @@ def _chosen(report: Report) -> Section:
         return Section("Headline")
     heads = headlines(report)
     rows = [[figure.title, figure.text, figure.note] for line in heads for figure in line.figures]
-    columns = [Column(""), Column("", strong=True), Column("", right=False, wraps=True)]
-    return Section("Headline", table=Table(columns, rows))
+    columns = [TableColumn(""), TableColumn("", strong=True), TableColumn("", right=False, wraps=True)]
+    return Section("Headline", table=ReportTable(columns, rows))
 
 
 def _over_time(report: Report, form: OverTime) -> Iterator[Section]:
@@ -252,7 +252,9 @@ def progress(snapshot: MetricsSnapshot) -> Section:
         [printable(item.name), formatting.count(item.done), formatting.count(item.total)]
         for item in snapshot.progress
     ]
-    return Section("Progress", table=Table([Column("name"), Column("done"), Column("of")], rows))
+    return Section(
+        "Progress", table=ReportTable([TableColumn("name"), TableColumn("done"), TableColumn("of")], rows)
+    )
 
 
 def marks(snapshot: MetricsSnapshot) -> Section:
@@ -284,7 +286,9 @@ def _values(title: str, params: Mapping[str, Scalar]) -> Section:
     shown = {name: cut(value, _PARAM_COLUMNS) for name, value in values.items()}
     rows = [[name, value] for name, value in shown.items()]
     notes = ["values that end with … are complete in the JSON form"] if shown != values else []
-    return Section(title, table=Table([Column("name"), Column("value", right=False)], rows), notes=notes)
+    return Section(
+        title, table=ReportTable([TableColumn("name"), TableColumn("value", right=False)], rows), notes=notes
+    )
 
 
 def cost(snapshot: MetricsSnapshot) -> Section:

@@ -1,4 +1,4 @@
-"""The report as CSV: one figure per row, with the columns of `telemetry.report.rows.Row`."""
+"""The report as CSV: one figure per row, with the columns of `telemetry.report.rows.ReportRow`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from telemetry.common.formatting import printable
-from telemetry.report.rows import Number, Row, labels_json, rows
+from telemetry.report.rows import Number, ReportRow, labels_json, rows
 from telemetry.wire.report import Report
 
 _FORMULA: Final = ("=", "+", "-", "@")
@@ -21,7 +21,7 @@ def render_csv(report: Report) -> str:
     would take for a formula has `'` before it.
     """
     cells = _Cells()
-    lines = [",".join(map(cells.text, Row._fields))]
+    lines = [",".join(map(cells.text, ReportRow._fields))]
     for kind, name, labels, unit, figure, *numbers in rows(report):
         text = (cells.text(kind), cells.text(name), cells.labels(labels), cells.text(unit), cells.text(figure))
         lines.append(",".join((*text, *map(_number, numbers))))

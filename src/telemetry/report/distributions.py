@@ -8,13 +8,13 @@ from telemetry.common import formatting
 from telemetry.common.formatting import NOTHING
 from telemetry.common.wording import instrument
 from telemetry.history.distributions import PERCENTILES
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.report import HistogramBounds, Report
 
 TITLE: Final = "Histograms"
 _NARROW: Final = 0.05
 """Largest relative error that is shown as one. Wider bounds are shown as a range."""
-_COLUMNS: Final = [Column("name"), Column("count"), *(Column(f"p{key}") for key in PERCENTILES)]
+_COLUMNS: Final = [TableColumn("name"), TableColumn("count"), *(TableColumn(f"p{key}") for key in PERCENTILES)]
 
 
 def distributions(report: Report) -> Section:
@@ -25,7 +25,7 @@ def distributions(report: Report) -> Section:
     if any(histogram.unknown for histogram in report.distributions):
         notes.append("values in buckets without an end widen the bounds")
     return Section(
-        TITLE, table=Table(_COLUMNS, [_row(histogram) for histogram in report.distributions]), notes=notes
+        TITLE, table=ReportTable(_COLUMNS, [_row(histogram) for histogram in report.distributions]), notes=notes
     )
 
 

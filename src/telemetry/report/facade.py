@@ -38,7 +38,7 @@ _COLORS: Final = {"complete": "#1e8a4c", "lossy": "#a86400", "incomplete": "#a86
 _OUTCOMES: Final[dict[Outcome, str]] = {"pass": "#1e8a4c", "inconclusive": "#a86400", "fail": _ALARM}
 
 
-class RunFacts(Protocol):
+class ShownRun(Protocol):
     """The part of a `Run` that a notebook shows."""
 
     name: str
@@ -112,7 +112,7 @@ def _gates(report: Report, summary: Content) -> str:
     )
 
 
-def run_html(run: RunFacts, report: Report | None) -> str:
+def run_html(run: ShownRun, report: Report | None) -> str:
     """Return a run as a fragment of HTML: state, directory, live line or result, and commands to open it."""
     title = f"<p><strong>{escape(printable(run.name))}</strong> · {escape(_state(run, report))}</p>"
     if report is None:
@@ -129,13 +129,13 @@ def _block(section: Section) -> str:
     return f"<div>{inside(section, rows=_ROWS, alone=True)}</div>"
 
 
-def _state(run: RunFacts, report: Report | None) -> str:
+def _state(run: ShownRun, report: Report | None) -> str:
     if not run.endpoint:
         return "no aggregator was reached; nothing is recorded"
     return "the aggregator does not answer" if report is None else report.outcome
 
 
-def _ways_in(run: RunFacts) -> str:
+def _ways_in(run: ShownRun) -> str:
     commands = (f"telemetry top {run.run_id}", f"telemetry top --web {run.run_id}")
     shown = " · ".join(f"<code>{escape(command)}</code>" for command in commands)
     link = f'<a href="{escape(Path(run.directory).as_uri())}">{escape(run.directory)}</a>' if run.directory else ""

@@ -32,7 +32,7 @@ _GAP: Final = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LinePart:
     """A piece of the line that is shown whole or not at all."""
 
     text: str
@@ -51,7 +51,7 @@ class LiveLine:
         """Return the whole line."""
         return _GAP.join(part.text for part in self.parts(snapshot))
 
-    def parts(self, snapshot: MetricsSnapshot) -> list[Part]:
+    def parts(self, snapshot: MetricsSnapshot) -> list[LinePart]:
         """Return the time, what is wrong, then the figures, the most important first.
 
         Once the run has ended, they are those of the whole run.
@@ -62,15 +62,17 @@ class LiveLine:
         if any(head.is_total for head in heads):  # the kinds have no room beside it
             heads = [head for head in heads if head.is_total or head.flavour not in _REQUESTS]
         several, heads = len(heads) > 1, heads[:_HEADLINES]
-        parts = [Part(_clock(snapshot.elapsed_s)), *_troubles(snapshot)]
+        parts = [LinePart(_clock(snapshot.elapsed_s)), *_troubles(snapshot)]
         for head in heads:
-            subject = [Part(head.subject)] if (several or head.is_total) and head.subject else []
+            subject = [LinePart(head.subject)] if (several or head.is_total) and head.subject else []
             is_counted = bool(snapshot.progress) and head.subject == snapshot.progress[0].name
             parts += [*subject, *_figures(head, spare="steps/s" if is_counted else "")]
         if not heads:
             applied = snapshot.accounting.applied
-            parts.append(Part(number_of(applied, "event") if applied else "nothing recorded yet"))
-        return parts + [Part(text) for item in snapshot.progress[:1] if (text := _progress(item, snapshot, speeds))]
+            parts.append(LinePart(number_of(applied, "event") if applied else "nothing recorded yet"))
+        return parts + [
+            LinePart(text) for item in snapshot.progress[:1] if (text := _progress(item, snapshot, speeds))
+        ]
 
 
 def describe(snapshot: MetricsSnapshot) -> str:
@@ -78,7 +80,7 @@ def describe(snapshot: MetricsSnapshot) -> str:
     return LiveLine().text(snapshot)
 
 
-def fitted(parts: Sequence[Part], width: int) -> list[Part]:
+def fitted(parts: Sequence[LinePart], width: int) -> list[LinePart]:
     """Return the parts that fit in `width` columns. The first part is cut if it does not fit alone.
 
     Parts with a narrow text make room for others first: those left out before those shortened, the last ones first.
@@ -88,53 +90,53 @@ def fitted(parts: Sequence[Part], width: int) -> list[Part]:
     for index in sorted(places, key=lambda index: (bool(parts[index].narrow), -index)):
         if columns(joined([part for part in parts if part.text])) <= width:
             break
-        parts[index] = Part(parts[index].narrow or "", parts[index].health)
+        parts[index] = LinePart(parts[index].narrow or "", parts[index].health)
     parts = [part for part in parts if part.text]
-    kept: list[Part] = []
+    kept: list[LinePart] = []
     left = width
     for part in parts:
         left -= columns(part.text) + (len(_GAP) if kept else 0)
         if left < 0:
             break
         kept.append(part)
-    return kept or [Part(without_middle(part.text, width), part.health) for part in parts[:1]]
+    return kept or [LinePart(without_middle(part.text, width), part.health) for part in parts[:1]]
 
 
-def joined(parts: Sequence[Part]) -> str:
+def joined(parts: Sequence[LinePart]) -> str:
     """Return the parts as text."""
     return _GAP.join(part.text for part in parts)
 
 
-def _figures(of: Headline, spare: str = "") -> Iterator[Part]:
+def _figures(of: Headline, spare: str = "") -> Iterator[LinePart]:
     """Yield the figures. `spare` is the title of one that a narrow line leaves out first."""
     for figure in of.figures:
         whole, short = compact(figure, of), compact(figure, of, median=False)
         narrow = short if short != whole and has_failures(of.figures) else None
         makes_way = figure.title == spare or makes_room(figure, of.figures)
-        yield Part(whole, figure.health, "" if makes_way else narrow)
+        yield LinePart(whole, figure.health, "" if makes_way else narrow)
 
 
-def _troubles(snapshot: MetricsSnapshot) -> Iterator[Part]:
+def _troubles(snapshot: MetricsSnapshot) -> Iterator[LinePart]:
     """Yield what is wrong or unusual: values that are not finite, lost events, nodes and backends with problems."""
     for line in not_finite(snapshot, short=True):
-        yield Part(line, "warn")
+        yield LinePart(line, "warn")
     if snapshot.accounting.lost:
-        yield Part(f"{count(snapshot.accounting.lost)} lost", "bad")
+        yield LinePart(f"{count(snapshot.accounting.lost)} lost", "bad")
     if snapshot.accounting.salvaged:
-        yield Part(f"{number_of(snapshot.accounting.salvaged, 'event')} salvaged", "warn")
+        yield LinePart(f"{number_of(snapshot.accounting.salvaged, 'event')} salvaged", "warn")
     total = snapshot.node_count
     fine = sum(node_is_well(stat, over=snapshot.state in TERMINAL) for stat in snapshot.nodes)
     if fine < total:
-        yield Part(f"{fine:,} of {number_of(total, 'node')} complete", "warn")
+        yield LinePart(f"{fine:,} of {number_of(total, 'node')} complete", "warn")
     for stat in snapshot.backends:
         status = backend(stat, snapshot.time_ns)
         if status.health not in ("good", "calm"):
-            yield Part(
+            yield LinePart(
                 printable(f"{stat.name} {status.state}{status.amounts}"),
                 "bad" if status.health == "bad" else "warn",
             )
     if snapshot.state == "DRAINING":
-        yield Part("ending")
+        yield LinePart("ending")
 
 
 def _progress(item: Progress, snapshot: MetricsSnapshot, speeds: Mapping[str, float]) -> str:

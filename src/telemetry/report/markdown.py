@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from telemetry.report.content import content
-from telemetry.report.table import Section, Table
+from telemetry.report.table import ReportTable, Section
 from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
 
@@ -50,7 +50,7 @@ def _bullets(lines: list[str]) -> str:
     return "\n".join("- " + "\n  ".join(map(escape, line.split("\n"))) for line in lines)
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     rules = ["---:" if column.right and index else "---" for index, column in enumerate(table.columns)]
     rows = [[column.title for column in table.columns], *table.rows]
     head, *body = ["| " + " | ".join(escape(cell) for cell in row) + " |" for row in rows]

@@ -7,23 +7,23 @@ from typing import Final
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.report.accounting import is_over
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import NodeStat
 
 NODES_SHOWN: Final = 20
 """Largest number of nodes that are listed although all their events are counted."""
 _COLUMNS: Final = [
-    Column("node"),
-    Column("status", 2, right=False),
-    Column("result", right=False),
-    Column("producers", 3),
-    Column("events", 1),
-    Column("lost", 1),
-    Column("missing", 4),
-    Column("host", 5, right=False),
+    TableColumn("node"),
+    TableColumn("status", 2, right=False),
+    TableColumn("result", right=False),
+    TableColumn("producers", 3),
+    TableColumn("events", 1),
+    TableColumn("lost", 1),
+    TableColumn("missing", 4),
+    TableColumn("host", 5, right=False),
 ]
-_RATE: Final = Column("events/s", 6)
+_RATE: Final = TableColumn("events/s", 6)
 
 
 def nodes(report: Report) -> Section:
@@ -60,11 +60,11 @@ def troubled_first(report: Report) -> list[NodeStat]:
     return sorted(report.snapshot.nodes, key=rank)
 
 
-def table(report: Report, shown: list[NodeStat]) -> Table:
+def table(report: Report, shown: list[NodeStat]) -> ReportTable:
     """Return the table of these nodes, with their rates while the run goes on."""
     over = is_over(report)
     columns = _COLUMNS if over else [*_COLUMNS, _RATE]
-    return Table(columns, [_row(stat, over=over) for stat in shown])
+    return ReportTable(columns, [_row(stat, over=over) for stat in shown])
 
 
 def notes(report: Report, shown: list[NodeStat], most: int = NODES_SHOWN) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.report.sparkline import bars
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 
 _BUSIEST: Final = 3
@@ -24,7 +24,12 @@ def courses(report: Report) -> Section:
 
     Steps that share a character show the highest.
     """
-    heads = [Column("name"), Column("p99", right=False), Column("lowest", 1), Column("highest", 1)]
+    heads = [
+        TableColumn("name"),
+        TableColumn("p99", right=False),
+        TableColumn("lowest", 1),
+        TableColumn("highest", 1),
+    ]
     rows = []
     for series in sorted(report.over_time, key=_values, reverse=True)[:_COURSES]:
         values = [point.percentiles.get("99") for point in series.points]
@@ -40,7 +45,7 @@ def courses(report: Report) -> Section:
             )
     hidden = len(report.over_time) - len(rows)
     notes = [_hidden(hidden)] if hidden and rows else []
-    return Section(_title(report), table=Table(heads, rows), notes=notes)
+    return Section(_title(report), table=ReportTable(heads, rows), notes=notes)
 
 
 def busiest(report: Report) -> Section:
@@ -55,9 +60,9 @@ def busiest(report: Report) -> Section:
         return _alone(_title(report), chosen[0], keys)
     if not keys:
         return Section("")
-    heads = [Column("from")]
+    heads = [TableColumn("from")]
     for index, letter in enumerate(ascii_uppercase[: len(chosen)]):
-        heads += [Column(f"{letter} p{key}", index and 2 * index + (key == "50")) for key in keys]
+        heads += [TableColumn(f"{letter} p{key}", index and 2 * index + (key == "50")) for key in keys]
     columns = [{(point.start_s, point.end_s): point for point in series.points} for series in chosen]
     rows = [
         [formatting.duration_s(step[0]), *_beside(chosen, [column.get(step) for column in columns], keys)]
@@ -69,7 +74,7 @@ def busiest(report: Report) -> Section:
     ]
     if hidden := len(report.over_time) - len(chosen):
         lines.append(_hidden(hidden))
-    return Section(_title(report), lines, Table(heads, rows), rows_shown=_STEPS_SHOWN)
+    return Section(_title(report), lines, ReportTable(heads, rows), rows_shown=_STEPS_SHOWN)
 
 
 def each_over_time(report: Report) -> Iterator[Section]:
@@ -84,15 +89,15 @@ def each_over_time(report: Report) -> Iterator[Section]:
 
 def _alone(title: str, series: SeriesOverTime, keys: Sequence[str]) -> Section:
     heads = [
-        Column("from"),
-        Column("count"),
-        Column("rate", 4),
-        Column("min", 5),
-        *(Column(f"p{printable(key)}", 1 if key in _PERCENTILES else 6) for key in keys),
-        Column("max", 3),
+        TableColumn("from"),
+        TableColumn("count"),
+        TableColumn("rate", 4),
+        TableColumn("min", 5),
+        *(TableColumn(f"p{printable(key)}", 1 if key in _PERCENTILES else 6) for key in keys),
+        TableColumn("max", 3),
     ]
     rows = [_row(point, series.unit, keys) for point in series.points]
-    return Section(title, table=Table(heads, rows), rows_shown=_STEPS_SHOWN)
+    return Section(title, table=ReportTable(heads, rows), rows_shown=_STEPS_SHOWN)
 
 
 def _row(point: SeriesPoint, unit: str, keys: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from telemetry.report.requests import (
     word_of,
 )
 from telemetry.report.series import part_s, summary_table
-from telemetry.report.table import DOT, Column, Section, Table
+from telemetry.report.table import DOT, ReportTable, Section, TableColumn
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyRule, Report, RequestFigures
 from telemetry.wire.snapshot import SeriesStat
@@ -55,7 +55,7 @@ MEAN_REQUEST: Final = "mean request"
 """Name of the row that tells where the time of a request goes."""
 _ADDED: Final = frozenset({"requests/s", "output tokens/s", "requests", "share"})
 """Units of figures of all kinds together."""
-_FIGURES: Final = (Column(""), Column("", strong=True), Column("", right=False, wraps=True))
+_FIGURES: Final = (TableColumn(""), TableColumn("", strong=True), TableColumn("", right=False, wraps=True))
 
 
 def request_sections(report: Report, *, full: bool) -> Iterator[Section]:
@@ -87,7 +87,7 @@ def _total(report: Report) -> Section:
     if total is None:
         return Section("")
     rows = [[figure.title, figure.text, figure.note] for figure in total.figures if figure.unit in _ADDED]
-    return Section(f"Requests: {total.subject}", table=Table(list(_FIGURES), rows))
+    return Section(f"Requests: {total.subject}", table=ReportTable(list(_FIGURES), rows))
 
 
 def _has_requests(of: RequestCounts) -> bool:
@@ -104,7 +104,7 @@ def _kind(report: Report, whole: RequestCounts, *, full: bool) -> Iterator[tuple
         after, cautions = [], []
     shown = parts if full else [max(parts, key=lambda part: (bool(part.window), part.issued))]
     for part in shown:
-        table = Table(list(_FIGURES), list(_figures(report, part, full=full)))
+        table = ReportTable(list(_FIGURES), list(_figures(report, part, full=full)))
         title = f"{title_of(part)}{_exactness(part)}"
         yield Section(title, [_outcomes(report, part), *after], cautions=cautions, table=table), part
         yield _measured(report, part, full=full), None
@@ -305,7 +305,7 @@ def _shortened(section: Section) -> Section:
     rows: Sequence[list[str]] = section.table.rows[:_TURNS]
     more = number_of(len(section.table.rows) - _TURNS, "more turn is", "more turns are")
     notes = [*section.notes, f"{more} in the full report"]
-    return replace(section, table=Table(section.table.columns, list(rows)), notes=notes)
+    return replace(section, table=ReportTable(section.table.columns, list(rows)), notes=notes)
 
 
 def _seconds(report: Report, of: RequestCounts) -> float | None:

@@ -10,7 +10,7 @@ from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.history.request_model import Number, RequestCounts, request_counts
 from telemetry.history.requests import late_words
 from telemetry.report.series import few_notes, keep_of, percentile_words, series_table
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire import requests as words
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
@@ -90,17 +90,17 @@ def windows(report: Report, whole: RequestCounts) -> Section:
         return [*_window_row(of, name, part), *_latency_cells(report, of, words_shown, own)]
 
     heads = [
-        Column("window"),
-        Column("issued"),
-        Column("completed", 1),
-        Column("failed", 2),
-        Column("expired", 7),
-        Column("in flight", 8),
-        Column("overall", 3),
-        Column("tokens", 6),
-        Column("latency p50", 5),
-        Column("p99", 4),
-        *(Column("p99 corrected", 2) for _ in words_shown[1:]),
+        TableColumn("window"),
+        TableColumn("issued"),
+        TableColumn("completed", 1),
+        TableColumn("failed", 2),
+        TableColumn("expired", 7),
+        TableColumn("in flight", 8),
+        TableColumn("overall", 3),
+        TableColumn("tokens", 6),
+        TableColumn("latency p50", 5),
+        TableColumn("p99", 4),
+        *(TableColumn("p99 corrected", 2) for _ in words_shown[1:]),
     ]
     rows = [*(row(window, window.window or "(outside)") for window in parts_of(whole)), row(whole, "all windows")]
     estimated = any(cell.startswith(_AT_MOST) for cell in rows[-1])
@@ -112,10 +112,10 @@ def windows(report: Report, whole: RequestCounts) -> Section:
     notes += few_notes(report, rows)
     if (hidden := len(whole.windows) - KINDS_SHOWN) > 0:
         notes.append(f"{number_of(hidden, 'more window is', 'more windows are')} in the JSON form")
-    return Section(title_of(whole), table=_without_zeros(Table(heads, rows)), notes=notes)
+    return Section(title_of(whole), table=_without_zeros(ReportTable(heads, rows)), notes=notes)
 
 
-def _without_zeros(table: Table) -> Table:
+def _without_zeros(table: ReportTable) -> ReportTable:
     """Return the table without outcomes and rates that no window has."""
     kept = [
         index
@@ -123,7 +123,7 @@ def _without_zeros(table: Table) -> Table:
         if head.title not in _OPTIONAL or any(row[index] not in ("0", NOTHING) for row in table.rows)
     ]
     rows = [[row[index] for index in kept] for row in table.rows]
-    return Table([table.columns[index] for index in kept], rows)
+    return ReportTable([table.columns[index] for index in kept], rows)
 
 
 def early_stopping(report: Report, of: RequestCounts) -> Section:
@@ -134,7 +134,7 @@ def early_stopping(report: Report, of: RequestCounts) -> Section:
     if figures is None or not by_word:
         return Section(title)
     keys = sorted({key for stops in by_word.values() for key in stops}, key=wording.by_number)
-    heads = [Column("percentile is below"), *(Column(f"p{printable(key)}", keep_of(key)) for key in keys)]
+    heads = [TableColumn("percentile is below"), *(TableColumn(f"p{printable(key)}", keep_of(key)) for key in keys)]
     rows = [
         [word, *(_stop(stops.get(key), of.series[word].unit) for key in keys)]
         for word, stops in by_word.items()
@@ -146,19 +146,19 @@ def early_stopping(report: Report, of: RequestCounts) -> Section:
     notes = [f"with {rule}, using MLPerf's early stopping; “more” is the number of samples still missing"]
     if any(_of_cells(of.series[word], stops.values()) for word, stops in by_word.items() if word in of.series):
         notes.append(_CELLS)
-    return Section(title, table=Table(heads, rows), notes=notes)
+    return Section(title, table=ReportTable(heads, rows), notes=notes)
 
 
 def turns(report: Report, of: RequestCounts) -> Section:
     """Return durations by turn of the conversation. In a part of a run, only turns with values."""
-    heads = [Column("turn"), Column("count")]
+    heads = [TableColumn("turn"), TableColumn("count")]
     rows = []
     for index, word in enumerate(("ttft", "latency")):
         heads += [
-            Column(f"{word} p50", 2 + index),
-            Column("p90", 6 + index),
-            Column("p99", 1 - index),
-            Column("max", 4 + index),
+            TableColumn(f"{word} p50", 2 + index),
+            TableColumn("p90", 6 + index),
+            TableColumn("p99", 1 - index),
+            TableColumn("max", 4 + index),
         ]
     for turn, stats in of.turns.items():
         pair = [stats.get(word) for word in (words.TURN_TTFT, words.TURN_LATENCY)]
@@ -166,7 +166,7 @@ def turns(report: Report, of: RequestCounts) -> Section:
         if count:
             cells = (cell for stat in pair for cell in _shape(report, stat))
             rows.append([printable(turn), formatting.count(count), *cells])
-    return Section(f"{title_of(of)}, by turn", table=Table(heads, rows), notes=few_notes(report, rows))
+    return Section(f"{title_of(of)}, by turn", table=ReportTable(heads, rows), notes=few_notes(report, rows))
 
 
 def conversations(report: Report, whole: RequestCounts) -> Section:

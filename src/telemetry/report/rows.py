@@ -37,7 +37,7 @@ _COST: Final = {
 _COMMAND: Final = {"exit_code": "", "wall_s": "s", "cpu_user_s": "s", "cpu_system_s": "s", "max_rss_bytes": "B"}
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """A figure of a report. Names, labels and units are as recorded, so they may contain anything."""
 
     kind: str
@@ -71,13 +71,13 @@ class _Of:
     start_s: Number = None
     end_s: Number = None
 
-    def row(self, figure: str, value: Number, unit: str | None = None, bounds: Bounds | None = None) -> Row:
+    def row(self, figure: str, value: Number, unit: str | None = None, bounds: Bounds | None = None) -> ReportRow:
         low, high = (bounds.low, bounds.high) if bounds is not None else (None, None)
         own = self.unit if unit is None else unit
-        return Row(self.kind, self.name, self.labels, own, figure, value, low, high, self.start_s, self.end_s)
+        return ReportRow(self.kind, self.name, self.labels, own, figure, value, low, high, self.start_s, self.end_s)
 
 
-def rows(report: Report) -> Iterator[Row]:
+def rows(report: Report) -> Iterator[ReportRow]:
     """Yield all figures of a report, those of the run first. Percentiles are called `p50`, `p99.9`."""
     snapshot = report.snapshot
     part = report.time_range if report.time_range is not None and report.time_range.found else None
@@ -111,7 +111,7 @@ def rows(report: Report) -> Iterator[Row]:
             )
 
 
-def _run(snapshot: MetricsSnapshot) -> Iterator[Row]:
+def _run(snapshot: MetricsSnapshot) -> Iterator[ReportRow]:
     of = _Of("run", snapshot.name, {"run_id": snapshot.run_id})
     yield of.row("complete", int(snapshot.completeness == "complete"))
     yield of.row("elapsed", snapshot.elapsed_s, "s")
@@ -119,7 +119,7 @@ def _run(snapshot: MetricsSnapshot) -> Iterator[Row]:
     yield of.row("lost", snapshot.accounting.lost)
 
 
-def _series(report: Report, of: Callable[[str, SeriesStat], _Of], paces: Paces) -> Iterator[Row]:
+def _series(report: Report, of: Callable[[str, SeriesStat], _Of], paces: Paces) -> Iterator[ReportRow]:
     bounds = {(entry.name, tuple(sorted(entry.labels.items()))): entry.percentiles for entry in report.bounds}
     for stat in report.snapshot.series:
         subject, own = of("series", stat), bounds.get((stat.name, tuple(sorted(stat.labels.items()))), {})
@@ -134,7 +134,7 @@ def _series(report: Report, of: Callable[[str, SeriesStat], _Of], paces: Paces) 
         yield subject.row("above", stat.above, "")
 
 
-def _point(of: _Of, point: SeriesPoint) -> Iterator[Row]:
+def _point(of: _Of, point: SeriesPoint) -> Iterator[ReportRow]:
     yield of.row("count", point.count, "")
     yield of.row("rate", point.rate, _per_second(""))
     yield of.row("min", point.min)
@@ -143,7 +143,7 @@ def _point(of: _Of, point: SeriesPoint) -> Iterator[Row]:
         yield of.row(f"p{key}", value)
 
 
-def _accounts(snapshot: MetricsSnapshot) -> Iterator[Row]:
+def _accounts(snapshot: MetricsSnapshot) -> Iterator[ReportRow]:
     for node in snapshot.nodes:
         of = _Of("node", node.node, {"leaf": node.leaf, "host": node.host, "status": node.status})
         yield of.row("complete", int(node.completeness == "complete"))
@@ -166,12 +166,12 @@ def _accounts(snapshot: MetricsSnapshot) -> Iterator[Row]:
             yield _Of("loss", reason, {"by": by}).row(figure, number)
 
 
-def _account(of: _Of, stat: Accounting | ProducerStat) -> Iterator[Row]:
+def _account(of: _Of, stat: Accounting | ProducerStat) -> Iterator[ReportRow]:
     for figure in _ACCOUNT:
         yield of.row(figure, getattr(stat, figure))
 
 
-def _axes(snapshot: MetricsSnapshot) -> Iterator[Row]:
+def _axes(snapshot: MetricsSnapshot) -> Iterator[ReportRow]:
     """Yield the figures of axes. The newest value of each name has the name of the axis and a label."""
     for stat in snapshot.axes:
         of = _Of("axis", stat.name, {})
@@ -181,7 +181,7 @@ def _axes(snapshot: MetricsSnapshot) -> Iterator[Row]:
             yield _Of("axis", stat.name, {"value": name}).row("value", value)
 
 
-def _backends(snapshot: MetricsSnapshot) -> Iterator[Row]:
+def _backends(snapshot: MetricsSnapshot) -> Iterator[ReportRow]:
     for stat in snapshot.backends:
         labels = {"kind": stat.kind}
         of = _Of("backend", stat.name, labels)
@@ -193,7 +193,7 @@ def _backends(snapshot: MetricsSnapshot) -> Iterator[Row]:
                 yield _Of("backend", stat.name, {**labels, "reason": reason}).row(figure, number)
 
 
-def _sources(report: Report) -> Iterator[Row]:
+def _sources(report: Report) -> Iterator[ReportRow]:
     for source in report.sources:
         labels = {"run_id": source.run_id, "host": source.host}
         of = _Of("source", source.label or source.name, labels)
@@ -207,17 +207,17 @@ def _sources(report: Report) -> Iterator[Row]:
             yield own.row("p99_to_others", series.p99_to_others, "")
 
 
-def _gates(report: Report) -> Iterator[Row]:
+def _gates(report: Report) -> Iterator[ReportRow]:
     for gate in report.gates:
         of = _Of("gate", gate.expression, {}, gate.unit, gate.start_s, gate.end_s)
         passed = {"pass": 1, "fail": 0}.get(gate.outcome)
         yield of.row("passed", passed, "")
-        yield Row(*of.row("value", gate.value)[:6], gate.low, gate.high, gate.start_s, gate.end_s)
+        yield ReportRow(*of.row("value", gate.value)[:6], gate.low, gate.high, gate.start_s, gate.end_s)
         yield of.row("limit", gate.limit)
         yield of.row("samples", gate.samples, "")
 
 
-def _around(snapshot: MetricsSnapshot) -> Iterator[Row]:
+def _around(snapshot: MetricsSnapshot) -> Iterator[ReportRow]:
     """Yield progress, the command's resource use, and the cost of telemetry itself."""
     for item in snapshot.progress:
         of = _Of("progress", item.name, {})
@@ -247,7 +247,7 @@ def frame(report: Report, library: str) -> Any:
     except ImportError as error:
         raise UsageError(f"can't import {library}: {error}", hint=f"`pip install {library}`") from error
     all_rows = list(rows(report))
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in all_rows] for name in Row._fields}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in all_rows] for name in ReportRow._fields}
     for name in _NUMBERS:
         columns[name] = [None if value is None else float(value) for value in columns[name]]
     labels = columns["labels"]

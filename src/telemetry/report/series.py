@@ -13,7 +13,7 @@ from telemetry.history.request_model import without_requests
 from telemetry.history.span_model import without_spans
 from telemetry.redaction import COUNTER
 from telemetry.report.sparkline import bars
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.feeds import ENDED, SESSIONS
 from telemetry.wire.report import Bounds, Report, SeriesOverTime
@@ -56,15 +56,15 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
     bounded = {key for bounds in report.bounds for key in bounds.percentiles if key in keys}
     errors = {wording.error_bound(stat) for stat in stats if stat.count}
     title = f"{title}, percentiles {next(iter(errors))}" if len(errors) == 1 else title
-    heads = [Column("name"), Column("count"), Column("mean", 4), Column("min", 8)]
+    heads = [TableColumn("name"), TableColumn("count"), TableColumn("mean", 4), TableColumn("min", 8)]
     for key in keys:
         keep = keep_of(key)
-        heads.append(Column(f"p{printable(key)}", keep))
-        heads += [Column(confidence_words(report), BOUNDS_KEEP + keep)] if key in bounded else []
-    heads += [Column("max", 3), Column("stddev", 10)]
+        heads.append(TableColumn(f"p{printable(key)}", keep))
+        heads += [TableColumn(confidence_words(report), BOUNDS_KEEP + keep)] if key in bounded else []
+    heads += [TableColumn("max", 3), TableColumn("stddev", 10)]
     mixed = len(errors) > 1
     if mixed:
-        heads.append(Column("error", 1))
+        heads.append(TableColumn("error", 1))
     rows = [
         [name, *_series_cells(report, stat, keys, bounded), *([wording.error_bound(stat)] if mixed else [])]
         for name, stat in zip(names, stats, strict=True)
@@ -73,7 +73,7 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
     notes += few_notes(report, rows)
     if snapshot.exact_reason and not snapshot.exact:
         notes.append(f"not exact: {printable(snapshot.exact_reason)}")
-    return Section(title, table=Table(heads, rows), notes=notes)
+    return Section(title, table=ReportTable(heads, rows), notes=notes)
 
 
 def series_summary(report: Report) -> Section:
@@ -105,17 +105,17 @@ def summary_table(
     ]
     errors = {wording.error_bound(stat) for stat in stats}
     paces = Paces(report.snapshot, part_s(report))
-    heads = [Column("")]
+    heads = [TableColumn("")]
     if rates:
-        heads += [Column("count"), *_rate_columns(report, _overall_title(paces, stats))]
-    heads.append(Column("mean", 5))
+        heads += [TableColumn("count"), *_rate_columns(report, _overall_title(paces, stats))]
+    heads.append(TableColumn("mean", 5))
     for key in keys:
-        heads.append(Column(f"p{printable(key)}", _KEPT.get(key, 4)))
-        heads += [Column(confidence_words(report), 8)] if key == bounded else []
-    heads.append(Column("max", 2))
+        heads.append(TableColumn(f"p{printable(key)}", _KEPT.get(key, 4)))
+        heads += [TableColumn(confidence_words(report), 8)] if key == bounded else []
+    heads.append(TableColumn("max", 2))
     mixed = len(errors) > 1
-    heads += [Column("error", 2)] if mixed else []
-    heads += [Column("p99 over time", 9, right=False)] if any(courses) else []
+    heads += [TableColumn("error", 2)] if mixed else []
+    heads += [TableColumn("p99 over time", 9, right=False)] if any(courses) else []
     rows = []
     for stat, name, course in zip(stats, names, courses, strict=True):
         row = [name, *([formatting.count(stat.count), *_rate_cells(report, stat, paces)] if rates else [])]
@@ -128,7 +128,7 @@ def summary_table(
     notes = [note for stat in stats if (note := _note(stat))] + few_notes(report, rows)
     if len(errors) == 1 and title:
         title = f"{title}, percentiles {errors.pop()}"
-    return Section(title, table=Table(heads, rows), notes=notes)
+    return Section(title, table=ReportTable(heads, rows), notes=notes)
 
 
 def _course(timeline: SeriesOverTime | None) -> str:
@@ -138,11 +138,11 @@ def _course(timeline: SeriesOverTime | None) -> str:
     return bars(values, _BARS) if count >= _LEAST_BARS else ""
 
 
-def _rate_columns(report: Report, overall: str) -> list[Column]:
+def _rate_columns(report: Report, overall: str) -> list[TableColumn]:
     """Return columns for the rate over the whole run, and over its last seconds if the run was longer."""
-    last = Column(_window_title(report.snapshot), 6)
+    last = TableColumn(_window_title(report.snapshot), 6)
     whole = report.time_range is None and _has_window(report.snapshot)
-    return [Column(overall, 3), *([last] if whole else [])]
+    return [TableColumn(overall, 3), *([last] if whole else [])]
 
 
 def _rate_cells(report: Report, stat: SeriesStat, paces: Paces) -> list[str]:
@@ -175,7 +175,7 @@ def percentile_keys(stats: Sequence[SeriesStat]) -> list[str]:
 
 
 def keep_of(percentile: str) -> int:
-    """Return the priority of a percentile's column in a narrow table; see `Column.keep`."""
+    """Return the priority of a percentile's column in a narrow table; see `TableColumn.keep`."""
     return _FIRST_PERCENTILES.get(percentile, 9)
 
 
@@ -241,8 +241,8 @@ def counters(snapshot: MetricsSnapshot, part_s: float | None = None, *, most: in
     left_out = {COUNTER} if most is None else {COUNTER, SESSIONS, ENDED}
     stats = [stat for stat in stats if stat.name not in left_out]
     paces = Paces(snapshot, part_s)
-    heads = [Column("name"), Column("value"), Column(_overall_title(paces, stats[:most]), 1)]
-    heads += [Column(_window_title(snapshot), 2)] if has_window else []
+    heads = [TableColumn("name"), TableColumn("value"), TableColumn(_overall_title(paces, stats[:most]), 1)]
+    heads += [TableColumn(_window_title(snapshot), 2)] if has_window else []
     rows = []
     for stat in stats[:most]:
         is_named = formatting.carries_unit(stat.unit)
@@ -251,7 +251,7 @@ def counters(snapshot: MetricsSnapshot, part_s: float | None = None, *, most: in
         name = wording.instrument(stat.name, stat.labels, stat.unit)
         rows.append([name, value, *(formatting.rate(rate, stat.unit) for rate in rates)])
     notes = [note for stat in stats[:most] if (note := _note(stat))]
-    return Section("Counters", table=Table(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))
+    return Section("Counters", table=ReportTable(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))
 
 
 def _overall_title(paces: Paces, stats: Sequence[SeriesStat | CounterStat]) -> str:
@@ -278,7 +278,7 @@ def machine(snapshot: MetricsSnapshot) -> Section:
 
 
 def _gauges(title: str, of: Sequence[GaugeStat], most: int | None) -> Section:
-    heads = [Column("name"), Column("last value"), Column("min", 1), Column("max", 1)]
+    heads = [TableColumn("name"), TableColumn("last value"), TableColumn("min", 1), TableColumn("max", 1)]
     stats = sorted(of, key=lambda stat: (stat.name, sorted(stat.labels.items())))
     rows = [
         [
@@ -288,4 +288,4 @@ def _gauges(title: str, of: Sequence[GaugeStat], most: int | None) -> Section:
         for stat in stats[:most]
     ]
     notes = [note for stat in stats[:most] if (note := _note(stat))]
-    return Section(title, table=Table(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))
+    return Section(title, table=ReportTable(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))

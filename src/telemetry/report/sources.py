@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import NOTHING, printable
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.report import Report
 from telemetry.wire.sources import SourceSeries, SourceStat
 
@@ -25,13 +25,13 @@ def sources_sections(report: Report) -> list[Section]:
 
 def _sources(sources: Sequence[SourceStat]) -> Section:
     heads = [
-        Column("source"),
-        Column("run", 4, right=False),
-        Column("host", 3, right=False),
-        Column("started", 1),
-        Column("took", 2),
-        Column("result", right=False),
-        Column("lost"),
+        TableColumn("source"),
+        TableColumn("run", 4, right=False),
+        TableColumn("host", 3, right=False),
+        TableColumn("started", 1),
+        TableColumn("took", 2),
+        TableColumn("result", right=False),
+        TableColumn("lost"),
     ]
     rows = [
         [
@@ -45,26 +45,26 @@ def _sources(sources: Sequence[SourceStat]) -> Section:
         ]
         for source in sources
     ]
-    return Section("Sources", table=Table(heads, rows))
+    return Section("Sources", table=ReportTable(heads, rows))
 
 
 def _series(sources: Sequence[SourceStat]) -> Section:
     heads = [
-        Column("series"),
-        Column("source", right=False),
-        Column("count", 1),
-        Column("mean", 4),
-        Column("p50", 3),
-        Column("p99"),
-        Column("max", 2),
-        Column("p99 to others"),
+        TableColumn("series"),
+        TableColumn("source", right=False),
+        TableColumn("count", 1),
+        TableColumn("mean", 4),
+        TableColumn("p50", 3),
+        TableColumn("p99"),
+        TableColumn("max", 2),
+        TableColumn("p99 to others"),
     ]
     by_name = _by_series(sources)
     odd_first = sorted(by_name, key=lambda name: not any(stat.odd for _, stat in by_name[name]))
     rows = [row for name in odd_first for row in _rows(name, by_name[name])]
     any_odd = any(stat.odd for stats in by_name.values() for _, stat in stats)
     notes = [f"{_ODD} is farthest from the median p99 of the other sources"] if any_odd else []
-    return Section("Series by source", table=Table(heads, rows), notes=notes, rows_shown=_ROWS_SHOWN)
+    return Section("Series by source", table=ReportTable(heads, rows), notes=notes, rows_shown=_ROWS_SHOWN)
 
 
 def _by_series(sources: Sequence[SourceStat]) -> dict[str, list[tuple[SourceStat, SourceSeries]]]:

@@ -8,15 +8,21 @@ from typing import Final
 from telemetry.common import formatting
 from telemetry.common.formatting import NOTHING, printable
 from telemetry.history.span_model import SpanTimes, span_times
-from telemetry.report.table import Column, Section, Table, without_empty_columns
+from telemetry.report.table import ReportTable, Section, TableColumn, without_empty_columns
 from telemetry.wire.report import Report, SpanSpread
 from telemetry.wire.snapshot import ProducerStat
 from telemetry.wire.spans import UNIT
 
 TITLE: Final = "Where the time goes"
 _COLUMNS: Final = [
-    *(Column("span"), Column("self"), Column("share"), Column("total", 1), Column("count")),
-    *(Column("mean", 4), Column("p50", 3), Column("p99", 2), Column("max", 5)),
+    *(
+        TableColumn("span"),
+        TableColumn("self"),
+        TableColumn("share"),
+        TableColumn("total", 1),
+        TableColumn("count"),
+    ),
+    *(TableColumn("mean", 4), TableColumn("p50", 3), TableColumn("p99", 2), TableColumn("max", 5)),
 ]
 
 
@@ -31,10 +37,10 @@ def spans(report: Report) -> Section:
         notes = []
     if spreads := {spread.name: spread for spread in report.spans}:
         producers = {stat.producer: stat for stat in report.snapshot.producers}
-        heads += [Column("least", 7), Column("most", 6)]
+        heads += [TableColumn("least", 7), TableColumn("most", 6)]
         rows = [[*row, *_spread(spreads.get(span.name), producers)] for row, span in zip(rows, times, strict=True)]
         notes.append("least and most are the totals of single processes")
-    return Section(TITLE, table=without_empty_columns(Table(heads, rows)), notes=notes)
+    return Section(TITLE, table=without_empty_columns(ReportTable(heads, rows)), notes=notes)
 
 
 def _spread(spread: SpanSpread | None, producers: Mapping[str, ProducerStat]) -> list[str]:

@@ -12,7 +12,7 @@ from telemetry.common.headline_choice import chosen
 from telemetry.history.headlines.training import telling
 from telemetry.history.rates import Paces
 from telemetry.report.sparkline import curve as drawn
-from telemetry.report.table import DOT, Column, Section, Table
+from telemetry.report.table import DOT, ReportTable, Section, TableColumn
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import AxisStat
@@ -41,13 +41,13 @@ def steps(report: Report, *, full: bool = True) -> Iterator[Section]:
 def axes(report: Report) -> Section:
     """Return a table with one row per axis."""
     heads = [
-        Column("axis"),
-        Column("closed"),
-        Column("newest step"),
-        Column("timeouts", 1),
-        Column("corrections", 2),
-        Column("open", 3),
-        Column("values", 4),
+        TableColumn("axis"),
+        TableColumn("closed"),
+        TableColumn("newest step"),
+        TableColumn("timeouts", 1),
+        TableColumn("corrections", 2),
+        TableColumn("open", 3),
+        TableColumn("values", 4),
     ]
     rows = [
         [
@@ -57,7 +57,7 @@ def axes(report: Report) -> Section:
         ]
         for stat in report.snapshot.axes
     ]
-    return Section(TITLE, table=Table(heads, rows), notes=list(_notes(report)) if rows else [])
+    return Section(TITLE, table=ReportTable(heads, rows), notes=list(_notes(report)) if rows else [])
 
 
 def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
@@ -66,18 +66,18 @@ def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
     names = [name for name in _ordered(report, stat) if full or not is_count(name)]
     shown = names[: _VALUES_SHOWN if full else _BRIEF]
     available = [curves[name] for name in shown if name in curves]
-    heads = [Column("")]
+    heads = [TableColumn("")]
     if available:
-        heads += [Column("first", 3), Column("best or range", 2), Column("at step", 5)]
-    heads.append(Column("last"))
+        heads += [TableColumn("first", 3), TableColumn("best or range", 2), TableColumn("at step", 5)]
+    heads.append(TableColumn("last"))
     spread = any(_spread(curve) for curve in available)
-    heads += [Column("last, by rank", 6)] if spread else []
-    heads += [Column("over the run", 4, right=False)] if available else []
+    heads += [TableColumn("last, by rank", 6)] if spread else []
+    heads += [TableColumn("over the run", 4, right=False)] if available else []
     rows = [_row(name, stat, curves.get(name), with_curves=bool(available), spread=spread) for name in shown]
     hidden = len(names) - len(shown)
     notes = [f"{hidden:,} more in the {'JSON form' if full else 'full report'}"] if hidden else []
     return Section(
-        f"{TITLE}: {printable(stat.name)}", [_speed(report, stat)], table=Table(heads, rows), notes=notes
+        f"{TITLE}: {printable(stat.name)}", [_speed(report, stat)], table=ReportTable(heads, rows), notes=notes
     )
 
 

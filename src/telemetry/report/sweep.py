@@ -15,11 +15,11 @@ from telemetry.history.headlines.model import per_second
 from telemetry.judge.sweeps import model
 from telemetry.judge.sweeps.build import describe
 from telemetry.judge.sweeps.figures import ATTAINMENT, GOODPUT, REQUESTS, TOKENS
-from telemetry.judge.sweeps.model import VERDICT_WORDS, Point, Sweep, Verdict
+from telemetry.judge.sweeps.model import VERDICT_WORDS, Sweep, SweepPoint, Verdict
 from telemetry.judge.sweeps.params import told, value_text
 from telemetry.report import markdown, text
 from telemetry.report.csv import quoted
-from telemetry.report.table import DOT, Column, Section, Table, wrapped
+from telemetry.report.table import DOT, ReportTable, Section, TableColumn, wrapped
 from telemetry.report.text import INDENT
 
 VERDICT: Final = "verdict"
@@ -81,17 +81,17 @@ def _about(sweep: Sweep) -> str:
     return f"{'axis' if sweep.flavour == 'training' else 'figures of'} {printable(sweep.subject)}"
 
 
-def points_table(sweep: Sweep) -> Table:
+def points_table(sweep: Sweep) -> ReportTable:
     """Return a row for each point: parameters, figures and verdict."""
     names = [*sweep.by[1:], *sweep.by[:1]]
     repeated = any(len(point.runs) > 1 for point in sweep.points)
-    heads = [Column(printable(name)) for name in names]
-    heads += [Column("runs", keep=4)] if repeated else []
+    heads = [TableColumn(printable(name)) for name in names]
+    heads += [TableColumn("runs", keep=4)] if repeated else []
     main = [column for column in sweep.columns if not column.detail]
     details = [column for column in sweep.columns if column.detail]
     heads += [_head(sweep, column) for column in main]
     has_verdicts = any(VERDICT_WORDS[point.verdict] for point in sweep.points)
-    heads += [Column(VERDICT, keep=1, right=False)] if has_verdicts else []
+    heads += [TableColumn(VERDICT, keep=1, right=False)] if has_verdicts else []
     heads += [_head(sweep, column) for column in details]
     rows = []
     for point in sweep.points:
@@ -101,21 +101,21 @@ def points_table(sweep: Sweep) -> Table:
         row += [VERDICT_WORDS[point.verdict] or NOTHING] if has_verdicts else []
         row += [amount(column, point) for column in details]
         rows.append(row)
-    return Table(heads, rows)
+    return ReportTable(heads, rows)
 
 
-def _head(sweep: Sweep, column: model.Column) -> Column:
+def _head(sweep: Sweep, column: model.SweepColumn) -> TableColumn:
     keep = _DETAIL_KEEP if column.detail else _KEEP.get(column.key, _USUAL_KEEP)
     title = _SHORT.get(column.title, printable(column.title))
-    return Column(title, keep=keep, strong=column.key == sweep.throughput)
+    return TableColumn(title, keep=keep, strong=column.key == sweep.throughput)
 
 
-def amount(column: model.Column, point: Point) -> str:
+def amount(column: model.SweepColumn, point: SweepPoint) -> str:
     """Format a figure of a point with its unit."""
     return value_of(column, point.value(column.key))
 
 
-def value_of(column: model.Column, value: float | None) -> str:
+def value_of(column: model.SweepColumn, value: float | None) -> str:
     """Format a value of a figure with its unit."""
     if value is None:
         return NOTHING
@@ -176,7 +176,7 @@ def sweep_csv(sweep: Sweep) -> str:
         cells = [quoted(value) if isinstance(value, str) else _number(value) for value in values]
         cells += [str(len(point.runs)), quoted(point.verdict), quoted(point.reason)]
         for key in keys:
-            reading = point.figures.get(key, model.Reading())
+            reading = point.figures.get(key, model.PointFigure())
             cells += map(_number, (reading.value, reading.low, reading.high))
         lines.append(",".join(cells))
     return "\n".join(lines) + "\n"
@@ -193,7 +193,7 @@ def _throughput(sweep: Sweep, value: float) -> str:
     return f"{per_second('', value).text} {title}"
 
 
-def _at_knee(sweep: Sweep, point: Point) -> str:
+def _at_knee(sweep: Sweep, point: SweepPoint) -> str:
     """Return the interval of the attainment and the slowest percentile at the knee."""
     parts = []
     share = point.figures.get(ATTAINMENT)

@@ -12,7 +12,7 @@ from telemetry.common.formatting import printable
 from telemetry.judge.sweeps import model
 from telemetry.judge.sweeps.build import describe
 from telemetry.judge.sweeps.figures import GOODPUT, TOKENS
-from telemetry.judge.sweeps.model import VERDICT_WORDS, Point, PointRun, Sweep, Verdict
+from telemetry.judge.sweeps.model import VERDICT_WORDS, PointRun, Sweep, SweepPoint, Verdict
 from telemetry.judge.sweeps.params import told, value_text
 from telemetry.judge.sweeps.points import is_number
 from telemetry.judge.sweeps.verdicts import ended, has_failed
@@ -21,7 +21,7 @@ from telemetry.report.html.data import embedded
 from telemetry.report.html.numbers import rounded
 from telemetry.report.html.page import asset, page
 from telemetry.report.html.sections import block, table
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 
 _LOOKS: Final[dict[Verdict, tuple[str, str]]] = {
     "pass": ("good", "✓"),
@@ -34,7 +34,7 @@ _LOOKS: Final[dict[Verdict, tuple[str, str]]] = {
 _PERCENTILE: Final = re.compile(r"(?P<base>.+)[_ ]p(?P<key>50|99)")
 _MOST_CHARTS: Final = 12
 
-_Line = tuple[str, list[Point]]
+_Line = tuple[str, list[SweepPoint]]
 
 
 def sweep_html(sweep: Sweep) -> str:
@@ -89,7 +89,7 @@ def _charts(sweep: Sweep) -> Iterator[str]:
             if not column.detail:
                 yield _by_parameter(sweep, column)
         return
-    families: dict[str, dict[str, model.Column]] = {}
+    families: dict[str, dict[str, model.SweepColumn]] = {}
     for column in sweep.columns:
         match = _PERCENTILE.fullmatch(column.key)
         if match is not None and not column.detail:
@@ -105,7 +105,7 @@ def _charts(sweep: Sweep) -> Iterator[str]:
 
 
 def _over_throughput(
-    sweep: Sweep, throughput: model.Column, columns: Sequence[model.Column], *, diagonal: bool = False
+    sweep: Sweep, throughput: model.SweepColumn, columns: Sequence[model.SweepColumn], *, diagonal: bool = False
 ) -> str:
     lines = _lines(sweep)
     shown = columns if len(lines) == 1 else columns[:1]
@@ -126,7 +126,7 @@ def _over_throughput(
     return _figure(f"{what} over throughput", data)
 
 
-def _by_parameter(sweep: Sweep, column: model.Column) -> str:
+def _by_parameter(sweep: Sweep, column: model.SweepColumn) -> str:
     axis = sweep.by[0]
     values = list(dict.fromkeys(value_text(point.params.get(axis)) for point in sweep.points))
     numeric = all(is_number(point.params.get(axis)) for point in sweep.points)
@@ -157,18 +157,18 @@ def _by_parameter(sweep: Sweep, column: model.Column) -> str:
 
 def _lines(sweep: Sweep) -> list[_Line]:
     """Return the points of each line: those with the same values of all parameters but the first."""
-    lines: dict[str, list[Point]] = {}
+    lines: dict[str, list[SweepPoint]] = {}
     for point in sweep.points:
         rest = {name: point.params.get(name) for name in sweep.by[1:]}
         lines.setdefault(told(rest), []).append(point)
     return list(lines.items())
 
 
-def _has(point: Point, *columns: model.Column) -> bool:
+def _has(point: SweepPoint, *columns: model.SweepColumn) -> bool:
     return all(point.value(column.key) is not None for column in columns)
 
 
-def _spot(sweep: Sweep, point: Point, x: model.Column, y: model.Column) -> dict[str, Any]:
+def _spot(sweep: Sweep, point: SweepPoint, x: model.SweepColumn, y: model.SweepColumn) -> dict[str, Any]:
     spot: dict[str, Any] = {
         "label": printable(value_text(point.params.get(sweep.by[0]))),
         "name": describe(point),
@@ -183,12 +183,12 @@ def _spot(sweep: Sweep, point: Point, x: model.Column, y: model.Column) -> dict[
     return spot
 
 
-def _range(point: Point, column: model.Column) -> list[float | None]:
+def _range(point: SweepPoint, column: model.SweepColumn) -> list[float | None]:
     reading = point.figures[column.key]
     return [rounded(reading.value), rounded(reading.low), rounded(reading.high)]
 
 
-def _axis(column: model.Column) -> dict[str, str]:
+def _axis(column: model.SweepColumn) -> dict[str, str]:
     unit = "" if column.unit in ("1/s", "share") else column.unit
     return {"title": printable(column.title), "unit": printable(unit)}
 
@@ -210,13 +210,13 @@ def _points(sweep: Sweep) -> str:
     return table(grid, badges={index: [_LOOKS[point.verdict][0] for point in sweep.points]})
 
 
-def _runs(sweep: Sweep) -> Table:
+def _runs(sweep: Sweep) -> ReportTable:
     heads = [
-        Column("run"),
-        *(Column(printable(name)) for name in [*sweep.by[1:], *sweep.by[:1]]),
-        Column("started"),
-        Column("took"),
-        Column("result", right=False),
+        TableColumn("run"),
+        *(TableColumn(printable(name)) for name in [*sweep.by[1:], *sweep.by[:1]]),
+        TableColumn("started"),
+        TableColumn("took"),
+        TableColumn("result", right=False),
     ]
     rows = [
         [
@@ -229,7 +229,7 @@ def _runs(sweep: Sweep) -> Table:
         for point in sweep.points
         for run in point.runs
     ]
-    return Table(heads, rows)
+    return ReportTable(heads, rows)
 
 
 def _result(run: PointRun) -> str:

@@ -29,7 +29,7 @@ _SECOND: Final = "\0"
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table. Columns with the highest `keep` are left out first if space is short; 0 always stays."""
 
     title: str
@@ -44,17 +44,17 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table of finished text. The first column names the row. Without titles it has no header."""
 
-    columns: list[Column]
+    columns: list[TableColumn]
     rows: list[list[str]]
 
 
-def without_empty_columns(table: Table) -> Table:
+def without_empty_columns(table: ReportTable) -> ReportTable:
     """Return a table without the columns in which no row says anything."""
     filled = [at for at in range(len(table.columns)) if any(row[at] not in ("", NOTHING) for row in table.rows)]
-    return Table([table.columns[at] for at in filled], [[row[at] for at in filled] for row in table.rows])
+    return ReportTable([table.columns[at] for at in filled], [[row[at] for at in filled] for row in table.rows])
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Section:
     lines: list[str] = field(default_factory=list)
     cautions: list[str] = field(default_factory=list, kw_only=True)
     """Warnings about the figures, shown between the lines and the table."""
-    table: Table | None = None
+    table: ReportTable | None = None
     notes: list[str] = field(default_factory=list)
     """Notes below the table. A line break in a note begins a new line in text."""
     rows_shown: int = 200
@@ -87,7 +87,7 @@ def cut(text: str, most: int) -> str:
     return f"{text[:kept]}…"
 
 
-def fit(table: Table, width: int) -> Table:
+def fit(table: ReportTable, width: int) -> ReportTable:
     """Return the table without the columns that do not fit in `width`."""
     kept = list(range(len(table.columns)))
     taken = [0, *(len(GAP) + _cell_width(table, index) for index in kept[1:])]
@@ -98,10 +98,12 @@ def fit(table: Table, width: int) -> Table:
             if table.columns[most].keep < least:
                 break
             kept.remove(most)
-    return Table([table.columns[index] for index in kept], [[row[index] for index in kept] for row in table.rows])
+    return ReportTable(
+        [table.columns[index] for index in kept], [[row[index] for index in kept] for row in table.rows]
+    )
 
 
-def layout(table: Table, width: int, strong: Callable[[str], str] = str) -> list[str]:
+def layout(table: ReportTable, width: int, strong: Callable[[str], str] = str) -> list[str]:
     """Return aligned lines, header first. A name too long for its column gets a line of its own.
 
     `strong` marks the cells of strong columns, without changing their width on the screen.
@@ -143,7 +145,7 @@ def wrapped(line: str, width: int, indent: str = "", further: str = "") -> list[
     return [part.replace(_GLUE, " ").replace(_SECOND, "") for part in parts] or [""]
 
 
-def _line(cells: list[str], heads: list[Column], widths: list[int], strong: Callable[[str], str]) -> str:
+def _line(cells: list[str], heads: list[TableColumn], widths: list[int], strong: Callable[[str], str]) -> str:
     padded = []
     for index, (cell, head, width) in enumerate(zip(cells, heads, widths, strict=True)):
         space = " " * (width - columns(cell))
@@ -152,13 +154,13 @@ def _line(cells: list[str], heads: list[Column], widths: list[int], strong: Call
     return GAP.join(padded).rstrip()
 
 
-def _name_width(table: Table, limit: int) -> int:
+def _name_width(table: ReportTable, limit: int) -> int:
     """Return the widest name within `limit`: wider names get a line of their own."""
     widths = [columns(row[0]) for row in table.rows]
     return max([columns(table.columns[0].title), *(width for width in widths if width <= limit)])
 
 
-def _cell_width(table: Table, index: int) -> int:
+def _cell_width(table: ReportTable, index: int) -> int:
     if table.columns[index].wraps:
         return LEAST_WRAPPED
     return max([columns(table.columns[index].title), *(columns(row[index]) for row in table.rows)])

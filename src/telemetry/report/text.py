@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from telemetry.report.content import Content, content
-from telemetry.report.table import Section, Table, layout, wrapped
+from telemetry.report.table import ReportTable, Section, layout, wrapped
 from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
 
@@ -51,7 +51,7 @@ def render_section(section: Section, width: int, *, color: bool = False) -> list
     """Return the indented lines under a section's title."""
     lines = [part for line in (*section.lines, *section.cautions) for part in _indented(line, width)]
     if section.table and section.table.rows:
-        shown = Table(section.table.columns, section.table.rows[: section.rows_shown])
+        shown = ReportTable(section.table.columns, section.table.rows[: section.rows_shown])
         lines += [INDENT + line for line in layout(shown, width - len(INDENT), _bold if color else str)]
         if hidden := len(section.table.rows) - len(shown.rows):
             lines.append(f"{INDENT}… and {hidden:,} more in the JSON form")

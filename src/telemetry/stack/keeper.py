@@ -16,7 +16,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from telemetry import limits
 from telemetry.errors import EndpointError, TelemetryError
-from telemetry.stack.layout import Layout
+from telemetry.stack.layout import StackLayout
 from telemetry.stack.parts import Part
 from telemetry.stack.ports import holder, is_taken_by
 from telemetry.store.append_file import AppendFile, describe
@@ -51,7 +51,7 @@ class Keeper:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: StackLayout,
         parts: Sequence[Part],
         compose: Sequence[str],
         *,

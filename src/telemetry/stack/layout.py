@@ -37,7 +37,7 @@ _LEVELS: Final = {"debug": "debug", "info": "info", "warning": "warn", "error": 
 
 
 @dataclass(frozen=True)
-class Layout:
+class StackLayout:
     """Paths and contents of the files in a folder."""
 
     directory: Path

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from telemetry.errors import ConfigError, UsageError
-from telemetry.stack.layout import Layout
+from telemetry.stack.layout import StackLayout
 from telemetry.stack.settings import ANYWHERE, StackSettings
 
 How = Literal["native", "compose"]
@@ -84,7 +84,9 @@ def compose_command(which: Callable[[str], str | None] = shutil.which) -> tuple[
     return ()
 
 
-def find_parts(settings: StackSettings, layout: Layout, compose: Sequence[str], only: How | None) -> list[Part]:
+def find_parts(
+    settings: StackSettings, layout: StackLayout, compose: Sequence[str], only: How | None
+) -> list[Part]:
     """Return all parts: a native process where a program is installed, else a container where compose is.
 
     `only` forbids the other way. Raises ConfigError for a program in the settings that does not exist.
@@ -92,7 +94,9 @@ def find_parts(settings: StackSettings, layout: Layout, compose: Sequence[str], 
     return [_part(name, settings, layout, compose, only) for name in NAMES]
 
 
-def _part(name: str, settings: StackSettings, layout: Layout, compose: Sequence[str], only: How | None) -> Part:
+def _part(
+    name: str, settings: StackSettings, layout: StackLayout, compose: Sequence[str], only: How | None
+) -> Part:
     chosen = getattr(settings, name)
     if not chosen.enabled:
         return Part(name, None, "it is switched off in the settings")
@@ -116,7 +120,7 @@ def check_any(parts: Sequence[Part]) -> None:
         raise UsageError(f"there is nothing to start. {reasons}")
 
 
-def _command(name: str, settings: StackSettings, layout: Layout) -> tuple[str, ...] | None:
+def _command(name: str, settings: StackSettings, layout: StackLayout) -> tuple[str, ...] | None:
     """Return the command that starts a native process; None if it is not installed. Raises ConfigError."""
     chosen = getattr(settings, name)
     program = _program(name, chosen.program)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from telemetry.errors import EndpointError
-from telemetry.stack.layout import Layout
+from telemetry.stack.layout import StackLayout
 from telemetry.stack.parts import How, Part, check_any, compose_command, find_parts
 from telemetry.stack.ports import free_port, holder, is_taken
 from telemetry.stack.settings import LogLevel, StackSettings
@@ -19,7 +19,7 @@ from telemetry.store.append_file import describe
 
 @dataclass(frozen=True)
 class Plan:
-    layout: Layout
+    layout: StackLayout
     parts: list[Part]
     compose: tuple[str, ...]
     """Command for containers; empty if there is none, or if no part needs it."""
@@ -43,7 +43,7 @@ def make_plan(
 
     `auto_port`: take another port for each taken one.
     """
-    layout = Layout(directory, settings, log_level)
+    layout = StackLayout(directory, settings, log_level)
     parts = find_parts(settings, layout, (), "native") if only != "compose" else []
     compose: tuple[str, ...] = ()
     if only != "native" and not (parts and all(part.how for part in parts)):
@@ -52,7 +52,7 @@ def make_plan(
     check_any(parts)
     settings, moved = _with_free_ports(settings, parts, auto_port=auto_port)
     if moved:
-        layout = Layout(directory, settings, log_level)
+        layout = StackLayout(directory, settings, log_level)
         parts = find_parts(settings, layout, compose, only)
     return Plan(layout, parts, compose, moved)
 

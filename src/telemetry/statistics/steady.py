@@ -62,7 +62,7 @@ def clearest_shift(steps: Floats, tolerance: float, *, inner: bool = False) -> S
     of the steps.
     """
     places = np.flatnonzero(~np.isnan(steps))
-    row = _Row.of(steps[places], tolerance)
+    row = _ScaledSteps.of(steps[places], tolerance)
     if row is None:
         return None
     size = row.scaled.size
@@ -87,7 +87,7 @@ def clearest_shift(steps: Floats, tolerance: float, *, inner: bool = False) -> S
 def differ(part: Floats, other: Floats, tolerance: float) -> bool:
     """Return whether the levels of two parts are clearly more than `tolerance` apart."""
     part, other = part[~np.isnan(part)], other[~np.isnan(other)]
-    row = _Row.of(np.concatenate((part, other)), tolerance)
+    row = _ScaledSteps.of(np.concatenate((part, other)), tolerance)
     if row is None or not part.size or not other.size:
         return False
     apart = abs(row.scaled[: part.size].mean() - row.scaled[part.size :].mean())
@@ -100,7 +100,7 @@ def is_slope(steps: Floats, cuts: Sequence[int], tolerance: float) -> bool:
     Each parameter costs as much as in Schwarz' criterion: two for a line, two less one for levels.
     """
     places = np.flatnonzero(~np.isnan(steps))
-    row = _Row.of(steps[places], tolerance)
+    row = _ScaledSteps.of(steps[places], tolerance)
     if row is None:
         return False
     ends = np.searchsorted(places, cuts).tolist()
@@ -116,7 +116,7 @@ def is_slope(steps: Floats, cuts: Sequence[int], tolerance: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ScaledSteps:
     steps: Floats
     free: Floats
     """Figures minus the median, in units of the noise."""
@@ -126,7 +126,7 @@ class _Row:
     """Tolerance in units of the noise, at most 1."""
 
     @staticmethod
-    def of(steps: Floats, tolerance: float) -> _Row | None:
+    def of(steps: Floats, tolerance: float) -> _ScaledSteps | None:
         """Prepare the steps; return None if there are too few, or if all are equal."""
         if steps.size < _LEAST or steps.min() == steps.max():
             return None
@@ -134,7 +134,7 @@ class _Row:
         small = tolerance * abs(middle)
         unit = max(_noise(steps), small)
         free = (steps - middle) / unit
-        return _Row(steps, free, _near(free), small / unit)
+        return _ScaledSteps(steps, free, _near(free), small / unit)
 
     def clarity(self, at: int) -> float:
         """Return the difference between the levels before and after `at`, in standard errors."""

@@ -88,7 +88,7 @@ class Slow:
         return self.share >= LEAST_COST or self.excess >= LEAST_EXCESS
 
 
-class _Entry(NamedTuple):
+class _SlowWindow(NamedTuple):
     """A window of a slow rank."""
 
     window: Window
@@ -117,17 +117,17 @@ class _Period:
     lag_s: float = 0.0
     work_s: float = 0.0
     others_s: float = 0.0
-    unsure: list[_Entry] = field(default_factory=list)
+    unsure: list[_SlowWindow] = field(default_factory=list)
     """Windows since it was last among the slow ones. They count once it is so again."""
 
     @classmethod
-    def of(cls, recurrence: Recurrence, entries: Iterable[_Entry]) -> _Period:
+    def of(cls, recurrence: Recurrence, entries: Iterable[_SlowWindow]) -> _Period:
         period = cls(recurrence.column, recurrence.among)
         for entry in entries:
             period.add(entry)
         return period
 
-    def add(self, entry: _Entry) -> None:
+    def add(self, entry: _SlowWindow) -> None:
         """Add a window, unless it is in the sums already or the rank is absent from it."""
         window = entry.window
         if window.number <= self.last_number or not window.has(self.column):
@@ -251,7 +251,7 @@ class StragglerDetector:
                 recurrences.append(most)
         return recurrences
 
-    def _newest(self, lags: Floats, recurrence: Recurrence, named: Sequence[int]) -> list[_Entry]:
+    def _newest(self, lags: Floats, recurrence: Recurrence, named: Sequence[int]) -> list[_SlowWindow]:
         """Return the newest windows from the one on since which this rank is last more often than before."""
         others = [name for name in named if name != recurrence.column]
         hits = last_ones(lags, _flags(lags.shape[1], others), recurrence.among).flags[:, recurrence.column]
@@ -261,11 +261,11 @@ class StragglerDetector:
         window_costs = [costs(window, recurrence.column, named) for window in windows]
         highest = _highest(np.concatenate(window_costs))
         return [
-            _Entry(window, float(np.minimum(each, highest).mean()), window.last(others) == recurrence.column)
+            _SlowWindow(window, float(np.minimum(each, highest).mean()), window.last(others) == recurrence.column)
             for window, each in zip(windows, window_costs, strict=True)
         ]
 
-    def _begin(self, recurrence: Recurrence, entries: Sequence[_Entry]) -> None:
+    def _begin(self, recurrence: Recurrence, entries: Sequence[_SlowWindow]) -> None:
         """Begin the period of a slow rank, or go on with an earlier one."""
         period = self._periods.setdefault(recurrence.column, _Period(recurrence.column))
         if not period.windows:
@@ -283,7 +283,7 @@ class StragglerDetector:
             others = [name for name in named if name != column]
             recent_costs = np.concatenate([costs(window, column, named) for window in recent])
             cost_s = float(np.minimum(costs(newest, column, named), _highest(recent_costs)).mean())
-            period.unsure.append(_Entry(newest, cost_s, newest.last(others) == column))
+            period.unsure.append(_SlowWindow(newest, cost_s, newest.last(others) == column))
             away = _flags(lags.shape[1], others)
             if last_ones(lags[-1:], away, period.among).flags[0, column]:
                 for entry in period.unsure:

@@ -68,7 +68,7 @@ class Counts(Struct, kw_only=True, frozen=True):
     """Numbers of the newest records that the tracker refused."""
 
 
-class Checkpoint(_File, kw_only=True, frozen=True):
+class WriterCheckpoint(_File, kw_only=True, frozen=True):
     """A checkpoint of a writer: everything before `position` is delivered to the tracker, or counted as dropped."""
 
     serial: Natural = 0
@@ -140,7 +140,7 @@ class WriterFolder:
         """Return the writer's settings; None if there is no writer. Raises RunDirectoryError."""
         return _read(self.facts, WriterFacts)
 
-    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+    def write_checkpoint(self, checkpoint: WriterCheckpoint) -> None:
         """Write the checkpoint. Raises RunDirectoryError.
 
         It survives a crash of the process, but not of the machine. The same is true for data that most trackers
@@ -148,9 +148,9 @@ class WriterFolder:
         """
         _write(self.checkpoint, checkpoint)
 
-    def read_checkpoint(self) -> Checkpoint:
+    def read_checkpoint(self) -> WriterCheckpoint:
         """Return the checkpoint; that of a new writer if there is none. Raises RunDirectoryError."""
-        return _read(self.checkpoint, Checkpoint) or Checkpoint()
+        return _read(self.checkpoint, WriterCheckpoint) or WriterCheckpoint()
 
     def write_status(self, stat: BackendStat) -> None:
         """Write the newest report. Raises RunDirectoryError."""

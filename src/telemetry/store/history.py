@@ -32,7 +32,7 @@ from telemetry.store.atomic import write_atomic
 from telemetry.store.framing import SegmentReader
 from telemetry.store.intervals.levels import KINDS, LEVELS, MAGIC, Level, remove_replaced, segments, within
 from telemetry.store.intervals.slices import FILE_NAME, SLICE_TOLERANCE_NS, SliceFile, SliceReader
-from telemetry.store.intervals.time_range import FoundInterval, Opened, Picked, RangeReader, skipped
+from telemetry.store.intervals.time_range import FoundInterval, OpenSegment, Picked, RangeReader, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, Slice
@@ -428,14 +428,14 @@ class HistoryReader:
         except OSError as error:
             raise RunDirectoryError(f"can't read the history: {describe(error)}") from error
 
-    def _open(self, stack: ExitStack) -> list[Opened]:
+    def _open(self, stack: ExitStack) -> list[OpenSegment]:
         """Open all segments at once, so that a segment deleted by retention meanwhile stays readable."""
         for _ in range(_LISTINGS):
             with ExitStack() as attempt:
                 opened, gone = [], 0
                 for segment in segments(self._directory):
                     try:
-                        opened.append(Opened(segment, attempt.enter_context(open_reader(segment.path))))
+                        opened.append(OpenSegment(segment, attempt.enter_context(open_reader(segment.path))))
                     except FileNotFoundError:  # retention deleted it, or a thinned segment replaced it
                         gone += 1
                 if not gone:
@@ -465,12 +465,12 @@ class HistoryReader:
 
 
 class _Part(NamedTuple):
-    opened: Opened
+    opened: OpenSegment
     until: int | None
     """Rolls from here on are in a finer level."""
 
 
-def _parts(opened: Sequence[Opened], levels: Sequence[int], start_ns: int) -> list[_Part]:
+def _parts(opened: Sequence[OpenSegment], levels: Sequence[int], start_ns: int) -> list[_Part]:
     """Return the segments to read, in order of time: coarse segments up to the beginning of a finer level."""
     parts: list[_Part] = []
     until: int | None = None

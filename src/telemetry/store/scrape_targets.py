@@ -32,7 +32,7 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
-class TargetGroup(Struct, frozen=True):
+class ScrapeGroup(Struct, frozen=True):
     """Addresses with the same labels, in the form of Prometheus."""
 
     targets: list[str]
@@ -40,9 +40,9 @@ class TargetGroup(Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-class TargetFile(NamedTuple):
+class ScrapeFile(NamedTuple):
     path: Path
-    groups: list[TargetGroup]
+    groups: list[ScrapeGroup]
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path | None:
@@ -61,7 +61,7 @@ def default_folder(environ: Mapping[str, str] | None = None) -> Path | None:
     return state / "targets" if state else None
 
 
-def add_targets(folder: Path, name: str, groups: Sequence[TargetGroup]) -> Path:
+def add_targets(folder: Path, name: str, groups: Sequence[ScrapeGroup]) -> Path:
     """Write the file of this process. Returns its path. Removes files of dead processes first. Raises OSError.
 
     A second call with the same `name` replaces the file.
@@ -70,7 +70,7 @@ def add_targets(folder: Path, name: str, groups: Sequence[TargetGroup]) -> Path:
     remove_dead(folder)
     pid = os.getpid()
     owner = f"{_here()}/{pid}/{start_of(pid)}"
-    own_groups = [TargetGroup(group.targets, {**_valid(group.labels), OWNER: owner}) for group in groups]
+    own_groups = [ScrapeGroup(group.targets, {**_valid(group.labels), OWNER: owner}) for group in groups]
     word = _NOT_IN_FILE_NAMES.sub("_", name)[:_NAME_CHARS]
     path = folder / f"{word}-{pid}{_SUFFIX}"
     write_atomic(path, msgspec.json.format(msgspec.json.encode(own_groups), indent=2) + b"\n", durable=False)
@@ -91,15 +91,15 @@ def remove_dead(folder: Path) -> list[Path]:
     return dead
 
 
-def target_files(folder: Path) -> Iterator[TargetFile]:
+def target_files(folder: Path) -> Iterator[ScrapeFile]:
     """Yield the files of targets by name. Skips files in another form."""
     with suppress(OSError):
         for path in sorted(folder.glob(f"*{_SUFFIX}")):
             with suppress(OSError, *BAD_INPUT):
-                yield TargetFile(path, msgspec.json.decode(path.read_bytes(), type=list[TargetGroup]))
+                yield ScrapeFile(path, msgspec.json.decode(path.read_bytes(), type=list[ScrapeGroup]))
 
 
-def _is_dead(file: TargetFile) -> bool:
+def _is_dead(file: ScrapeFile) -> bool:
     """Return whether the process that wrote a file has ended. A file by hand has none, and stays."""
     owners = {group.labels.get(OWNER, "") for group in file.groups}
     return bool(owners) and all(_has_ended(owner) for owner in owners)

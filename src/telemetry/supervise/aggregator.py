@@ -17,7 +17,7 @@ from telemetry import limits
 from telemetry.common import clock
 from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.supervise.run_files import RunFiles
-from telemetry.supervise.spawn import Aggregator, respawn
+from telemetry.supervise.spawn import SpawnedAggregator, respawn
 from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import ipc_path, refuses
 from telemetry.transport.keeper_lock import KeeperLock
@@ -35,7 +35,7 @@ class AggregatorKeeper:
     restarts no aggregator. `say` gets one line for each restart, and one when restarts end.
     """
 
-    def __init__(self, aggregator: Aggregator, files: RunFiles, say: Callable[[str], object]) -> None:
+    def __init__(self, aggregator: SpawnedAggregator, files: RunFiles, say: Callable[[str], object]) -> None:
         self.aggregator = aggregator
         self.files = files
         self.restarts = 0
@@ -151,7 +151,7 @@ class AggregatorKeeper:
     def _over(self) -> bool:
         return self._released.is_set() or self.files.has_result()
 
-    def _take_over(self, follower: Aggregator) -> None:
+    def _take_over(self, follower: SpawnedAggregator) -> None:
         if not self._released.is_set():
             self._say(f"{death_of(self.aggregator)}; restarted, the run continues")
         self.aggregator = follower
@@ -170,7 +170,7 @@ class AggregatorKeeper:
                 path.unlink()  # its absence tells producers to stop waiting
 
 
-def death_of(aggregator: Aggregator) -> str:
+def death_of(aggregator: SpawnedAggregator) -> str:
     """Describe how a dead aggregator ended."""
     code = aggregator.process.returncode
     if code is None or code >= 0:

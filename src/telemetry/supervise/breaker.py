@@ -16,7 +16,7 @@ LAST_WAIT_S: Final = 2.0
 
 
 @dataclass(frozen=True)
-class Waits:
+class RetryWaits:
     """Wait times between attempts: the first one, how each next one grows, and the longest."""
 
     first_s: float = limits.BACKEND_RETRY_S
@@ -24,7 +24,7 @@ class Waits:
     most_s: float = limits.BACKEND_RETRY_MOST_S
 
 
-USUAL: Final = Waits()
+USUAL: Final = RetryWaits()
 
 
 class Breaker:
@@ -35,7 +35,7 @@ class Breaker:
     half-open  → closed      if that attempt succeeds; otherwise open again
     """
 
-    def __init__(self, clock: Callable[[], float], chance: Callable[[], float], waits: Waits = USUAL) -> None:
+    def __init__(self, clock: Callable[[], float], chance: Callable[[], float], waits: RetryWaits = USUAL) -> None:
         """Create a closed breaker. `clock` returns seconds; `chance` returns numbers from 0 to 1."""
         self.state: State = "closed"
         self.failures = 0

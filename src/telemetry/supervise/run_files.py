@@ -12,7 +12,7 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.common.files import read_file, read_owned
-from telemetry.supervise.spawn import Aggregator
+from telemetry.supervise.spawn import SpawnedAggregator
 from telemetry.wire.codec import Malformed, snapshot_from_json
 from telemetry.wire.consistency import contradiction
 from telemetry.wire.seal import check_seal
@@ -35,7 +35,7 @@ class RunFiles:
     """
 
     @staticmethod
-    def of(aggregator: Aggregator, fallback_dirs: Sequence[str]) -> RunFiles:
+    def of(aggregator: SpawnedAggregator, fallback_dirs: Sequence[str]) -> RunFiles:
         """Return the files of an aggregator's run.
 
         Relative directories are resolved against the working directory, in which the aggregator was started.

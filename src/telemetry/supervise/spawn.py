@@ -38,7 +38,7 @@ class StartConditions:
 
 
 @dataclass(frozen=True)
-class Aggregator:
+class SpawnedAggregator:
     """An aggregator process that this process started."""
 
     endpoint: str
@@ -71,7 +71,7 @@ def spawn(
     run_id: str = "",
     params: Sequence[str] = (),
     backends: Sequence[BackendStat] = (),
-) -> Aggregator:
+) -> SpawnedAggregator:
     """Start an aggregator and wait, at most `timeout_s`, until it listens.
 
     `flags` are configuration keys such as `run.dir`; None leaves a key unchanged. The run ends with the process
@@ -88,13 +88,13 @@ def spawn(
     return _start(arguments, conditions, timeout_s, discard=dismiss)
 
 
-def resume(directory: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float) -> Aggregator:
+def resume(directory: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float) -> SpawnedAggregator:
     """Start an aggregator that continues the run of a directory, at the same addresses. Otherwise as `spawn`."""
     conditions = StartConditions(environment(flags), working_directory(), owner_pid)
     return _start(["--resume", directory], conditions, timeout_s, discard=_kill)
 
 
-def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:
+def respawn(dead: SpawnedAggregator, timeout_s: float) -> SpawnedAggregator:
     """Start a successor for the run of a dead aggregator: same directory, same addresses. Raises like `spawn`."""
     return _start(["--resume", dead.directory], dead.conditions, timeout_s, discard=_kill)
 
@@ -105,7 +105,7 @@ def _start(
     timeout_s: float,
     *,
     discard: Callable[[subprocess.Popen[bytes]], object],
-) -> Aggregator:
+) -> SpawnedAggregator:
     deadline = time.monotonic() + timeout_s
     with _launched(arguments, conditions) as (process, ready, stderr):
         try:
@@ -114,7 +114,7 @@ def _start(
         except BaseException:
             discard(process)
             raise
-    return Aggregator(
+    return SpawnedAggregator(
         endpoint=str(facts["endpoint"]),
         snapshots=seen_from(welcome.snapshots, str(facts["endpoint"])),
         run_id=welcome.run_id,

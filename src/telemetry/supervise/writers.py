@@ -105,7 +105,7 @@ def check_kinds(to: Sequence[str]) -> None:
             raise unknown(kind, "backend", all_kinds)
 
 
-class _Status(Struct, frozen=True):
+class _WriterStatus(Struct, frozen=True):
     """Content of a writer's `status.json`."""
 
     status: BackendStat
@@ -269,7 +269,7 @@ class Writers:
         try:
             path = Path(self._directory) / "backends" / name / "status.json"
             data = read_file(path, limits.FACTS_BYTES, depth=3)
-            return msgspec.json.decode(data, type=_Status).status
+            return msgspec.json.decode(data, type=_WriterStatus).status
         except (OSError, *BAD_INPUT):
             return BackendStat(name=name, kind=kind)
 

@@ -31,7 +31,7 @@ from telemetry.backends.sources.source import Position
 from telemetry.store.backends import WriterFolder, writer_folder
 from telemetry.store.run_directory import RunDirectory
 from telemetry.testing.faulty import AWAY, Fault, Faults, around, plug_in
-from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, Sample, record_run
+from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, SampleRun, record_run
 from telemetry.wire.exit_codes import Exit
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
@@ -143,7 +143,7 @@ class _Contract:
         self._cls = load(parse(to).kind)
         return Trial(folder, record_run(folder, **sample), to, environment, self.meanwhile)
 
-    def check_delivered(self, trial: Trial, end: Ended) -> BackendStat:
+    def check_delivered(self, trial: Trial, end: ProcessEnd) -> BackendStat:
         """Check that the writer ended well and the tracker has the whole run. Returns the writer's last status."""
         stat = trial.status()
         dropped = sum(stat.dropped.values())
@@ -163,7 +163,7 @@ class _Contract:
         """Number of batches before the fault: one, or none if the run has a single batch."""
         return int(self._cls.takes != (Live,))
 
-    def _check(self, sample: Sample, content: Written, stat: BackendStat) -> None:
+    def _check(self, sample: SampleRun, content: Written, stat: BackendStat) -> None:
         takes = self._cls.takes
         if Step in takes and self.keeps_steps:
             self._check_steps(sample, content, stat)
@@ -181,7 +181,7 @@ class _Contract:
                 assert name in content.finals, f"there is no {name} in {content.finals}"
                 assert math.isclose(content.finals[name], number, rel_tol=_CLOSE), f"{name}: {content.finals[name]}"
 
-    def _check_steps(self, sample: Sample, content: Written, stat: BackendStat) -> None:
+    def _check_steps(self, sample: SampleRun, content: Written, stat: BackendStat) -> None:
         axis, step, name = NOT_FINITE
         odd = content.steps.get((axis, step), {}).pop(name, None)
         if odd is None:
@@ -197,7 +197,7 @@ class _Contract:
         if self._cls.idempotent:
             assert number <= sample.values + sample.corrected, f"{number - sample.values} values are there twice"
 
-    def _check_failed(self, trial: Trial, end: Ended) -> None:
+    def _check_failed(self, trial: Trial, end: ProcessEnd) -> None:
         stat = trial.status()
         assert end.code == Exit.USAGE, (end, trial.log())
         assert end.said.startswith("telemetry: "), end.said
@@ -310,7 +310,7 @@ def _alike(text: str, value: object) -> bool:
     return text == str(value)
 
 
-def _result(sample: Sample) -> dict[str, float]:
+def _result(sample: SampleRun) -> dict[str, float]:
     """Return the numbers of the result by flat name."""
     source = DiskSource(RunDirectory.open(sample.path), Position(), every_s=EVERY_S)
     items: list[Item] = []
@@ -341,7 +341,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """The end of a process."""
 
     code: int
@@ -356,7 +356,7 @@ class Trial:
     def __init__(
         self,
         folder: Path,
-        sample: Sample,
+        sample: SampleRun,
         to: str,
         environment: Mapping[str, str],
         meanwhile: Callable[[Path, str], object] = lambda folder, where: None,
@@ -384,27 +384,29 @@ class Trial:
         """Start the writer's process, with the faults."""
         return self._start("export", *self._words, "--writer", "--to", self._to)
 
-    def write(self, *faults: Fault) -> Ended:
+    def write(self, *faults: Fault) -> ProcessEnd:
         """Run the writer once, to its end."""
         self.faults.plan(*faults)
         return self.wait(self.start())
 
-    def write_bare(self, to: str = "") -> Ended:
+    def write_bare(self, to: str = "") -> ProcessEnd:
         """Run the writer without the fault injection. `to`: another backend than the one on trial."""
         return self.wait(self._start("export", *self._words, "--writer", "--to", to or self.to))
 
-    def write_until_it_ends(self) -> list[Ended]:
+    def write_until_it_ends(self) -> list[ProcessEnd]:
         """Run the writer, and restart it after a kill or a hang, as a supervisor does."""
-        ends: list[Ended] = []
+        ends: list[ProcessEnd] = []
         while not ends or (ends[-1].code in _AGAIN and len(ends) < _MOST_STARTS):
             ends.append(self.wait(self.start()))
         return ends
 
-    def resume(self) -> Ended:
+    def resume(self) -> ProcessEnd:
         """Run `telemetry export --resume`, which supervises writers."""
         return self.wait(self._start("export", str(self.sample.path), "--resume"))
 
-    def wait(self, process: subprocess.Popen[str], until: Callable[[BackendStat], object] | None = None) -> Ended:
+    def wait(
+        self, process: subprocess.Popen[str], until: Callable[[BackendStat], object] | None = None
+    ) -> ProcessEnd:
         """Wait for the end of a process. Kills it after a timeout.
 
         `until`: once it is true of the status, the process is asked to stop.
@@ -423,7 +425,7 @@ class Trial:
         finally:
             process.kill()
             out, err = process.communicate()
-        return Ended(process.returncode, err, out)
+        return ProcessEnd(process.returncode, err, out)
 
     def until(
         self, process: subprocess.Popen[str], condition: Callable[[BackendStat], object]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.records import RecordLog
@@ -34,7 +34,7 @@ from telemetry.wire.version import PROTOCOL
 RUN_ID: Final = "5a3p1e00"
 NAME: Final = "sample"
 EVERY_S: Final = 2
-"""Seconds between readings, for the counts in `Sample.items`."""
+"""Seconds between readings, for the counts in `SampleRun.items`."""
 PARAMS: Final[dict[str, Scalar]] = {"lr": 0.25, "layers": 4, "opt": "adam", "warm": True, "größe": "π"}
 NAMES: Final = ("eval/loss", "p99%", "a=b@c{d}", "ü/π 火", "a b")
 """Names on the axis `prüf`."""
@@ -57,7 +57,7 @@ _PNG: Final = bytes.fromhex(
 
 
 @dataclass
-class Sample:
+class SampleRun:
     """The expected content of the run, in terms of a backend's items."""
 
     path: Path
@@ -79,7 +79,7 @@ def value(step: int, number: int) -> float:
     return step + number / 8
 
 
-def record_run(root: Path, *, steps: int = 200, names: int = 0) -> Sample:
+def record_run(root: Path, *, steps: int = 200, names: int = 0) -> SampleRun:
     """Create the run in a directory below `root`. Blocks for a tenth of a second.
 
     `names`: number of values in a step of the axis `wide`, called `wide/0`, ….
@@ -87,7 +87,7 @@ def record_run(root: Path, *, steps: int = 200, names: int = 0) -> Sample:
     directory = RunDirectory.create(root, NAME, RUN_ID, WALL_NS)
     config = {"run": {"percentiles": list(_PERCENTILES)}}
     directory.write_manifest(manifest_for(directory, NAME, RUN_ID, [], "", config=config))
-    sample = Sample(directory.path)
+    sample = SampleRun(directory.path)
     log = RecordLog(directory.records)
     records = list(_records(root, steps, names))
     for at, record in enumerate(records):
@@ -145,7 +145,7 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
-def _expect(sample: Sample, record: Streamed) -> None:
+def _expect(sample: SampleRun, record: Streamed) -> None:
     kind = _KINDS[type(record)]
     sample.items[kind] = sample.items.get(kind, 0) + 1
     if isinstance(record, ClosedStep):
@@ -168,7 +168,7 @@ def _instruments(directory: RunDirectory) -> None:
         history.append(numbers.roll(wall_ns, wall_ns + _SECOND, _SECOND), numbers.keys(), second)
         wall_ns += _SECOND
     history.close()
-    facts = RunFacts(
+    facts = SnapshotFacts(
         run_id=RUN_ID,
         name=NAME,
         epoch="e1",

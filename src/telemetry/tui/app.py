@@ -24,7 +24,7 @@ from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.store.atomic import write_atomic
 from telemetry.tui import keys, view_changes
-from telemetry.tui.feed.news import Feed
+from telemetry.tui.feed.news import NewsFeed
 from telemetry.tui.model import export as parts
 from telemetry.tui.model import nodes, overview
 from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, ValuesOverTime, View
@@ -74,7 +74,7 @@ class Cockpit(Opening):
 
     def __init__(
         self,
-        feed: Feed,
+        feed: NewsFeed,
         *,
         title: str,
         settings: TuiConfig,

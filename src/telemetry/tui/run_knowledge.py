@@ -9,12 +9,12 @@ from typing import Final
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.history.rates import LEAST_NS, RecentSteps, SnapshotWindow
 from telemetry.tui.feed.news import (
+    CommandOutput,
     CurvesOf,
     GatesOf,
     MembersOf,
     News,
     NewSnapshot,
-    Output,
     RangeFiguresOf,
     StragglersOf,
     TimelineOf,
@@ -74,7 +74,7 @@ class RunKnowledge:
             self._scene = replace(scene, curves=news.curves)
         elif isinstance(news, GatesOf):
             self._scene = replace(scene, gates=news.gates, gates_final=news.final)
-        elif isinstance(news, Output):
+        elif isinstance(news, CommandOutput):
             self._scene = replace(scene, output=news.lines)
         elif isinstance(news, MembersOf):
             self._scene = replace(scene, members={**scene.members, news.node: news.members})

@@ -24,7 +24,7 @@ from telemetry.config.schema import TuiConfig
 from telemetry.errors import ConfigError, error_text
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui import keys, view_changes
-from telemetry.tui.feed.news import Feed, MembersOf, News, Note, Trends
+from telemetry.tui.feed.news import MembersOf, News, NewsFeed, Trends, ViewerNote
 from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import TREND_POINTS, Baseline, Opened, Scene, SeriesId, View
 from telemetry.tui.run_knowledge import RunKnowledge
@@ -117,7 +117,7 @@ class Viewer(OrderedKeys):
 
     def __init__(
         self,
-        feed: Feed,
+        feed: NewsFeed,
         *,
         title: str,
         settings: TuiConfig,
@@ -203,7 +203,7 @@ class Viewer(OrderedKeys):
     def _frame(self) -> None:
         self._framed_ns = self._clock.monotonic_ns()
         for news in self._inbox.take():
-            if isinstance(news, Note):
+            if isinstance(news, ViewerNote):
                 self.say(news.words, bad=news.bad)
             else:
                 self._known.learn(news)
@@ -394,7 +394,7 @@ class Inbox:
         with self._lock:
             if isinstance(news, Trends):
                 self._trends.append(news)
-            elif isinstance(news, Note):
+            elif isinstance(news, ViewerNote):
                 self._notes.append(news)
             else:
                 self._newest[type(news), news.node if isinstance(news, MembersOf) else ""] = news

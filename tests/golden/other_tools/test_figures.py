@@ -15,7 +15,7 @@ from tests.golden.other_tools.record import differences, golden
 
 from telemetry.common import slo
 from telemetry.report.other_tools import aiperf, sglang, vllm
-from telemetry.report.other_tools.answers import Answers, Collector
+from telemetry.report.other_tools.answers import AnswerCollector, Answers
 from telemetry.report.other_tools.selection import Selection
 from telemetry.report.other_tools.tool import TOOLS, parse_tool
 from telemetry.wire.request_log import RequestEntry
@@ -46,7 +46,7 @@ def entry(number: int, sent: Sent) -> RequestEntry:
 def answers(case: Case, offset_ns: int = 0) -> tuple[Answers, dict[str, int]]:
     """Return the requests of a case, and its limits in ns."""
     limits = slo.parse([f"{key}:{limit}" for key, limit in case.limits.items()]) if case.limits else {}
-    collector = Collector(limits)
+    collector = AnswerCollector(limits)
     for number, sent in enumerate(case.sent):
         collector.add(entry(number, sent), offset_ns)
     return collector.answers(), limits

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import MembersOf, NewSnapshot, Output, Trouble
+from telemetry.tui.feed.news import CommandOutput, MembersOf, NewSnapshot, Trouble
 from telemetry.tui.screens.filter import FilterLine
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -330,7 +330,7 @@ def test_log(snap_compare: Compare) -> None:
     feed = live(replace(feeds.play().last, warnings=["nobody can tell whether all events came"]))
 
     async def before(pilot: Pilot[None]) -> None:
-        feed.tell(Output(tuple(f"\x1b[32mINFO\x1b[0m step {step} done" for step in range(8))))
+        feed.tell(CommandOutput(tuple(f"\x1b[32mINFO\x1b[0m step {step} done" for step in range(8))))
         await pilot.press("3")
         await shows(pilot, "step 7 done")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from telemetry.aggregator.steps.merger import Steps
-from telemetry.aggregator.steps.step import Closed
+from telemetry.aggregator.steps.merger import StepMerger
+from telemetry.aggregator.steps.step import FinishedStep
 from telemetry.wire.events import Axis, ClosingRule, Scalars, StepClear, StepEnd
 
 SECOND = 1_000_000_000
@@ -16,8 +16,8 @@ class Bench:
 
     def __init__(self, grace_s: float = 30.0, *, young: bool = False, closing: ClosingRule = "ended") -> None:
         self.warnings: list[str] = []
-        self.steps = Steps(grace_s, self.warnings.append)
-        self.said: list[Closed] = []
+        self.steps = StepMerger(grace_s, self.warnings.append)
+        self.said: list[FinishedStep] = []
         if not young:
             self.steps.declare(Axis("train", closing=closing))
             self.seconds(2)

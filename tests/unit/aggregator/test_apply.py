@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.events import ClosedStep, Count, Define, EventBatch, Gauge, Mark, Sample, Scalars
@@ -34,7 +34,7 @@ def _feed(aggregator: Aggregator, *batches: EventBatch) -> MetricsSnapshot:
 
 
 def _snapshot(aggregator: Aggregator) -> MetricsSnapshot:
-    snapshot = aggregator.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), 0, NOW)
+    snapshot = aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state="LIVE"), 0, NOW)
     account = snapshot.accounting
     assert account.received == account.applied + sum(account.dropped.values()) + account.waiting
     return snapshot

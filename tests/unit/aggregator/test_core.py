@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import FakeClock, batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import decode_snapshot, encode_snapshot, snapshot_from_json, snapshot_to_json
@@ -58,7 +58,7 @@ class _Bench:
         self.aggregator.roll(start, self.clock.wall_ns(), 1_000_000_000)
 
     def snapshot(self, state: State = "LIVE") -> MetricsSnapshot:
-        facts = RunFacts(run_id="r", name="n", state=state, started_ns=5)
+        facts = SnapshotFacts(run_id="r", name="n", state=state, started_ns=5)
         return self.aggregator.snapshot(facts, self.clock.monotonic_ns(), self.clock.wall_ns())
 
 
@@ -414,7 +414,7 @@ def test_the_newest_event_is_dated_by_its_own_clock() -> None:
         for sent in batches:
             assert bench.aggregator.admit(sent, 0)
         bench.aggregator.apply(batches, 0, now_ns)
-        return bench.aggregator.snapshot(RunFacts(run_id="r", name="n"), 0, now_ns).producers[0].last_event_ns
+        return bench.aggregator.snapshot(SnapshotFacts(run_id="r", name="n"), 0, now_ns).producers[0].last_event_ns
 
     assert newest(batch(records=[SERIES])) == 0
     assert newest(batch(seq=1, rows=[(1, T + 3_000, 5), (1, T + 7_000, 5)])) == WALL_NS + 7_000
@@ -466,7 +466,7 @@ def test_bad_frames_told_by_a_note_count_once() -> None:
     folded = Aggregator.restore(live.checkpoint())
     live.bad_frame(Reason.FRAME_UNREADABLE)
     folded.add_bad_frames(live.take_bad_frames())
-    facts = RunFacts(run_id="r", name="n")
+    facts = SnapshotFacts(run_id="r", name="n")
     assert folded.snapshot(facts, 0, 0) == live.snapshot(facts, 0, 0)
     assert folded.checkpoint() == live.checkpoint()
 
@@ -474,7 +474,7 @@ def test_bad_frames_told_by_a_note_count_once() -> None:
 def test_the_facts_of_the_run_are_in_the_snapshot() -> None:
     """What the owner knows is said as it is; time runs from the start."""
     bench = _Bench()
-    facts = RunFacts(run_id="r", name="n", seq=4, reason="done", started_mono_ns=0, warnings=["w"], exact=True)
+    facts = SnapshotFacts(run_id="r", name="n", seq=4, reason="done", started_mono_ns=0, warnings=["w"], exact=True)
     snapshot = bench.aggregator.snapshot(facts, 2_500_000_000, 9)
     assert (snapshot.seq, snapshot.reason, snapshot.elapsed_s, snapshot.time_ns) == (4, "done", 2.5, 9)
     assert snapshot.exact
@@ -517,7 +517,7 @@ def test_a_run_with_a_rounded_series_is_not_called_exact() -> None:
     bench = _Bench()
     bench.feed(batch(records=[Sample("s", 2.0**60), Sample("t", 1.0)]))
     bench.aggregator.series.apply_exact({0: {"50": 2.0**60}, 1: {"50": 1.0}})
-    facts = RunFacts(run_id="r", name="n", state="COMPLETE", exact=True)
+    facts = SnapshotFacts(run_id="r", name="n", state="COMPLETE", exact=True)
     snapshot = bench.aggregator.snapshot(facts, bench.clock.monotonic_ns(), bench.clock.wall_ns())
     assert (snapshot.exact, snapshot.exact_reason) == (False, "some series hold integers beyond 2**53")
 
@@ -529,7 +529,7 @@ def test_a_run_with_a_rounded_counter_or_gauge_is_not_called_exact(sent: list[Ev
     """The reason names the kinds; totals that grew large in small steps are whole."""
     bench = _Bench()
     bench.feed(batch(records=[*sent, *[Count("whole", 2.0**52)] * 9, Gauge("low", 1.0)]))
-    facts = RunFacts(run_id="r", name="n", state="COMPLETE", exact=True)
+    facts = SnapshotFacts(run_id="r", name="n", state="COMPLETE", exact=True)
     snapshot = bench.aggregator.snapshot(facts, bench.clock.monotonic_ns(), bench.clock.wall_ns())
     kinds = [{Count: "counters", Gauge: "gauges"}[type(record)] for record in sent]
     assert (snapshot.exact, snapshot.exact_reason) == (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec import msgpack
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts, usual_rows
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts, usual_rows
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.state import encode, load, save
@@ -41,7 +41,7 @@ def feed(numbers: Aggregator, *rows: tuple[int, int, float], seq: int = 0, first
 
 
 def snapshot(numbers: Aggregator) -> MetricsSnapshot:
-    facts = RunFacts(run_id="r", name="n", started_ns=WALL_NS, started_mono_ns=MONO_NS)
+    facts = SnapshotFacts(run_id="r", name="n", started_ns=WALL_NS, started_mono_ns=MONO_NS)
     return numbers.snapshot(facts, MONO_NS + 100 * SECOND, WALL_NS + 100 * SECOND)
 
 

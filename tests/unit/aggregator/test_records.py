@@ -15,7 +15,7 @@ from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
-from telemetry.aggregator.nodes.members import Members
+from telemetry.aggregator.nodes.members import NodeMembers
 from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.book import ProducerBook
@@ -28,8 +28,8 @@ from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.aggregator.steps.merger import Steps
-from telemetry.aggregator.steps.step import Closed
+from telemetry.aggregator.steps.merger import StepMerger
+from telemetry.aggregator.steps.step import FinishedStep
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.store.records import record_line
 from telemetry.testing import batch
@@ -88,7 +88,7 @@ class _Bench:
         self.added: list[str] = []
         self.registry = Registry(dict.fromkeys(("counter", "gauge", "series"), self._add), 100, self.notes.warn)
         self.texts = TextQueue()
-        self.steps = Steps(30.0, self.notes.warn)
+        self.steps = StepMerger(30.0, self.notes.warn)
         extents = Extents(self.registry, self.notes.warn)
         clock = RunClock()
         clock.read(NOW, NOW)
@@ -98,7 +98,7 @@ class _Bench:
             *(SeriesTable(("50",), 1), CounterTable(1), GaugeTable(), extents), clock=clock, warn=self.notes.warn
         )
         nodes = NodeReader(
-            *(intervals, self.steps, Members(), None), clock=clock, room=self.room, words=book.reasons
+            *(intervals, self.steps, NodeMembers(), None), clock=clock, room=self.room, words=book.reasons
         )
         self.requests = RequestLogIntake(request_log_cap_bytes)
         self.reader = RecordReader(
@@ -221,7 +221,7 @@ def test_scalars_become_steps_and_count_as_applied() -> None:
     assert bench.producer.account.ledger.applied == 2
     assert bench.producer.account.ledger.balanced()
     bench.steps.close()
-    assert bench.steps.take() == [Closed(WALL_NS + 5, ClosedStep("train", 1, {"loss": 0.5}))]
+    assert bench.steps.take() == [FinishedStep(WALL_NS + 5, ClosedStep("train", 1, {"loss": 0.5}))]
 
 
 def test_scalars_there_is_no_room_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.registry import OVERFLOW, Bounds, DefinedInstrument, Registry
+from telemetry.aggregator.registry import OVERFLOW, DefinedInstrument, InstrumentBounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import Kind
@@ -17,7 +17,7 @@ class _Columns:
     def __init__(self) -> None:
         self.added: list[str] = []
 
-    def add(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+    def add(self, name: str, labels: dict[str, str], unit: str, bounds: InstrumentBounds) -> int:
         if bounds.low is not None and bounds.high is not None and bounds.low >= bounds.high:
             raise InstrumentError(f"series {name!r}: high is not above low")
         self.added.append(name)
@@ -76,12 +76,12 @@ def test_the_overflow_name_means_the_overflow_instrument() -> None:
 def test_impossible_bounds_are_invalid_and_other_bounds_only_warn() -> None:
     """The first usable bounds stay; events without any agree with them."""
     registry, warnings = _registry()
-    assert registry.resolve("series", "x", {}, "", Bounds(3, 5.0, 1.0)) == INVALID
+    assert registry.resolve("series", "x", {}, "", InstrumentBounds(3, 5.0, 1.0)) == INVALID
     assert "high is not above low" in warnings[0]
-    made = registry.resolve("series", "x", {}, "", Bounds(2))
+    made = registry.resolve("series", "x", {}, "", InstrumentBounds(2))
     assert registry.resolve("series", "x", {}, "") == made
     assert len(warnings) == 1
-    assert registry.resolve("series", "x", {}, "", Bounds(4)) == made
+    assert registry.resolve("series", "x", {}, "", InstrumentBounds(4)) == made
     assert "the first definition is used" in warnings[1]
 
 
@@ -124,13 +124,13 @@ def test_names_and_labels_together_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 def test_a_registry_that_is_given_the_instruments_of_another_is_the_same() -> None:
     """Same routes, same room, same bounds, and the overflow instrument where it was."""
     registry, _ = _registry(cap=3)
-    asked: list[tuple[Kind, str, dict[str, str], str, Bounds]] = [
-        ("series", "a", {"k": "1"}, "ms", Bounds(2, 1.0, None)),
-        ("counter", "c", {}, "", Bounds()),
-        ("series", OVERFLOW, {}, "", Bounds()),
-        ("series", "a", {"k": "2"}, "ms", Bounds()),
-        ("series", "b", {}, "s", Bounds()),
-        ("series", "beyond", {}, "s", Bounds()),
+    asked: list[tuple[Kind, str, dict[str, str], str, InstrumentBounds]] = [
+        ("series", "a", {"k": "1"}, "ms", InstrumentBounds(2, 1.0, None)),
+        ("counter", "c", {}, "", InstrumentBounds()),
+        ("series", OVERFLOW, {}, "", InstrumentBounds()),
+        ("series", "a", {"k": "2"}, "ms", InstrumentBounds()),
+        ("series", "b", {}, "s", InstrumentBounds()),
+        ("series", "beyond", {}, "s", InstrumentBounds()),
     ]
     routes = [registry.resolve(*one) for one in asked]
     other, warnings = _registry(cap=3)
@@ -146,12 +146,18 @@ def test_a_registry_that_is_given_the_instruments_of_another_is_the_same() -> No
 @pytest.mark.parametrize(
     "items",
     [
-        [DefinedInstrument("a", {}, "", Bounds()), DefinedInstrument("a", {}, "", Bounds())],
-        [DefinedInstrument("a", {}, "", Bounds()), DefinedInstrument("a", {"k": "1"}, "s", Bounds())],
-        [DefinedInstrument("a", {}, "", Bounds(3, 5.0, 1.0))],
-        [DefinedInstrument(name, {}, "", Bounds()) for name in "abcd"],
-        [DefinedInstrument("a" * limits.INSTRUMENT_CHARS + "a", {}, "", Bounds())],
-        [DefinedInstrument(OVERFLOW, {}, "", Bounds()), DefinedInstrument(OVERFLOW, {}, "", Bounds())],
+        [DefinedInstrument("a", {}, "", InstrumentBounds()), DefinedInstrument("a", {}, "", InstrumentBounds())],
+        [
+            DefinedInstrument("a", {}, "", InstrumentBounds()),
+            DefinedInstrument("a", {"k": "1"}, "s", InstrumentBounds()),
+        ],
+        [DefinedInstrument("a", {}, "", InstrumentBounds(3, 5.0, 1.0))],
+        [DefinedInstrument(name, {}, "", InstrumentBounds()) for name in "abcd"],
+        [DefinedInstrument("a" * limits.INSTRUMENT_CHARS + "a", {}, "", InstrumentBounds())],
+        [
+            DefinedInstrument(OVERFLOW, {}, "", InstrumentBounds()),
+            DefinedInstrument(OVERFLOW, {}, "", InstrumentBounds()),
+        ],
     ],
 )
 def test_instruments_no_registry_made_are_refused(items: list[DefinedInstrument]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.store.framing import frame as framed
 from telemetry.testing import batch, ended
 from telemetry.testing.builders import MONO_NS, WALL_NS
@@ -38,11 +38,11 @@ class Run:
 
     @property
     def stat(self) -> RequestLogStat | None:
-        return self.aggregator.snapshot(RunFacts(run_id="r", name="n"), MONO_NS, WALL_NS).request_log
+        return self.aggregator.snapshot(SnapshotFacts(run_id="r", name="n"), MONO_NS, WALL_NS).request_log
 
     @property
     def account(self) -> Accounting:
-        return self.aggregator.snapshot(RunFacts(run_id="r", name="n"), MONO_NS, WALL_NS).accounting
+        return self.aggregator.snapshot(SnapshotFacts(run_id="r", name="n"), MONO_NS, WALL_NS).accounting
 
     @property
     def numbers(self) -> list[int]:
@@ -211,7 +211,7 @@ def test_counts_stay_within_their_range() -> None:
         run.send(EndedRequests("llm", {}, [], (1 << 63) - 1))
     assert (
         Aggregator.restore(run.aggregator.checkpoint())
-        .snapshot(RunFacts(run_id="r", name="n"), MONO_NS, WALL_NS)
+        .snapshot(SnapshotFacts(run_id="r", name="n"), MONO_NS, WALL_NS)
         .request_log
         == run.stat
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from telemetry.aggregator.snapshotter import RunFacts, account_for, completeness
+from telemetry.aggregator.snapshotter import SnapshotFacts, account_for, completeness
 from telemetry.wire.consistency import contradiction
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot, ProducerStat, State
 
@@ -61,7 +61,7 @@ def test_events_that_collectors_lost_leave_the_job_complete() -> None:
     )
     account = account_for([job, collectors], {})
     assert account == Accounting(emitted=10, received=10, applied=10)
-    assert completeness(RunFacts(run_id="r", name="n", state="COMPLETE"), [], account, 0) == "complete"
+    assert completeness(SnapshotFacts(run_id="r", name="n", state="COMPLETE"), [], account, 0) == "complete"
     whole = MetricsSnapshot(run_id="r", name="n", accounting=account, producers=[job, collectors])
     assert contradiction(whole) == ""
 
@@ -89,7 +89,7 @@ CLEAN = Accounting(emitted=5, received=5, applied=5)
 )
 def test_completeness(state: State, waiting_for: list[str], account: Accounting, expected: str) -> None:
     """Known only at the end; what nobody knows outweighs what is known to be lost."""
-    facts = RunFacts(run_id="r", name="job", state=state)
+    facts = SnapshotFacts(run_id="r", name="job", state=state)
     assert completeness(facts, waiting_for, account, 0) == expected
     unknown = "incomplete" if expected in ("complete", "lossy") else expected
     assert completeness(replace(facts, unaccounted=True), waiting_for, account, 0) == unknown

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.aggregator.state import PART, PARTS, Column, encode, load, save
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
+from telemetry.aggregator.state import PART, PARTS, ArrayColumn, encode, load, save
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS as T
 from telemetry.testing.builders import WALL_NS
@@ -42,7 +42,7 @@ from telemetry.wire.events import (
 )
 
 SECOND = 1_000_000_000
-FACTS = RunFacts(run_id="r", name="n")
+FACTS = SnapshotFacts(run_id="r", name="n")
 
 
 def busy(*, reported: bool = True) -> Aggregator:
@@ -339,7 +339,7 @@ def test_the_oldest_format_is_read() -> None:
     for counters in (tree["state"]["_counters"], tree["state"]["_extents"]["_inside"]):
         del counters["_imprecise"]
     restored = Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 3}))
-    facts = RunFacts(run_id="r", name="n")
+    facts = SnapshotFacts(run_id="r", name="n")
     then = before.snapshot(facts, 9, WALL_NS)
     counters = [replace(stat, imprecise=min(stat.imprecise, 1)) for stat in then.counters]
     assert restored.snapshot(facts, 9, WALL_NS) == replace(then, counters=counters)
@@ -386,7 +386,7 @@ class Outer:
     """One attribute of each kind."""
 
     STATE: ClassVar[Mapping[str, Any]] = {
-        "column": Column(np.float64),
+        "column": ArrayColumn(np.float64),
         "rolls": list[tuple[float, NDArray[np.int64]]],
         "words": dict[str, int],
         "inner": PART,
@@ -496,7 +496,7 @@ def test_truth_values_are_true_or_false() -> None:
     """Another byte in a column of them would be neither."""
 
     class Flags:
-        STATE: ClassVar[Mapping[str, Any]] = {"flags": Column(np.bool_)}
+        STATE: ClassVar[Mapping[str, Any]] = {"flags": ArrayColumn(np.bool_)}
         DERIVED: ClassVar[tuple[str, ...]] = ()
 
         def __init__(self) -> None:

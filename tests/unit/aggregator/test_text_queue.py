@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.testing import batch
@@ -173,7 +173,7 @@ def test_every_text_is_given_out_until_it_is_counted_and_no_longer(steps: list[t
 
 
 def told(aggregator: Aggregator, state: State = "LIVE") -> tuple[Pending, list[str], str]:
-    snapshot = aggregator.snapshot(RunFacts(run_id="r", name="n", state=state), 0, 0)
+    snapshot = aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state=state), 0, 0)
     return snapshot.pending, snapshot.warnings, snapshot.completeness
 
 

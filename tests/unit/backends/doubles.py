@@ -13,8 +13,8 @@ from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import KINDS, Item, Mark, Step
 from telemetry.backends.sources.source import Position, Read
 from telemetry.backends.writer.delivery import Delivery
-from telemetry.backends.writer.tally import Tally
-from telemetry.store.backends import Ahead, Checkpoint
+from telemetry.backends.writer.tally import WriterTally
+from telemetry.store.backends import Ahead, WriterCheckpoint
 
 FACTS = RunFacts("r1", "job", 0, None)
 
@@ -114,14 +114,14 @@ class Bench:
     """A courier between the two, and what it leaves behind."""
 
     def __init__(
-        self, backend: ListBackend, run_reader: ListInflow, folder: Path, checkpoint: Checkpoint | None = None
+        self, backend: ListBackend, run_reader: ListInflow, folder: Path, checkpoint: WriterCheckpoint | None = None
     ):
         self.now_s = 0.0
         self.stop_at_s = 10_000.0
         self.said: list[str] = []
-        self.kept: list[Checkpoint] = [checkpoint or Checkpoint()]
+        self.kept: list[WriterCheckpoint] = [checkpoint or WriterCheckpoint()]
         self.keep_error: Exception | None = None
-        self.tally = Tally("list", "list", self.kept[0].counts, clock=lambda: self.now_s, chance=lambda: 0.0)
+        self.tally = WriterTally("list", "list", self.kept[0].counts, clock=lambda: self.now_s, chance=lambda: 0.0)
         self.delivery = Delivery(
             backend,
             run_reader,
@@ -153,7 +153,7 @@ class Bench:
         finally:
             self.guarded = False
 
-    def _keep(self, checkpoint: Checkpoint) -> None:
+    def _keep(self, checkpoint: WriterCheckpoint) -> None:
         if self.keep_error is not None:
             raise self.keep_error
         self.kept.append(checkpoint)

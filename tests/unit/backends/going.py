@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.backends.sources.source import Position, Read, Source
 from telemetry.common.file_lock import FileLock
 from telemetry.daemon.control import read_history
@@ -93,7 +93,7 @@ class Going:
             "seq": self._seconds,
         }
         said |= {"started_ns": WALL_NS, "started_mono_ns": MONO_NS, "directory": str(self.directory.path)} | facts
-        made = self._aggregator.snapshot(RunFacts(**said), MONO_NS + self.wall_ns - WALL_NS, self.wall_ns)
+        made = self._aggregator.snapshot(SnapshotFacts(**said), MONO_NS + self.wall_ns - WALL_NS, self.wall_ns)
         return replace(made, window_s=3.0)
 
     def end(self) -> MetricsSnapshot:

@@ -78,15 +78,15 @@ def test_who_has_a_result_is_asked_nothing(make_run: MakeRun, root: Path, monkey
         state="LIVE",
         started_ns=STARTED_NS,
     )
-    report = find_run.report_of(find_run.Target("job", root, live.endpoint, live))
+    report = find_run.report_of(find_run.RunTarget("job", root, live.endpoint, live))
     assert (report.source, report.source_reason, asked) == ("file", "", [])
     directory.final.unlink()
     lock = directory.lock()
     with pytest.raises(EndpointError, match="no answer"):
-        find_run.report_of(find_run.Target("job", root, live.endpoint, live))
+        find_run.report_of(find_run.RunTarget("job", root, live.endpoint, live))
     lock.release()
     with pytest.raises(RunDirectoryError, match="its aggregator died"):
-        find_run.report_of(find_run.Target("job", root, live.endpoint, live))
+        find_run.report_of(find_run.RunTarget("job", root, live.endpoint, live))
 
 
 def alive(directory: RunDirectory) -> LiveRun:
@@ -111,13 +111,13 @@ def test_a_run_that_has_ended_is_read_though_its_aggregator_is_still_there(
     ended = read_final(directory.final)
     monkeypatch.setattr(find_run, "ask", lambda _: ended)
     live = alive(directory)
-    report = find_run.report_of(find_run.Target("job", root, live.endpoint, live))
+    report = find_run.report_of(find_run.RunTarget("job", root, live.endpoint, live))
     assert (report.source, report.gates) == ("file", gates)
     monkeypatch.setattr(find_run, "ask", lambda _: replace(ended, directory=str(directory.path)))
-    report = find_run.report_of(find_run.Target(live.endpoint, root, live.endpoint))
+    report = find_run.report_of(find_run.RunTarget(live.endpoint, root, live.endpoint))
     assert (report.source, report.gates) == ("file", gates)
     monkeypatch.setattr(find_run, "ask", lambda _: replace(ended, state="DRAINING", directory=str(directory.path)))
-    assert find_run.report_of(find_run.Target(live.endpoint, root, live.endpoint)).source == "status"
+    assert find_run.report_of(find_run.RunTarget(live.endpoint, root, live.endpoint)).source == "status"
 
 
 @pytest.mark.parametrize("left", ["nothing", "another run"])
@@ -128,7 +128,7 @@ def test_a_run_that_has_ended_elsewhere_is_reported_by_its_aggregator(
     ended = read_final(make_run("job", "aaaa1111").final)
     there = str(make_run("job", "bbbb2222").path) if left == "another run" else ""
     monkeypatch.setattr(find_run, "ask", lambda _: replace(ended, directory=there))
-    report = find_run.report_of(find_run.Target("tcp://there:5555", root, "tcp://there:5555"))
+    report = find_run.report_of(find_run.RunTarget("tcp://there:5555", root, "tcp://there:5555"))
     assert (report.source, report.snapshot.run_id) == ("status", "aaaa1111")
 
 
@@ -138,7 +138,7 @@ def test_what_is_read_in_place_of_a_silent_aggregator_is_all_there_is(make_run: 
     gates = [GateResult(expression="lost == 0", outcome="pass", reason="0 == 0")]
     write_gates(directory.path, gates)
     live = alive(directory)
-    report = find_run.from_disk(find_run.Target("job", root, live.endpoint, live), EndpointError("no answer"))
+    report = find_run.from_disk(find_run.RunTarget("job", root, live.endpoint, live), EndpointError("no answer"))
     assert (report.gates, report.source_reason) == (gates, "")
 
 

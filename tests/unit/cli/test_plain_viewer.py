@@ -65,7 +65,7 @@ def follow(
 
     def go(*lives: Iterable[MetricsSnapshot] | EndpointError) -> tuple[list[str], str]:
         monkeypatch.setattr("telemetry.transport.subscribe", Aggregators(*lives).subscribe)
-        assert plain_viewer.follow(find_run.Target("job", root, ENDPOINT)) == 0
+        assert plain_viewer.follow(find_run.RunTarget("job", root, ENDPOINT)) == 0
         captured = capsys.readouterr()
         return captured.out.splitlines(), captured.err
 

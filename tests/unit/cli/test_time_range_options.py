@@ -114,7 +114,7 @@ def test_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its report is that of its aggregator; parts of it are not to be had."""
     live = Report(snapshot=MetricsSnapshot(run_id="r", name="n", state="LIVE"), source="status")
     monkeypatch.setattr(find_run, "report_of", lambda target: live)
-    target = find_run.Target("job", Path("runs"), endpoint="ipc:///nowhere")
+    target = find_run.RunTarget("job", Path("runs"), endpoint="ipc:///nowhere")
     assert report_of(target, TimeRangeChoice(), None) is live
     for choice, step_s in ((TimeRangeChoice(from_s=1.0), None), (TimeRangeChoice(), 5.0)):
         with pytest.raises(UsageError, match="the run is still going"):

@@ -26,7 +26,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def check(counted: bins.Counted, values: list[float]) -> None:
+def check(counted: bins.CountedBins, values: list[float]) -> None:
     """Edges ascend from the least value to the greatest, and each value is in a bin that holds it."""
     assert all(lower < upper for lower, upper in pairwise(counted.edges))
     assert len(counted.edges) == len(counted.counts) + 1
@@ -177,5 +177,5 @@ def test_bins_that_cannot_be_are_refused(pair: Any) -> None:
 
 def test_a_record_of_bins() -> None:
     """As the wire takes it, with its step."""
-    raw = bins.encoded("w", bins.Counted([0.0, 1.0], [2]), Place(7, "train", 3))
+    raw = bins.encoded("w", bins.CountedBins([0.0, 1.0], [2]), Place(7, "train", 3))
     assert decode_record(raw) == Bins("w", [0.0, 1.0], [2], 7, "train", 3)

@@ -12,8 +12,8 @@ import pytest
 
 from telemetry.client.locked import Locked
 from telemetry.client.step_axes import StepAxes
-from telemetry.integrations.tensorboard.values import Names
-from telemetry.integrations.wandb.rules import Rows
+from telemetry.integrations.tensorboard.values import WriterNames
+from telemetry.integrations.wandb.rules import LoggedRows
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -24,16 +24,18 @@ def log_step(made: Locked, step: int) -> object:
 
 
 def log_tag(made: Locked, step: int) -> object:
-    assert isinstance(made, Names)
+    assert isinstance(made, WriterNames)
     return made.name("/logs", f"tag {step}")
 
 
 def log_row(made: Locked, step: int) -> object:
-    assert isinstance(made, Rows)
+    assert isinstance(made, LoggedRows)
     return made.log({"loss": 1.0}, step=step)
 
 
-@pytest.fixture(params=[(StepAxes, log_step), (Names, log_tag), (Rows, log_row)], ids=["axes", "names", "rows"])
+@pytest.fixture(
+    params=[(StepAxes, log_step), (WriterNames, log_tag), (LoggedRows, log_row)], ids=["axes", "names", "rows"]
+)
 def call(request: pytest.FixtureRequest) -> tuple[Locked, Callable[[int], object]]:
     """An object with a lock, and a call that takes the lock."""
     kind, log = request.param

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from telemetry.client.own_account import with_acknowledged, with_own_account
-from telemetry.client.sending.flusher import Ending
+from telemetry.client.sending.flusher import ProducerEnding
 from telemetry.wire.control import Hello
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot, NodeStat, ProducerStat
@@ -29,7 +29,7 @@ def test_what_was_emitted_since_is_missing(source: Any, missing: int) -> None:
 def test_what_was_acknowledged_is_received_and_the_rest_is_not_known() -> None:
     """Of an aggregator that is silent for ever: nothing is called lost that may be in its journal."""
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source="last_live")
-    ending = Ending(None, "gone", sent=10, taken=7)
+    ending = ProducerEnding(None, "gone", sent=10, taken=7)
     hello = Hello(producer="p", name="part", host="h", pid=5, rank=2)
     found = with_acknowledged(report, hello, {"buffer_full": 2, "unsent_at_exit": 3}, ending).snapshot
     account = found.accounting
@@ -38,18 +38,20 @@ def test_what_was_acknowledged_is_received_and_the_rest_is_not_known() -> None:
     (own,) = found.producers
     assert (own.producer, own.name, own.host, own.pid, own.rank, own.received) == ("p", "part", "h", 5, 2, 7)
     assert found.warnings == ["3 events of this program were not acknowledged and may be lost"]
-    assert with_acknowledged(report, hello, {}, Ending(None, "gone", sent=7, taken=7)).snapshot.warnings == []
+    assert (
+        with_acknowledged(report, hello, {}, ProducerEnding(None, "gone", sent=7, taken=7)).snapshot.warnings == []
+    )
 
 
 def test_a_report_that_has_nodes_is_left_alone() -> None:
     """It has numbers of other producers, even if none has a row."""
     snapshot = MetricsSnapshot(run_id="r", name="job", nodes=[NodeStat(node="n1")])
     report = Report(snapshot=snapshot, source="last_live")
-    assert with_acknowledged(report, Hello(), {}, Ending(None, "gone", sent=10, taken=7)) == report
+    assert with_acknowledged(report, Hello(), {}, ProducerEnding(None, "gone", sent=10, taken=7)) == report
 
 
 @pytest.mark.parametrize("source", ["file", "journal", "status", "pubsub"])
 def test_an_account_that_the_aggregator_gave_is_left_alone(source: Any) -> None:
     """It knows better."""
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source=source)
-    assert with_acknowledged(report, Hello(), {}, Ending(None, "gone", sent=10, taken=7)) == report
+    assert with_acknowledged(report, Hello(), {}, ProducerEnding(None, "gone", sent=10, taken=7)) == report

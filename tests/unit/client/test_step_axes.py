@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from telemetry import limits
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.client.catalog import check_text
 from telemetry.client.process import PROCESS
 from telemetry.client.step_axes import SHARED, StepAxes
@@ -28,7 +28,7 @@ def recorded(
     Returns the number by axis/name and step. Fails if a value is refused. With `pauses`, time passes now and then.
     The names in `sources` are sources that want the axis `step` for themselves.
     """
-    axes, steps = StepAxes(), Steps(30.0, lambda _: None)
+    axes, steps = StepAxes(), StepMerger(30.0, lambda _: None)
     wanted: dict[tuple[str, int], float] = {}
     found: dict[tuple[str, int], float] = {}
 
@@ -317,7 +317,7 @@ def test_two_threads_lose_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    steps = Steps(30.0, lambda _: None)
+    steps = StepMerger(30.0, lambda _: None)
     refusals = [steps.report("one", Scalars(axis, step, {name: 1.0}), 1) for name, step, axis in said]
     assert len(refusals) == 1_500
     assert not any(refusals)

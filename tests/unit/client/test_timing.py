@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from telemetry.client import timing
-from telemetry.client.timing import Timer
+from telemetry.client.timing import BlockTimer
 
 
 class Stopwatch:
@@ -22,8 +22,8 @@ class Stopwatch:
     def record(self, value: Any, at_ns: int | None = None) -> None:
         self.recorded.append((value, at_ns))
 
-    def timer(self, ns_per_unit: int = 1_000) -> Timer:
-        return Timer(self.record, ns_per_unit)
+    def timer(self, ns_per_unit: int = 1_000) -> BlockTimer:
+        return BlockTimer(self.record, ns_per_unit)
 
     @property
     def values(self) -> list[float]:

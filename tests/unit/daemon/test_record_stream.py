@@ -7,7 +7,7 @@ from typing import Any
 import zmq
 
 from telemetry.aggregator import StreamedRecord
-from telemetry.daemon.record_stream import RecordStream
+from telemetry.daemon.record_stream import RecordPublisher
 from telemetry.store.records import RecordLog
 from telemetry.wire import frames
 from telemetry.wire.codec import decode_stream_record
@@ -22,7 +22,7 @@ def test_records_are_numbered_logged_and_published(make_service: Any) -> None:
         reader.setsockopt(zmq.RCVTIMEO, 100)
         reader.subscribe(frames.RECORDS)
         reader.connect(parts.hub.endpoints.records)
-        stream = RecordStream("r1", parts.records, parts.hub)
+        stream = RecordPublisher("r1", parts.records, parts.hub)
         heard: list[StreamRecord] = []
         while not heard:  # the subscription takes a moment; until then nothing is heard, and nothing is lost
             stream.publish([StreamedRecord("a", 5, Mark("x"))])
@@ -48,7 +48,7 @@ def test_records_are_numbered_logged_and_published(make_service: Any) -> None:
 def test_a_log_that_exists_is_continued(make_service: Any) -> None:
     """Numbers go on where the log ends."""
     parts = make_service().parts
-    RecordStream("r1", parts.records, parts.hub).publish([StreamedRecord("a", 5, Mark("x"))])
+    RecordPublisher("r1", parts.records, parts.hub).publish([StreamedRecord("a", 5, Mark("x"))])
     log = RecordLog(parts.directory.records)
-    assert RecordStream("r1", log, parts.hub).next_seq == 1
-    assert RecordStream("r1", log, parts.hub, 5).next_seq == 5
+    assert RecordPublisher("r1", log, parts.hub).next_seq == 1
+    assert RecordPublisher("r1", log, parts.hub, 5).next_seq == 5

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.history.run import RecordedRun, open_run
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import RETENTION_S, HistoryWriter
@@ -77,7 +77,7 @@ class Making:
         elapsed_ns = wall_ns - WALL_NS
         said: dict[str, object] = {"run_id": "aaaa1111", "name": "job", "state": "COMPLETE"}
         said |= {"started_ns": WALL_NS, "started_mono_ns": MONO_NS, "directory": str(directory.path)} | facts
-        snapshot = aggregator.snapshot(RunFacts(**said), MONO_NS + elapsed_ns, wall_ns)  # type: ignore[arg-type]
+        snapshot = aggregator.snapshot(SnapshotFacts(**said), MONO_NS + elapsed_ns, wall_ns)  # type: ignore[arg-type]
         write_final(snapshot, [directory.final])
         return snapshot
 

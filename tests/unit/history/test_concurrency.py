@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.history import concurrency, request_log
-from telemetry.history.concurrency import InFlight, with_peaks
+from telemetry.history.concurrency import InFlightHistory, with_peaks
 from telemetry.history.request_log import LoggedRequest, RequestLogFacts
 from telemetry.wire.report import Report, RequestFigures
 from telemetry.wire.request_log import RequestEntry
@@ -154,7 +154,7 @@ def test_a_log_with_impossible_times_tells_no_peak(log: Any) -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), min_size=1))
 def test_the_peak_is_that_of_every_moment(spans: list[tuple[int, int]]) -> None:
     """Counted nanosecond by nanosecond."""
-    group = concurrency._Group()
+    group = concurrency._PlaceRequests()
     for begin, length in spans:
         group.add(entry(begin, begin + length), OFFSET)
     changes = [0] * 50
@@ -172,10 +172,10 @@ def test_the_history_tells_requests_in_flight_at_the_end_of_steps() -> None:
 
     words = ("issued", "completed", "failed", "expired")
     stats = [CounterStat(name=f"llm.{word}", unit="requests", value=9) for word in words]
-    in_flight = InFlight(MetricsSnapshot(run_id="r", name="n", counters=stats))
+    in_flight = InFlightHistory(MetricsSnapshot(run_id="r", name="n", counters=stats))
     for each in (window(issued=5, completed=2), window(issued=4, failed=1, expired=1), window(completed=5)):
         in_flight.add(each)
     (one,) = in_flight.filled_in([figures(7)])
     assert (one.concurrency_peak, one.concurrency_peak_exact) == (5.0, False)
-    (other,) = InFlight(MetricsSnapshot(run_id="r", name="n", counters=stats)).filled_in([figures(7)])
+    (other,) = InFlightHistory(MetricsSnapshot(run_id="r", name="n", counters=stats)).filled_in([figures(7)])
     assert other.concurrency_peak is None

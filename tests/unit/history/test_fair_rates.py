@@ -8,22 +8,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.fair_rates import Activity, RateSteps
 from telemetry.history.rates import Paces
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 SECOND = 10**9
 
 
-def steps_of(seconds: list[float]) -> Steps:
+def steps_of(seconds: list[float]) -> RateSteps:
     """Steps one after the other; of a negative length are gaps."""
     edges = [0.0]
     for length in seconds:
         edges.append(edges[-1] + abs(length))
-    return Steps(edges[:-1], edges[1:], [max(length, 0.0) for length in seconds])
+    return RateSteps(edges[:-1], edges[1:], [max(length, 0.0) for length in seconds])
 
 
-def steady(steps: Steps, begin_s: float, end_s: float, per_s: float) -> list[float]:
+def steady(steps: RateSteps, begin_s: float, end_s: float, per_s: float) -> list[float]:
     """Increases of a load that lasts from one moment to another, in steps that are no gaps."""
     return [
         per_s * max(0.0, min(end, end_s) - max(start, begin_s)) if seconds else 0.0

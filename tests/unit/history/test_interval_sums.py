@@ -7,7 +7,7 @@ import pytest
 
 from telemetry.history import interval_sums
 from telemetry.history.bounds import bound_ranks
-from telemetry.history.interval_sums import Added, Rows, Sum
+from telemetry.history.interval_sums import Added, Sum, SumRows
 from telemetry.history.intervals.columns import Columns
 from telemetry.wire.control import SeriesKey
 
@@ -33,7 +33,7 @@ def columns(*entries: Entry) -> Columns:
     )
 
 
-def contents(added: Added, rows: Rows) -> dict[int, dict[int, int]]:
+def contents(added: Added, rows: SumRows) -> dict[int, dict[int, int]]:
     """Counts by slot, by index of the series."""
     found: dict[int, dict[int, int]] = {}
     for place, count in zip(added.places.tolist(), added.counts.tolist(), strict=True):
@@ -48,7 +48,7 @@ def test_counts_add_up(monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
     monkeypatch.setattr(interval_sums, "_PENDING_SLOTS", pending)
     monkeypatch.setattr(interval_sums, "_BLOCK_PAGES", 7)
     random = np.random.default_rng(5)
-    rows = Rows([key(7), key(2), key(300, digits=5)])
+    rows = SumRows([key(7), key(2), key(300, digits=5)])
     total, expected = Sum(rows), {2: {}, 7: {}, 300: {}}  # type: ignore[var-annotated]
     for _ in range(40):
         entries = []
@@ -73,7 +73,7 @@ def test_counts_add_up(monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
 
 def test_what_no_key_stands_for_is_passed_over() -> None:
     """Series below, between and above those that are known."""
-    rows = Rows([key(2), key(5)])
+    rows = SumRows([key(2), key(5)])
     total = Sum(rows)
     total.add(columns((1, {3: 1}), (2, {4: 2}), (3, {5: 3}), (5, {6: 4}), (9, {7: 5})), 1.0)
     assert contents(total.added(), rows) == {2: {4: 2}, 5: {6: 4}}
@@ -81,7 +81,7 @@ def test_what_no_key_stands_for_is_passed_over() -> None:
 
 def test_one_row_alone() -> None:
     """One with values has its own slots; one without has none, in the same time."""
-    rows = Rows([key(0), key(1), key(2)])
+    rows = SumRows([key(0), key(1), key(2)])
     total = Sum(rows)
     total.add(columns((0, {3: 1}), (2, {4: 2, 9: 1})), 1.0)
     alone = total.added().only(2, rows)
@@ -92,7 +92,7 @@ def test_one_row_alone() -> None:
 
 def test_some_rows_alone() -> None:
     """Each of the chosen ones that have values keeps all of its slots, and no others do."""
-    rows = Rows([key(index) for index in range(4)])
+    rows = SumRows([key(index) for index in range(4)])
     total = Sum(rows)
     total.add(columns((0, {3: 1}), (1, {4: 2, 9: 1, 45_000: 5}), (3, {0: 7, 8: 1})), 1.0)
     some = total.added().some(np.array([False, True, True, True]), rows)
@@ -105,7 +105,7 @@ def test_some_rows_alone() -> None:
 def test_sums_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages widen before a count could overflow, and a slot that comes twice counts twice."""
     monkeypatch.setattr(interval_sums, "_PENDING_SLOTS", 0)
-    rows = Rows([key(0)])
+    rows = SumRows([key(0)])
     total = Sum(rows)
     many = columns((0, {3: (1 << 32) - 1, 4: 1}))
     twice = Columns(
@@ -118,9 +118,9 @@ def test_sums_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_a_sum_too() -> None:
     """Of no series, and of no intervals."""
-    assert Sum(Rows([])).added().histograms(Rows([])).figures(["50"]) == []
-    assert contents(Sum(Rows([key(1)])).added(), Rows([key(1)])) == {}
-    none = Sum(Rows([]))
+    assert Sum(SumRows([])).added().histograms(SumRows([])).figures(["50"]) == []
+    assert contents(Sum(SumRows([key(1)])).added(), SumRows([key(1)])) == {}
+    none = Sum(SumRows([]))
     none.add(columns((1, {3: 1})), 1.0)
     assert none.added().rows.size == 0
 
@@ -130,7 +130,7 @@ def test_what_is_left_together_changes_no_bounds(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(interval_sums, "_PENDING_SLOTS", 0)
     random = np.random.default_rng(9)
     keys, percentiles = [key(index) for index in range(6)], ["1", "50", "99", "99.9"]
-    rows = Rows(keys)
+    rows = SumRows(keys)
     total = Sum(rows)
     for _ in range(60):
         entries = []
@@ -152,7 +152,7 @@ def test_what_is_left_together_changes_no_bounds(monkeypatch: pytest.MonkeyPatch
 def test_the_sum_of_some_rows(monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
     """It is the part of the whole sum for these rows, also the lowest page of the first row."""
     monkeypatch.setattr(interval_sums, "_PENDING_SLOTS", pending)
-    rows = Rows([key(0), key(1, digits=5), key(2), key(3)])
+    rows = SumRows([key(0), key(1, digits=5), key(2), key(3)])
     total = Sum(rows)
     assert total.of_rows(np.array([0, 2])).rows.size == 0
     for _ in range(3):

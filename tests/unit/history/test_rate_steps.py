@@ -8,13 +8,13 @@ import numpy as np
 from tests.unit.history.runs import SECOND, Making
 
 from telemetry.history.reader import FAR_NS, RunHistory
-from telemetry.history.steady_range import Steps, steps_of
+from telemetry.history.steady_range import SteadySteps, steps_of
 from telemetry.wire.events import Define
 
 DEFINITIONS = (Define(0, "latency", "series", "tokens"), Define(1, "other", "series", "tokens"))
 
 
-def steps(making: Making, rows: list[list[tuple[int, float]] | None], start_ns: int = 0) -> Steps:
+def steps(making: Making, rows: list[list[tuple[int, float]] | None], start_ns: int = 0) -> SteadySteps:
     run = making.run(rows)
     assert run.directory is not None
     past = RunHistory(run.directory.history, run.result.snapshot.started_ns, run.result.snapshot.time_ns)

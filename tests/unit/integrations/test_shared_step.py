@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.client import module_level as telemetry
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.integrations import loop_axes
 from telemetry.integrations.loop_axes import LoopAxes, record_own
-from telemetry.integrations.tensorboard import Recorder
-from telemetry.integrations.wandb.source import Source
+from telemetry.integrations.tensorboard import TensorBoardRecorder
+from telemetry.integrations.wandb.source import WandbSource
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import Scalars
 
@@ -33,7 +33,7 @@ def read(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Read]:
         def end() -> dict[str, set[str]]:
             PROCESS.finish(20.0)
             records = [one for heard in aggregator.heard.values() for one in heard.records]
-            steps, axes = Steps(30.0, lambda _: None), dict[str, set[str]]()
+            steps, axes = StepMerger(30.0, lambda _: None), dict[str, set[str]]()
             for number, record in enumerate(record for record in records if isinstance(record, Scalars)):
                 refused = steps.report("one", record, number + 1)
                 assert refused is None, f"{record}: {refused}"
@@ -59,13 +59,13 @@ class Writer:
 WRITER = Writer()
 
 
-def write(recorder: Recorder, tag: str, step: int) -> None:
+def write(recorder: TensorBoardRecorder, tag: str, step: int) -> None:
     recorder.scalar(WRITER, {"tag": tag, "scalar_value": 0.5, "global_step": step})
 
 
 def test_epochs_of_a_writer_beside_rows_of_wandb(read: Read) -> None:
     """Rows stay on their documented axis. The writer's names get another one."""
-    source, recorder = Source({}, {}), Recorder()
+    source, recorder = WandbSource({}, {}), TensorBoardRecorder()
     for row in range(1_500):
         if row % 300 == 0:
             write(recorder, "val/loss", row // 300)
@@ -75,7 +75,7 @@ def test_epochs_of_a_writer_beside_rows_of_wandb(read: Read) -> None:
 
 def test_epochs_of_wandb_beside_batches_of_a_writer(read: Read) -> None:
     """The writer has moved `step` ahead, so the rows are on an axis that says whose they are."""
-    source, recorder = Source({}, {}), Recorder()
+    source, recorder = WandbSource({}, {}), TensorBoardRecorder()
     source.define("epoch/*", step_metric="val")
     for batch in range(1_500):
         write(recorder, "train/loss", batch)
@@ -93,7 +93,7 @@ def test_epochs_of_wandb_beside_batches_of_a_writer(read: Read) -> None:
 
 def test_a_training_loop_beside_both(read: Read) -> None:
     """The loop counts batches, the writer counts epochs, and W&B has a row for each ten batches."""
-    source, recorder, loop = Source({}, {}), Recorder(), LoopAxes()
+    source, recorder, loop = WandbSource({}, {}), TensorBoardRecorder(), LoopAxes()
     for batch in range(2_000):
         telemetry.log({"loop": 0.5}, step=batch, axis=loop.axis("step", batch))
         record_own({"own": 0.5}, batch, loop)

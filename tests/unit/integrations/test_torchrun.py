@@ -17,7 +17,7 @@ from telemetry.client import start
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.integrations import torchrun
 from telemetry.integrations.torchrun.agent import Agent, message_of
-from telemetry.integrations.torchrun.metrics import Metrics, worker_labels
+from telemetry.integrations.torchrun.metrics import MetricRecorders, worker_labels
 from telemetry.testing.aggregator import FakeAggregator, Heard
 from telemetry.wire.events import Mark
 
@@ -112,7 +112,7 @@ def values_of(heard: Heard, name: str) -> list[float]:
     return [value for known, _, value in heard.rows() if known == name]
 
 
-def end_run(metrics: Metrics) -> None:
+def end_run(metrics: MetricRecorders) -> None:
     """Put the metric with which an agent ends, whatever happened to its workers."""
     metrics.put("torchelastic", "SimpleElasticAgent.run.success", 1)
 
@@ -136,7 +136,7 @@ def test_the_outcome_is_that_of_the_workers(
     """The agent reports success in all these cases."""
     for rank, state in enumerate(states):
         agent.take_event(status(state, rank))
-    end_run(Metrics(agent))
+    end_run(MetricRecorders(agent))
     agent.take_event(status("SUCCEEDED"))
     heard = finish()
     last, labels = marks_of(heard)[-1]
@@ -148,7 +148,7 @@ def test_the_outcome_is_that_of_the_workers(
 
 def test_a_second_launch_in_a_process_has_an_outcome_of_its_own(agent: Agent, finish: Finish) -> None:
     """Failures of the first are forgotten."""
-    metrics = Metrics(agent)
+    metrics = MetricRecorders(agent)
     agent.take_event(status("FAILED", 0))
     end_run(metrics)
     agent.take_event(status("START", 0))
@@ -165,7 +165,7 @@ def test_a_second_launch_in_a_process_has_an_outcome_of_its_own(agent: Agent, fi
 
 def test_an_interrupted_agent_leaves_no_healthy_worker(agent: Agent, finish: Finish) -> None:
     """The mark has the last line of the error."""
-    metrics = Metrics(agent)
+    metrics = MetricRecorders(agent)
     metrics.put("torchelastic", "workers.default.healthy", 1)
     metrics.put("torchelastic", "SimpleElasticAgent.run.failure", 1)
     error = "Traceback (most recent call last):\n  …\nSignalException: got signal: 15\n"
@@ -284,7 +284,7 @@ def test_odd_details_of_a_worker_are_left_out(agent: Agent, finish: Finish, deta
 
 def test_the_monitor_loop_is_folded(agent: Agent, finish: Finish) -> None:
     """An hour of it is a handful of events."""
-    metrics = Metrics(agent)
+    metrics = MetricRecorders(agent)
     for turn in range(36_000):
         metrics.put("torchelastic", "LocalElasticAgent._monitor_workers.success", 1)
         metrics.put("torchelastic", "LocalElasticAgent._monitor_workers.duration.ms", 4 if turn == 500 else 0)
@@ -333,7 +333,7 @@ def test_names_of_the_agent_mean_nothing_special_in_a_worker(
     """All values are recorded."""
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
     monkeypatch.setenv("RANK", "0")
-    metrics = Metrics(agent)
+    metrics = MetricRecorders(agent)
     for value in (1, 1, 2):
         metrics.put("torchelastic", "workers.mine.healthy_in_worker", value)
         metrics.put("torchelastic", "Trainer.run.success", value)

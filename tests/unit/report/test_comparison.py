@@ -17,12 +17,12 @@ from telemetry.errors import UsageError
 from telemetry.judge.compare import (
     ONE_SIDED,
     BoundedFigure,
+    ChangedSetting,
     Comparison,
     Curve,
     MetricResult,
     Noise,
-    RunFacts,
-    Setting,
+    SideRun,
     largest_without_bounds,
 )
 from telemetry.judge.compare.model import WITHOUT_BOUNDS
@@ -46,9 +46,9 @@ NS = 10**9
 STARTED_NS = 1_772_366_400 * NS
 
 
-def runs(name: str, first: int, number: int) -> list[RunFacts]:
+def runs(name: str, first: int, number: int) -> list[SideRun]:
     return [
-        RunFacts(
+        SideRun(
             run_id=f"{first + at:08x}",
             name=name,
             directory=f"/runs/{name}-{at}",
@@ -93,9 +93,9 @@ def sample() -> Comparison:
         before=runs("main", 0, 6),
         after=runs("branch", 1, 6),
         settings=[
-            Setting(name="lr", before=["1.0"], after=["1.6"]),
-            Setting(name="seed", before=["1", "2", "3", "4"], after=["5"]),
-            Setting(name="command", after=["--fast"]),
+            ChangedSetting(name="lr", before=["1.0"], after=["1.6"]),
+            ChangedSetting(name="seed", before=["1", "2", "3", "4"], after=["5"]),
+            ChangedSetting(name="command", after=["--fast"]),
         ],
         metrics=[
             replace(

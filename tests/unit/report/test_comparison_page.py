@@ -7,11 +7,11 @@ import re
 
 from msgspec.structs import replace
 
-from telemetry.judge.compare import Comparison, Curve, MetricResult, RunFacts, Setting
+from telemetry.judge.compare import ChangedSetting, Comparison, Curve, MetricResult, SideRun
 from telemetry.report.comparison import comparison_text
 from telemetry.report.comparison_page import comparison_html
 
-RUNS = [RunFacts(run_id=f"r{number}", name="<b>main</b>", completeness="complete") for number in range(2)]
+RUNS = [SideRun(run_id=f"r{number}", name="<b>main</b>", completeness="complete") for number in range(2)]
 WORSE = MetricResult(
     of="series", statistic="p99", name="latency", unit="ms", better="lower", verdict="worse",
     before=10.0, after=11.0, difference=0.1, low=0.05, high=0.15, p_value=0.001, p_adjusted=0.01, method="runs",
@@ -51,7 +51,7 @@ def test_the_largest_differences_are_tiles_below_the_verdict() -> None:
             COMPARISON,
             after=[replace(run, name="branch") for run in RUNS],
             metrics=[WORSE, changed],
-            settings=[Setting(name="<lr>", before=["1.0"], after=["1.6"])],
+            settings=[ChangedSetting(name="<lr>", before=["1.0"], after=["1.6"])],
         )
     )
     assert "<h1>&lt;b&gt;main&lt;/b&gt; against branch</h1>" in text

@@ -12,7 +12,7 @@ import pytest
 from tests.golden.report.renderings import stored_report
 
 from telemetry.report.csv import render_csv
-from telemetry.report.rows import Row, rows
+from telemetry.report.rows import ReportRow, rows
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
@@ -38,7 +38,7 @@ def test_pandas_reads_it() -> None:
     """With its own idea of types: numbers are numbers, and parts of the run are told apart."""
     pandas = import_module("pandas")
     frame = pandas.read_csv(io.StringIO(render_csv(stored_report())), keep_default_na=True)
-    assert list(frame.columns) == list(Row._fields)
+    assert list(frame.columns) == list(ReportRow._fields)
     assert frame["value"].dtype == "float64"
     p99 = frame[(frame.kind == "series") & (frame.name == "first_byte") & (frame.figure == "p99")]
     assert p99.value.iloc[0] == 0.002608

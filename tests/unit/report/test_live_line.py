@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from telemetry.common.formatting import columns
-from telemetry.report.live_line import LiveLine, Part, describe, fitted, joined
+from telemetry.report.live_line import LinePart, LiveLine, describe, fitted, joined
 from telemetry.wire.snapshot import (
     Accounting,
     AxisStat,
@@ -200,7 +200,7 @@ def test_a_narrow_line_leaves_out_whole_parts() -> None:
         line = joined(fitted(parts, width))
         assert 0 < columns(line) <= width
         assert joined(parts).startswith(f"{line}  ") or line == joined(parts)
-    assert fitted([Part("ab"), Part("c")], 5) == [Part("ab"), Part("c")]
+    assert fitted([LinePart("ab"), LinePart("c")], 5) == [LinePart("ab"), LinePart("c")]
     assert fitted([], 5) == []
     assert joined(fitted(parts, 3)) == "1…3"
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.golden.report.renderings import steps_report, stored_report
 
 from telemetry.errors import UsageError
-from telemetry.report.rows import Row, rows
+from telemetry.report.rows import ReportRow, rows
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
@@ -22,7 +22,7 @@ def test_rows_say_what_they_are_of() -> None:
     report = stored_report()
     found = [row for row in rows(report) if (row.kind, row.name) == ("series", "first_byte")]
     (p99, *steps) = [row for row in found if row.figure == "p99"]
-    assert p99 == Row("series", "first_byte", {}, "s", "p99", 0.002608, 0.002504, 0.002712, 10, 120)
+    assert p99 == ReportRow("series", "first_byte", {}, "s", "p99", 0.002608, 0.002504, 0.002712, 10, 120)
     assert [(row.start_s, row.end_s) for row in steps] == [
         (point.start_s, point.end_s) for point in report.over_time[1].points if point.percentiles
     ]
@@ -62,7 +62,7 @@ def test_frames(library: Any) -> None:
     import_module(library)
     report = stored_report()
     frame = report.to_pandas() if library == "pandas" else report.to_polars()
-    assert list(frame.columns)[:10] == list(Row._fields)
+    assert list(frame.columns)[:10] == list(ReportRow._fields)
     assert len(frame) == len(list(rows(report)))
     routes = [route for route in frame["label_route"] if isinstance(route, str)]
     assert set(routes) == {"/search"}
@@ -89,4 +89,4 @@ def test_steps_and_backends() -> None:
     assert [(row.figure, row.value) for row in values] == [("value", None)]
     wandb = [row for row in found if row.kind == "backend" and row.name == "wandb"]
     assert [(row.figure, row.value) for row in wandb][:3] == [("complete", 0), ("written", 945), ("queued", 675)]
-    assert Row("backend", "wandb", {"kind": "wandb", "reason": "too_large"}, "", "dropped", 2) in wandb
+    assert ReportRow("backend", "wandb", {"kind": "wandb", "reason": "too_large"}, "", "dropped", 2) in wandb

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from telemetry.history.second_sums import AT_ONCE
 from telemetry.report.other_tools import answers as module
-from telemetry.report.other_tools.answers import Collector
+from telemetry.report.other_tools.answers import AnswerCollector
 from telemetry.report.other_tools.statistics import deviation, linear, median
 from telemetry.wire.request_log import RequestEntry
 
@@ -60,7 +60,7 @@ ENTRIES = st.lists(
 @given(ENTRIES, st.integers(1, 9))
 def test_pieces_have_all_chunks(entries: list[RequestEntry], at_once: int) -> None:
     """With their times, however small the pieces are; gaps are those between two chunks of a request."""
-    collector = Collector()
+    collector = AnswerCollector()
     times, gaps = [], []
     for entry in entries:
         collector.add(entry, 7)

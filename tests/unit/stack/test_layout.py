@@ -14,15 +14,15 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from telemetry.stack.layout import Layout
+from telemetry.stack.layout import StackLayout
 from telemetry.stack.settings import StackSettings, TempoSettings
 
 ODD = "a $HOME: {x} 'ü'"
 """Characters that the formats of the files give a meaning."""
 
 
-def written(tmp_path: Path, **settings: Any) -> Layout:
-    layout = Layout(tmp_path / "stack", StackSettings(targets=str(tmp_path / "targets"), **settings))
+def written(tmp_path: Path, **settings: Any) -> StackLayout:
+    layout = StackLayout(tmp_path / "stack", StackSettings(targets=str(tmp_path / "targets"), **settings))
     paths = layout.write()
     assert all(path.is_file() for path in paths)
     return layout

@@ -8,7 +8,7 @@ import pytest
 
 from telemetry.errors import ConfigError, UsageError
 from telemetry.stack import parts as module
-from telemetry.stack.layout import Layout
+from telemetry.stack.layout import StackLayout
 from telemetry.stack.parts import check_any, compose_command, find_parts
 from telemetry.stack.settings import GrafanaSettings, PrometheusSettings, StackSettings
 
@@ -32,8 +32,8 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def layout(tmp_path: Path, settings: StackSettings) -> Layout:
-    return Layout(tmp_path / "stack", settings)
+def layout(tmp_path: Path, settings: StackSettings) -> StackLayout:
+    return StackLayout(tmp_path / "stack", settings)
 
 
 def test_what_is_not_installed_is_skipped_with_a_sentence(bare: Path, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from telemetry.errors import RunDirectoryError
 from telemetry.store.backends import (
     Ahead,
-    Checkpoint,
     Counts,
+    WriterCheckpoint,
     WriterFacts,
     WriterFolder,
     read_backends,
@@ -26,10 +26,12 @@ FACTS = WriterFacts(name="w", kind="wandb", to="wandb:project=x,as=w", every_s=2
 def test_everything_comes_back(tmp_path: Path) -> None:
     """As it was written; a folder without a file has nothing to say, or begins anew."""
     folder = writer_folder(tmp_path, "w")
-    assert (folder.read_facts(), folder.read_status(), folder.read_checkpoint()) == (None, None, Checkpoint())
+    assert (folder.read_facts(), folder.read_status(), folder.read_checkpoint()) == (None, None, WriterCheckpoint())
     folder.make()
     folder.make()
-    checkpoint = Checkpoint(serial=4, position={"next_record": 7}, state={"id": "x"}, counts=Counts(written=3))
+    checkpoint = WriterCheckpoint(
+        serial=4, position={"next_record": 7}, state={"id": "x"}, counts=Counts(written=3)
+    )
     stat = BackendStat(name="w", state="idle", dropped={"refused": 1})
     folder.write_facts(FACTS)
     folder.write_checkpoint(checkpoint)
@@ -69,7 +71,7 @@ def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
     """In our words, whatever the reason."""
     folder = WriterFolder(tmp_path / "gone")
     with pytest.raises(RunDirectoryError, match=r"can't write .*checkpoint\.json"):
-        folder.write_checkpoint(Checkpoint())
+        folder.write_checkpoint(WriterCheckpoint())
     (tmp_path / "file").touch()
     with pytest.raises(RunDirectoryError, match="can't create"):
         WriterFolder(tmp_path / "file" / "x").make()

@@ -14,7 +14,7 @@ import pytest
 from telemetry.store.processes import start_of
 from telemetry.store.scrape_targets import (
     OWNER,
-    TargetGroup,
+    ScrapeGroup,
     add_targets,
     default_folder,
     remove_dead,
@@ -35,13 +35,13 @@ def foreign(folder: Path, name: str, owner: str | None) -> Path:
 def test_a_file_has_the_form_of_prometheus_and_its_process(tmp_path: Path) -> None:
     """Addresses, labels with names that Prometheus takes, and the owner. The folder is for this user."""
     folder = tmp_path / "a" / "targets"
-    path = add_targets(folder, "run/x y", [TargetGroup(["h:1"], {"run": "r", "a-b": "c", "1st": "d"})])
+    path = add_targets(folder, "run/x y", [ScrapeGroup(["h:1"], {"run": "r", "a-b": "c", "1st": "d"})])
     (group,) = json.loads(path.read_text())
     owner = f"{HERE}/{os.getpid()}/{start_of(os.getpid())}"
     assert group == {"targets": ["h:1"], "labels": {"run": "r", "a_b": "c", "_1st": "d", OWNER: owner}}
     assert path.name == f"run_x_y-{os.getpid()}.json"
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert add_targets(folder, "run/x y", [TargetGroup(["h:2"])]) == path
+    assert add_targets(folder, "run/x y", [ScrapeGroup(["h:2"])]) == path
     assert [file.groups[0].targets for file in target_files(folder)] == [["h:2"]]
     remove_targets(path)
     remove_targets(path)
@@ -74,7 +74,7 @@ def test_only_files_of_dead_processes_of_this_host_are_removed(tmp_path: Path) -
 def test_the_next_writer_cleans_up(tmp_path: Path) -> None:
     """So nobody else has to."""
     foreign(tmp_path, "reused", f"{HERE}/{os.getpid()}/1")
-    path = add_targets(tmp_path, "mine", [TargetGroup(["h:1"])])
+    path = add_targets(tmp_path, "mine", [ScrapeGroup(["h:1"])])
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -18,7 +18,7 @@ from telemetry.supervise import aggregator as keeper_module
 from telemetry.supervise import run_files
 from telemetry.supervise.aggregator import AggregatorKeeper, death_of
 from telemetry.supervise.run_files import FINAL_FILE, RunFiles
-from telemetry.supervise.spawn import Aggregator, StartConditions
+from telemetry.supervise.spawn import SpawnedAggregator, StartConditions
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.wire.codec import snapshot_to_json
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.said: list[str] = []
-        self.started: list[Aggregator] = []
+        self.started: list[SpawnedAggregator] = []
         self.errors: list[TelemetryError] = []
         """What the next starts fail with."""
         self.program = ["sleep", "60"]
@@ -45,8 +45,8 @@ class Bench:
         (folder / "journal").mkdir()
         (folder / "journal" / "0").write_text("")
 
-    def start(self) -> Aggregator:
-        made = Aggregator(
+    def start(self) -> SpawnedAggregator:
+        made = SpawnedAggregator(
             endpoint=self.endpoint,
             snapshots="",
             run_id="r",
@@ -59,7 +59,7 @@ class Bench:
         self.started.append(made)
         return made
 
-    def restart(self, dead: Aggregator, timeout_s: float) -> Aggregator:
+    def restart(self, dead: SpawnedAggregator, timeout_s: float) -> SpawnedAggregator:
         assert dead.gone
         if self.errors:
             raise self.errors.pop(0)
@@ -291,7 +291,7 @@ def test_a_defect_of_the_keeper_still_lets_everybody_go(
 ) -> None:
     """Whoever waits for the result sees that there is no aggregator."""
 
-    def fail(dead: Aggregator, timeout_s: float) -> Aggregator:
+    def fail(dead: SpawnedAggregator, timeout_s: float) -> SpawnedAggregator:
         raise MemoryError("none left")
 
     monkeypatch.setattr(keeper_module, "respawn", fail)

@@ -15,15 +15,15 @@ import pytest
 
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.supervise import spawn as spawn_module
-from telemetry.supervise.spawn import Aggregator, StartConditions, respawn, spawn
+from telemetry.supervise.spawn import SpawnedAggregator, StartConditions, respawn, spawn
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.snapshot import BackendStat
 
 pytestmark = pytest.mark.slow
 
 
-def dead_aggregator() -> Aggregator:
-    return Aggregator(
+def dead_aggregator() -> SpawnedAggregator:
+    return SpawnedAggregator(
         endpoint="",
         snapshots="",
         run_id="r",

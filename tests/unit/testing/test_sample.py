@@ -10,10 +10,10 @@ from telemetry.backends.items import Item, Params, Reading, Step
 from telemetry.backends.sources.disk import DiskSource
 from telemetry.backends.sources.source import Position
 from telemetry.store.run_directory import RunDirectory
-from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, Sample, record_run, value
+from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, SampleRun, record_run, value
 
 
-def items(sample: Sample) -> list[Item]:
+def items(sample: SampleRun) -> list[Item]:
     source = DiskSource(RunDirectory.open(sample.path), Position(), every_s=EVERY_S)
     found: list[Item] = []
     while not source.over:

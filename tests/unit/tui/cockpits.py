@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from telemetry.config.schema import TuiConfig
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import Feed, NewSnapshot
+from telemetry.tui.feed.news import NewsFeed, NewSnapshot
 from telemetry.tui.model.scene import Baseline
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -22,7 +22,7 @@ _DEADLINE_S = 20.0
 
 
 def cockpit(
-    feed: Feed,
+    feed: NewsFeed,
     export_dir: Path = Path("nowhere"),
     *,
     clock: FakeClock | None = None,

@@ -8,13 +8,13 @@ from functools import cache
 import numpy as np
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.history.step_curves import StepCurves
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
 from telemetry.tui.feed.history_thread import ValueHistory, columns, keys_of
-from telemetry.tui.feed.news import News, Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
+from telemetry.tui.feed.news import News, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf, ViewerNote
 from telemetry.tui.model.scene import RangeFigures, SeriesId, ValuesOverTime, series_id
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.control import Hello, SeriesKey
@@ -154,7 +154,7 @@ class Recorded:
         self._aggregator.pass_time(SECOND_NS)
         self.snapshots.append(self._aggregator.snapshot(self._facts(second), end_ns, wall_ns + SECOND_NS))
 
-    def _facts(self, second: int) -> RunFacts:
+    def _facts(self, second: int) -> SnapshotFacts:
         cost = SelfCost(
             cpu_s=0.05 * second,
             cpu_percent=4.8,
@@ -163,7 +163,7 @@ class Recorded:
             ticks=10 * second,
             series=12,
         )
-        return RunFacts(
+        return SnapshotFacts(
             run_id=f"{self._name}-20231114T221320Z-a1b2",
             name=self._name,
             epoch="1",
@@ -284,7 +284,7 @@ class FakeFeed:
 
     def stop_run(self) -> None:
         self.stops += 1
-        self._tell(Note("The run has been asked to stop."))
+        self._tell(ViewerNote("The run has been asked to stop."))
 
     def close(self) -> None:
         self.closed = True

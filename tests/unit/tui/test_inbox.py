@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Thread
 
-from telemetry.tui.feed.news import MembersOf, Note, Output, Trends, Trouble
+from telemetry.tui.feed.news import CommandOutput, MembersOf, Trends, Trouble, ViewerNote
 from telemetry.tui.model.scene import TREND_POINTS
 from telemetry.tui.viewer import Inbox
 
@@ -14,8 +14,8 @@ def test_of_each_kind_the_newest_is_kept() -> None:
     inbox = Inbox(lambda: None)
     for number in range(100):
         inbox.tell(Trouble(str(number)))
-        inbox.tell(Output((str(number),)))
-    assert inbox.take() == [Trouble("99"), Output(("99",))]
+        inbox.tell(CommandOutput((str(number),)))
+    assert inbox.take() == [Trouble("99"), CommandOutput(("99",))]
     assert inbox.take() == []
 
 
@@ -30,16 +30,16 @@ def test_answers_about_several_nodes_are_all_kept() -> None:
 def test_trends_and_notes_are_all_kept_within_a_bound() -> None:
     """Each trend is one more second, and each note an answer; nobody needs more than a screen holds."""
     inbox = Inbox(lambda: None)
-    few = [Trends({("a", ()): (1.0,)}), Trends({("a", ()): (2.0,)}), Note("one"), Note("two")]
+    few = [Trends({("a", ()): (1.0,)}), Trends({("a", ()): (2.0,)}), ViewerNote("one"), ViewerNote("two")]
     for news in few:
         inbox.tell(news)
     assert inbox.take() == few
     for number in range(1_000):
         inbox.tell(Trends({("a", ()): (float(number),)}))
-        inbox.tell(Note(str(number)))
+        inbox.tell(ViewerNote(str(number)))
     kept = inbox.take()
     assert len([news for news in kept if isinstance(news, Trends)]) == TREND_POINTS
-    assert kept[-1] == Note("999")
+    assert kept[-1] == ViewerNote("999")
     assert len(kept) < 2 * TREND_POINTS
 
 
@@ -58,9 +58,9 @@ def test_it_wakes_once_for_all_that_comes_before_it_is_emptied() -> None:
 def test_threads_may_tell_at_the_same_time() -> None:
     """Nothing is lost or doubled."""
     inbox = Inbox(lambda: None)
-    threads = [Thread(target=lambda name=name: inbox.tell(Note(name))) for name in "abcdef"]
+    threads = [Thread(target=lambda name=name: inbox.tell(ViewerNote(name))) for name in "abcdef"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(note.words for note in inbox.take() if isinstance(note, Note)) == list("abcdef")
+    assert sorted(note.words for note in inbox.take() if isinstance(note, ViewerNote)) == list("abcdef")

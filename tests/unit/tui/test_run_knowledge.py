@@ -7,17 +7,17 @@ from msgspec.structs import replace
 from tests.unit.tui import feeds, loads, trainings
 
 from telemetry.tui.feed.news import (
+    CommandOutput,
     CurvesOf,
     GatesOf,
     MembersOf,
     NewSnapshot,
-    Note,
-    Output,
     RangeFiguresOf,
     TimelineOf,
     Trends,
     Trouble,
     ValuesOf,
+    ViewerNote,
 )
 from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, Scene, ValuesOverTime
 from telemetry.tui.run_knowledge import RunKnowledge
@@ -38,7 +38,13 @@ def test_news_become_the_scene() -> None:
     known = RunKnowledge(0)
     snapshot = feeds.play().last
     gates = (GateResult(expression="p99(a) < 1ms", outcome="fail", reason="2 ms"),)
-    for news in (NewSnapshot(snapshot, S), Trouble("gone"), Output(("a", "b")), GatesOf(gates), Note("never mind")):
+    for news in (
+        NewSnapshot(snapshot, S),
+        Trouble("gone"),
+        CommandOutput(("a", "b")),
+        GatesOf(gates),
+        ViewerNote("never mind"),
+    ):
         known.learn(news)
     assert known.scene(S) == Scene(snapshot=snapshot, trouble="gone", output=("a", "b"), gates=gates)
     known.learn(Trouble(""))

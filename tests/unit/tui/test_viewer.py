@@ -15,7 +15,7 @@ from tests.unit.tui.cockpits import cockpit, live, press, shows, text, until
 
 from telemetry.errors import ConfigError
 from telemetry.testing.clock import FakeClock
-from telemetry.tui.feed.news import NewSnapshot, Note, Output, Trouble
+from telemetry.tui.feed.news import CommandOutput, NewSnapshot, Trouble, ViewerNote
 from telemetry.wire.snapshot import MetricsSnapshot
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,7 @@ async def test_what_a_feed_notes_is_said_as_it_is() -> None:
     """Also with what looks like markup, and with control characters."""
     feed = live()
     async with cockpit(feed).run_test(notifications=True, size=(120, 40)) as pilot:
-        feed.tell(Note("asked [b]x[/b]\x1b to stop"), Note("no", bad=True))
+        feed.tell(ViewerNote("asked [b]x[/b]\x1b to stop"), ViewerNote("no", bad=True))
         await shows(pilot, r"asked [b]x[/b]\x1b to stop")
 
 
@@ -129,10 +129,10 @@ async def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
     snapshot = feeds.play().last
     odd = replace(snapshot.series[0], name="[bold]x[/nope]", labels={"a": "[/]\x1b[31m"})
     feed = live(replace(snapshot, name="[red]run", series=[odd], warnings=["[blink]"]))
-    feed.tell(Output(("[link=x]y",)))
+    feed.tell(CommandOutput(("[link=x]y",)))
     app = cockpit(feed)
     async with app.run_test(notifications=True, size=(160, 48)) as pilot:
-        feed.tell(Output(("[link=x]y[/link]",)))
+        feed.tell(CommandOutput(("[link=x]y[/link]",)))
         await shows(pilot, "[red]run", r"[bold]x[/nope]{a=[/]\x1b[31m}")
         await press(pilot, "enter")
         await shows(pilot, r"[bold]x[/nope]{a=[/]\x1b[31m}", "by percentile")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.unit.tui import feeds
 from tests.unit.tui.feeds import SECOND_NS, FakeFeed, Recorded, Row
 
-from telemetry.aggregator.core import RunFacts
+from telemetry.aggregator.core import SnapshotFacts
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
@@ -74,7 +74,7 @@ class Training(Recorded):
         ]
         return [*times, (1, begin_ns, 64.0 * STEPS), *spans, *machine]
 
-    def _facts(self, second: int) -> RunFacts:
+    def _facts(self, second: int) -> SnapshotFacts:
         return dataclasses.replace(super()._facts(second), backends=writers(second))
 
 

@@ -19,7 +19,7 @@ _BINS_A_PART: Final = limits.SEARCH_PART_BYTES // 32
 _UNFIT_A_PART: Final = limits.SEARCH_PART_BYTES // 5
 
 
-class Answer:
+class LeafAnswer:
     """Answer of a leaf to one search, once all its values were fed. The same values give the same parts."""
 
     def __init__(self, producer: str, number: int, leaf: LeafPass, lacking: Collection[int] = ()) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.exact.one_pass import OnePass, SlotColumns
-from telemetry.aggregator.exact.ranges import BIN_BYTES, HIGHEST_ORDINAL, VALUE_BYTES, Plan, ValueRange
+from telemetry.aggregator.exact.ranges import BIN_BYTES, HIGHEST_ORDINAL, VALUE_BYTES, PassPlan, ValueRange
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.series.ticks import Indices
@@ -130,7 +130,7 @@ def leaf_pass(messages: Sequence[Search], table: SeriesTable) -> LeafPass:
     columns = table.slot_columns()
     spans = _own_spans(asked, fitting, counts.tolist(), columns)
     is_kept = kept.tolist()
-    plan = Plan(
+    plan = PassPlan(
         [span for span, keep in zip(spans, is_kept, strict=True) if keep],
         [span for span, keep in zip(spans, is_kept, strict=True) if not keep],
         bins,

@@ -16,7 +16,7 @@ from telemetry.aggregator.exact.ranges import (
     KEPT_SPANS,
     KeptValues,
     Narrowing,
-    Plan,
+    PassPlan,
     Resolved,
     ValueRange,
     ordinals,
@@ -43,7 +43,7 @@ class SlotColumns:
 class OnePass:
     """A pass over all values. A span is identified by its place in a list ordered by slot and range."""
 
-    def __init__(self, plan: Plan, columns: SlotColumns) -> None:
+    def __init__(self, plan: PassPlan, columns: SlotColumns) -> None:
         self._columns = columns
         self._waiting_spans = plan.waiting
         self.spans = sorted(

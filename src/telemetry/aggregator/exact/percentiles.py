@@ -18,7 +18,7 @@ from telemetry.aggregator.exact.one_pass import OnePass, SlotColumns
 from telemetry.aggregator.exact.ranges import Resolved, ValueRange, WantedPercentile, ordinal, plan_pass
 from telemetry.aggregator.series.ticks import Indices, TickColumns
 from telemetry.statistics.hdr.layout import Floats
-from telemetry.statistics.hdr.percentiles import Found
+from telemetry.statistics.hdr.percentiles import RankSlots
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class GroupTargets:
     """Series index of each row."""
     rows: Indices
     """Rows that have values, one per line of `found`."""
-    found: Found
+    found: RankSlots
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ class Narrowing:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PassPlan:
     """Handling of each open span in one pass."""
 
     kept: list[ValueRange]
@@ -188,7 +188,7 @@ class Plan:
     waiting: list[ValueRange]
 
 
-def plan_pass(spans: list[ValueRange], memory_bytes: int) -> Plan:
+def plan_pass(spans: list[ValueRange], memory_bytes: int) -> PassPlan:
     """Return a plan that keeps the smallest spans and narrows the others.
 
     Every pass makes progress with at least one.
@@ -203,4 +203,4 @@ def plan_pass(spans: list[ValueRange], memory_bytes: int) -> Plan:
     all_bins = max(int(memory_bytes * (1.0 - KEPT_SHARE)) // BIN_BYTES, FEWEST_BINS)
     narrowed = large[: all_bins // FEWEST_BINS]
     bins = min(all_bins // max(len(narrowed), 1), MOST_BINS)
-    return Plan(by_count[:fitting], narrowed, bins, large[len(narrowed) :])
+    return PassPlan(by_count[:fitting], narrowed, bins, large[len(narrowed) :])

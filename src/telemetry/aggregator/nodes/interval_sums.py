@@ -29,7 +29,7 @@ _LARGEST_BITS: Final = 1_024
 """Bits of integers that no float can hold."""
 
 
-class _Groups(NamedTuple):
+class _LineGroups(NamedTuple):
     """Lines of equal ids side by side."""
 
     order: NDArray[np.intp]
@@ -183,15 +183,15 @@ def _concatenated(parts: Sequence[_Arrays]) -> _Arrays:
     return parts[0].of(np.concatenate(column) for column in columns)
 
 
-def _grouped(ids: Integers) -> _Groups:
+def _grouped(ids: Integers) -> _LineGroups:
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     first = np.diff(ordered, prepend=-1) != 0
     starts = np.flatnonzero(first)
-    return _Groups(order, starts, ordered[starts], np.cumsum(first) - 1)
+    return _LineGroups(order, starts, ordered[starts], np.cumsum(first) - 1)
 
 
-def _spread(groups: _Groups, sums: SeriesArrays, count: Integers) -> tuple[Floats, Floats]:
+def _spread(groups: _LineGroups, sums: SeriesArrays, count: Integers) -> tuple[Floats, Floats]:
     """Return mean and squared deviations. Means are taken as distances to the first one, which are small."""
     lines, mean = sums.count[groups.order].astype(np.float64), sums.mean[groups.order]
     base = mean[groups.starts]
@@ -202,7 +202,7 @@ def _spread(groups: _Groups, sums: SeriesArrays, count: Integers) -> tuple[Float
     return base + offset, np.where(np.isnan(squares), np.inf, squares)
 
 
-def _totals(groups: _Groups, sums: SeriesArrays) -> tuple[Floats, Floats]:
+def _totals(groups: _LineGroups, sums: SeriesArrays) -> tuple[Floats, Floats]:
     total, rest = sums.total[groups.order[groups.starts]], sums.rest[groups.order[groups.starts]]
     sizes = np.diff(groups.starts, append=groups.order.size)
     for group in np.flatnonzero(sizes > 1).tolist():
@@ -211,7 +211,7 @@ def _totals(groups: _Groups, sums: SeriesArrays) -> tuple[Floats, Floats]:
     return total, rest
 
 
-def _slots(groups: _Groups, sums: SeriesArrays) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
+def _slots(groups: _LineGroups, sums: SeriesArrays) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
     """Return the slots of each group in ascending order, each once unless its count needs several."""
     group_of_line = np.empty(groups.order.size, np.int64)
     group_of_line[groups.order] = groups.group_of

@@ -22,7 +22,7 @@ from telemetry.aggregator.nodes.columns import (
 )
 from telemetry.aggregator.nodes.interval_sums import split_integer
 from telemetry.aggregator.nodes.outgoing import OutgoingInterval
-from telemetry.aggregator.registry import Instrument, Registry
+from telemetry.aggregator.registry import RegisteredInstrument, Registry
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.run_clock import LATEST_NS
 from telemetry.aggregator.series.extents import Extents
@@ -135,7 +135,7 @@ class LeafSums:
         for (kind, index), within in due.items():
             yield self._definition(self._registry.instruments[kind][index], within)
 
-    def _definition(self, item: Instrument, within: str) -> Define:
+    def _definition(self, item: RegisteredInstrument, within: str) -> Define:
         number = row_id(item.kind, item.index)
         if item.kind != "series":
             return Define(number, item.name, item.kind, item.unit, item.labels, within=within)

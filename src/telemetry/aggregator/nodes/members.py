@@ -35,7 +35,7 @@ class NewMembers:
         self.newest, self._waiting = list(self._waiting.values()), {}
 
 
-class Members:
+class NodeMembers:
     """Producers of all nodes of a root, the newest NODE_MEMBERS of them."""
 
     STATE: ClassVar[Mapping[str, Any]] = {"rows": list[tuple[str, Member]]}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from telemetry import limits
 from telemetry.aggregator.nodes.stats import Nodes
-from telemetry.aggregator.snapshotter import RunFacts, account_for, completeness
+from telemetry.aggregator.snapshotter import SnapshotFacts, account_for, completeness
 from telemetry.wire.nodes import NodeAccount
 from telemetry.wire.snapshot import FoldedProducers, ProducerStat, State
 
@@ -51,7 +51,7 @@ def own_account(own: OwnNumbers, roll: int, facts: LeafFacts) -> NodeAccount:
     unfinished = [stat.producer for stat in own.producers if stat.unfinished and not stat.is_collector]
     pending_names = [*own.waiting_for, *unfinished, *own.nodes.owing]
     ended: State = "INTERRUPTED" if facts.interrupted else "COMPLETE"
-    run = RunFacts(run_id="", name="", state=ended, unaccounted=facts.unaccounted)
+    run = SnapshotFacts(run_id="", name="", state=ended, unaccounted=facts.unaccounted)
     folded = own.folded.producers if own.folded is not None else 0
     warnings = [*facts.warnings, *own.warnings, *own.nodes.warnings(over=facts.final)]
     return NodeAccount(

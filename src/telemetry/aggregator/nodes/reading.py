@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
-from telemetry.aggregator.nodes.members import Members, NewMembers
+from telemetry.aggregator.nodes.members import NewMembers, NodeMembers
 from telemetry.aggregator.nodes.state import NodeState
 from telemetry.aggregator.producers.account import ReasonWords
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Define
 from telemetry.wire.nodes import Member, NodeAccount, NodeInterval, StepPart
@@ -21,8 +21,8 @@ class NodeReader:
     def __init__(
         self,
         intervals: IncomingIntervals,
-        steps: Steps,
-        members: Members,
+        steps: StepMerger,
+        members: NodeMembers,
         new_members: NewMembers | None,
         *,
         clock: RunClock,

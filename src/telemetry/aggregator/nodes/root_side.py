@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.nodes.expected import ExpectedNodes
-from telemetry.aggregator.nodes.members import Members
+from telemetry.aggregator.nodes.members import NodeMembers
 from telemetry.aggregator.nodes.stats import Nodes, nodes_of
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.run_clock import RunClock
@@ -18,7 +18,7 @@ class RootSide:
         self,
         book: ProducerBook,
         expected: ExpectedNodes,
-        members: Members,
+        members: NodeMembers,
         *,
         clock: RunClock,
         config: AggregatorConfig,

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.batch_group import KindRows
 from telemetry.aggregator.counters import CounterTable
-from telemetry.aggregator.pending_rows import KIND_BITS, Columns, PendingRows, Slots, slot_of
+from telemetry.aggregator.pending_rows import KIND_BITS, PendingColumns, PendingRows, Slots, slot_of
 from telemetry.aggregator.registry import OVERFLOW, Registry
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
 from telemetry.aggregator.series.node_extents import NodeExtents
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
-from telemetry.aggregator.state import PART, Column
+from telemetry.aggregator.state import PART, ArrayColumn
 from telemetry.wire.events import Kind, Labels, Name
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 from telemetry.wire.units import TIME_NS
@@ -38,7 +38,7 @@ _MOST_WITNESSED: Final = 1 << 13  # rows; the rows of one turn are added to that
 _KINDS: Final[tuple[Kind, ...]] = ("series", "counter")
 
 
-class _Places:
+class _RouteIndex:
     """Map from a route to the index of a relevant instrument. −1 for all others, including unknown routes."""
 
     __slots__ = ("_places",)
@@ -70,10 +70,10 @@ class Extents:
     STATE: ClassVar[Mapping[str, Any]] = {
         "leaders": list[tuple[Name, Labels]],
         "followers": list[tuple[Kind, int, int]],
-        "_first": Column(np.int64),
-        "_last": Column(np.int64),
-        "_last_done": Column(np.int64),
-        "_end": Column(np.int64),
+        "_first": ArrayColumn(np.int64),
+        "_last": ArrayColumn(np.int64),
+        "_last_done": ArrayColumn(np.int64),
+        "_end": ArrayColumn(np.int64),
         "_inside": PART,
         "_tail": PART,
         "_nodes": PART,
@@ -92,8 +92,8 @@ class Extents:
         self._followers: list[tuple[Kind, int]] = []
         self._leader_of = np.zeros(0, np.int32)
         """Leader of each follower."""
-        self._leads = _Places()
-        self._follows = _Places()
+        self._leads = _RouteIndex()
+        self._follows = _RouteIndex()
         self._concerned = {code: np.zeros(0, np.bool_) for code in KIND_CODES.values()}
         self.concerned_count = 0
         """Number that grows with each leader and follower."""
@@ -262,7 +262,7 @@ class Extents:
             self._look_through()
         self._take(rows, slice(taken, ends[-1]))
 
-    def _take(self, rows: Columns, part: slice) -> None:
+    def _take(self, rows: PendingColumns, part: slice) -> None:
         slots, values, ends = rows.slots[part], rows.values[part], rows.wall_times[part]
         if not slots.size:
             return

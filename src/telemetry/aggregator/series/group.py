@@ -19,7 +19,7 @@ from telemetry.aggregator.state import PART
 from telemetry.errors import InstrumentError
 from telemetry.statistics.hdr.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
 from telemetry.statistics.hdr.pages import PagedCounts
-from telemetry.statistics.hdr.percentiles import Counts, Found, PageIndex, find_ranks
+from telemetry.statistics.hdr.percentiles import PageIndex, RankSlots, SearchedCounts, find_ranks
 from telemetry.statistics.hdr.sparse import NO_COUNTS, SparseCounts
 from telemetry.statistics.hdr.window import WindowCounts
 from telemetry.wire.units import ticks_per_unit
@@ -240,7 +240,7 @@ class SeriesGroup:
         rows = np.flatnonzero(per_row)
         return IntervalSlots(rows, per_row[rows], slots, counts.astype(np.uint32))
 
-    def index(self, counts: Counts) -> PageIndex:
+    def index(self, counts: SearchedCounts) -> PageIndex:
         return PageIndex(self.counts, counts)
 
     def percentiles(self, index: PageIndex, rows: Indices, ranks: Integers) -> Floats:
@@ -248,7 +248,7 @@ class SeriesGroup:
         rank_slots = find_ranks(index, rows, ranks)
         return self.values_of(rank_slots, rows)
 
-    def values_of(self, rank_slots: Found, rows: Indices) -> Floats:
+    def values_of(self, rank_slots: RankSlots, rows: Indices) -> Floats:
         """Return the highest value, in units, of each slot found."""
         highest = self.layout.highest_of(rank_slots.slots).astype(np.float64)
         values: Floats = highest / self.ticks.scale[rows][:, None]

@@ -9,7 +9,7 @@ import numpy as np
 
 from telemetry.aggregator.series.summary import Addend, Floats, Indices
 from telemetry.aggregator.snapshot_numbers import grown
-from telemetry.aggregator.state import Column
+from telemetry.aggregator.state import ArrayColumn
 
 
 class IntervalMoments:
@@ -19,11 +19,11 @@ class IntervalMoments:
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
-        "count": Column(np.float64),
-        "total": Column(np.float64),
-        "total_rest": Column(np.float64),
-        "mean": Column(np.float64),
-        "squares": Column(np.float64),
+        "count": ArrayColumn(np.float64),
+        "total": ArrayColumn(np.float64),
+        "total_rest": ArrayColumn(np.float64),
+        "mean": ArrayColumn(np.float64),
+        "squares": ArrayColumn(np.float64),
     }
     DERIVED: ClassVar[tuple[str, ...]] = ("is_active", "_rows")
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.series.interval_moments import IntervalMoments
-from telemetry.aggregator.series.summary import Addend, Floats, Indices, Integers, Summary
-from telemetry.aggregator.state import PART, Column
+from telemetry.aggregator.series.summary import Addend, Floats, Indices, Integers, SeriesSummary
+from telemetry.aggregator.state import PART, ArrayColumn
 from telemetry.statistics.hdr.pages import grown
 
 _ONE: Final = np.int64(1)
@@ -45,22 +45,22 @@ class Moments:
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
-        "_sums": Column(np.complex128),
-        "_high_sums": Column(np.float64),
-        "_shift": Column(np.float64),
+        "_sums": ArrayColumn(np.complex128),
+        "_high_sums": ArrayColumn(np.float64),
+        "_shift": ArrayColumn(np.float64),
         "_reach": float,
         "_events": int,
-        "interval_min": Column(np.float64),
-        "interval_max": Column(np.float64),
-        "count": Column(np.int64),
-        "total": Column(np.float64),
-        "total_rest": Column(np.float64),
-        "mean": Column(np.float64),
-        "squares": Column(np.float64),
-        "min": Column(np.float64),
-        "max": Column(np.float64),
-        "integral": Column(np.bool_),
-        "imprecise": Column(np.int64),
+        "interval_min": ArrayColumn(np.float64),
+        "interval_max": ArrayColumn(np.float64),
+        "count": ArrayColumn(np.int64),
+        "total": ArrayColumn(np.float64),
+        "total_rest": ArrayColumn(np.float64),
+        "mean": ArrayColumn(np.float64),
+        "squares": ArrayColumn(np.float64),
+        "min": ArrayColumn(np.float64),
+        "max": ArrayColumn(np.float64),
+        "integral": ArrayColumn(np.bool_),
+        "imprecise": ArrayColumn(np.int64),
         "interval": PART,
     }
     ADDED: ClassVar[tuple[str, ...]] = ("interval",)
@@ -179,14 +179,14 @@ class Moments:
         self._reach = 0.0
         self._events = 0
 
-    def summary(self) -> Summary:
+    def summary(self) -> SeriesSummary:
         """Return the running columns as a fold would leave them. Changes no state."""
         return self._summary()[0]
 
-    def _summary(self) -> tuple[Summary, Addend]:
+    def _summary(self) -> tuple[SeriesSummary, Addend]:
         """Return the columns after a fold, and the collected values that are added by it."""
         size = self.size
-        summary = Summary(
+        summary = SeriesSummary(
             count=self._counts(),
             total=self.total[:size].copy(),
             total_rest=self.total_rest[:size].copy(),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.series.group import Definition, SeriesGroup
-from telemetry.aggregator.series.summary import Summary
+from telemetry.aggregator.series.summary import SeriesSummary
 from telemetry.aggregator.series.ticks import Indices
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 from telemetry.statistics.hdr.cells import count_cells
@@ -23,7 +23,7 @@ Number = int | float
 Percentiles = dict[str, Number]
 
 
-class Window(NamedTuple):
+class RollWindow(NamedTuple):
     """Combined length of the last rolls, or of one roll, and the extremes of each series that existed then."""
 
     seconds: float
@@ -77,14 +77,16 @@ class StatBuilder:
         self._outside.append((0, 0))
         self._stats.append(empty_stat(definition, self._windows[-1]))
 
-    def set_exact(self, values: dict[int, Percentiles], summary: Summary) -> None:
+    def set_exact(self, values: dict[int, Percentiles], summary: SeriesSummary) -> None:
         """Replace bucket bounds by order statistics until the series changes. Keys keep their order."""
         for index, percentiles in values.items():
             exact = {key: plain(percentiles[key]) for key in self.keys if key in percentiles}
             self._exact[index] = int(summary.count[index]), exact
         self._rebuild(np.array(sorted(values), dtype=np.intp), summary)
 
-    def build(self, groups: Sequence[SeriesGroup], summary: Summary, window: Window | None) -> list[SeriesStat]:
+    def build(
+        self, groups: Sequence[SeriesGroup], summary: SeriesSummary, window: RollWindow | None
+    ) -> list[SeriesStat]:
         """Return all series by index. Pass `window` if it moved since the last call."""
         size = len(self._definitions)
         self._built = grown(self._built, size)
@@ -98,7 +100,7 @@ class StatBuilder:
         self._rebuild(stale, summary)
         return self._stats.copy()
 
-    def _refresh_counts(self, group: SeriesGroup, summary: Summary, changed: NDArray[np.bool_]) -> None:
+    def _refresh_counts(self, group: SeriesGroup, summary: SeriesSummary, changed: NDArray[np.bool_]) -> None:
         rows = np.flatnonzero(changed[group.members])
         if not rows.size:
             return
@@ -116,7 +118,7 @@ class StatBuilder:
             self._histograms[member] = pairs[starts[line] : starts[line + 1]]
             self._outside[member] = (below[line], above[line])
 
-    def _refresh_window(self, group: SeriesGroup, window: Window, summary: Summary) -> None:
+    def _refresh_window(self, group: SeriesGroup, window: RollWindow, summary: SeriesSummary) -> None:
         seconds = window.seconds
         own_seconds = self._times.window_seconds(seconds, summary.count)
         index = group.index(group.window)
@@ -143,7 +145,7 @@ class StatBuilder:
         keys = self.keys
         return [dict(zip(keys, line, strict=True)) for line in _number_lines(values)]
 
-    def _rebuild(self, stale: Indices, summary: Summary) -> None:
+    def _rebuild(self, stale: Indices, summary: SeriesSummary) -> None:
         counts = summary.count[stale]
         with np.errstate(invalid="ignore"):
             deviations = np.sqrt(summary.squares[stale] / np.maximum(counts, 1))

@@ -30,7 +30,7 @@ class MomentColumns(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SeriesSummary:
     """Moments of all values of each series."""
 
     count: Integers

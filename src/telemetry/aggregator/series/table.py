@@ -21,9 +21,9 @@ from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, UsualColumns, slots_by_index
 from telemetry.aggregator.series.moments import SQUARABLE, Moments
-from telemetry.aggregator.series.stats import StatBuilder, Window
+from telemetry.aggregator.series.stats import RollWindow, StatBuilder
 from telemetry.aggregator.series.ticks import Indices, TickColumns, unbounded_slots
-from telemetry.aggregator.state import PART, PARTS, Column
+from telemetry.aggregator.state import PART, PARTS, ArrayColumn
 from telemetry.statistics.hdr.layout import Floats, Integers, Layout
 from telemetry.statistics.hdr.pages import grown
 from telemetry.statistics.hdr.percentiles import find_ranks
@@ -57,16 +57,16 @@ class SeriesTable:
     STATE: ClassVar[Mapping[str, Any]] = {
         "_groups": PARTS,
         "_moments": PART,
-        "_rolls": list[Window],
-        "_rolled_count": Column(np.int64),
-        "_rolled_total": Column(np.float64),
-        "_rolled_rest": Column(np.float64),
+        "_rolls": list[RollWindow],
+        "_rolled_count": ArrayColumn(np.int64),
+        "_rolled_total": ArrayColumn(np.float64),
+        "_rolled_rest": ArrayColumn(np.float64),
         "_stats": PART,
-        "_sliced_count": Column(np.int64),
-        "_sliced_total": Column(np.float64),
-        "_sliced_rest": Column(np.float64),
-        "_sliced_min": Column(np.float64),
-        "_sliced_max": Column(np.float64),
+        "_sliced_count": ArrayColumn(np.int64),
+        "_sliced_total": ArrayColumn(np.float64),
+        "_sliced_rest": ArrayColumn(np.float64),
+        "_sliced_min": ArrayColumn(np.float64),
+        "_sliced_max": ArrayColumn(np.float64),
         "times": PART,
     }
     ADDED: ClassVar[tuple[str, ...]] = (*_SLICED, "times")
@@ -85,7 +85,7 @@ class SeriesTable:
         self.times = EventTimes()
         self._stats = StatBuilder(percentiles, self.times)
         self._window_rolls = window_rolls
-        self._rolls: deque[Window] = deque(maxlen=window_rolls)
+        self._rolls: deque[RollWindow] = deque(maxlen=window_rolls)
         self._window_moved = False
         self._rolled_count = np.zeros(16, dtype=np.int64)
         """Counts at the last roll. The next two columns hold the totals."""
@@ -289,7 +289,7 @@ class SeriesTable:
         parts = [group.roll() for group in self._groups]
         size = len(self)
         least, most = self._extremes()
-        self._rolls.append(Window(seconds, least[:size], most[:size]))
+        self._rolls.append(RollWindow(seconds, least[:size], most[:size]))
         self._window_moved = True
         columns = self._columns_since(parts, self._rolled, least, most)
         for column, rolled in zip(self._sliced, self._rolled, strict=True):
@@ -358,13 +358,13 @@ class SeriesTable:
         self._window_moved = False
         return self._stats.build(self._groups, self._moments.summary(), window)
 
-    def _window(self) -> Window:
+    def _window(self) -> RollWindow:
         size = len(self._rolls[-1].min)
         least, most = np.full(size, np.inf), np.full(size, -np.inf)
         for _, roll_min, roll_max in self._rolls:
             np.minimum(least[: roll_min.size], roll_min, out=least[: roll_min.size])
             np.maximum(most[: roll_max.size], roll_max, out=most[: roll_max.size])
-        return Window(sum(roll.seconds for roll in self._rolls), least, most)
+        return RollWindow(sum(roll.seconds for roll in self._rolls), least, most)
 
     def targets(self) -> ExactTargets:
         """Return the targets of the exact pass: the slot of each percentile, and its rank within the slot."""

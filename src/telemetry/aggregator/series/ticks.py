@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry.aggregator.snapshot_numbers import grown
-from telemetry.aggregator.state import Column
+from telemetry.aggregator.state import ArrayColumn
 from telemetry.statistics.hdr.layout import Floats, Integers, Layout
 
 Indices = NDArray[np.intp]
@@ -33,7 +33,7 @@ def unbounded_slots(layout: Layout, scale: Floats | float, value: Floats) -> Int
 class TickColumns:
     """Tick size and range of each row, and the number of values outside the range."""
 
-    STATE: ClassVar[Mapping[str, Any]] = {"below": Column(np.int64), "above": Column(np.int64)}
+    STATE: ClassVar[Mapping[str, Any]] = {"below": ArrayColumn(np.int64), "above": ArrayColumn(np.int64)}
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("layout", "rows", "scale", "_smallest", "_highest_tick", "_lowest_ceiling", "_one_scale"),
     )

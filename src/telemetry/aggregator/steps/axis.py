@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator.state import PART
-from telemetry.aggregator.steps.member import Member
+from telemetry.aggregator.steps.member import AxisMember
 from telemetry.aggregator.steps.merged import Reductions, ReportedValues, Values
-from telemetry.aggregator.steps.published import PublishedSteps, Shared
+from telemetry.aggregator.steps.published import AxisContext, PublishedSteps
 from telemetry.aggregator.steps.reported_part import ReportedPart, moved_ns
 from telemetry.aggregator.steps.reports import WaitingReports
-from telemetry.aggregator.steps.step import StepState
+from telemetry.aggregator.steps.step import MergingStep
 from telemetry.wire.control import StepState as StepAnswer
 from telemetry.wire.drop_reasons import Count
 from telemetry.wire.events import Axis, Name, Natural, ProducerId, Step
@@ -40,9 +40,9 @@ class AxisSteps(PublishedSteps):
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "declared": Axis | None,
-        "members": dict[ProducerId, Member],
-        "_open": dict[Step, StepState],
-        "_kept": dict[Step, StepState],
+        "members": dict[ProducerId, AxisMember],
+        "_open": dict[Step, MergingStep],
+        "_kept": dict[Step, MergingStep],
         "_forgotten": Step | None,
         "_ended_below": int | None,
         "_closed": Count,
@@ -64,7 +64,7 @@ class AxisSteps(PublishedSteps):
         *("name", "open_units", "kept_units", "_shared", "_order", "_behind", "_late", "_reduction_of", "reported"),
     )
 
-    def __init__(self, name: str, shared: Shared) -> None:
+    def __init__(self, name: str, shared: AxisContext) -> None:
         """Prepare an axis. Published steps are appended to `shared.closing`."""
         super().__init__(name, shared)
         self._reports = WaitingReports()
@@ -225,7 +225,7 @@ class AxisSteps(PublishedSteps):
         if self.lowest != lowest:
             self._behind = None
 
-    def _cleared(self, number: int, step: StepState, units: int, *, has_values: bool) -> None:
+    def _cleared(self, number: int, step: MergingStep, units: int, *, has_values: bool) -> None:
         """Give back the room of values that were forgotten. `units` is the room that the step had before."""
         if self._shared.leaf and self.reported:
             self._outgoing.clear(number)
@@ -294,14 +294,14 @@ class AxisSteps(PublishedSteps):
         self._added(part.step, reported.units - before, part.values)
         return True
 
-    def _step_for(self, number: int, clock_ns: int) -> StepState | None:
+    def _step_for(self, number: int, clock_ns: int) -> MergingStep | None:
         """Return the step that takes values: an open one, a closed one that is kept, or a new one."""
         step = self._open.get(number) or self._kept.get(number)
         if step is None and (self._forgotten is None or number > self._forgotten):
             step = self._begin(number, clock_ns)
         return step
 
-    def _note_times(self, number: int, step: StepState, first_ns: int, newest_ns: int) -> None:
+    def _note_times(self, number: int, step: MergingStep, first_ns: int, newest_ns: int) -> None:
         """Register when values of a step were reported, on the wall clock."""
         step.first_ns = min(step.first_ns or first_ns, first_ns)
         step.newest_ns = max(step.newest_ns, newest_ns)
@@ -320,13 +320,13 @@ class AxisSteps(PublishedSteps):
             self.open_units += units
             self._change(number, names)
 
-    def _begin(self, number: int, clock_ns: int) -> StepState:
+    def _begin(self, number: int, clock_ns: int) -> MergingStep:
         if len(self._order) >= limits.STEPS_OPEN:
             self._young = 0
             self.close_complete()
             while len(self._order) >= limits.STEPS_OPEN:
                 self.close_lowest("timeout")
-        step = self._open[number] = StepState()
+        step = self._open[number] = MergingStep()
         self._shared.budget.take(limits.STEP_UNITS)
         self.open_units += limits.STEP_UNITS
         if self._ended_below is not None and number < self._ended_below:

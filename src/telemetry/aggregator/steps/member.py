@@ -31,7 +31,7 @@ class EndClaim(Struct, array_like=True):
     """Time of the first such claim on the clock of steps."""
 
 
-class Member(Struct, array_like=True):
+class AxisMember(Struct, array_like=True):
     """A producer that has reported on the axis and has not ended."""
 
     at: int

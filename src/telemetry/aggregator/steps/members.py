@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from telemetry.aggregator.steps.member import EVERYTHING_ENDED, NOTHING_ENDED, Member
-from telemetry.aggregator.steps.step import StepState
+from telemetry.aggregator.steps.member import EVERYTHING_ENDED, NOTHING_ENDED, AxisMember
+from telemetry.aggregator.steps.step import MergingStep
 
 YOUNG: Final = 2  # intervals, together at least one second
 
@@ -24,8 +24,8 @@ class AxisMembers:
     def __init__(self) -> None:
         self.reported = False
         """True if steps close by reports."""
-        self.members: dict[str, Member] = {}
-        self._open: dict[int, StepState] = {}
+        self.members: dict[str, AxisMember] = {}
+        self._open: dict[int, MergingStep] = {}
         self._order: list[int] = []
         """Numbers of open steps, ascending."""
         self._behind: int | None = None
@@ -52,7 +52,7 @@ class AxisMembers:
         self._stirred = True
         member = self.members.get(producer)
         if member is None or (member.at == EVERYTHING_ENDED and number >= member.newest):
-            member = self.members[producer] = Member(NOTHING_ENDED if since else at, clock_ns, newest=number)
+            member = self.members[producer] = AxisMember(NOTHING_ENDED if since else at, clock_ns, newest=number)
             self._behind = None
         else:
             member.heard_ns = clock_ns
@@ -86,7 +86,7 @@ class AxisMembers:
         """Remove a producer that has ended. Return False if no step waited for it or for its batches."""
         return self._remove(producer, clock_ns)
 
-    def _move_on(self, member: Member, at: int) -> None:
+    def _move_on(self, member: AxisMember, at: int) -> None:
         if self._behind and not member.away and member.at <= self._order[0] < at:
             self._behind -= 1
         member.at = at

@@ -15,7 +15,7 @@ from telemetry.wire.nodes import PartialValue
 Partials = dict[Name, PartialValue | None]
 
 
-class Merged(NamedTuple):
+class MergedStep(NamedTuple):
     """Values of a step by name, with the spreads of names that several producers reported."""
 
     values: Values
@@ -23,9 +23,9 @@ class Merged(NamedTuple):
     partials: Partials
     """Partial values, if they were asked for or the step has parts of leaves."""
 
-    def of(self, names: Iterable[str]) -> Merged:
+    def of(self, names: Iterable[str]) -> MergedStep:
         """Return the result of some names."""
-        return Merged(
+        return MergedStep(
             {name: self.values[name] for name in names},
             {name: self.spread[name] for name in names if name in self.spread},
             {name: self.partials[name] for name in names if name in self.partials},
@@ -39,10 +39,10 @@ def merged_step(
     names: Iterable[str] | None = None,
     *,
     with_partials: bool = False,
-) -> Merged:
+) -> MergedStep:
     """Return the result of a step for all names, or for some. It is independent of the order of arrival."""
     if not parts and not with_partials:
-        return Merged(*merged(by_producer, reduction_of, names), {})
+        return MergedStep(*merged(by_producer, reduction_of, names), {})
     partials = dict(_partials(by_producer, parts, names))
     values: Values = {}
     spreads: dict[str, Spread] = {}
@@ -51,7 +51,7 @@ def merged_step(
         spread = spread_of(partial) if partial is not None else None
         if spread is not None:
             spreads[name] = spread
-    return Merged(values, spreads, partials)
+    return MergedStep(values, spreads, partials)
 
 
 def names_of(

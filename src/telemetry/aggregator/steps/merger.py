@@ -19,11 +19,11 @@ from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.steps.axis import AxisSteps
 from telemetry.aggregator.steps.merged import finite
-from telemetry.aggregator.steps.published import Shared
+from telemetry.aggregator.steps.published import AxisContext
 from telemetry.aggregator.steps.ranked import RankOf
 from telemetry.aggregator.steps.reported_part import can_be, size_of
 from telemetry.aggregator.steps.shown_names import ShownNames
-from telemetry.aggregator.steps.step import Closed
+from telemetry.aggregator.steps.step import FinishedStep
 from telemetry.wire.control import StepCondition, StepDistribution, StepState
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, AxisName, Bins, Name, Natural, Note, Scalars, Step, StepClear, StepEnd, Text
@@ -35,7 +35,7 @@ _LATEST_NS: Final = (1 << 63) - 1
 _LONGEST_NS: Final = 2_000_000_000  # of an interval: no producer could report for a while in a longer one
 
 
-class Steps:
+class StepMerger:
     """Steps of all axes.
 
     Bounded by AXES, by STEPS_OPEN and STEPS_KEPT per axis, and by STEP_VALUES and the shown names in total. Steps
@@ -74,8 +74,10 @@ class Steps:
         self._showing = ShownNames(warn)
         self._axes: dict[str, AxisSteps] = {}
         self._attached = AttachedRecords()
-        self._closing: list[Closed] = []
-        self._shared = Shared(self._budget, self._showing, self._closing, warn, rank_of, clock or RunClock(), leaf)
+        self._closing: list[FinishedStep] = []
+        self._shared = AxisContext(
+            self._budget, self._showing, self._closing, warn, rank_of, clock or RunClock(), leaf
+        )
         self._parts: list[StepPart] = []
         """Parts for the root since the last interval began, besides those of closed steps."""
         self._touched: dict[str, None] = {}
@@ -259,7 +261,7 @@ class Steps:
 
     # --- output ----------------------------------------------------------------------------------
 
-    def take(self) -> list[Closed]:
+    def take(self) -> list[FinishedStep]:
         """Return the steps to publish after a call, in order. Steps of an axis ascend, except late ones."""
         for name in self._touched:
             self._axes[name].close_complete()

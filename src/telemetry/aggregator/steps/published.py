@@ -14,22 +14,22 @@ from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.steps.member import NOTHING_ENDED
 from telemetry.aggregator.steps.members import AxisMembers
 from telemetry.aggregator.steps.merged import Reductions, Values
-from telemetry.aggregator.steps.merged_parts import Merged
+from telemetry.aggregator.steps.merged_parts import MergedStep
 from telemetry.aggregator.steps.ranked import RankOf, Ranks
 from telemetry.aggregator.steps.shown_names import ShownNames
-from telemetry.aggregator.steps.step import Closed, StepState
+from telemetry.aggregator.steps.step import FinishedStep, MergingStep
 from telemetry.wire.control import StepState as StepAnswer
 from telemetry.wire.events import Axis, ClosedStep, Closing, Name, Natural, Step
 from telemetry.wire.nodes import StepPart
 from telemetry.wire.snapshot import AxisStat
 
 
-class Shared(NamedTuple):
+class AxisContext(NamedTuple):
     """Things that all axes share."""
 
     budget: Budget
     showing: ShownNames
-    closing: list[Closed]
+    closing: list[FinishedStep]
     """Published steps, in order."""
     warn: Callable[[str], None]
     rank_of: RankOf
@@ -41,13 +41,13 @@ class Shared(NamedTuple):
 class PublishedSteps(AxisMembers):
     """Steps of an axis that close, with their corrections. On a leaf, each publication has a part for the root."""
 
-    def __init__(self, name: str, shared: Shared) -> None:
+    def __init__(self, name: str, shared: AxisContext) -> None:
         super().__init__()
         self.name = name
         self._shared = shared
         self.declared: Axis | None = None
         self._outgoing = OutgoingParts()
-        self._kept: dict[int, StepState] = {}
+        self._kept: dict[int, MergingStep] = {}
         """Closed steps that are kept, in the order they were closed."""
         self._forgotten: int | None = None
         """Highest step up to which missing steps may have been published and forgotten."""
@@ -144,7 +144,7 @@ class PublishedSteps(AxisMembers):
 
     # --- publication -----------------------------------------------------------------------------
 
-    def _publish(self, number: int, step: StepState, result: Merged, closing: Closing) -> None:
+    def _publish(self, number: int, step: MergingStep, result: MergedStep, closing: Closing) -> None:
         """Publish a step as one record, or as several of at most PARAMS_PER_RECORD names."""
         names, most = list(result.values), limits.PARAMS_PER_RECORD
         cleared = self._outgoing.close(number)
@@ -180,7 +180,7 @@ class PublishedSteps(AxisMembers):
                 )
                 if part.ended and not self.reported:
                     self._outgoing.tell_ended(number + 1)
-            self._shared.closing.append(Closed(step.newest_ns, published, part))
+            self._shared.closing.append(FinishedStep(step.newest_ns, published, part))
             step.revision += 1
 
     def _has_ended(self, number: int, closing: Closing) -> bool:
@@ -189,14 +189,14 @@ class PublishedSteps(AxisMembers):
             return closing == "ended"
         return closing != "late" or next(iter(self._waited_for(number)), None) is None
 
-    def _ranked(self, step: StepState) -> list[str]:
+    def _ranked(self, step: MergingStep) -> list[str]:
         """Return the ranked names. A part may arrive before the declaration of its axis."""
         if self.declared is not None:
             return self.declared.ranked
         names = {name for part in step.parts.values() for name in part.ranks}
         return sorted(names)[: limits.RANKED_NAMES]
 
-    def _ranks(self, step: StepState, names: Iterable[str]) -> Ranks:
+    def _ranks(self, step: MergingStep, names: Iterable[str]) -> Ranks:
         ranked = self._ranked(step)
         return step.ranks([name for name in ranked if name in names], self._shared.rank_of) if ranked else {}
 
@@ -217,7 +217,7 @@ class PublishedSteps(AxisMembers):
 
     def _open_parts(self, number: int, names: list[str], *, cleared: bool) -> Iterator[StepPart]:
         """Yield the changed values of an open step, in parts of at most PARAMS_PER_RECORD names."""
-        step, most = self._open.get(number, StepState()), limits.PARAMS_PER_RECORD
+        step, most = self._open.get(number, MergingStep()), limits.PARAMS_PER_RECORD
         not_finite = step.not_finite
         for begin in range(0, max(1, len(names)), most):
             piece = names[begin : begin + most]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.aggregator.steps.merged import ReportedValues, Values
-from telemetry.aggregator.steps.merged_parts import Merged, merged_step, names_of
+from telemetry.aggregator.steps.merged_parts import MergedStep, merged_step, names_of
 from telemetry.aggregator.steps.ranked import RankOf, Ranks, values_by_rank
 from telemetry.aggregator.steps.reported_part import ReportedPart
 from telemetry.wire.control import StepCondition
@@ -19,7 +19,7 @@ from telemetry.wire.events import ClosedStep, Closing, Name, Natural, ProducerId
 from telemetry.wire.nodes import StepPart
 
 
-class Closed(NamedTuple):
+class FinishedStep(NamedTuple):
     """A step to publish, with the wall clock of its newest value."""
 
     wall_ns: int
@@ -28,7 +28,7 @@ class Closed(NamedTuple):
     """The same for the root, if this aggregator is a leaf."""
 
 
-class StepState(Struct, array_like=True):
+class MergingStep(Struct, array_like=True):
     """State of a step.
 
     `said` holds values by producer. `ended_ns` is the time of the first end on the clock of steps. `merged` is set
@@ -76,7 +76,7 @@ class StepState(Struct, array_like=True):
 
     def result(
         self, reduction_of: Callable[[str], Reduction], names: Iterable[str] | None = None, *, with_partials: bool
-    ) -> Merged:
+    ) -> MergedStep:
         """Return the merged result of all names, or of some."""
         return merged_step(self.said, self.parts, reduction_of, names, with_partials=with_partials)
 

@@ -71,7 +71,7 @@ class AimBackend:
         self._run: Any = None
         self._sequences: Sequences | None = None
         self._hash = ""
-        self._points: dict[tuple[tuple[str, str], ...], dict[str, list[Point]]] = {}
+        self._points: dict[tuple[tuple[str, str], ...], dict[str, list[AimPoint]]] = {}
         self._waiting = 0
         self._complete: list[str] = []
         """Keys of items whose points are waiting or written."""
@@ -206,7 +206,7 @@ class AimBackend:
     def _numbers(self, context: dict[str, str], values: dict[str, float], step: int, time_s: float) -> None:
         rows = self._points.setdefault(tuple(context.items()), {})
         for name, value in values.items():
-            rows.setdefault(name, []).append(Point(step, float(value), time_s))
+            rows.setdefault(name, []).append(AimPoint(step, float(value), time_s))
         self._waiting += len(values)
 
     def _reading(self, item: Reading, time_s: float) -> None:
@@ -330,14 +330,14 @@ def _storable(value: Scalar) -> Scalar:
     return str(value) if isinstance(value, int) and not -_INT64 <= value < _INT64 else value
 
 
-class Bins(NamedTuple):
+class AimBins(NamedTuple):
     weights: list[float]
     """Counts of the bins. Their sum is the number of values."""
     low: float
     high: float
 
 
-def even(cells: Iterable[Cell]) -> Bins | None:
+def even(cells: Iterable[Cell]) -> AimBins | None:
     """Return `BINS` bins over the non-empty cells, or None without values. Values spread evenly over their cell."""
     full = [(start, stop, count) for start, stop, count in cells if count > 0]
     if not full:
@@ -353,7 +353,7 @@ def even(cells: Iterable[Cell]) -> Bins | None:
         first = (start / BINS - low / BINS) / (high / BINS - low / BINS) * BINS
         last = (stop / BINS - low / BINS) / (high / BINS - low / BINS) * BINS
         _spread(weights, first, last, count)
-    return Bins(weights, low, high)
+    return AimBins(weights, low, high)
 
 
 def _spread(weights: list[float], first: float, last: float, count: int) -> None:
@@ -372,7 +372,7 @@ def _spread(weights: list[float], first: float, last: float, count: int) -> None
 # single value; a later one replaces it.
 
 
-class Point(NamedTuple):
+class AimPoint(NamedTuple):
     step: int
     value: float
     time_s: float
@@ -399,7 +399,7 @@ class Sequences:
         self._encoding = encoding
         self._context = Context
 
-    def write(self, context: Mapping[str, str], points: Mapping[str, Sequence[Point]]) -> None:
+    def write(self, context: Mapping[str, str], points: Mapping[str, Sequence[AimPoint]]) -> None:
         """Write numbers by name, in the given order."""
         where = self._context(dict(context))
         with _at_once(self._meta), _at_once(self._container) as batch:
@@ -412,7 +412,7 @@ class Sequences:
         """Write an object of Aim's, such as a text."""
         self._tracker._track(value, time_s, name, step, None, context=dict(context))
 
-    def _write(self, context: int, name: str, points: Sequence[Point], batch: Any) -> None:
+    def _write(self, context: int, name: str, points: Sequence[AimPoint], batch: Any) -> None:
         info = self._tracker.sequence_infos[context, name]
         if not info.initialized:
             self._tracker._init_sequence_info(context, name, points[0].value)
@@ -447,7 +447,7 @@ def _at_once(container: Any) -> Iterator[Any]:
     container.commit(batch)
 
 
-def telling(points: Sequence[Point]) -> list[Point]:
+def telling(points: Sequence[AimPoint]) -> list[AimPoint]:
     """Return the points that define first, last, minimum and maximum of a sequence, in this order, one per step."""
     extremes = [points[0], max(points, key=_step)]
     real = [point for point in points if not math.isnan(point.value)]
@@ -456,9 +456,9 @@ def telling(points: Sequence[Point]) -> list[Point]:
     return list({point.step: point for point in extremes}.values())
 
 
-def _step(point: Point) -> int:
+def _step(point: AimPoint) -> int:
     return point.step
 
 
-def _value(point: Point) -> float:
+def _value(point: AimPoint) -> float:
     return point.value

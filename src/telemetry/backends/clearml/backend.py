@@ -21,7 +21,7 @@ from msgspec import Struct
 from telemetry.backends import pictures
 from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable, missing
-from telemetry.backends.clearml.events import Event, Events
+from telemetry.backends.clearml.events import ClearMLEvents, Event
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
 from telemetry.common.formatting import number_of
 from telemetry.store.append_file import AppendFile, describe
@@ -78,8 +78,8 @@ class ClearMLBackend:
         self._offline = _offline(options.mode)
         self.left_out: dict[str, int] = {}
         """Values that ClearML can't store, by reason. The rest of their items was written."""
-        self._target: Target | None = None
-        self._events: Events
+        self._target: ClearMLTarget | None = None
+        self._events: ClearMLEvents
         self._owners: AxisOwners
         self._params: dict[str, Scalar] = {}
         self._artifacts: dict[str, Artifact] = {}
@@ -87,7 +87,7 @@ class ClearMLBackend:
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         options, environ = self._options, os.environ
-        identity = Identity(
+        identity = ClearMLIdentity(
             project=options.project or environ.get("CLEARML_PROJECT") or run.name,
             name=options.name
             or environ.get("CLEARML_TASK")
@@ -98,7 +98,7 @@ class ClearMLBackend:
             self._owners = AxisOwners(self._place / "names.json")
         except OSError as error:
             raise NotConfigured(f"can't read {self._place}: {describe(error)}") from error
-        self._events = Events(run.started_ns, self._owners, spread=options.spread)
+        self._events = ClearMLEvents(run.started_ns, self._owners, spread=options.spread)
         self._params = dict(run.params) | state.get("params", {})
         kept = msgspec.convert(state.get("artifacts", []), list[Artifact])
         self._artifacts = {item.name: item for item in kept}
@@ -107,7 +107,7 @@ class ClearMLBackend:
             folder = options.folder or environ.get("CLEARML_CACHE_DIR") or str(self._place)
             self._target = OfflineSession(identity, self._place, Path(folder).expanduser().absolute(), state)
         else:
-            self._target = Server(identity, state)
+            self._target = ClearMLServer(identity, state)
 
     def write(self, items: Sequence[Item]) -> None:
         events: list[Event] = []
@@ -159,7 +159,7 @@ class ClearMLBackend:
 
     # --- helpers -------------------------------------------------------------------------------------
 
-    def _opened(self) -> Target:
+    def _opened(self) -> ClearMLTarget:
         assert self._target is not None
         return self._target
 
@@ -184,8 +184,8 @@ def _offline(mode: str) -> bool:
 # `Task` is not used: it takes over signals and threads, and hides which data a server rejected.
 
 
-class Server:
-    def __init__(self, identity: Identity, state: dict[str, Any]) -> None:
+class ClearMLServer:
+    def __init__(self, identity: ClearMLIdentity, state: dict[str, Any]) -> None:
         """Create a task, or continue the task in `state`. Blocks. Raises NotConfigured, Unavailable."""
         self._session = _session()
         self._task: str = state.get("task", "")
@@ -303,7 +303,7 @@ class OfflineSession:
     Data after the last checkpoint is cut off and delivered again.
     """
 
-    def __init__(self, identity: Identity, directory: Path, folder: Path, state: dict[str, Any]) -> None:
+    def __init__(self, identity: ClearMLIdentity, directory: Path, folder: Path, state: dict[str, Any]) -> None:
         """Continue the session in `state`, or create one in `folder`. Raises NotConfigured, Unavailable."""
         try:
             self._folder = Path(state["session"]) if "session" in state else _begin(identity, directory, folder)
@@ -396,7 +396,7 @@ class OfflineSession:
         return self._folder.with_name(f"{self._folder.name}.zip")
 
 
-def _begin(identity: Identity, directory: Path, folder: Path) -> Path:
+def _begin(identity: ClearMLIdentity, directory: Path, folder: Path) -> Path:
     if find_spec("clearml") is None:
         raise missing("clearml", "clearml")
     config = directory / "clearml.conf"
@@ -430,13 +430,13 @@ def _begin(identity: Identity, directory: Path, folder: Path) -> Path:
     return session
 
 
-class Identity(NamedTuple):
+class ClearMLIdentity(NamedTuple):
     project: str
     name: str
     tags: tuple[str, ...] = ()
 
 
-class Target(Protocol):
+class ClearMLTarget(Protocol):
     """A task. All methods raise Unavailable, NotConfigured."""
 
     def send(self, events: Sequence[Event]) -> None: ...

@@ -21,7 +21,7 @@ _SINGLE: Final = -(1 << 31)
 _TIME: Final = "elapsed_s"
 
 
-class Events:
+class ClearMLEvents:
     """A converter of items to events with a title and a series.
 
     ClearML draws all series of a title in one chart. The title is the part of a name before its last slash. A name

@@ -258,7 +258,7 @@ class MLflowBackend:
 
     def _points(self, axis: str, values: dict[str, float], time_ms: int, step: int) -> None:
         for name, value in values.items():
-            self._batch.put(Point(self._keys.of(axis, name), float(value), time_ms, step))
+            self._batch.put(MLflowPoint(self._keys.of(axis, name), float(value), time_ms, step))
             self._send_full()
 
     def _param(self, name: str, value: str) -> None:
@@ -360,7 +360,7 @@ def _shown(uri: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-class Point(NamedTuple):
+class MLflowPoint(NamedTuple):
     """A value of a metric."""
 
     key: str
@@ -373,7 +373,7 @@ class Batch:
     """The content of a request. It starts empty. Check `full` after each addition."""
 
     def __init__(self) -> None:
-        self.points: list[Point] = []
+        self.points: list[MLflowPoint] = []
         self.params: dict[str, str] = {}
         self.tags: dict[str, str] = {}
         self._bytes = 0
@@ -390,7 +390,7 @@ class Batch:
             or self._bytes >= _BYTES
         )
 
-    def put(self, point: Point) -> None:
+    def put(self, point: MLflowPoint) -> None:
         self.points.append(point)
         self._bytes += _AROUND + (len(point.key) if point.key.isascii() else len(json.dumps(point.key)))
 

@@ -21,7 +21,7 @@ from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import KINDS, Item, Live, Reading
 from telemetry.backends.notify.apprise_receiver import receivers
 from telemetry.backends.notify.message import Message
-from telemetry.backends.notify.watch import Seen, Watch
+from telemetry.backends.notify.watch import NotifyWatch, Seen
 from telemetry.common.formatting import number_of
 from telemetry.config import load
 from telemetry.config.load import env_name
@@ -48,7 +48,7 @@ class Receiver(Protocol):
         """Send a notification. Return why that failed, without secrets; an empty text if it was delivered."""
 
 
-class Waiting(Struct, kw_only=True):
+class WaitingMessages(Struct, kw_only=True):
     """Notifications that wait, for the next process."""
 
     messages: list[list[Message]] = []
@@ -56,13 +56,13 @@ class Waiting(Struct, kw_only=True):
     keys: list[str] = []
 
 
-class Outbox:
+class NotifyOutbox:
     """The notifications that wait for their receivers. Not thread-safe."""
 
     def __init__(
         self,
         receivers: Sequence[Receiver],
-        waiting: Waiting,
+        waiting: WaitingMessages,
         *,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -122,9 +122,9 @@ class Outbox:
                 breaker.worked()
                 del queue[0]
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingMessages:
         """Return what waits, for the next process."""
-        return Waiting(messages=[list(queue) for queue in self._queues], keys=list(self._keys))
+        return WaitingMessages(messages=[list(queue) for queue in self._queues], keys=list(self._keys))
 
 
 class NotifyOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,9 +132,9 @@ class NotifyOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the run has gates, so that the end waits for their results. `telemetry run` sets it."""
 
 
-class _State(Struct, kw_only=True):
+class _NotifyState(Struct, kw_only=True):
     seen: Seen = msgspec.field(default_factory=Seen)
-    waiting: Waiting = msgspec.field(default_factory=Waiting)
+    waiting: WaitingMessages = msgspec.field(default_factory=WaitingMessages)
 
 
 class NotifyBackend:
@@ -156,12 +156,12 @@ class NotifyBackend:
         config = load({}).config.notify
         if not config.urls:
             raise NotConfigured("no receiver is known", hint=f"give {FLAG} URL, or set {KEY} or {env_name(KEY)}")
-        saved = msgspec.convert(state, _State)
+        saved = msgspec.convert(state, _NotifyState)
         recipients = receivers(config.urls)
         self._labels = list(dict.fromkeys(recipient.label for recipient in recipients))
         self._directory = run.directory
-        self._outbox = Outbox(recipients, saved.waiting)
-        self._watch = Watch(run, config, saved.seen)
+        self._outbox = NotifyOutbox(recipients, saved.waiting)
+        self._watch = NotifyWatch(run, config, saved.seen)
         for message in self._watch.begin():
             self._outbox.add(message)
 
@@ -192,7 +192,9 @@ class NotifyBackend:
         """Do nothing: what waits is part of the state."""
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = msgspec.to_builtins(_State(seen=self._watch.seen, waiting=self._outbox.waiting()))
+        state: dict[str, Any] = msgspec.to_builtins(
+            _NotifyState(seen=self._watch.seen, waiting=self._outbox.waiting())
+        )
         return state
 
     def close(self, *, final: bool) -> None:

@@ -168,7 +168,7 @@ class Seen(Struct, kw_only=True):
     """The end of the run; None while it goes on."""
 
 
-class Watch:
+class NotifyWatch:
     """A watch over one run. All methods return or yield new notifications, in order."""
 
     def __init__(self, run: RunFacts, config: NotifyConfig, seen: Seen) -> None:

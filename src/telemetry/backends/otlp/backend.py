@@ -27,7 +27,7 @@ _REJECTED: Final = "rejected"
 _METRICS: Final = (Step, Reading, Params)
 
 
-class _Part(NamedTuple):
+class _SignalPart(NamedTuple):
     """A point or span to send."""
 
     key: str
@@ -103,12 +103,12 @@ class OtlpBackend:
         for item in items:
             self._newest_ns = max(self._newest_ns, item.end_ns if isinstance(item, Span) else item.time_ns)
         metrics = (
-            _Part(item.key, point, point.weight)
+            _SignalPart(item.key, point, point.weight)
             for item in items
             if isinstance(item, Step | Reading | Params)
             for point in self._points.of(item)
         )
-        spans = (_Part(item.key, self._spans.of(item), 3) for item in items if isinstance(item, Span))
+        spans = (_SignalPart(item.key, self._spans.of(item), 3) for item in items if isinstance(item, Span))
         self._deliver("metrics", metrics)
         self._deliver("traces", spans)
         if self._refused:
@@ -128,7 +128,7 @@ class OtlpBackend:
         self._until_s = math.inf
         if final and self._has_spans and not self._options.roots:
             root = self._spans.root(self._run.name, self._run.started_ns, self._newest_ns)
-            self._send("traces", [_Part("", root, 1)])
+            self._send("traces", [_SignalPart("", root, 1)])
         self._sender.close()
         self._sender = None
 
@@ -139,10 +139,10 @@ class OtlpBackend:
 
     # --- helpers -------------------------------------------------------------------------------------
 
-    def _deliver(self, signal: Signal, parts: Iterator[_Part]) -> None:
+    def _deliver(self, signal: Signal, parts: Iterator[_SignalPart]) -> None:
         """Send all parts that are not acknowledged yet, in requests of bounded size."""
         passed: dict[str, int] = {}
-        batch: list[_Part] = []
+        batch: list[_SignalPart] = []
         weight = 0
         for part in parts:
             passed[part.key] = passed.get(part.key, 0) + 1
@@ -156,7 +156,7 @@ class OtlpBackend:
         if batch:
             self._send(signal, batch)
 
-    def _send(self, signal: Signal, parts: Sequence[_Part]) -> None:
+    def _send(self, signal: Signal, parts: Sequence[_SignalPart]) -> None:
         assert self._sender is not None
         if self._clock() > self._until_s:
             raise Unavailable("the receiver is slow")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken, answer_type, taken
-from telemetry.backends.otlp.settings import Signal, Target
+from telemetry.backends.otlp.settings import OtlpTarget, Signal
 from telemetry.common.formatting import printable
 from telemetry.store.append_file import describe
 
@@ -24,7 +24,7 @@ _DETAILS: Final = "grpc-status-details-bin"
 
 
 class GrpcSender:
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: OtlpTarget) -> None:
         """Prepare channels; the first request connects. Raises NotConfigured."""
         try:
             import grpc

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken, answer_type, taken
-from telemetry.backends.otlp.settings import Signal, Target
+from telemetry.backends.otlp.settings import OtlpTarget, Signal
 from telemetry.common.formatting import printable
 from telemetry.store.append_file import describe
 
@@ -32,7 +32,7 @@ class HttpSender:
     Proxies come from the environment. Redirects are errors: they would turn a POST into a GET.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: OtlpTarget) -> None:
         """Prepare TLS. Raises NotConfigured for an unreadable certificate."""
         self._target = target
         handlers: list[urllib.request.BaseHandler] = [_Here()]

@@ -41,7 +41,7 @@ _UCUM: Final = frozenset(
 )
 
 
-class Metric(NamedTuple):
+class OtlpMetric(NamedTuple):
     """The metric of a point."""
 
     scope: str
@@ -51,8 +51,8 @@ class Metric(NamedTuple):
     unit: str = ""
 
 
-class Point(NamedTuple):
-    metric: Metric
+class OtlpPoint(NamedTuple):
+    metric: OtlpMetric
     data: Any
     """OpenTelemetry message."""
     weight: int = 1
@@ -74,7 +74,7 @@ class Points:
         self._started_ns = started_ns
         self._spread = spread
 
-    def of(self, item: Step | Reading | Params) -> Iterator[Point]:
+    def of(self, item: Step | Reading | Params) -> Iterator[OtlpPoint]:
         match item:
             case Step():
                 yield from self._step(item)
@@ -83,45 +83,45 @@ class Points:
             case Reading():
                 yield from self._reading(item)
 
-    def _step(self, item: Step) -> Iterator[Point]:
+    def _step(self, item: Step) -> Iterator[OtlpPoint]:
         attributes = attributes_of({"axis": item.axis, "step": item.step})
         values = list(item.values.items())
         if self._spread:
             for name, spread in item.spread.items():
                 values += [(f"{name}/min", spread.min), (f"{name}/max", spread.max)]
         for name, value in values:
-            metric = Metric("telemetry.steps", name, "gauge")
+            metric = OtlpMetric("telemetry.steps", name, "gauge")
             yield self._number(metric, value, attributes, item.time_ns)
 
-    def _params(self, item: Params) -> Iterator[Point]:
+    def _params(self, item: Params) -> Iterator[OtlpPoint]:
         """Yield a gauge for each parameter: a number as its value, anything else as 1."""
         for name, value in item.values.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             number = _float(value) if is_number else 1.0
             attributes = attributes_of({"value": "null" if value is None else str(value)})
-            yield self._number(Metric("telemetry.params", name, "gauge"), number, attributes, item.time_ns)
+            yield self._number(OtlpMetric("telemetry.params", name, "gauge"), number, attributes, item.time_ns)
 
-    def _reading(self, item: Reading) -> Iterator[Point]:
+    def _reading(self, item: Reading) -> Iterator[OtlpPoint]:
         head = FINAL if item.final else ""
         scope = "telemetry.result" if item.final else "telemetry.readings"
         time_ns = item.time_ns
         for series in item.series:
             attributes = attributes_of(series.labels)
-            metric = Metric(scope, head + series.name, "whole" if item.final else "delta", ucum(series.unit))
+            metric = OtlpMetric(scope, head + series.name, "whole" if item.final else "delta", ucum(series.unit))
             data = self._histogram(series, item, attributes)
             filled = len(data.positive.bucket_counts)
-            yield Point(metric, data, 2 + filled // _BUCKETS_OF_A_POINT)
+            yield OtlpPoint(metric, data, 2 + filled // _BUCKETS_OF_A_POINT)
             yield from self._percentiles(series, metric, time_ns)
         for counter in item.counters:
-            metric = Metric(scope, head + counter.name, "sum", ucum(counter.unit))
+            metric = OtlpMetric(scope, head + counter.name, "sum", ucum(counter.unit))
             attributes = attributes_of(counter.labels)
             yield self._number(metric, counter.value, attributes, time_ns, self._started_ns)
         for gauge in item.gauges:
-            metric = Metric(scope, head + gauge.name, "gauge", ucum(gauge.unit))
+            metric = OtlpMetric(scope, head + gauge.name, "gauge", ucum(gauge.unit))
             yield self._number(metric, gauge.value, attributes_of(gauge.labels), time_ns)
 
-    def _percentiles(self, series: SeriesReading, metric: Metric, time_ns: int) -> Iterator[Point]:
-        own = Metric("telemetry.percentiles", metric.name, "gauge", metric.unit)
+    def _percentiles(self, series: SeriesReading, metric: OtlpMetric, time_ns: int) -> Iterator[OtlpPoint]:
+        own = OtlpMetric("telemetry.percentiles", metric.name, "gauge", metric.unit)
         which = _PERCENTILE if _PERCENTILE not in series.labels else f"telemetry.{_PERCENTILE}"
         for key, value in series.percentiles.items():
             yield self._number(own, value, attributes_of({**series.labels, which: key}), time_ns)
@@ -149,15 +149,15 @@ class Points:
         return point
 
     def _number(
-        self, metric: Metric, value: float, attributes: list[Any], time_ns: int, start_ns: int = 0
-    ) -> Point:
+        self, metric: OtlpMetric, value: float, attributes: list[Any], time_ns: int, start_ns: int = 0
+    ) -> OtlpPoint:
         data = self._messages.NumberDataPoint(
             as_double=value,
             attributes=attributes,
             time_unix_nano=max(0, time_ns),
             start_time_unix_nano=max(0, start_ns),
         )
-        return Point(metric, data)
+        return OtlpPoint(metric, data)
 
 
 def attributes_of(values: Mapping[str, str | int]) -> list[Any]:
@@ -172,7 +172,7 @@ def attributes_of(values: Mapping[str, str | int]) -> list[Any]:
     ]
 
 
-def metrics_request(points: Iterable[Point], resource: Mapping[str, str]) -> Any:
+def metrics_request(points: Iterable[OtlpPoint], resource: Mapping[str, str]) -> Any:
     """Build an `ExportMetricsServiceRequest` with all points."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
@@ -181,7 +181,7 @@ def metrics_request(points: Iterable[Point], resource: Mapping[str, str]) -> Any
     group = request.resource_metrics.add()
     group.resource.attributes.extend(attributes_of(resource))
     scopes: dict[str, Any] = {}
-    by_metric: dict[Metric, Any] = {}
+    by_metric: dict[OtlpMetric, Any] = {}
     for metric, data, _ in points:
         data_points = by_metric.get(metric)
         if data_points is None:
@@ -196,7 +196,7 @@ def metrics_request(points: Iterable[Point], resource: Mapping[str, str]) -> Any
     return request
 
 
-def _place(message: Any, metric: Metric, messages: Any) -> Any:
+def _place(message: Any, metric: OtlpMetric, messages: Any) -> Any:
     """Return the list in the message that holds a metric's points."""
     if metric.kind == "gauge":
         return message.gauge.data_points

@@ -47,7 +47,7 @@ class OtlpOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
 
 
 @dataclass(frozen=True)
-class Target:
+class OtlpTarget:
     """The address and connection settings of a receiver."""
 
     protocol: Literal["http", "grpc"]
@@ -60,7 +60,7 @@ class Target:
     """Path of a file with trusted certificate authorities; empty for those of the system."""
 
 
-def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
+def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> OtlpTarget:
     """Return the target. Raises NotConfigured."""
     protocol = options.protocol or _protocol(environment.get(f"{_ENV}PROTOCOL", ""))
     base = options.endpoint or environment.get(f"{_ENV}ENDPOINT", "") or f"http://127.0.0.1:{_PORTS[protocol]}"
@@ -77,7 +77,7 @@ def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
             urls[signal] = f"{scheme}://{address}" if own else f"{scheme}://{address.rstrip('/')}/v1/{signal}"
     if len(schemes) > 1:
         raise NotConfigured("otlp: metrics and traces must use the same receiver, but their addresses differ")
-    return Target(
+    return OtlpTarget(
         protocol=protocol,
         urls=urls,
         secure="https" in schemes,

@@ -22,11 +22,11 @@ from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live, Step
 from telemetry.backends.prometheus.families import families
 from telemetry.backends.prometheus.formats import choose
-from telemetry.backends.prometheus.names import Claim, Names, is_namespace
+from telemetry.backends.prometheus.names import NameClaim, Names, is_namespace
 from telemetry.backends.prometheus.run_families import Beside
 from telemetry.common.formatting import printable
 from telemetry.store.append_file import describe
-from telemetry.store.scrape_targets import TargetGroup, add_targets, default_folder, remove_targets
+from telemetry.store.scrape_targets import ScrapeGroup, add_targets, default_folder, remove_targets
 from telemetry.wire.events import Rank
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
@@ -99,7 +99,7 @@ class PrometheusBackend:
         self._options = options
         self._host = ""
         self._directory: Path | None = None
-        self._server: Server | None = None
+        self._server: PrometheusServer | None = None
         self._target_file: Path | None = None
         self._port = _ANY
         self._lock = threading.Lock()
@@ -117,17 +117,17 @@ class PrometheusBackend:
         self.close(final=False)
         self._host = run.host
         self._directory = run.directory
-        self._names = Names(msgspec.convert(state.get("names", []), list[Claim]), self._options.namespace)
+        self._names = Names(msgspec.convert(state.get("names", []), list[NameClaim]), self._options.namespace)
         options = self._options
         names = options.names.replace("+", " ").split()
         may_change = options.auto_port or not options.port
         wanted = state.get("port", options.port) if may_change else options.port
         try:
-            self._server = Server(options.host, wanted, self._page, names)
+            self._server = PrometheusServer(options.host, wanted, self._page, names)
         except NotConfigured:
             if not may_change:
                 raise
-            self._server = Server(options.host, _ANY, self._page, names)
+            self._server = PrometheusServer(options.host, _ANY, self._page, names)
         self._port = self._server.port
         if options.auto_port and self._port != options.port:
             self.say(f"port {options.port} is in use, so the metrics are at {self._server.address}")
@@ -176,7 +176,7 @@ class PrometheusBackend:
 
     # --- scrape threads ------------------------------------------------------------------------------
 
-    def _page(self, accept: str) -> Page | None:
+    def _page(self, accept: str) -> ServedPage | None:
         """Return the page for a scrape, or None before the first snapshot."""
         form = choose(accept)
         with self._lock:
@@ -189,7 +189,7 @@ class PrometheusBackend:
                 body = form.encode(families(snapshot, self._host, self._names, self._options.buckets, beside))
                 self._bodies[form.content_type] = body
         final = snapshot.state in TERMINAL
-        return Page(form.content_type, body, self._scraped.set if final else lambda: None)
+        return ServedPage(form.content_type, body, self._scraped.set if final else lambda: None)
 
     def _is_final(self) -> bool:
         with self._lock:
@@ -216,7 +216,7 @@ def announce(option: str, host: str, port: int, run: RunFacts) -> Path | None:
     if option == NONE or folder is None:
         return None
     labels = {"run": run.run_id, "name": run.name, "host": run.host or socket.gethostname()}
-    group = TargetGroup([reached_at(host, port)], labels)
+    group = ScrapeGroup([reached_at(host, port)], labels)
     return add_targets(folder, f"run-{run.run_id}-{port}", [group])
 
 
@@ -237,17 +237,19 @@ def _own_address() -> str:
     return socket.gethostname() if ip_address(address).is_loopback else address
 
 
-class Page(NamedTuple):
+class ServedPage(NamedTuple):
     content_type: str
     body: bytes
     served: Callable[[], object]
     """Function to call once the page was sent."""
 
 
-class Server:
+class PrometheusServer:
     """A server that listens from its creation until `close`. Its threads call `page` with an `Accept` header."""
 
-    def __init__(self, host: str, port: int, page: Callable[[str], Page | None], names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, host: str, port: int, page: Callable[[str], ServedPage | None], names: Sequence[str] = ()
+    ) -> None:
         """Answer requests whose Host is this machine or in `names`. Raises NotConfigured without an address."""
         asked_for = frozenset(name.lower() for name in (*_OWN_NAMES, host, socket.gethostname(), *names))
         handler = type("_Handler", (_Handler,), {"page": staticmethod(page), "names": asked_for})
@@ -318,7 +320,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _PATIENCE_S
     server_version = "telemetry"
     sys_version = ""
-    page: Callable[[str], Page | None]
+    page: Callable[[str], ServedPage | None]
     names: frozenset[str] = frozenset(_OWN_NAMES)
 
     def do_GET(self) -> None:

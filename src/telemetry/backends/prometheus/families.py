@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from telemetry.backends.prometheus.family import Distribution, Family, Labels
-from telemetry.backends.prometheus.names import Names, Unit, labels, unit_of
+from telemetry.backends.prometheus.family import Labels, PrometheusFamily, PrometheusHistogram
+from telemetry.backends.prometheus.names import Names, PrometheusUnit, labels, unit_of
 from telemetry.backends.prometheus.run_families import NOT_A_NUMBER, Beside, run_families
 from telemetry.backends.sources.snapshots import finite
 from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
@@ -34,7 +34,7 @@ def families(
     names: Names,
     per_doubling: int = PER_DOUBLING,
     beside: Beside = _NOTHING_BESIDE,
-) -> list[Family]:
+) -> list[PrometheusFamily]:
     """Convert a snapshot. `per_doubling`: upper bounds of classic buckets for each doubling: 1, 2 or 4."""
     return [
         *run_families(snapshot, host, beside),
@@ -48,17 +48,17 @@ def families(
 # --- instruments ---------------------------------------------------------------------------------
 
 
-def _counters(stats: Iterable[CounterStat], names: Names) -> Iterator[Family]:
+def _counters(stats: Iterable[CounterStat], names: Names) -> Iterator[PrometheusFamily]:
     for name, unit, group in _by_name(stats, names):
-        family = Family(names.family("counter", name, unit), "counter", _words(name, group[0].unit))
+        family = PrometheusFamily(names.family("counter", name, unit), "counter", _words(name, group[0].unit))
         family.unit = _last_word(family.name, unit)
         family.samples += [(labels(stat.labels), _scaled(stat.value, unit)) for stat in group]
         yield family
 
 
-def _gauges(stats: Iterable[GaugeStat], names: Names) -> Iterator[Family]:
+def _gauges(stats: Iterable[GaugeStat], names: Names) -> Iterator[PrometheusFamily]:
     for name, unit, group in _by_name(stats, names):
-        family = Family(names.family("gauge", name, unit), "gauge", _words(name, group[0].unit))
+        family = PrometheusFamily(names.family("gauge", name, unit), "gauge", _words(name, group[0].unit))
         family.unit = _last_word(family.name, unit)
         family.samples += [
             (labels(stat.labels), _scaled(stat.value, unit)) for stat in group if stat.value is not None
@@ -67,7 +67,7 @@ def _gauges(stats: Iterable[GaugeStat], names: Names) -> Iterator[Family]:
             yield family
 
 
-def _step_gauges(snapshot: MetricsSnapshot, names: Names) -> Iterator[Family]:
+def _step_gauges(snapshot: MetricsSnapshot, names: Names) -> Iterator[PrometheusFamily]:
     """Yield the newest value of each name of steps as a gauge, unless an instrument of the run has that name."""
     instruments = {stat.name for stats in (snapshot.counters, snapshot.gauges, snapshot.series) for stat in stats}
     samples_by_name: dict[str, list[tuple[Labels, float]]] = {}
@@ -77,16 +77,20 @@ def _step_gauges(snapshot: MetricsSnapshot, names: Names) -> Iterator[Family]:
                 number = NOT_A_NUMBER if value is None else float(value)
                 samples_by_name.setdefault(name, []).append(((("axis", axis.name),), number))
     for name, samples in samples_by_name.items():
-        yield Family(names.family("gauge", name, unit_of("")), "gauge", f"{name}: newest value", samples=samples)
+        yield PrometheusFamily(
+            names.family("gauge", name, unit_of("")), "gauge", f"{name}: newest value", samples=samples
+        )
 
 
-def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[Family]:
+def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[PrometheusFamily]:
     for name, unit, group in _by_name(stats, names):
         base, description = names.family("series", name, unit), _words(name, group[0].unit)
-        family = Family(base, "histogram", description, _last_word(base, unit))
-        percentiles = Family(f"{base}_percentile", "gauge", f"{description}: percentiles of the whole run")
-        least = Family(f"{base}_min", "gauge", f"{description}: minimum")
-        most = Family(f"{base}_max", "gauge", f"{description}: maximum")
+        family = PrometheusFamily(base, "histogram", description, _last_word(base, unit))
+        percentiles = PrometheusFamily(
+            f"{base}_percentile", "gauge", f"{description}: percentiles of the whole run"
+        )
+        least = PrometheusFamily(f"{base}_min", "gauge", f"{description}: minimum")
+        most = PrometheusFamily(f"{base}_max", "gauge", f"{description}: maximum")
         for stat in group:
             own = labels(stat.labels)
             family.distributions.append(_distribution(stat, own, unit, every))
@@ -100,7 +104,7 @@ def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[F
         yield from (gauge for gauge in (percentiles, least, most) if gauge.samples)
 
 
-def _by_name(stats: Iterable[_Stat], names: Names) -> Iterator[tuple[str, Unit, list[_Stat]]]:
+def _by_name(stats: Iterable[_Stat], names: Names) -> Iterator[tuple[str, PrometheusUnit, list[_Stat]]]:
     """Group stats by name. All stats of a name share a unit."""
     groups: dict[str, list[_Stat]] = {}
     for stat in stats:
@@ -109,7 +113,7 @@ def _by_name(stats: Iterable[_Stat], names: Names) -> Iterator[tuple[str, Unit, 
         yield name, names.unit_of(name, group[0].unit), group
 
 
-def _distribution(stat: SeriesStat, own: Labels, unit: Unit, every: int) -> Distribution:
+def _distribution(stat: SeriesStat, own: Labels, unit: PrometheusUnit, every: int) -> PrometheusHistogram:
     counts = {cell: count for cell, count in stat.histogram if count > 0 and 0 <= cell < CELLS}
     counts_things = stat.cell_unit >= 1.0 and unit.word != "seconds"  # a tick of a series in ns is 1 as well
     first, after = _WHOLE_GROUPS if counts_things else _FINE_GROUPS
@@ -122,7 +126,7 @@ def _distribution(stat: SeriesStat, own: Labels, unit: Unit, every: int) -> Dist
         if (cell + 1) % every == 0:
             buckets.append((_ticks(edge(cell + 1) - 1, tick), below))
     cells = [(*_within(cell, tick), count) for cell, count in sorted(counts.items())]
-    return Distribution(own, stat.count, _scaled(stat.total, unit), buckets, cells)
+    return PrometheusHistogram(own, stat.count, _scaled(stat.total, unit), buckets, cells)
 
 
 @lru_cache(_REMEMBERED)
@@ -159,7 +163,7 @@ def _tick(cell_unit: float, scale: Fraction) -> Fraction:
     return exact * scale
 
 
-def _scaled(value: float, unit: Unit) -> float:
+def _scaled(value: float, unit: PrometheusUnit) -> float:
     """Convert a value to the base unit, correctly rounded."""
     number = finite(value)
     if unit.scale == 1:
@@ -174,6 +178,6 @@ def _words(name: str, unit: str) -> str:
     return f"{name} in {unit}" if unit else name
 
 
-def _last_word(name: str, unit: Unit) -> str:
+def _last_word(name: str, unit: PrometheusUnit) -> str:
     """Return the unit for OpenMetrics, or an empty string if the name does not end with it."""
     return unit.word if unit.word and name.endswith(f"_{unit.word}") else ""

@@ -11,7 +11,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class PrometheusHistogram:
     """A series as a histogram."""
 
     labels: Labels
@@ -24,12 +24,12 @@ class Distribution:
 
 
 @dataclass(slots=True)
-class Family:
+class PrometheusFamily:
     name: str
     """Name without `_total`."""
     kind: Kind
     help: str
     unit: str = ""
     samples: list[tuple[Labels, float]] = field(default_factory=list)
-    distributions: list[Distribution] = field(default_factory=list)
+    distributions: list[PrometheusHistogram] = field(default_factory=list)
     """Distributions of a histogram, which has no `samples`."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from telemetry.backends.exponential_histogram import FINEST, Cells, buckets, runs
 from telemetry.backends.prometheus import text
-from telemetry.backends.prometheus.family import Distribution, Family, Labels
+from telemetry.backends.prometheus.family import Labels, PrometheusFamily, PrometheusHistogram
 
 CONTENT_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 _TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4}
@@ -21,11 +21,11 @@ _ZERO_THRESHOLD: Final = 2.0**-128  # usual value; must be above 0, also for a s
 # Prometheus reads native histograms only from this format, and classic buckets from text.
 
 
-def delimited(families: Iterable[Family]) -> bytes:
+def delimited(families: Iterable[PrometheusFamily]) -> bytes:
     return b"".join(_delimited(_family(family)) for family in families)
 
 
-def _family(family: Family) -> bytes:
+def _family(family: PrometheusFamily) -> bytes:
     name = f"{family.name}_total" if family.kind == "counter" else family.name
     parts = [_text(1, name), _text(2, family.help), _number(3, _TYPES[family.kind])]
     field = 3 if family.kind == "counter" else 2
@@ -39,7 +39,7 @@ def _family(family: Family) -> bytes:
     return b"".join(parts)
 
 
-def _histogram(distribution: Distribution) -> Iterator[bytes]:
+def _histogram(distribution: PrometheusHistogram) -> Iterator[bytes]:
     """Encode both kinds of buckets. Clients without native histograms read the classic buckets."""
     yield _number(1, distribution.count)
     yield _double(2, distribution.total)
@@ -110,19 +110,19 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-class Format(NamedTuple):
+class ScrapeFormat(NamedTuple):
     content_type: str
-    encode: Callable[[Iterable[Family]], bytes]
+    encode: Callable[[Iterable[PrometheusFamily]], bytes]
 
 
-PLAIN: Final = Format(text.PLAIN_TYPE, text.plain)
-OPENMETRICS: Final = Format(text.OPEN_TYPE, text.openmetrics)
-PROTOBUF: Final = Format(CONTENT_TYPE, delimited)
+PLAIN: Final = ScrapeFormat(text.PLAIN_TYPE, text.plain)
+OPENMETRICS: Final = ScrapeFormat(text.OPEN_TYPE, text.openmetrics)
+PROTOBUF: Final = ScrapeFormat(CONTENT_TYPE, delimited)
 _OPEN_VERSIONS: Final = ("", "0.0.1", "1.0.0")
 _ACCEPT_CHARS: Final = 4_096
 
 
-def choose(accept: str) -> Format:
+def choose(accept: str) -> ScrapeFormat:
     """Choose a format. Clients that accept no known format, such as browsers, get text."""
     best, best_q = PLAIN, 0.0
     for media, parameters in _ranges(accept[:_ACCEPT_CHARS]):
@@ -140,7 +140,7 @@ def _ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
         yield media.lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
 
 
-def _format(media: str, parameters: dict[str, str]) -> Format | None:
+def _format(media: str, parameters: dict[str, str]) -> ScrapeFormat | None:
     if media == "application/vnd.google.protobuf":
         wanted = ("io.prometheus.client.MetricFamily", "delimited")
         return PROTOBUF if (parameters.get("proto"), parameters.get("encoding")) == wanted else None

@@ -42,14 +42,14 @@ _CONTESTED_KEPT: Final = 1_000  # entries kept in a checkpoint; the names of a r
 _REMEMBERED: Final = 1 << 14
 
 
-class Unit(NamedTuple):
+class PrometheusUnit(NamedTuple):
     word: str
     """Suffix of the name, and OpenMetrics' unit; empty for none."""
     scale: Fraction
     """Factor from values to this unit."""
 
 
-class Claim(NamedTuple):
+class NameClaim(NamedTuple):
     """The owner of a contested name, or an instrument that did not get its preferred name."""
 
     kind: Kind
@@ -60,7 +60,7 @@ class Claim(NamedTuple):
 class Names:
     """The names of instruments, fixed for the lifetime of this object. Use it from one thread at a time."""
 
-    def __init__(self, claims: Iterable[Claim] = (), namespace: str = "") -> None:
+    def __init__(self, claims: Iterable[NameClaim] = (), namespace: str = "") -> None:
         """Start with the `claims` of the previous process, which used the same namespace."""
         self.namespace = namespace
         self._families: dict[tuple[Kind, str], str] = {}
@@ -70,7 +70,7 @@ class Names:
             self._take((claim.kind, claim.name), claim.family)
             self._contested[claim.kind, claim.name] = None
 
-    def family(self, kind: Kind, name: str, unit: Unit) -> str:
+    def family(self, kind: Kind, name: str, unit: PrometheusUnit) -> str:
         """Return an instrument's name, without sample suffixes such as `_total`."""
         who = (kind, name)
         existing = self._families.get(who)
@@ -84,7 +84,7 @@ class Names:
             self._contested.update(dict.fromkeys([who, *rivals]))
         raise AssertionError("there is always one more name")
 
-    def unit_of(self, name: str, unit: str) -> Unit:
+    def unit_of(self, name: str, unit: str) -> PrometheusUnit:
         """Return the base unit of an instrument.
 
         In a namespace, a name that ends with its unit stays as it is, with values in this unit: `step_latency_ms`.
@@ -92,10 +92,10 @@ class Names:
         is_named = self.namespace and unit and name.endswith((f"_{unit}", f".{unit}"))
         return unit_of("" if is_named else unit)
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[NameClaim]:
         """Return the data that lets the next process choose the same names."""
         contested = [who for who in self._contested if who in self._families]
-        return [Claim(*who, self._families[who]) for who in contested[:_CONTESTED_KEPT]]
+        return [NameClaim(*who, self._families[who]) for who in contested[:_CONTESTED_KEPT]]
 
     def _rivals(self, kind: Kind, family: str) -> list[tuple[Kind, str]]:
         taken = (f"{family}{suffix}" for suffix in _SUFFIXES[kind])
@@ -125,7 +125,7 @@ def labels(instrument_labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(_REMEMBERED)
-def unit_of(unit: str) -> Unit:
+def unit_of(unit: str) -> PrometheusUnit:
     """Return the base unit: seconds, bytes or ratios. An unknown unit keeps its own word."""
     above, *below = unit.split("/")
     word, scale = _base(above)
@@ -133,7 +133,7 @@ def unit_of(unit: str) -> Unit:
         under, divisor = _base(part)
         word += f"_per_{under.removesuffix('s')}"
         scale /= divisor
-    return Unit(word.strip("_") if below else word, scale)
+    return PrometheusUnit(word.strip("_") if below else word, scale)
 
 
 def _base(unit: str) -> tuple[str, Fraction]:

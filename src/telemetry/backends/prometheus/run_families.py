@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, get_args
 
-from telemetry.backends.prometheus.family import Family, Kind
+from telemetry.backends.prometheus.family import Kind, PrometheusFamily
 from telemetry.backends.prometheus.names import OWN
 from telemetry.backends.sources.snapshots import finite
 from telemetry.wire.events import Rank
@@ -35,7 +35,7 @@ class Beside:
     """Free bytes and size of the disk with the run directory."""
 
 
-def run_families(snapshot: MetricsSnapshot, host: str, beside: Beside) -> Iterator[Family]:
+def run_families(snapshot: MetricsSnapshot, host: str, beside: Beside) -> Iterator[PrometheusFamily]:
     """Yield the families whose names begin with `telemetry_`."""
     yield from _run(snapshot, host)
     yield from _account(snapshot)
@@ -46,7 +46,7 @@ def run_families(snapshot: MetricsSnapshot, host: str, beside: Beside) -> Iterat
     yield from _ranks(beside)
 
 
-def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
+def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[PrometheusFamily]:
     facts = {"run_id": snapshot.run_id, "name": snapshot.name, "host": host}
     yield _own("run_info", "Name and id of the run", [(facts, 1.0)])
     states = [({"state": word}, float(word == snapshot.state)) for word in get_args(State)]
@@ -71,7 +71,7 @@ def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
         yield _own("progress_expected", "Expected total", total)
 
 
-def _account(snapshot: MetricsSnapshot) -> Iterator[Family]:
+def _account(snapshot: MetricsSnapshot) -> Iterator[PrometheusFamily]:
     account = snapshot.accounting
     yield _own("events_emitted", "Events of all producers", [({}, float(account.emitted))], "counter")
     yield _own("events_applied", "Events that are counted", [({}, float(account.applied))], "counter")
@@ -96,7 +96,7 @@ def _numbers(statuses: Iterable[str]) -> Samples:
     return [({"status": status}, float(number)) for status, number in Counter(statuses).items()]
 
 
-def _producers(producers: Sequence[ProducerStat]) -> Iterator[Family]:
+def _producers(producers: Sequence[ProducerStat]) -> Iterator[PrometheusFamily]:
     if not producers:
         return
     labelled = [(_producer(stat), stat) for stat in producers]
@@ -116,7 +116,7 @@ def _producer(stat: ProducerStat) -> dict[str, str]:
     return labels if stat.rank is None else {**labels, "rank": str(stat.rank)}
 
 
-def _backends(backends: Sequence[BackendStat]) -> Iterator[Family]:
+def _backends(backends: Sequence[BackendStat]) -> Iterator[PrometheusFamily]:
     if not backends:
         return
     states = [
@@ -138,7 +138,7 @@ def _backends(backends: Sequence[BackendStat]) -> Iterator[Family]:
     yield _own("backend_restarts", "Restarts of the writer", restarts, "counter")
 
 
-def _cost(snapshot: MetricsSnapshot, disk: tuple[int, int] | None) -> Iterator[Family]:
+def _cost(snapshot: MetricsSnapshot, disk: tuple[int, int] | None) -> Iterator[PrometheusFamily]:
     cost = snapshot.cost
     cpu: Samples = [({}, finite(cost.cpu_s))]
     yield _own("aggregator_cpu_seconds", "CPU time of the aggregator", cpu, "counter", "seconds")
@@ -150,7 +150,7 @@ def _cost(snapshot: MetricsSnapshot, disk: tuple[int, int] | None) -> Iterator[F
         yield _own("run_disk_size_bytes", "Size of that disk", [({}, float(size))], unit="bytes")
 
 
-def _steps(axes: Sequence[AxisStat]) -> Iterator[Family]:
+def _steps(axes: Sequence[AxisStat]) -> Iterator[PrometheusFamily]:
     if not axes:
         return
     values: Samples = [
@@ -168,7 +168,7 @@ def _steps(axes: Sequence[AxisStat]) -> Iterator[Family]:
     yield _own("steps_timed_out", "Steps closed without all their producers", timeouts, "counter")
 
 
-def _ranks(beside: Beside) -> Iterator[Family]:
+def _ranks(beside: Beside) -> Iterator[PrometheusFamily]:
     values = [
         ({"axis": axis, "name": name, "rank": str(rank)}, value)
         for axis, names in beside.ranks.items()
@@ -185,6 +185,6 @@ def _own(
     samples: Iterable[tuple[dict[str, str], float]],
     kind: Kind = "gauge",
     unit: str = "",
-) -> Family:
+) -> PrometheusFamily:
     sorted_samples = [(tuple(sorted(some.items())), value) for some, value in samples]
-    return Family(OWN + name, kind, description, unit, sorted_samples)
+    return PrometheusFamily(OWN + name, kind, description, unit, sorted_samples)

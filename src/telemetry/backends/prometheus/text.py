@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from telemetry.backends.prometheus.family import Distribution, Family, Labels
+from telemetry.backends.prometheus.family import Labels, PrometheusFamily, PrometheusHistogram
 
 PLAIN_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -14,7 +14,7 @@ _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-def plain(families: Iterable[Family]) -> bytes:
+def plain(families: Iterable[PrometheusFamily]) -> bytes:
     lines: list[str] = []
     for family in families:
         name = f"{family.name}_total" if family.kind == "counter" else family.name
@@ -24,7 +24,7 @@ def plain(families: Iterable[Family]) -> bytes:
     return _encoded(lines)
 
 
-def openmetrics(families: Iterable[Family]) -> bytes:
+def openmetrics(families: Iterable[PrometheusFamily]) -> bytes:
     lines: list[str] = []
     for family in families:
         lines.append(f"# TYPE {family.name} {family.kind}")
@@ -35,7 +35,7 @@ def openmetrics(families: Iterable[Family]) -> bytes:
     return _encoded([*lines, "# EOF"])
 
 
-def _samples(family: Family) -> Iterator[str]:
+def _samples(family: PrometheusFamily) -> Iterator[str]:
     name = f"{family.name}_total" if family.kind == "counter" else family.name
     for labels, value in family.samples:
         yield f"{name}{_labels(labels)} {_number(value)}"
@@ -43,7 +43,7 @@ def _samples(family: Family) -> Iterator[str]:
         yield from _distribution(family.name, distribution)
 
 
-def _distribution(name: str, distribution: Distribution) -> Iterator[str]:
+def _distribution(name: str, distribution: PrometheusHistogram) -> Iterator[str]:
     labels = _inside(distribution.labels)
     head = f"{name}_bucket{{{labels},le=" if labels else f"{name}_bucket{{le="
     for bound, count in distribution.buckets:

@@ -61,7 +61,7 @@ class LiveSource(SequenceSource):
         self._live = live
         self._every_s = every_s
         self._fallback_dirs = tuple(fallback_dirs)
-        self._link = Link(endpoint, position.next_record)
+        self._link = LiveLink(endpoint, position.next_record)
         try:
             snapshot = self._link.newest
             self._directory = directory_here(snapshot)
@@ -211,7 +211,7 @@ def _facts(snapshot: MetricsSnapshot, directory: RunDirectory | None) -> RunFact
     )
 
 
-class Link:
+class LiveLink:
     """A connection to an aggregator. For one thread only."""
 
     def __init__(self, endpoint: str, next_seq: int = 0) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
 from telemetry.backends.sources.snapshots import cells_within, finite
 from telemetry.history.interval_source import IntervalSource
-from telemetry.history.interval_sums import Added, Rows, Sum
+from telemetry.history.interval_sums import Added, Sum, SumRows
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
@@ -48,7 +48,7 @@ class HistoryReadings:
         self._values: dict[int, float] = {}
         """Counter index → value since the start."""
         self._gauges: dict[int, float] = {}
-        self._part: _Part | None = None
+        self._part: _ReadingIntervals | None = None
 
     def take(self, *, last: bool = False) -> Reading | None:
         """Return the next complete reading, or None if there is none yet.
@@ -110,7 +110,7 @@ class HistoryReadings:
             return None  # a coarse interval, mostly read before as finer ones
         number = max((_middle_ns(interval) - self._started_ns) // self._every_ns, 0)
         reading = self._made(complete=True) if self._part is not None and number > self._part.number else None
-        self._part = self._part or _Part(number, self._keys.rows)
+        self._part = self._part or _ReadingIntervals(number, self._keys.rows)
         self._part.add(interval, self._keys.rows)
         _increase(self._values, interval)
         self._gauges.update(_numbers(interval.gauges))
@@ -141,7 +141,7 @@ class HistoryReadings:
             gauges=self._last_values(),
         )
 
-    def _counters(self, part: _Part) -> list[CounterReading]:
+    def _counters(self, part: _ReadingIntervals) -> list[CounterReading]:
         readings = []
         for index, value in sorted(self._values.items()):
             key = self._keys.counters.get(index)
@@ -165,7 +165,7 @@ class _Keys:
 
     def __init__(self, keys: Sequence[SeriesKey]) -> None:
         self.number = len(keys)
-        self.rows = Rows([key for key in keys if key.kind == "series"])
+        self.rows = SumRows([key for key in keys if key.kind == "series"])
         self.counters = {key.index: key for key in keys if key.kind == "counter"}
         self.gauges = {key.index: key for key in keys if key.kind == "gauge"}
 
@@ -178,10 +178,10 @@ class _Keys:
         )
 
 
-class _Part:
+class _ReadingIntervals:
     """The intervals of one reading."""
 
-    def __init__(self, number: int, rows: Rows) -> None:
+    def __init__(self, number: int, rows: SumRows) -> None:
         self.number = number
         self.end_ns = 0
         self.seconds = 0.0
@@ -189,7 +189,7 @@ class _Part:
         self._rows = rows
         self._sum = Sum(rows)
 
-    def add(self, interval: Interval, rows: Rows) -> None:
+    def add(self, interval: Interval, rows: SumRows) -> None:
         """Add an interval. `rows`: all known series; values of other series are skipped."""
         if rows is not self._rows:
             self._widen(rows)
@@ -223,7 +223,7 @@ class _Part:
             cells=cells_within(digest.cells(), digest.cell_unit),
         )
 
-    def _widen(self, rows: Rows) -> None:
+    def _widen(self, rows: SumRows) -> None:
         """Extend the sum to more series, which may lie between the known ones."""
         before, added = self._rows, self._sum.added()
         self._rows, self._sum = rows, Sum(rows)

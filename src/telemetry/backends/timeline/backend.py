@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live, Mark, Reading, Span, Step
 from telemetry.backends.jsonl import line
-from telemetry.backends.timeline.trace import STEP, Names, StepRange, document
+from telemetry.backends.timeline.trace import STEP, StepRange, TraceIds, document
 from telemetry.backends.timeline.whole import whole_document
 from telemetry.common.formatting import number_of
 from telemetry.limits import MIB
@@ -60,7 +60,7 @@ class TimelineBackend:
         self._options = options
         self._place = place
         self._steps = SpansByStep(options.axis)
-        self._names = Names()
+        self._names = TraceIds()
         self._run = RunFacts("", "", 0, None)
         self._folder: Path | None = None
         self._file: AppendFile | None = None
@@ -177,7 +177,7 @@ class TimelineBackend:
         """Yield the items of the work file."""
         with (self._place / _WORK).open("rb") as file:
             for encoded in file:
-                kind = _KINDS[msgspec.json.decode(encoded, type=_Kind).item]
+                kind = _KINDS[msgspec.json.decode(encoded, type=_ItemKind).item]
                 yield _decoded_step(encoded) if kind is Step else msgspec.json.decode(encoded, type=kind)
 
     def _opened(self) -> AppendFile:
@@ -185,7 +185,7 @@ class TimelineBackend:
         return self._file
 
 
-class _Kind(Struct):
+class _ItemKind(Struct):
     item: str
 
 

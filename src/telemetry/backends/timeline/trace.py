@@ -41,7 +41,7 @@ class StepRange:
 
 
 @dataclass
-class Names:
+class TraceIds:
     """Process and thread numbers of a run, which stay the same in all of its files."""
 
     producers: dict[str, ProducerStat] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Names:
 
 
 def document(
-    names: Names,
+    names: TraceIds,
     origin_ns: int,
     *,
     spans: Sequence[Span] = (),
@@ -84,7 +84,7 @@ def document(
     return _ENCODE(whole)
 
 
-def _span_events(spans: Sequence[Span], names: Names, origin_ns: int) -> Iterator[Event]:
+def _span_events(spans: Sequence[Span], names: TraceIds, origin_ns: int) -> Iterator[Event]:
     for span, lane in _with_lanes(spans):
         where = {"pid": names.pid(span.producer), "tid": names.tid(span.producer, span.track, lane)}
         times = _times(span.time_ns - origin_ns, span.end_ns - origin_ns)
@@ -115,7 +115,7 @@ def _with_lanes(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
             yield span, len(lanes) - 1
 
 
-def _mark_events(marks: Iterable[Mark], names: Names, origin_ns: int) -> Iterator[Event]:
+def _mark_events(marks: Iterable[Mark], names: TraceIds, origin_ns: int) -> Iterator[Event]:
     for mark in marks:
         where = {"pid": names.pid(mark.producer), "tid": names.tid(mark.producer, "", 0)}
         yield {"ph": "i", "s": "p", "name": mark.text, "cat": "mark", "ts": _us(mark.time_ns - origin_ns)} | (
@@ -159,7 +159,7 @@ def instrument_track(name: str, labels: Mapping[str, str], unit: str) -> str:
     return f"{name}{f'{{{label_text}}}' if label_text else ''}{f' ({unit})' if unit else ''}"
 
 
-def _name_events(names: Names, used: set[int], lanes: set[tuple[int, int]]) -> Iterator[Event]:
+def _name_events(names: TraceIds, used: set[int], lanes: set[tuple[int, int]]) -> Iterator[Event]:
     yield _metadata("process_name", _RUN_PID, 0, name="run")
     yield _metadata("process_sort_index", _RUN_PID, 0, sort_index=-1)
     for producer, pid in names.pids.items():

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from telemetry.backends.items import Item, Mark, Reading, Span, Step
 from telemetry.backends.sources.convert import item_of
-from telemetry.backends.timeline.trace import Event, Names, StepRange, document, reading_events
+from telemetry.backends.timeline.trace import Event, StepRange, TraceIds, document, reading_events
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.pictures import RequestSlots
@@ -21,7 +21,7 @@ _OF_REQUESTS: Final = "requests"
 
 
 def whole_document(
-    names: Names, origin_ns: int, items: Iterable[Item], facts: Mapping[str, Any], others: Iterable[Event] = ()
+    names: TraceIds, origin_ns: int, items: Iterable[Item], facts: Mapping[str, Any], others: Iterable[Event] = ()
 ) -> bytes:
     """Return the trace of all spans, marks and steps among the items."""
     spans: list[Span] = []
@@ -48,7 +48,7 @@ def recorded_trace(directory: RunDirectory, snapshot: MetricsSnapshot, others: I
     from telemetry.history import request_log
     from telemetry.history.request_slots import slots_of
 
-    names = Names(producers={stat.producer: stat for stat in snapshot.producers})
+    names = TraceIds(producers={stat.producer: stat for stat in snapshot.producers})
     requests = slots_of(request_log.read(directory), snapshot.started_ns, _REQUESTS)
     items = chain(_items(directory), _phases(requests, snapshot.started_ns) if requests is not None else ())
     facts = {"run_id": snapshot.run_id, "run": snapshot.name}

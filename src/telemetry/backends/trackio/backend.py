@@ -18,7 +18,7 @@ from telemetry.backends import pictures
 from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable, missing
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
 from telemetry.backends.naming import escape
-from telemetry.backends.trackio.rows import Row, Rows, config_name
+from telemetry.backends.trackio.rows import TrackioRow, TrackioRows, config_name
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.wire.events import Scalar
@@ -62,8 +62,8 @@ class TrackioBackend:
             raise NotConfigured("trackio takes either a folder or a server")
         self._options = options
         self._place = place
-        self._target: Target | None = None
-        self._rows: Rows
+        self._target: TrackioTarget | None = None
+        self._rows: TrackioRows
         self._started_ns = 0
         self._params: dict[str, Scalar] = {}
         self._config_written = -1
@@ -73,14 +73,14 @@ class TrackioBackend:
         self._started_ns = run.started_ns
         self._params = dict(run.params) | state.get("params", {})
         self._config_written = -1
-        self._rows = Rows(run.started_ns, state.get("owners"), spread=self._options.spread)
+        self._rows = TrackioRows(run.started_ns, state.get("owners"), spread=self._options.spread)
         project = self._options.project or run.name
         name = self._options.name or (run.directory.name if run.directory else f"{run.name}-{run.run_id}")
-        identity = Identity(project, name.replace("/", "-"), run.run_id)
+        identity = TrackioIdentity(project, name.replace("/", "-"), run.run_id)
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # otherwise the import asks the hub for the user's name
         try:
             if self._options.server:
-                self._target = Server(identity, self._options.server)
+                self._target = TrackioServer(identity, self._options.server)
             else:
                 self._target = Folder(identity, self._options.folder, self._place)
         except ModuleNotFoundError as error:
@@ -89,7 +89,7 @@ class TrackioBackend:
             raise
 
     def write(self, items: Sequence[Item]) -> None:
-        rows: list[Row] = []
+        rows: list[TrackioRow] = []
         refused: list[str] = []
         for item in items:
             if isinstance(item, Params):
@@ -113,7 +113,7 @@ class TrackioBackend:
         They are part of rows, so an empty row is added if needed. All writes are committed.
         """
         if self._params and self._config_written < 0:
-            self._log([Row("params", self._started_ns, 0, {})])
+            self._log([TrackioRow("params", self._started_ns, 0, {})])
 
     def state(self) -> dict[str, Any]:
         return {"params": self._params, "owners": self._rows.owners}
@@ -126,11 +126,11 @@ class TrackioBackend:
 
     # --- helpers -------------------------------------------------------------------------------------
 
-    def _opened(self) -> Target:
+    def _opened(self) -> TrackioTarget:
         assert self._target is not None
         return self._target
 
-    def _log(self, rows: Sequence[Row]) -> None:
+    def _log(self, rows: Sequence[TrackioRow]) -> None:
         config: dict[str, Any] | None = None
         groups = len(self._rows.owners)
         if groups != self._config_written:
@@ -140,7 +140,7 @@ class TrackioBackend:
         self._opened().log(rows, config)
         self._config_written = groups
 
-    def _artifact(self, item: Artifact, refused: list[str]) -> Iterator[Row]:
+    def _artifact(self, item: Artifact, refused: list[str]) -> Iterator[TrackioRow]:
         """Yield a row for an image that this machine can read.
 
         Otherwise add an artifact of the project, by reference.
@@ -156,13 +156,13 @@ class TrackioBackend:
             refused.append(item.key)
 
 
-class Target(Protocol):
+class TrackioTarget(Protocol):
     """A destination for rows, with the keywords of Trackio's own calls.
 
     All methods raise Unavailable, NotConfigured.
     """
 
-    def log(self, rows: Sequence[Row], config: dict[str, Any] | None) -> None: ...
+    def log(self, rows: Sequence[TrackioRow], config: dict[str, Any] | None) -> None: ...
     def alert(self, marks: Sequence[Mark]) -> None: ...
     def artifact(self, item: Artifact, kind: str) -> None: ...
     def picture(self, item: Artifact, step: int) -> dict[str, Any] | None:
@@ -171,7 +171,7 @@ class Target(Protocol):
     def where(self) -> str: ...
 
 
-class Identity(NamedTuple):
+class TrackioIdentity(NamedTuple):
     project: str
     name: str
     run_id: str
@@ -184,7 +184,7 @@ class Identity(NamedTuple):
 class Folder:
     """A folder of databases, one for each project. Other processes may write to them, too."""
 
-    def __init__(self, identity: Identity, folder: str, directory: Path) -> None:
+    def __init__(self, identity: TrackioIdentity, folder: str, directory: Path) -> None:
         chosen = folder or os.environ.get("TRACKIO_DIR") or str(directory)
         os.environ["TRACKIO_DIR"] = str(Path(chosen).expanduser().absolute())  # read once, by the import
         from trackio.sqlite_storage import SQLiteStorage
@@ -203,7 +203,7 @@ class Folder:
         except _NEVER as error:
             raise NotConfigured(f"can't write {chosen}: {describe(error)}") from error
 
-    def log(self, rows: Sequence[Row], config: dict[str, Any] | None) -> None:
+    def log(self, rows: Sequence[TrackioRow], config: dict[str, Any] | None) -> None:
         project, name, run_id = self._identity
         passing(
             lambda: self._storage.bulk_log(
@@ -255,10 +255,10 @@ class Folder:
         return str(self._database)
 
 
-class Server:
+class TrackioServer:
     """A server. It stamps rows with its own time, and can't accept an image by its path."""
 
-    def __init__(self, identity: Identity, address: str) -> None:
+    def __init__(self, identity: TrackioIdentity, address: str) -> None:
         from trackio.remote_client import RemoteClient
         from trackio.utils import serialize_values
 
@@ -274,7 +274,7 @@ class Server:
         )
         self._call: Callable[..., Any] = client.predict
 
-    def log(self, rows: Sequence[Row], config: dict[str, Any] | None) -> None:
+    def log(self, rows: Sequence[TrackioRow], config: dict[str, Any] | None) -> None:
         logs = [
             self._who()
             | {"metrics": self._plain(row.values), "step": row.step, "log_id": self._identity.key(row.key)}
@@ -344,7 +344,7 @@ def said_with(mark: Mark) -> str | None:
     return ", ".join(f"{key}={value}" for key, value in pairs.items()) or None
 
 
-def asked_of(identity: Identity, item: Artifact, kind: str) -> dict[str, Any]:
+def asked_of(identity: TrackioIdentity, item: Artifact, kind: str) -> dict[str, Any]:
     """Return the arguments of Trackio's calls for an artifact. Raises ValueError for an invalid address."""
     path = pictures.local(item.uri)
     uri = path.as_uri() if path is not None else re.sub(r"[\s\0]", lambda match: quote(match[0]), item.uri)

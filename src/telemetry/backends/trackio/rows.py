@@ -25,7 +25,7 @@ _RESERVED: Final = frozenset({"project", "run", "timestamp", "step", "time", "me
 """Words reserved by Trackio, which renames them in the same way."""
 
 
-class Row(NamedTuple):
+class TrackioRow(NamedTuple):
     key: str
     """Key of the item. The database stores a key once."""
     time_ns: int
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     values: dict[str, Any]
 
 
-class Rows:
+class TrackioRows:
     """A converter of the items of a run to rows."""
 
     def __init__(self, started_ns: int, owners: Mapping[str, str] | None = None, *, spread: bool = False) -> None:
@@ -46,7 +46,7 @@ class Rows:
         self._started_ns = started_ns
         self._spread = spread
 
-    def of(self, item: Item) -> Iterator[Row]:
+    def of(self, item: Item) -> Iterator[TrackioRow]:
         """Yield at most one row, and none for an item without values."""
         match item:
             case Step(values=values) if values:
@@ -55,12 +55,12 @@ class Rows:
                     for name, spread in item.spread.items():
                         row_values[self._name(item.axis, f"{name}/min")] = spread.min
                         row_values[self._name(item.axis, f"{name}/max")] = spread.max
-                yield Row(item.key, item.time_ns, item.step, row_values)
+                yield TrackioRow(item.key, item.time_ns, item.step, row_values)
             case Reading():
                 numbers = flat(item) | _distributions(item)
                 row_values = {self._name(SECONDS, name): value for name, value in numbers.items()}
                 if row_values:
-                    yield Row(item.key, item.time_ns, math.floor(item.elapsed_s), row_values)
+                    yield TrackioRow(item.key, item.time_ns, math.floor(item.elapsed_s), row_values)
             case Text():
                 yield self.one(item, {"_type": "trackio.markdown", "_value": item.text})
             case Table():
@@ -68,10 +68,10 @@ class Rows:
             case Histogram():
                 yield self.one(item, {"_type": "trackio.histogram", "bins": item.edges, "values": item.counts})
 
-    def one(self, item: Text | Table | Histogram | Artifact, value: dict[str, Any]) -> Row:
+    def one(self, item: Text | Table | Histogram | Artifact, value: dict[str, Any]) -> TrackioRow:
         """Return a row with one value, a map that contains its type."""
         name = self._name(item.axis, item.name)
-        return Row(item.key, item.time_ns, self.step_of(item), {name: value})
+        return TrackioRow(item.key, item.time_ns, self.step_of(item), {name: value})
 
     def step_of(self, item: Text | Table | Histogram | Artifact) -> int:
         return item.step if item.axis else max(0, item.time_ns - self._started_ns) // 1_000_000_000

@@ -19,9 +19,9 @@ from msgspec import Struct
 from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
-from telemetry.backends.wandb.log import FINAL, ITEM, LogReader, Seen, logs_of, look, said_since
-from telemetry.backends.wandb.rows import Row, Rows, final_values, media, project_name, run_id
-from telemetry.backends.wandb.session import Identity, Session, end_orphan, library, picture
+from telemetry.backends.wandb.log import FINAL, ITEM, LoggedItems, LogReader, logs_of, look, said_since
+from telemetry.backends.wandb.rows import WandbRow, WandbRows, final_values, media, project_name, run_id
+from telemetry.backends.wandb.session import Identity, WandbSession, end_orphan, library, picture
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.wire.codec import BAD_INPUT
@@ -75,13 +75,13 @@ class WandbBackend:
         self._place = place
         self._offline = _offline(options.mode)
         self._folder = Path(options.folder or os.environ.get("WANDB_DIR") or place).expanduser().absolute()
-        self._session: Session | None = None
+        self._session: WandbSession | None = None
         self._reader: LogReader | None = None
         self._where = ""
         self._wandb: Any
         self._identity: Identity
-        self._rows: Rows
-        self._seen = Seen()
+        self._rows: WandbRows
+        self._seen = LoggedItems()
         self._pending: set[str] = set()
         """Keys of written items that are not in the log yet."""
         self._pending_params: set[str] = set()
@@ -104,7 +104,7 @@ class WandbBackend:
             offline=self._offline,
         )
         self._log, self._offset = state.get("log", ""), state.get("offset", 0)
-        self._seen = Seen(next_row=state.get("next_row", 0))
+        self._seen = LoggedItems(next_row=state.get("next_row", 0))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._end_orphan()
@@ -113,7 +113,7 @@ class WandbBackend:
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
             raise NotConfigured(f"can't use {self._folder}: {describe(error)}") from error
         self._owners.update({**self._seen.axes, **self._owners})
-        self._rows = Rows(run.started_ns, self._owners, spread=options.spread)
+        self._rows = WandbRows(run.started_ns, self._owners, spread=options.spread)
         self._begin()
 
     def write(self, items: Sequence[Item]) -> None:
@@ -172,7 +172,7 @@ class WandbBackend:
     def _begin(self) -> None:
         """Start a W&B process, which begins a new log. Raises NotConfigured, Unavailable."""
         before = logs_of(self._folder, self._identity.run_id)
-        session = Session(self._wandb, self._identity, self._folder)
+        session = WandbSession(self._wandb, self._identity, self._folder)
         self._session = session
         ids = (session.process_id, os.getpid())
         write_atomic(self._place / _PROCESSES, json.dumps(ids).encode(), durable=False)
@@ -227,7 +227,7 @@ class WandbBackend:
             self._seen.next_row += 1
             self._pending.add(item.key)
 
-    def _row(self, item: Item) -> Row | None:
+    def _row(self, item: Item) -> WandbRow | None:
         if isinstance(item, Artifact):
             shown = picture(item)
             if shown is not None:
@@ -236,7 +236,7 @@ class WandbBackend:
                 self._session.artifact(item)
         return self._rows.of(item)
 
-    def _define(self, row: Row) -> None:
+    def _define(self, row: WandbRow) -> None:
         """Define the x-axis of each column once in each log: charts depend on it."""
         if self._session is not None and not self._defined.issuperset(row.values):
             for column in row.values:

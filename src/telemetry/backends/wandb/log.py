@@ -26,7 +26,7 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
 @dataclass
-class Seen:
+class LoggedItems:
     """The items found in logs."""
 
     items: set[str] = field(default_factory=set)
@@ -89,7 +89,7 @@ class LogReader:
                 return b"".join(parts)
 
 
-def look(reader: LogReader, seen: Seen) -> None:
+def look(reader: LogReader, seen: LoggedItems) -> None:
     """Add new records. Raises OSError."""
     for record in reader.records():
         match record.WhichOneof("record_type"):

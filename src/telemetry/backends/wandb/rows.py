@@ -23,7 +23,7 @@ _MEDIA_BYTES: Final = 80  # a name is part of a file name, and of an artifact's 
 _IN_ARTIFACTS: Final = ascii_letters + digits + "_-"
 
 
-class Cells(NamedTuple):
+class WandbTable(NamedTuple):
     """A table, as a value of a row."""
 
     columns: list[str]
@@ -38,14 +38,14 @@ class Picture(NamedTuple):
     """Ending of a file with such content, such as `.png`."""
 
 
-class Row(NamedTuple):
+class WandbRow(NamedTuple):
     axis: str
     """Column with the x-axis of the others; empty for none."""
     values: dict[str, Any]
     """Values, including the x-axis."""
 
 
-class Rows:
+class WandbRows:
     """A converter of items to rows, with W&B's column names.
 
     W&B allows one x-axis per name. A name belongs to the axis that used it first; on other axes, the axis is
@@ -57,9 +57,9 @@ class Rows:
         self._spread = spread
         self._owners = owners
 
-    def of(self, item: Item) -> Row | None:
+    def of(self, item: Item) -> WandbRow | None:
         """Return the row of an item, or None without values. An image becomes a line of text, like any artifact."""
-        row: Row | None = None
+        row: WandbRow | None = None
         match item:
             case Step():
                 row = self._step(item)
@@ -74,19 +74,19 @@ class Rows:
             case Histogram():
                 row = self.one(item, item.name, distribution(item.edges, item.counts))
             case Table():
-                row = self.one(item, media(item.name), Cells(item.columns, item.rows))
+                row = self.one(item, media(item.name), WandbTable(item.columns, item.rows))
             case Artifact():
                 row = self.one(item, item.name, item.uri)
         return row
 
-    def one(self, item: Mark | Text | Table | Histogram | Artifact, name: str, value: Any) -> Row:
+    def one(self, item: Mark | Text | Table | Histogram | Artifact, name: str, value: Any) -> WandbRow:
         """Return a row with one value, on the axis of the item or at its time."""
         axis = "" if isinstance(item, Mark) else item.axis
         if axis and not isinstance(item, Mark):
             return self._row(axis_key(axis), item.step, {name: value})
         return self._row(TIME_AXIS, (item.time_ns - self._started_ns) / 1e9, {name: value})
 
-    def _step(self, item: Step) -> Row | None:
+    def _step(self, item: Step) -> WandbRow | None:
         values: dict[str, Any] = dict(item.values)
         if self._spread:
             for name, spread in item.spread.items():
@@ -94,14 +94,14 @@ class Rows:
                 values[f"{name}/max"] = spread.max
         return self._row(axis_key(item.axis), item.step, values) if values else None
 
-    def _row(self, axis: str, position: float, values: dict[str, Any]) -> Row:
+    def _row(self, axis: str, position: float, values: dict[str, Any]) -> WandbRow:
         row: dict[str, Any] = {axis: position}
         for name, value in values.items():
             column = column_of(name)
             if not self._owners.has(column, axis):
                 column = f"{column} @{axis}"
             row[column] = value
-        return Row(axis, row)
+        return WandbRow(axis, row)
 
 
 def final_values(reading: Reading) -> dict[str, Any]:

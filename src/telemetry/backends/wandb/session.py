@@ -16,7 +16,7 @@ from telemetry.backends import pictures
 from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.items import Artifact
 from telemetry.backends.wandb.log import STEP, LogEntry
-from telemetry.backends.wandb.rows import Cells, Picture, artifact_name
+from telemetry.backends.wandb.rows import Picture, WandbTable, artifact_name
 from telemetry.wire.artifact_copies import original_name
 
 _LOG_FLUSH_S: Final = 0.1  # W&B's default is 15 s
@@ -63,7 +63,7 @@ def library(directory: Path) -> Any:
         raise
 
 
-class Session:
+class WandbSession:
     """A session. All methods raise Unavailable if W&B's process has ended; then a new session can begin."""
 
     def __init__(self, wandb: Any, identity: Identity, folder: Path) -> None:
@@ -179,7 +179,7 @@ class Session:
 
     def _ready(self, value: Any) -> Any:
         match value:
-            case Cells(columns, rows):
+            case WandbTable(columns, rows):
                 return self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)
             case Picture(path, ending):
                 return self._wandb.Image(path if Path(path).suffix else str(self._linked(path, ending)))

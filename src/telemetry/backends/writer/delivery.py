@@ -22,9 +22,9 @@ from telemetry.backends.items import Item, Live
 from telemetry.backends.sources.convert import record_number
 from telemetry.backends.sources.source import NOTHING, Position, Read
 from telemetry.backends.writer.reader import RunReader, weight
-from telemetry.backends.writer.tally import Tally, words
+from telemetry.backends.writer.tally import WriterTally, words
 from telemetry.errors import RunDirectoryError
-from telemetry.store.backends import Ahead, Checkpoint
+from telemetry.store.backends import Ahead, WriterCheckpoint
 
 Ending = Literal["done", "undelivered"]
 
@@ -49,7 +49,7 @@ class _Passed(NamedTuple):
     no_place: Mapping[str, int] = NOTHING
 
 
-class _Waiting(NamedTuple):
+class _WaitingItem(NamedTuple):
     item: Item
     passed: _Passed
     """Position once the item is delivered."""
@@ -62,8 +62,8 @@ class Delivery:
         self,
         backend: Backend,
         run_reader: RunReader,
-        tally: Tally,
-        keep: Callable[[Checkpoint], object],
+        tally: WriterTally,
+        keep: Callable[[WriterCheckpoint], object],
         ahead: Ahead,
         *,
         guard: Guard,
@@ -90,7 +90,7 @@ class Delivery:
         self._clock = clock
         self._pause = pause
         self._breaker = tally.breaker
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingItem] = []
         self._after = _Passed(Position())
         """Position once all waiting items are delivered."""
         self._maybe_there = 0
@@ -108,7 +108,7 @@ class Delivery:
         self._counted: dict[tuple[str, str], dict[str, int]] = {}
         """(counter, source) → counts by reason that are already in the tally."""
 
-    def run(self, facts: RunFacts, checkpoint: Checkpoint) -> Ending:
+    def run(self, facts: RunFacts, checkpoint: WriterCheckpoint) -> Ending:
         """Deliver until the run is over and complete, or until `stopped`.
 
         Raises NotConfigured if the backend can't start or reports it later.
@@ -130,7 +130,7 @@ class Delivery:
         self._leave()
         return "undelivered"
 
-    def _open(self, facts: RunFacts, checkpoint: Checkpoint) -> None:
+    def _open(self, facts: RunFacts, checkpoint: WriterCheckpoint) -> None:
         try:
             self._backend.open(facts, dict(checkpoint.state))
         finally:
@@ -168,7 +168,7 @@ class Delivery:
             return
         if isinstance(item, Live):
             self._waiting = [other for other in self._waiting if not isinstance(other.item, Live)]
-        self._waiting.append(_Waiting(item, _Passed(read.position, read.left_out, self._no_place)))
+        self._waiting.append(_WaitingItem(item, _Passed(read.position, read.left_out, self._no_place)))
 
     def _turn(self) -> None:
         if not self._waiting:
@@ -208,7 +208,7 @@ class Delivery:
 
     # --- write -----------------------------------------------------------------------------------
 
-    def _hand_over(self, reads: Sequence[_Waiting], handed: int) -> dict[str, str]:
+    def _hand_over(self, reads: Sequence[_WaitingItem], handed: int) -> dict[str, str]:
         """Write and flush. Returns refused items as key → reason. Raises the backend's exceptions.
 
         `handed`: number of waiting items up to the last of `reads`.
@@ -289,7 +289,7 @@ class Delivery:
         try:
             with self._guard():
                 state = self._backend.state()
-            checkpoint = Checkpoint(
+            checkpoint = WriterCheckpoint(
                 serial=self._checkpoint.serial + 1,
                 position=msgspec.to_builtins(passed.position),
                 state=state,

@@ -9,7 +9,7 @@ from telemetry.backends.backend import Backend
 from telemetry.backends.items import Live
 from telemetry.backends.sources.open import open_source
 from telemetry.backends.sources.source import Position, Source
-from telemetry.backends.writer.process import Order
+from telemetry.backends.writer.process import WriterTask
 from telemetry.config import load
 from telemetry.errors import RunDirectoryError
 from telemetry.store.run_directory import RunDirectory
@@ -17,7 +17,7 @@ from telemetry.transport import ControlClient
 from telemetry.transport.endpoints import refuses
 
 
-def order(to: str, run: Path, endpoint: str, every_s: float | None) -> Order:
+def order(to: str, run: Path, endpoint: str, every_s: float | None) -> WriterTask:
     """Return the order for a writer. Raises UsageError, ConfigError.
 
     `run`: the run directory, or the directory of the writers' folders if the run is on another machine. `endpoint`
@@ -40,7 +40,7 @@ def order(to: str, run: Path, endpoint: str, every_s: float | None) -> Order:
         )
 
     connect = (lambda: ControlClient(endpoint)) if endpoint else None
-    return Order(to, run, source, connect, every_s)
+    return WriterTask(to, run, source, connect, every_s)
 
 
 def _directory(run: Path) -> RunDirectory | None:

@@ -32,14 +32,14 @@ from telemetry.backends.backend import Backend, NotConfigured
 from telemetry.backends.sources.source import Position, Source
 from telemetry.backends.writer.delivery import Delivery, Ending
 from telemetry.backends.writer.reader import RunReader
-from telemetry.backends.writer.tally import Tally
+from telemetry.backends.writer.tally import WriterTally
 from telemetry.common.file_lock import FileLock, lock_file
 from telemetry.common.files import open_file
 from telemetry.config.plugins.choice import Choice
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError, error_text
 from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
-from telemetry.store.backends import BACKENDS, Ahead, Checkpoint, Counts, WriterFacts, WriterFolder
+from telemetry.store.backends import BACKENDS, Ahead, Counts, WriterCheckpoint, WriterFacts, WriterFolder
 from telemetry.supervise.parent import parent_pid
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import TellBackend
@@ -69,7 +69,7 @@ class StatusReporter:
 
     def __init__(
         self,
-        tally: Tally,
+        tally: WriterTally,
         folder: WriterFolder,
         connect: Callable[[], Client] | None,
         *,
@@ -155,7 +155,7 @@ class StatusReporter:
 
 
 @dataclass(frozen=True)
-class Order:
+class WriterTask:
     """The task of a writer."""
 
     to: str
@@ -170,7 +170,7 @@ class Order:
     """Seconds between readings; None for the value in the settings."""
 
 
-class Stop:
+class StopFlag:
     """A flag that becomes true when this process is asked to end. Create it in the main thread."""
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class Stop:
         self._asked = True
 
 
-class Words:
+class WriterMessages:
     """Messages to the user. A library's stdout and stderr go to a log file instead."""
 
     def __init__(self, name: str) -> None:
@@ -211,15 +211,15 @@ class Words:
             os.close(self._fd)
 
 
-def write_run(order: Order) -> int:
+def write_run(order: WriterTask) -> int:
     """Deliver a run. Blocks until it is delivered or until a stop is requested. Returns the exit code.
 
     Call it in the main thread of a dedicated process: it takes over signals, stdout and stderr. Raises UsageError
     for an invalid `order.to`.
     """
-    stop = Stop()
+    stop = StopFlag()
     choice = choices.parse(order.to)
-    output = Words(choice.name)
+    output = WriterMessages(choice.name)
     folder = WriterFolder(order.run / BACKENDS / choice.name)
     try:
         return _Writer(order, choice, folder, output, stop).run()
@@ -233,7 +233,9 @@ def write_run(order: Order) -> int:
 
 
 class _Writer:
-    def __init__(self, order: Order, choice: Choice, folder: WriterFolder, output: Words, stop: Stop) -> None:
+    def __init__(
+        self, order: WriterTask, choice: Choice, folder: WriterFolder, output: WriterMessages, stop: StopFlag
+    ) -> None:
         self._order = order
         self._choice = choice
         self._folder = folder
@@ -266,7 +268,7 @@ class _Writer:
                 raise
             return _code(tally)
 
-    def _deliver(self, tally: Tally, checkpoint: Checkpoint, log_fd: int) -> Ending:
+    def _deliver(self, tally: WriterTally, checkpoint: WriterCheckpoint, log_fd: int) -> Ending:
         say = self._words.say
         gc.disable()  # objects of a loading library stay: collecting them takes a quarter of the time
         with ExitStack() as last:
@@ -302,7 +304,7 @@ class _Writer:
             gc.enable()
 
 
-def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
+def _checkpoint(folder: WriterFolder) -> tuple[WriterCheckpoint, Position]:
     """Return the newest checkpoint and its position.
 
     Raises NotConfigured for an unusable checkpoint, because starting over might write everything twice.
@@ -317,13 +319,13 @@ def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
     raise NotConfigured(why, hint=f"remove {folder.path} to write the whole run again")
 
 
-def _tally(choice: Choice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
+def _tally(choice: Choice, folder: WriterFolder, counts: Counts, position: Position) -> WriterTally:
     """Return a tally that continues the counts of previous processes."""
     before = None
     with suppress(RunDirectoryError):
         before = folder.read_status()
     died = before is not None and before.state in _ALIVE
-    tally = Tally(choice.name, choice.kind, counts, restarts=(before.restarts if before else 0) + died)
+    tally = WriterTally(choice.name, choice.kind, counts, restarts=(before.restarts if before else 0) + died)
     tally.position = position
     if before is not None:
         tally.retried = max(tally.retried, before.retried)
@@ -333,13 +335,13 @@ def _tally(choice: Choice, folder: WriterFolder, counts: Counts, position: Posit
     return tally
 
 
-def _facts(order: Order, choice: Choice) -> WriterFacts:
+def _facts(order: WriterTask, choice: Choice) -> WriterFacts:
     (to,) = mask_secrets([carriable(str(choice))])
     cwd = carriable(os.getcwd())
     return WriterFacts(name=choice.name, kind=choice.kind, to=to, cwd=cwd, every_s=order.every_s)
 
 
-def _code(tally: Tally) -> int:
+def _code(tally: WriterTally) -> int:
     return Exit.OK if tally.state == "done" and not tally.dropped else Exit.BACKEND_FAILED
 
 
@@ -434,7 +436,7 @@ class HangGuard:
     The exit code is 1. The stacks of all threads are written to the log.
     """
 
-    def __init__(self, tally: Tally, log_fd: int, seconds: float | None = None) -> None:
+    def __init__(self, tally: WriterTally, log_fd: int, seconds: float | None = None) -> None:
         """Create a guard.
 
         `seconds`: timeout of a call; None for `limits.BACKEND_CALL_S` at the start of the call.

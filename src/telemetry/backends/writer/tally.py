@@ -24,7 +24,7 @@ _QUIET: Final[frozenset[BackendState]] = frozenset({"writing", "idle"})
 """States between which a writer changes with each batch."""
 
 
-class Tally:
+class WriterTally:
     """Counters and state of a writer.
 
     Dictionaries and lists are replaced, never changed, so that readers see a consistent one.

@@ -12,7 +12,7 @@ from typing import Final, Self, TextIO
 
 from telemetry import limits
 from telemetry.cli import console
-from telemetry.cli.commands.recover import Progress
+from telemetry.cli.commands.recover import ProgressLine
 from telemetry.common.formatting import count, printable
 from telemetry.common.wording import shortfall
 from telemetry.errors import RunDirectoryError, UsageError
@@ -109,7 +109,7 @@ class Exports:
         Shows the progress.
         """
         moved_s, before = time.monotonic(), [BackendStat(name=name) for name in self._names]
-        with Progress() as progress:
+        with ProgressLine() as progress:
             while any(not writer.ended for writer in self._writers.values()):
                 now_s, stats = time.monotonic(), [self._read(name) for name in self._names]
                 if [_far(stat) for stat in stats] != [_far(stat) for stat in before]:
@@ -123,16 +123,16 @@ class Exports:
     def tell(self, stream: TextIO) -> None:
         """Print the state of each writer, the place of each backend's data, and advice about undelivered data."""
         from telemetry.report.backends import at_place
-        from telemetry.report.table import Column, Table, layout
+        from telemetry.report.table import ReportTable, TableColumn, layout
 
         heads = [
-            Column("backend", right=False),
-            Column("state", right=False),
-            Column("written"),
-            Column("left", 1),
-            Column("dropped"),
-            Column("unsupported", 2),
-            Column("retried", 3),
+            TableColumn("backend", right=False),
+            TableColumn("state", right=False),
+            TableColumn("written"),
+            TableColumn("left", 1),
+            TableColumn("dropped"),
+            TableColumn("unsupported", 2),
+            TableColumn("retried", 3),
         ]
         rows = [
             [
@@ -146,7 +146,7 @@ class Exports:
             ]
             for stat in self.stats
         ]
-        console.talk("\n".join(layout(Table(heads, rows), console.width(stream))) + "\n")
+        console.talk("\n".join(layout(ReportTable(heads, rows), console.width(stream))) + "\n")
         for stat in self.stats:
             if stat.place:
                 console.talk(f"{at_place(stat)}\n")

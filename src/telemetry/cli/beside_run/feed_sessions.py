@@ -19,7 +19,7 @@ from telemetry.wire.snapshot import CounterStat
 _LOOK_S: Final = 0.1
 
 
-class Numbering:
+class SessionNumbering:
     """A counter that names sessions, in the order of their first messages. Thread-safe."""
 
     def __init__(self, before: int = 0) -> None:
@@ -47,7 +47,7 @@ def sessions_in(counters: Iterable[CounterStat]) -> int:
     return max(numbers)
 
 
-class Session:
+class FeedSession:
     """A feed that is created on its first message: the number of the session is not known before."""
 
     def __init__(self, make: Callable[[], Feed]) -> None:
@@ -75,7 +75,7 @@ class Sessions:
         self,
         topics: Sequence[bytes],
         begin: Callable[[str], Feed],
-        numbering: Numbering,
+        numbering: SessionNumbering,
         *,
         patient: bool,
         say: Callable[[str], object],
@@ -126,7 +126,7 @@ class Sessions:
             self._say(f"listening to {address}")
             note = self._note
             while True:
-                session = Session(lambda: self._begin(self._numbering()))
+                session = FeedSession(lambda: self._begin(self._numbering()))
                 feed_loop = FeedLoop(
                     session, messages, run_over=self._run_over.is_set, stopped=self._stopped.is_set, say=note
                 )

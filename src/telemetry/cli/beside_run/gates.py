@@ -21,7 +21,7 @@ from telemetry.judge.gates.noise import floors
 from telemetry.judge.gates.parser import parse_all
 from telemetry.judge.gates.run_evidence import RunEvidence, evidence_of
 from telemetry.judge.gates.tree import Gate
-from telemetry.judge.gates.watch import Watch
+from telemetry.judge.gates.watch import FailureWatch
 from telemetry.store.calibrations import Calibration, Command, find_calibration, read_calibration
 from telemetry.store.gate_results import write_ending_gate, write_gates, write_gates_so_far
 from telemetry.store.run_directory import RunDirectory
@@ -104,7 +104,7 @@ class RunGates:
         self._asked = asked
         self._abort = abort
         self._quiet = quiet
-        self._watch: Watch | None = None
+        self._watch: FailureWatch | None = None
         self._say: Callable[[str], None] = lambda _: None
         self._end: Callable[[], None] = lambda: None
         self._directory = ""
@@ -121,7 +121,7 @@ class RunGates:
         rules = self._asked.rules
         if not self._quiet and rules.baseline is None and any(gate.uses_baseline for gate in self._asked.gates):
             say(rules.no_baseline)
-        self._watch = Watch(self._asked.gates, self._asked.rules, _opened(directory))
+        self._watch = FailureWatch(self._asked.gates, self._asked.rules, _opened(directory))
 
     def look(self, snapshot: MetricsSnapshot) -> None:
         """Check the gates against a snapshot. Reports each failure once, and ends the command with `abort`.

@@ -65,7 +65,7 @@ class Bench(Struct, kw_only=True, frozen=True):
     flood_lost: int
 
 
-class Pace(Struct, kw_only=True, frozen=True):
+class LoopPace(Struct, kw_only=True, frozen=True):
     """The figures of one paced loop."""
 
     calls: int
@@ -172,7 +172,7 @@ def cost_of(record: Record, seconds: float) -> tuple[float, float]:
     return statistics.median(walls), (time.process_time_ns() - cpu) / (len(walls) * _ROUND_EVENTS)
 
 
-def paced(record: Record, rate: int, seconds: float) -> Pace:
+def paced(record: Record, rate: int, seconds: float) -> LoopPace:
     """Call `record` at the given rate, in bursts a millisecond apart, and time every call."""
     clock = time.perf_counter_ns
     burst = max(1, int(rate * _BURST_S))
@@ -189,7 +189,7 @@ def paced(record: Record, rate: int, seconds: float) -> Pace:
             record(value)
             longest = max(longest, clock() - called)
         calls += burst
-    return Pace(calls=calls, seconds=(clock() - begin) / 1e9, longest_call_ns=longest)
+    return LoopPace(calls=calls, seconds=(clock() - begin) / 1e9, longest_call_ns=longest)
 
 
 def flood(bench_run: Run, seconds: float) -> tuple[int, float]:

@@ -226,10 +226,10 @@ def _lacks(directory: RunDirectory, *, recoverable: bool) -> str:
 
 
 def _print(runs: Sequence[OldRun]) -> None:
-    from telemetry.report.table import Column, Table, layout
+    from telemetry.report.table import ReportTable, TableColumn, layout
 
     now_ns = time.time_ns()
-    heads = [Column("run"), Column("ended"), Column("size"), Column("", right=False)]
+    heads = [TableColumn("run"), TableColumn("ended"), TableColumn("size"), TableColumn("", right=False)]
     rows = [
         [
             printable(old_run.directory.path.name),
@@ -239,7 +239,7 @@ def _print(runs: Sequence[OldRun]) -> None:
         ]
         for old_run in runs
     ]
-    console.write("\n".join(layout(Table(heads, rows), console.width(sys.stdout))) + "\n")
+    console.write("\n".join(layout(ReportTable(heads, rows), console.width(sys.stdout))) + "\n")
 
 
 def _ago(seconds: float) -> str:

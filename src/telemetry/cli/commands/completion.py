@@ -255,14 +255,14 @@ def _gates(_current: str, given: Given) -> Iterator[Candidate]:
     """Yield figures of the run, or of the newest run for a gate of `telemetry run`."""
     from telemetry.judge.gates.functions import FUNCTIONS
     from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
-    from telemetry.judge.gates.tree import Metric
+    from telemetry.judge.gates.tree import GateMetric
 
     snapshot = _snapshot(given)
     names = {
-        "series": [Metric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.series],
-        "step": [Metric(name) for axis in snapshot.axes for name in axis.values],
-        "counter": [Metric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.counters],
-        "gauge": [Metric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.gauges],
+        "series": [GateMetric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.series],
+        "step": [GateMetric(name) for axis in snapshot.axes for name in axis.values],
+        "counter": [GateMetric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.counters],
+        "gauge": [GateMetric(stat.name, tuple(sorted(stat.labels.items()))) for stat in snapshot.gauges],
     }
     for kind, metrics in names.items():
         functions = ["p50", "p99"] if kind == "series" else []

@@ -52,13 +52,13 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.client.process import PROCESS
     from telemetry.integrations.feeds import load_feed, parse_feed
 
-    stop = _Stop()
+    stop = _FeedStop()
     spec = parse_feed(args.feed)
     kind = load_feed(spec.name)
     endpoint = _endpoint(args)
     os.environ[_VARIABLE] = endpoint
     with ExitStack() as last:
-        watch = last.enter_context(_Watch(endpoint))
+        watch = last.enter_context(_EndWatch(endpoint))
         PROCESS.ends_with_run = True  # a feed has no events of its own: it is at work only within a session
         feed_run = start(
             f"{spec.name} feed", policy="block"
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return _feed(fed, watch, stop)
 
 
-def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
+def _feed(fed: _Fed, watch: _EndWatch, stop: _FeedStop) -> int:
     """Take messages until the feed ends, and mark a failure in the run. Raises EndpointError."""
     wrong = "the feed failed"
     try:
@@ -159,9 +159,9 @@ class _Fed:
         return patterns
 
 
-def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
+def _take_one(fed: _Fed, watch: _EndWatch, stop: _FeedStop) -> Ending:
     """Take the messages of one sender until it ends."""
-    from telemetry.cli.beside_run.feed_sessions import Session
+    from telemetry.cli.beside_run.feed_sessions import FeedSession
     from telemetry.integrations.feed_loop import FeedLoop
     from telemetry.integrations.sender_addresses import await_listening
     from telemetry.transport.foreign_subscription import ForeignSubscription
@@ -173,7 +173,7 @@ def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
             return "stopped" if stop else "run_over"
     with ForeignSubscription(address, fed.topics) as messages:
         fed.say(f"listening to {address}")
-        session = Session(fed.begin)
+        session = FeedSession(fed.begin)
         feed_loop = FeedLoop(session, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
         try:
             ending = feed_loop.run()
@@ -184,9 +184,9 @@ def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
         return ending
 
 
-def _take_all(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
+def _take_all(fed: _Fed, watch: _EndWatch, stop: _FeedStop) -> Ending:
     """Take every session of a command until the command is over."""
-    from telemetry.cli.beside_run.feed_sessions import Numbering, Sessions, sessions_in
+    from telemetry.cli.beside_run.feed_sessions import SessionNumbering, Sessions, sessions_in
     from telemetry.integrations.sender_addresses import SendersOfCommand
     from telemetry.integrations.socket_owners import CommandProcesses
 
@@ -202,7 +202,7 @@ def _take_all(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
     sessions = Sessions(
         fed.topics,
         fed.begin,
-        Numbering(sessions_in(snapshot.counters)),
+        SessionNumbering(sessions_in(snapshot.counters)),
         patient=not patterns,
         say=fed.say,
         note=fed.note,
@@ -230,7 +230,7 @@ def _endpoint(args: argparse.Namespace) -> str:
     return endpoint
 
 
-class _Stop:
+class _FeedStop:
     """A flag that is true once SIGTERM or SIGINT asked this process to end. Main thread only."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ class _Stop:
         self._asked = True
 
 
-class _Watch:
+class _EndWatch:
     """A check whether a run has ended.
 
     If its aggregator died, the run counts as live for a while: it may be restarted.
@@ -261,7 +261,7 @@ class _Watch:
         self._over = False
         self._heard_s = self._there_s = time.monotonic()
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _EndWatch:
         return self
 
     def __exit__(self, *_: object) -> None:

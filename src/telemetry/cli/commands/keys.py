@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: CommandParser) -> None:
-    actions = parser.add_actions("show", _Parser)
+    actions = parser.add_actions("show", _KeyParser)
     new = actions.add_parser("new", help="create this user's key pair and print the public key", allow_abbrev=False)
     new.add_argument(
         "--force",
@@ -39,7 +39,7 @@ def add_arguments(parser: CommandParser) -> None:
     revoke.add_argument("name", metavar="NAME", help="name of the trusted key")
 
 
-class _Parser(CommandParser):
+class _KeyParser(CommandParser):
     """A parser that accepts a key with a leading dash. One in 85 keys from other programs begins with a dash."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -169,21 +169,21 @@ def _from_here(directory: str) -> str:
 
 def _print_table(runs: list[Listed]) -> None:
     from telemetry.common.formatting import NOTHING, duration_s, printable, scaled
-    from telemetry.report.table import Column, Table, fit, layout
+    from telemetry.report.table import ReportTable, TableColumn, fit, layout
 
     with_nodes = any(item.nodes for item in runs)
     heads = [
-        Column("name"),
-        Column("run", right=False),
-        Column("result", right=False),
-        Column("exit", 1),
-        Column("figures", 1, right=False),
-        Column("took", 1),
-        *([Column("nodes", 2)] if with_nodes else []),
-        Column("started (UTC)", 2, right=False),
-        Column("events", 3),
-        Column("pid", 3),
-        Column("directory", 4, right=False),
+        TableColumn("name"),
+        TableColumn("run", right=False),
+        TableColumn("result", right=False),
+        TableColumn("exit", 1),
+        TableColumn("figures", 1, right=False),
+        TableColumn("took", 1),
+        *([TableColumn("nodes", 2)] if with_nodes else []),
+        TableColumn("started (UTC)", 2, right=False),
+        TableColumn("events", 3),
+        TableColumn("pid", 3),
+        TableColumn("directory", 4, right=False),
     ]
     rows = [
         [
@@ -201,7 +201,7 @@ def _print_table(runs: list[Listed]) -> None:
         ]
         for item in runs
     ]
-    table, width = Table(heads, rows), console.width(sys.stdout)
+    table, width = ReportTable(heads, rows), console.width(sys.stdout)
     head, *lines = layout(table, width)
     if console.color(sys.stdout):
         lines = [_painted(line, head, item) for line, item in zip(lines, runs, strict=True)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry.cli import console, find_run
-from telemetry.cli.commands.recover import Progress
+from telemetry.cli.commands.recover import ProgressLine
 from telemetry.cli.outputs import say_wrote
 from telemetry.errors import UsageError
 from telemetry.wire.exit_codes import Exit
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         console.say("nothing was merged")
         return Exit.ERROR
     destination = MergeTarget(root=root, directory=args.output, name=args.name)
-    with Progress() as progress:
+    with ProgressLine() as progress:
         merged = merge(
             inputs,
             destination,
@@ -88,7 +88,7 @@ def _confirmed(why: str) -> bool:
     return console.ask("Merge them nevertheless?")
 
 
-def _refine(progress: Progress) -> Refine:
+def _refine(progress: ProgressLine) -> Refine:
     """Return a function that computes exact percentiles from the journals of the runs."""
     from telemetry.daemon.recovery.merged_values import exact_of_all
 

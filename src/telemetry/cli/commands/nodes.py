@@ -88,7 +88,7 @@ def _node(report: Report, wanted: str) -> NodeStat:
     raise UsageError(f"{report.snapshot.name} has no node {wanted!r}", hint=hint)
 
 
-def _members(target: find_run.Target, report: Report, node: NodeStat) -> tuple[list[MemberFacts] | None, str]:
+def _members(target: find_run.RunTarget, report: Report, node: NodeStat) -> tuple[list[MemberFacts] | None, str]:
     """Return the producers of a node, or None and a sentence that says where they can be found."""
     from telemetry.store.members import members_on_disk
     from telemetry.transport.members import ask_members
@@ -108,7 +108,7 @@ def _members(target: find_run.Target, report: Report, node: NodeStat) -> tuple[l
 def _write_node(report: Report, node: NodeStat, members: Sequence[MemberFacts] | None) -> None:
     from telemetry.common.formatting import NOTHING, printable
     from telemetry.report import nodes
-    from telemetry.report.table import Column, Table, layout
+    from telemetry.report.table import ReportTable, TableColumn, layout
 
     width = console.width(sys.stdout)
     lines = layout(nodes.table(report, [node]), width)
@@ -117,11 +117,11 @@ def _write_node(report: Report, node: NodeStat, members: Sequence[MemberFacts] |
     lines += [printable(f"{what} {where}") for what, where in places.items() if where]
     if members:
         heads = [
-            Column("producer"),
-            Column("rank"),
-            Column("host", 1, right=False),
-            Column("pid", 2),
-            Column("id", 3, right=False),
+            TableColumn("producer"),
+            TableColumn("rank"),
+            TableColumn("host", 1, right=False),
+            TableColumn("pid", 2),
+            TableColumn("id", 3, right=False),
         ]
         ranked = sorted(members, key=lambda member: (member.rank is None, member.rank or 0))
         rows = [
@@ -134,7 +134,7 @@ def _write_node(report: Report, node: NodeStat, members: Sequence[MemberFacts] |
             ]
             for member in ranked
         ]
-        lines += ["", *layout(Table(heads, rows), width)]
+        lines += ["", *layout(ReportTable(heads, rows), width)]
     elif members is not None:
         lines += ["", "no producer has said hello to its leaf yet"]
     console.write("\n".join(lines) + "\n")

@@ -58,7 +58,7 @@ def _show(page: Path) -> bool:
         return False
 
 
-def _write(data: bytes, target: find_run.Target, report: Report) -> Path:
+def _write(data: bytes, target: find_run.RunTarget, report: Report) -> Path:
     """Write the page for this user alone: to the directory of a run that has ended, else to a temporary folder.
 
     A result may lie elsewhere than the run, and the directory may belong to another user. Raises RunDirectoryError.

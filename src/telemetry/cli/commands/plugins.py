@@ -11,7 +11,7 @@ from telemetry.common.formatting import number_of, printable
 from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.cli.plugin_inventory.inventory import Listed
+    from telemetry.cli.plugin_inventory.inventory import ListedPlugin
 
 _TIMEOUT_S: Final = 20.0
 _LABELS: Final = {"ready": "ready", "missing": "not installed", "broken": "BROKEN", "hidden": "hidden"}
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return Exit.ERROR if unusable else Exit.OK
 
 
-def _show(plugins: list[Listed], *, as_json: bool, full: bool) -> None:
+def _show(plugins: list[ListedPlugin], *, as_json: bool, full: bool) -> None:
     if as_json:
         console.write_json(plugins)
         return
@@ -78,12 +78,12 @@ def _show(plugins: list[Listed], *, as_json: bool, full: bool) -> None:
             console.write(f"    {line}\n")
 
 
-def _row(plugin: Listed) -> tuple[str, str, str, str]:
+def _row(plugin: ListedPlugin) -> tuple[str, str, str, str]:
     package = "built in" if plugin.built_in else f"{plugin.package} {plugin.version}".strip() or "no name"
     return plugin.group, printable(plugin.name), printable(package), _LABELS[plugin.state]
 
 
-def _details(plugin: Listed, *, full: bool) -> list[str]:
+def _details(plugin: ListedPlugin, *, full: bool) -> list[str]:
     lines = [line for line in (plugin.problem, plugin.remedy) if line]
     if not full:
         return lines

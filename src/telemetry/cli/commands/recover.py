@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     directory = resolve(args.target, find_run.root_directory(args.dir))
     find_run.refuse_if_kept(directory)
-    with Progress() as progress:
+    with ProgressLine() as progress:
         config = load({}).config
         recovery = recover(directory, config, exact=args.exact, on_progress=progress)
     with suppress(EndpointError):
@@ -69,14 +69,14 @@ def _say(recovery: Recovered) -> None:
     console.say(snapshot.directory)
 
 
-class Progress:
+class ProgressLine:
     """A progress line on stderr. Shown on a terminal only, for work that takes longer than a second."""
 
     def __init__(self) -> None:
         self._begin_s = time.monotonic()
         self._shown_s = 0.0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -135,7 +135,7 @@ def _write(report: Report, output: Output, *, steps: bool, full: bool) -> None:
     write(render(report, output.form, width=width, color=color, steps=steps, full=full), output.path)
 
 
-def _write_summary(report: Report, target: find_run.Target, args: argparse.Namespace, output: Output) -> None:
+def _write_summary(report: Report, target: find_run.RunTarget, args: argparse.Namespace, output: Output) -> None:
     from telemetry.report.endpoints import render_summary
 
     summary = render_summary(
@@ -155,7 +155,7 @@ def _schema() -> int:
     return Exit.OK
 
 
-def _write_hlog(target: find_run.Target, output: Path | None, report: Report) -> None:
+def _write_hlog(target: find_run.RunTarget, output: Path | None, report: Report) -> None:
     if output is None:
         raise UsageError("a histogram log must be written to a file", hint="add -o FILE")
     from telemetry.store.interval_log import export_hlog
@@ -189,7 +189,7 @@ def _write_hgrm(distributions: Sequence[tuple[str, str]], output: Output) -> Non
         raise UsageError(f"{output.path} can hold one series, but the run has {len(distributions):,}", hint=hint)
 
 
-def _distributions(target: find_run.Target, report: Report, wanted: str | None) -> Iterator[tuple[str, str]]:
+def _distributions(target: find_run.RunTarget, report: Report, wanted: str | None) -> Iterator[tuple[str, str]]:
     """Yield the name and the distribution of each series.
 
     The distribution covers all values if the history has them, else only the percentiles of the result. A message
@@ -212,7 +212,7 @@ def _distributions(target: find_run.Target, report: Report, wanted: str | None) 
         )
 
 
-def _recorded(target: find_run.Target) -> RecordedRun:
+def _recorded(target: find_run.RunTarget) -> RecordedRun:
     from telemetry.common.memory import keep_freed
     from telemetry.history import open_run
 

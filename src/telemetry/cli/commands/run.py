@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
                 flight.begin(aggregator.directory)
                 companions.accompany(aggregator.endpoint, job.pid)
                 job.wait(
-                    _Watch(
+                    _CommandWatch(
                         snapshots, keeper, stage, captures=captures, run_gates=run_gates, flight=flight, args=args
                     )
                 )
@@ -342,7 +342,7 @@ def name_of(command: Sequence[str]) -> str:
     return name[: limits.NAME_CHARS].strip() or "run"
 
 
-class _Watch:
+class _CommandWatch:
     """The work of each second while the command runs."""
 
     def __init__(

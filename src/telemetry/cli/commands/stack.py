@@ -344,11 +344,11 @@ def _print_status(state: StackState, parts: list[PartView], targets: int) -> Non
 
 
 def _write(args: argparse.Namespace) -> int:
-    from telemetry.stack.layout import COMPOSE_FILE, Layout
+    from telemetry.stack.layout import COMPOSE_FILE, StackLayout
     from telemetry.stack.parts import compose_command
     from telemetry.stack.settings import load_settings, stack_directory
 
-    layout = Layout(stack_directory(args.dir), load_settings(args.config))
+    layout = StackLayout(stack_directory(args.dir), load_settings(args.config))
     compose = compose_command()
     paths = layout.write(podman=compose[:1] == ("podman",))
     for path in paths:

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
+def _lines(target: find_run.RunTarget, report: Report) -> Iterator[str]:
     from telemetry.common.formatting import count, printable
     from telemetry.report import backends
     from telemetry.report.content import content

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _await_result(target: find_run.Target, snapshots: Subscription, timeout_s: float) -> Report:
+def _await_result(target: find_run.RunTarget, snapshots: Subscription, timeout_s: float) -> Report:
     """Return the result from the terminal snapshot, or from disk if that snapshot was missed.
 
     Raises EndpointError.

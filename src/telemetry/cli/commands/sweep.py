@@ -14,7 +14,7 @@ from telemetry.cli.commands import serve
 from telemetry.cli.commands.curve import FORMATS, STEM, write_sweep
 from telemetry.cli.commands.run import name_of
 from telemetry.cli.outputs import add_output_arguments, outputs
-from telemetry.cli.sweep_runs import Finished, Plan, Runner, finished_runs, result_of
+from telemetry.cli.sweep_runs import Finished, Runner, SweepPlan, finished_runs, result_of
 from telemetry.common import formatting
 from telemetry.config.load import env_name
 from telemetry.config.notify_urls import KEY, joined
@@ -32,7 +32,7 @@ from telemetry.judge.sweeps.params import (
 from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from telemetry.judge.sweeps.model import Point, Sweep
+    from telemetry.judge.sweeps.model import Sweep, SweepPoint
     from telemetry.wire.report import Report
 
 _FIGURES: Final = 5
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     names = [parameter.name for parameter in parameters]
     if not args.env:
         check_used(command, names)
-    plan = Plan(combinations(parameters), args.repeat)
+    plan = SweepPlan(combinations(parameters), args.repeat)
     if args.repeat < 1 or len(plan) > MOST_RUNS:
         raise UsageError(f"--repeat {args.repeat} makes {len(plan):,} runs", hint=f"make 1 to {MOST_RUNS:,} runs")
     series = _Series(args, command, names)
@@ -114,7 +114,7 @@ class _Series:
             os.environ[env_name(KEY)] = joined(args.notify)
         self.reports: list[Report] = []
 
-    def run_all(self, plan: Plan) -> int:
+    def run_all(self, plan: SweepPlan) -> int:
         """Run all points, as far as nothing ends the sweep. Return the exit code of what ended it, else 0."""
         for name in {self._named(values) for values in plan.points}:
             serve.check_name(name)
@@ -171,7 +171,7 @@ class _Series:
         code = self._runner.run([*arguments, "--", *filled(self._command, values)])
         return result_of(run_id, self._root), code
 
-    def _end_of(self, report: Report, point: Point) -> int:
+    def _end_of(self, report: Report, point: SweepPoint) -> int:
         """Return the exit code if the sweep ends after this run, else 0."""
         command = report.snapshot.command
         if self._runner.ended_by:
@@ -184,7 +184,7 @@ class _Series:
             return (command.exit_code if command is not None else 0) or Exit.INCOMPLETE
         return Exit.OK
 
-    def _point(self, report: Report) -> Point:
+    def _point(self, report: Report) -> SweepPoint:
         from telemetry.judge.sweeps.build import sweep_of
 
         return sweep_of([report], self._names).points[0]
@@ -209,7 +209,7 @@ def _params(values: Values) -> dict[str, str | int | float | None]:
     return {name: scalar(text) for name, text in values.items()}
 
 
-def _line(where: str, report: Report, point: Point) -> str:
+def _line(where: str, report: Report, point: SweepPoint) -> str:
     """Return a line about a finished run: its headline, and how it ended."""
     from telemetry.history.headlines import compact, headline
     from telemetry.judge.sweeps.model import VERDICT_WORDS

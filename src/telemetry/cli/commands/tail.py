@@ -48,7 +48,7 @@ def _natural(text: str) -> int:
     return int(text)
 
 
-def _snapshot_lines(target: find_run.Target, *, conflate: bool) -> Iterator[bytes]:
+def _snapshot_lines(target: find_run.RunTarget, *, conflate: bool) -> Iterator[bytes]:
     """Yield each snapshot on one line. For a run that has ended, yield its last one."""
     from telemetry.transport import subscribe
     from telemetry.wire.codec import snapshot_to_json
@@ -65,7 +65,7 @@ def _snapshot_lines(target: find_run.Target, *, conflate: bool) -> Iterator[byte
         yield snapshot_to_json(find_run.report_of(target).snapshot)
 
 
-def _record_lines(target: find_run.Target) -> Iterator[bytes]:
+def _record_lines(target: find_run.RunTarget) -> Iterator[bytes]:
     """Yield each record on one line, from the first on. Gaps are filled from the log on disk where possible."""
     following, followed = 0, False
     if target.endpoint:
@@ -88,7 +88,7 @@ def _record_lines(target: find_run.Target) -> Iterator[bytes]:
             raise
 
 
-def _records_on_disk(target: find_run.Target, from_seq: int) -> Iterator[StreamRecord]:
+def _records_on_disk(target: find_run.RunTarget, from_seq: int) -> Iterator[StreamRecord]:
     """Yield the records of the log from `from_seq` on. Raises RunNotFoundError or RunDirectoryError."""
     from telemetry.store.records import RecordLog
     from telemetry.store.run_directory import resolve

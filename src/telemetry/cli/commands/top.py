@@ -167,7 +167,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--baseline works only in the cockpit")
 
 
-def _target(args: argparse.Namespace) -> find_run.Target:
+def _target(args: argparse.Namespace) -> find_run.RunTarget:
     if args.target is not None:
         target = find_run.find(args)
         if target.endpoint == target.spec:  # the address is all that is known about the run
@@ -185,11 +185,11 @@ def _target(args: argparse.Namespace) -> find_run.Target:
     if not live:
         newest = resolve(find_run.LATEST, root)
         console.say(f"no live run; showing the newest run, {newest.path}")
-        return find_run.Target(str(newest.path), root)
+        return find_run.RunTarget(str(newest.path), root)
     if len(live) > 1 and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{len(live)} runs are live: {_names(live)}", hint="telemetry top RUN")
     chosen = choose(live) if len(live) > 1 else live[0]
-    return find_run.Target(chosen.run_id, root, chosen.endpoint, chosen)
+    return find_run.RunTarget(chosen.run_id, root, chosen.endpoint, chosen)
 
 
 def _is_in(run: LiveRun, root: Path) -> bool:
@@ -203,7 +203,7 @@ def _names(live: Sequence[LiveRun]) -> str:
     return ", ".join(names) + (f" and {len(live) - _NAMED:,} more" if len(live) > _NAMED else "")
 
 
-def _once(args: argparse.Namespace, target: find_run.Target) -> int:
+def _once(args: argparse.Namespace, target: find_run.RunTarget) -> int:
     if args.json:
         return status.run(argparse.Namespace(target=target.spec, dir=args.dir, json=True))
     from telemetry.report import render
@@ -213,7 +213,7 @@ def _once(args: argparse.Namespace, target: find_run.Target) -> int:
     return Exit.OK
 
 
-def _web(args: argparse.Namespace, target: find_run.Target) -> int:
+def _web(args: argparse.Namespace, target: find_run.RunTarget) -> int:
     from telemetry.cli.browser import launch
     from telemetry.store.run_directory import resolve
     from telemetry.supervise.spawn import telemetry_command
@@ -230,7 +230,7 @@ def _web(args: argparse.Namespace, target: find_run.Target) -> int:
     return launch.serve(command, args.port, _title(target, directory))
 
 
-def _cockpit(args: argparse.Namespace, target: find_run.Target) -> int:
+def _cockpit(args: argparse.Namespace, target: find_run.RunTarget) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the viewer does no linear algebra either
     import asyncio
 
@@ -326,7 +326,7 @@ def _unheeded(_number: int, _frame: FrameType | None) -> None:
     """Ignore the signal. Having a handler makes it interrupt a call that would otherwise wait or stop."""
 
 
-def _directory(target: find_run.Target) -> RunDirectory | None:
+def _directory(target: find_run.RunTarget) -> RunDirectory | None:
     """Return the directory of a live run, or None if it can't be read from here."""
     from telemetry.store.run_directory import resolve
 
@@ -336,7 +336,7 @@ def _directory(target: find_run.Target) -> RunDirectory | None:
         return None
 
 
-def _title(target: find_run.Target, directory: RunDirectory | None) -> str:
+def _title(target: find_run.RunTarget, directory: RunDirectory | None) -> str:
     if target.live is not None:
         return target.live.name
     return (directory.name or directory.path.name) if directory is not None else target.spec

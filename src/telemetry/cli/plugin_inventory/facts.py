@@ -17,7 +17,7 @@ from telemetry.errors import TelemetryError, error_text
 _SUMMARY_CHARS: Final = 200
 
 
-class Facts(Struct, kw_only=True, frozen=True):
+class PluginFacts(Struct, kw_only=True, frozen=True):
     """The facts about one plug-in."""
 
     problem: str = ""
@@ -49,14 +49,14 @@ def built_in(group: str) -> Mapping[str, str]:
     return CAPTURES
 
 
-def read_facts(plugin: Plugin, *, thorough: bool = False) -> Facts:
+def read_facts(plugin: Plugin, *, thorough: bool = False) -> PluginFacts:
     """Import a plug-in and return the facts. `thorough`: import the libraries of a built-in one, too."""
     needs, extra = _needs(plugin)
     try:
         implementation = _LOADERS[plugin.group](plugin)
     except TelemetryError as error:
-        return Facts(problem=error.message, remedy=error.hint)
-    described = Facts(
+        return PluginFacts(problem=error.message, remedy=error.hint)
+    described = PluginFacts(
         summary=_summary(implementation),
         options=options_of(implementation.Options) if hasattr(implementation, "Options") else [],
     )
@@ -87,8 +87,8 @@ def _needs(plugin: Plugin) -> tuple[tuple[str, ...], str]:
     return (), ""
 
 
-def _with_problem(facts: Facts, problem: str, remedy: str, *, is_missing: bool = False) -> Facts:
-    return Facts(
+def _with_problem(facts: PluginFacts, problem: str, remedy: str, *, is_missing: bool = False) -> PluginFacts:
+    return PluginFacts(
         problem=problem, remedy=remedy, is_missing=is_missing, summary=facts.summary, options=facts.options
     )
 

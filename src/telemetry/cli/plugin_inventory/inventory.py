@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from telemetry.cli.plugin_inventory.facts import Facts, built_in, read_facts
+from telemetry.cli.plugin_inventory.facts import PluginFacts, built_in, read_facts
 from telemetry.cli.plugin_inventory.process import facts_of
 from telemetry.config.plugins.choice import Option, unknown
 from telemetry.config.plugins.points import GROUPS, Plugin, offered
@@ -20,7 +20,7 @@ because another one has its name."""
 _AT_ONCE: Final = min(4, os.cpu_count() or 1)
 
 
-class Listed(Struct, kw_only=True, frozen=True):
+class ListedPlugin(Struct, kw_only=True, frozen=True):
     """A plug-in of the list."""
 
     group: str
@@ -38,7 +38,7 @@ class Listed(Struct, kw_only=True, frozen=True):
     options: list[Option]
 
 
-def inventory(timeout_s: float, names: Collection[str] = (), *, thorough: bool = False) -> list[Listed]:
+def inventory(timeout_s: float, names: Collection[str] = (), *, thorough: bool = False) -> list[ListedPlugin]:
     """Return all plug-ins, or those with these names, by group and name.
 
     Plug-ins of other packages are imported in processes of their own, each for at most `timeout_s` seconds.
@@ -51,7 +51,7 @@ def inventory(timeout_s: float, names: Collection[str] = (), *, thorough: bool =
         if name not in all_names:
             raise unknown(name, "plug-in", all_names)
 
-    def listed(offer: tuple[Plugin, Plugin]) -> Listed:
+    def listed(offer: tuple[Plugin, Plugin]) -> ListedPlugin:
         plugin, used = offer
         if plugin is not used:
             return _hidden(plugin, used)
@@ -69,19 +69,19 @@ def _offers(group: str) -> Iterator[tuple[Plugin, Plugin]]:
         yield from ((plugin, plugins[0]) for plugin in plugins)
 
 
-def _listed(plugin: Plugin, facts: Facts) -> Listed:
+def _listed(plugin: Plugin, facts: PluginFacts) -> ListedPlugin:
     state: State = "missing" if facts.is_missing else "broken" if facts.problem else "ready"
     return _entry(plugin, state, facts)
 
 
-def _hidden(plugin: Plugin, used: Plugin) -> Listed:
+def _hidden(plugin: Plugin, used: Plugin) -> ListedPlugin:
     problem = f"not used: {'a built-in one' if used.is_built_in else used.origin} has the same name"
     remedy = f"ask the authors of {plugin.origin} for another name" if used.is_built_in else "uninstall one of them"
-    return _entry(plugin, "hidden", Facts(problem=problem, remedy=remedy))
+    return _entry(plugin, "hidden", PluginFacts(problem=problem, remedy=remedy))
 
 
-def _entry(plugin: Plugin, state: State, facts: Facts) -> Listed:
-    return Listed(
+def _entry(plugin: Plugin, state: State, facts: PluginFacts) -> ListedPlugin:
+    return ListedPlugin(
         group=plugin.group,
         name=plugin.name,
         package=plugin.package,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from telemetry.cli.plugin_inventory.facts import Facts, built_in, read_facts
+from telemetry.cli.plugin_inventory.facts import PluginFacts, built_in, read_facts
 from telemetry.common.formatting import number_of
 from telemetry.config.plugins.points import Plugin, broken, plugins
 from telemetry.errors import TelemetryError, UsageError
@@ -21,7 +21,7 @@ from telemetry.supervise.spawn import telemetry_command
 _FACTS_BYTES: Final = 1 << 20
 
 
-def facts_of(plugin: Plugin, timeout_s: float, *, thorough: bool = False) -> Facts:
+def facts_of(plugin: Plugin, timeout_s: float, *, thorough: bool = False) -> PluginFacts:
     """Return the facts about a plug-in, from a process that is ended after `timeout_s` seconds."""
     flags = ["--thorough"] if thorough else []
     command = [*telemetry_command(), "plugins", "inspect", f"{plugin.group}:{plugin.name}", *flags]
@@ -44,7 +44,7 @@ def facts_of(plugin: Plugin, timeout_s: float, *, thorough: bool = False) -> Fac
     if code is None:
         return _slow(plugin, timeout_s)
     try:
-        return msgspec.json.decode(answer, type=Facts)
+        return msgspec.json.decode(answer, type=PluginFacts)
     except msgspec.DecodeError:
         return _broken(plugin, f"its import ended the process {_ending(code)}")
 
@@ -62,15 +62,15 @@ def inspect(text: str, *, thorough: bool) -> None:
     os._exit(0)  # a plug-in may have started threads that do not end
 
 
-def _broken(plugin: Plugin, cause: str) -> Facts:
+def _broken(plugin: Plugin, cause: str) -> PluginFacts:
     error: TelemetryError = broken(plugin, cause)
-    return Facts(problem=error.message, remedy=error.hint)
+    return PluginFacts(problem=error.message, remedy=error.hint)
 
 
-def _slow(plugin: Plugin, timeout_s: float) -> Facts:
+def _slow(plugin: Plugin, timeout_s: float) -> PluginFacts:
     limit = number_of(timeout_s, "second")
     problem = f"can't load the {plugin.noun}: {plugin.origin}: its import takes more than {limit}"
-    return Facts(problem=problem, remedy="if it is only slow, give it longer with --timeout SECONDS")
+    return PluginFacts(problem=problem, remedy="if it is only slow, give it longer with --timeout SECONDS")
 
 
 def _ending(code: int) -> str:

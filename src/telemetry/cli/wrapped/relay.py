@@ -24,7 +24,7 @@ _IDLE_MS: Final = 300  # without output, until an unfinished line goes to the lo
 _SCREEN_BYTES: Final = limits.MIB  # of output for a slow screen; a screenful is a few KiB
 
 
-class Relay:
+class TerminalRelay:
     """A thread that reads `master` of the command's terminal and writes the output to the log.
 
     Once connected, the output also goes to `screen`, beginning with an unfinished line: it may be a question. Input

@@ -16,7 +16,7 @@ from telemetry.cli.wrapped.command import Launch
 from telemetry.cli.wrapped.status_line import LiveDisplay, open_display
 from telemetry.errors import UsageError
 from telemetry.redaction import Redactor
-from telemetry.report.live_line import Part
+from telemetry.report.live_line import LinePart
 
 
 class Stage(Protocol):
@@ -38,7 +38,7 @@ class Stage(Protocol):
     def pass_by(self, text: str) -> None:
         """Print a message that is useful only now. Dropped while the screen is in use."""
 
-    def show(self, parts: Sequence[Part]) -> None:
+    def show(self, parts: Sequence[LinePart]) -> None:
         """Show the live line. Dropped while the screen is in use."""
 
     def over(self) -> None:
@@ -92,7 +92,7 @@ class PlainStage:
     def pass_by(self, text: str) -> None:
         console.talk(text)
 
-    def show(self, parts: Sequence[Part]) -> None:
+    def show(self, parts: Sequence[LinePart]) -> None:
         if self._display is None:
             self._display = open_display(sys.stderr)
         self._display.show(parts)

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final, Protocol, TextIO
 
 from telemetry.cli import console
-from telemetry.report.live_line import Part, fitted, joined
+from telemetry.report.live_line import LinePart, fitted, joined
 
 FIRST_LINES_S: Final = 10.0
 """Seconds between the first lines of a file or a pipe."""
@@ -39,7 +39,7 @@ _LOCAL_MODES: Final = 3
 class LiveDisplay(Protocol):
     """A place for the live line. Main thread only."""
 
-    def show(self, parts: Sequence[Part]) -> None:
+    def show(self, parts: Sequence[LinePart]) -> None:
         """Show the newest line. Called about once per second."""
 
     def end(self) -> None:
@@ -65,7 +65,7 @@ class SpacedLines:
         self._lines = 0
         self._next_s = clock() + FIRST_LINES_S
 
-    def show(self, parts: Sequence[Part]) -> None:
+    def show(self, parts: Sequence[LinePart]) -> None:
         now_s = self._clock()
         if now_s < self._next_s:
             return
@@ -95,7 +95,7 @@ class StatusRow:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, handler)
 
-    def show(self, parts: Sequence[Part]) -> None:
+    def show(self, parts: Sequence[LinePart]) -> None:
         size = self._size()
         if size is None or not self._is_free():
             self._release()
@@ -128,7 +128,7 @@ class StatusRow:
         with suppress(OSError):  # the terminal is gone
             os.write(self._fd, text.encode(self._encoding, "replace"))
 
-    def _painted(self, parts: Sequence[Part]) -> str:
+    def _painted(self, parts: Sequence[LinePart]) -> str:
         if not self._color:
             return joined(parts)
         return f"{_RESET}  ".join(f"{_COLORS.get(part.health, _DIM)}{part.text}" for part in parts) + _RESET

@@ -15,12 +15,12 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from telemetry.cli import console
-from telemetry.cli.wrapped.relay import Relay
+from telemetry.cli.wrapped.relay import TerminalRelay
 from telemetry.cli.wrapped.status_line import SpacedLines
 from telemetry.cli.wrapped.terminal import GONE, Modes, Terminal
 from telemetry.common.formatting import size
 from telemetry.redaction import Redactor
-from telemetry.report.live_line import Part
+from telemetry.report.live_line import LinePart
 from telemetry.store.output_log import OutputLog
 from telemetry.supervise.spawn import telemetry_command
 
@@ -38,7 +38,7 @@ def viewer_command(directory: str, job_pid: int) -> list[str]:
     return [*telemetry_command(), "top", directory, "--job-pid", str(job_pid)]
 
 
-class Viewer:
+class ViewerProcess:
     """A viewer process.
 
     `on_left` is called once, from a separate thread, with the reason of the exit: see `departure`. The terminal has
@@ -121,8 +121,8 @@ class ViewerStage:
         self._redactor = redactor
         self._job_terminal = JobTerminal(terminal.found, terminal.size())
         self._log: OutputLog | None = None
-        self._relay: Relay | None = None
-        self._viewer: Viewer | None = None
+        self._relay: TerminalRelay | None = None
+        self._viewer: ViewerProcess | None = None
         self._held: deque[str] = deque(maxlen=_HELD)
         # Reentrant: a signal may arrive while the main thread holds it.
         self._lock = threading.RLock()
@@ -148,7 +148,7 @@ class ViewerStage:
 
     def begin(self, directory: str, environment: Mapping[str, str]) -> None:
         self._log = OutputLog(Path(directory), redactor=self._redactor)
-        self._relay = Relay(
+        self._relay = TerminalRelay(
             self._job_terminal.master, self._log, keyboard=self._terminal.keyboard, screen=self._terminal.outlet
         )
         command = self._viewer_command(directory, os.getpid())
@@ -156,7 +156,7 @@ class ViewerStage:
             self._running = True
             self._alone.clear()
             try:
-                self._viewer = Viewer(command, environment, self._terminal, self._left)
+                self._viewer = ViewerProcess(command, environment, self._terminal, self._left)
             except OSError as error:
                 self._left(f"can't start the viewer: {error.strerror}")
 
@@ -174,7 +174,7 @@ class ViewerStage:
                 self._begin_line()
                 console.talk(text)
 
-    def show(self, parts: Sequence[Part]) -> None:
+    def show(self, parts: Sequence[LinePart]) -> None:
         # The relay writes the command's output in pieces, so a row of the terminal can't be updated in between.
         self._lines.show(parts)
 

@@ -15,8 +15,8 @@ from telemetry.client.native_module import RECORDER
 from telemetry.client.recorders import Rows, checked_ns
 from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.judging import KindLimits, Later, OwnLimits
-from telemetry.client.requests.shared import Host, Shared
-from telemetry.client.tally import Counted
+from telemetry.client.requests.shared import Host, KindState
+from telemetry.client.tally import HitCounter
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 from telemetry.wire.events import Uncounted
@@ -67,7 +67,7 @@ class Family(_Base):
 
     __slots__ = ("_host", "_said_before", "_values", "by_key", "claim", "kind", "labels", "put")
 
-    def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: Shared[Any]) -> None:
+    def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: KindState[Any]) -> None:
         self.kind = kind
         self.open = shared.open
         self.claim = shared.open.pop
@@ -338,7 +338,7 @@ def _whole_float(value: object) -> int:
     return plain if plain == exact else -1
 
 
-def with_ids(rows: Rows, lost: Counted) -> Rows:
+def with_ids(rows: Rows, lost: HitCounter) -> Rows:
     """Return the rows that have an id. Rows of instruments without an id are removed and counted."""
     without = rows[::3].count(NO_ID)
     if not without:

@@ -19,7 +19,7 @@ from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.in_flight import Extras
 from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, with_ids
 from telemetry.client.requests.request import Request
-from telemetry.client.requests.shared import Host, Shared
+from telemetry.client.requests.shared import Host, KindState
 from telemetry.client.requests.stopping import Condition, PercentileStatus, StatusQuery, condition, judge, parse
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
@@ -51,7 +51,7 @@ class Requests:
         self._enough: set[str] = set()
         """Tracking windows in which `enough` is True. They need no further check."""
         self._host = host
-        self._shared: Shared[Request] = Shared(log=log)
+        self._shared: KindState[Request] = KindState(log=log)
         self._open, self._by_key = self._shared.open, self._shared.by_key
         self._conversations = Conversations()
         self._family = self._outside = Family(host, name, dict(labels), self._shared)
@@ -277,7 +277,7 @@ class Requests:
 
     def _silent(self) -> Family:
         """Return the family of requests that are issued without a run. It records no events."""
-        family = Family(self._host, self.name, {}, Shared[Request]())
+        family = Family(self._host, self.name, {}, KindState[Request]())
         family.put, family.ring = discard, None
         family.ids[words.AFTER_END] = 0.0
         return family

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from telemetry.client.catalog import Catalog
 from telemetry.client.recorders import Recorders
 from telemetry.client.requests.ended import EndedLog
-from telemetry.client.tally import Counted
+from telemetry.client.tally import HitCounter
 
 R = TypeVar("R")
 """A request in flight. Its class comes later: it holds a `Family`."""
@@ -20,7 +20,7 @@ class Host(Protocol):
 
     catalog: Catalog
     recorders: Recorders
-    unencodable: Counted
+    unencodable: HitCounter
     endpoint: str
 
     @property
@@ -32,7 +32,7 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True)
-class Shared(Generic[R]):
+class KindState(Generic[R]):
     """State shared by all families of a kind of request."""
 
     open: dict[R, R] = field(default_factory=dict)

@@ -32,7 +32,7 @@ _END_OF_RUN_S: Final = limits.RESTART_TIMEOUT_S + limits.DRAIN_TIMEOUT_S
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProducerEnding:
     """Outcome of a producer's end. `account` is None if the aggregator did not answer; `reason` tells why."""
 
     account: Ended | None
@@ -145,7 +145,7 @@ class Flusher:
         self._conversation: ProducerSession | None = None
         self._deserted = False
         """True once the message about the missing aggregator was printed."""
-        self._ending: Ending | None = None
+        self._ending: ProducerEnding | None = None
         self._thread = threading.Thread(target=self._run, name="telemetry-flusher", daemon=True)
 
     # --- for other threads -----------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Flusher:
         self.wake()
         return packing.batches if packing.done.wait(timeout_s) else None
 
-    def await_end(self, timeout_s: float) -> Ending | None:
+    def await_end(self, timeout_s: float) -> ProducerEnding | None:
         """Wait until this producer has ended. Return None after the timeout. Blocks; does not end the producer."""
         self._finished.wait(timeout_s)
         return self._ending
@@ -214,7 +214,7 @@ class Flusher:
         self.wake()
         self._finished.wait(_LAST_BYTES_S)
 
-    def finish(self, timeout_s: float) -> Ending:
+    def finish(self, timeout_s: float) -> ProducerEnding:
         """Send the backlog, send the end, and wait for the account.
 
         Blocks for at most `timeout_s` plus one second.
@@ -365,7 +365,7 @@ class Flusher:
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def _end(self, talk: ProducerSession, watch: _GoneWatch) -> Ending:
+    def _end(self, talk: ProducerSession, watch: _GoneWatch) -> ProducerEnding:
         began = time.monotonic()
         while not talk.all_sent and self._left_s(began) > 0 and not watch.gone():
             if talk.refused is not None:
@@ -384,12 +384,14 @@ class Flusher:
             talk.flush()
         if talk.ended is not None:
             unsent = self.outbox.dropped.get(Reason.UNSENT_AT_EXIT.value, 0)
-            return Ending(talk.ended, unsent=unsent, is_over=True)
+            return ProducerEnding(talk.ended, unsent=unsent, is_over=True)
         if watch.gone(saying_end=True) or watch.refused:
             reason = f"the aggregator at {self._parts.endpoint} is gone"
             left = watch.left_behind()
-            return Ending(None, reason, sent, talk.ring.taken, left=left, is_over=not left)
-        return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
+            return ProducerEnding(None, reason, sent, talk.ring.taken, left=left, is_over=not left)
+        return ProducerEnding(
+            None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken
+        )
 
     def _left_s(self, began: float | None = None) -> float:
         """Return the rest of the time to finish, which `finish` may shorten.
@@ -400,10 +402,10 @@ class Flusher:
         share_s = 0.0 if began is None else _SHARE_FOR_END * max(0.0, end_by - began)
         return end_by - share_s - time.monotonic()
 
-    def _unanswered(self, reason: str) -> Ending:
+    def _unanswered(self, reason: str) -> ProducerEnding:
         talk = self._conversation
         taken = talk.ring.taken if talk is not None else 0
-        return Ending(None, reason, _sent(self.outbox), taken, is_over=not self.welcomed)
+        return ProducerEnding(None, reason, _sent(self.outbox), taken, is_over=not self.welcomed)
 
     def _welcome_came(self) -> None:
         self.welcomed = True

@@ -15,7 +15,7 @@ from telemetry.client.records import RECORD_BYTES
 from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.announcer import Announcer
 from telemetry.client.sending.door import Door
-from telemetry.client.tally import Counted
+from telemetry.client.tally import HitCounter
 from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.drop_reasons import Reason
@@ -45,7 +45,7 @@ class Outbox:
         buffer: Buffer,
         definitions: Sequence[bytes],
         *,
-        tallies: Mapping[Reason, Counted],
+        tallies: Mapping[Reason, HitCounter],
         row_bound: int | None,
         door: Door | None = None,
         clock: Clock = SYSTEM_CLOCK,

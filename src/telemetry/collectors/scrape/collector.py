@@ -19,9 +19,9 @@ from msgspec import Meta, Struct
 from telemetry import limits
 from telemetry.client import notice
 from telemetry.collectors.collector import NotConfigured, Target
-from telemetry.collectors.scrape.conversion import Budget, Conversion
+from telemetry.collectors.scrape.conversion import Conversion, ScrapeBudget
 from telemetry.collectors.scrape.fetch import Fetched, Fetcher, FetchError, normal_url, place_of, shown_url
-from telemetry.collectors.scrape.selection import Selection
+from telemetry.collectors.scrape.selection import MetricSelection
 from telemetry.collectors.scrape.text import Page, PageReader
 from telemetry.common.formatting import number_of, printable
 from telemetry.errors import TelemetryError, UsageError
@@ -66,8 +66,8 @@ class Scrape:
         # names of figures begin with the name of the collector already
         self.labels = {key: text for key, text in target.labels.items() if key != "collector"}
         self.token = _token(options.token_env)
-        self.selection = Selection(options.metrics)
-        self.budget = Budget(options.series)
+        self.selection = MetricSelection(options.metrics)
+        self.budget = ScrapeBudget(options.series)
         self.without = frozenset(word.strip() for word in options.without.split("|") if word.strip())
         self._watches: dict[str, _Watch] = {}
         self._file: TargetFile | None = None
@@ -241,7 +241,7 @@ class Server:
     """Labels of its series: none if it is the only server of its collector."""
 
 
-class _Group(Struct):
+class _FileGroup(Struct):
     """Targets with common labels, as in a file for `file_sd_configs`."""
 
     targets: list[str]
@@ -280,7 +280,7 @@ def _servers(path: Path) -> list[Server]:
     if len(data) > _FILE_BYTES:
         raise ValueError(f"it is larger than {_FILE_BYTES // limits.MIB} MiB")
     servers: dict[str, Server] = {}
-    for group in msgspec.json.decode(data, type=list[_Group]):
+    for group in msgspec.json.decode(data, type=list[_FileGroup]):
         scheme = group.labels.get("__scheme__", "http")
         page = group.labels.get("__metrics_path__", "/metrics")
         own = {key: value for key, value in group.labels.items() if not key.startswith("__")}

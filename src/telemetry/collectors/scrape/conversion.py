@@ -12,7 +12,7 @@ from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
-from telemetry.collectors.scrape.selection import Selection
+from telemetry.collectors.scrape.selection import MetricSelection
 from telemetry.collectors.scrape.text import Page, PageSeries
 from telemetry.errors import InstrumentError
 
@@ -46,7 +46,7 @@ Place = tuple[str, Labels]
 """Name and labels of a series, with those of its server."""
 
 
-class Budget:
+class ScrapeBudget:
     """The gauges and the number of parameters that one collector may still make."""
 
     def __init__(self, most: int) -> None:
@@ -70,8 +70,8 @@ class Conversion:
     def __init__(
         self,
         run: Recording,
-        selection: Selection,
-        budget: Budget,
+        selection: MetricSelection,
+        budget: ScrapeBudget,
         *,
         prefix: str = "",
         labels: Mapping[str, str] | None = None,

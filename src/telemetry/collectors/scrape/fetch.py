@@ -146,7 +146,7 @@ class Fetcher:
             connection.timeout = _left_s(deadline_s)
             connection.connect()
             assert isinstance(connection.sock, socket.socket)
-            self._watched = _Watched(connection.sock)
+            self._watched = _DeadlineSocket(connection.sock)
             connection.sock = cast(socket.socket, self._watched)
         self._watched.deadline_s = deadline_s
         target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
@@ -171,7 +171,7 @@ class Fetcher:
         return headers
 
 
-class _Watched:
+class _DeadlineSocket:
     """A socket whose operations together end by a deadline: a server that sends a byte a second is cut off too."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -192,7 +192,7 @@ class _Watched:
 class _Incoming(io.RawIOBase):
     """The bytes that come in. It keeps the socket open until it is closed, as files of sockets do."""
 
-    def __init__(self, watched: _Watched, connected: socket.socket) -> None:
+    def __init__(self, watched: _DeadlineSocket, connected: socket.socket) -> None:
         self._watched = watched
         self._socket = connected
         self._file = connected.makefile("rb", buffering=0)

@@ -6,7 +6,7 @@ import re
 from fnmatch import translate
 
 
-class Selection:
+class MetricSelection:
     """Patterns with `*`, `?` and `[…]`, separated by `|`. A pattern that begins with `!` leaves metrics out."""
 
     def __init__(self, text: str) -> None:

@@ -34,7 +34,7 @@ class PageSeries:
         self.labels = labels
 
 
-class Sample(NamedTuple):
+class PageSample(NamedTuple):
     """One line of a page."""
 
     series: PageSeries
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
 class Page:
     """The content of one page."""
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[PageSample] = field(default_factory=list)
     types: dict[str, str] = field(default_factory=dict)
     """Type by name, such as `counter`."""
     units: dict[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class PageReader:
         """Return the content of a page. Lines that can't be read are counted and left out."""
         page = Page()
         samples = page.samples
-        add, lookup, make = samples.append, self._known.get, Sample._make
+        add, lookup, make = samples.append, self._known.get, PageSample._make
         seconds = 1.0 if content_type.startswith(OPEN_METRICS) else _MS
         for line in data.decode("utf-8", "replace").split("\n"):
             text, _, value = line.rpartition(" ")
@@ -90,7 +90,7 @@ class PageReader:
         self._forget(samples)
         return page
 
-    def _sample(self, line: str, seconds: float) -> Sample | None:
+    def _sample(self, line: str, seconds: float) -> PageSample | None:
         """Parse a line; None if it is malformed."""
         line = line.strip()
         name = _NAME.match(line)
@@ -122,7 +122,7 @@ class PageReader:
             time_s = float(numbers[1]) * seconds if len(numbers) > 1 else None
         except ValueError:
             return None
-        return Sample(self._series(line[:at], name[0], labels), value, time_s)
+        return PageSample(self._series(line[:at], name[0], labels), value, time_s)
 
     def _series(self, text: str, name: str, labels: dict[str, str]) -> PageSeries:
         series = self._known.get(text)
@@ -130,7 +130,7 @@ class PageReader:
             series = self._known[text] = PageSeries(text, name, labels)
         return series
 
-    def _forget(self, samples: list[Sample]) -> None:
+    def _forget(self, samples: list[PageSample]) -> None:
         """Forget series that are gone from the page, once there are many of them."""
         if len(self._known) > max(_KNOWN_LEAST, _KNOWN_TIMES * len(samples)):
             self._known = {sample.series.text: sample.series for sample in samples}

@@ -32,7 +32,7 @@ Refuse = Callable[[str, str], None]
 class Distribution(NamedTuple):
     """Numbers of a list or a tensor: bins that are counted already, or a plain list."""
 
-    values: bins.Counted | list[float]
+    values: bins.CountedBins | list[float]
 
 
 class Events(NamedTuple):

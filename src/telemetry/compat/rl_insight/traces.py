@@ -19,7 +19,7 @@ _OPEN_LOCK: Final = threading.Lock()
 
 
 @dataclass
-class _State:
+class _LaneState:
     """A state that a lane is in, at least once."""
 
     start_ns: int
@@ -27,7 +27,7 @@ class _State:
     entered: int = 1
 
 
-_OPEN: Final[dict[tuple[str, str], _State]] = {}
+_OPEN: Final[dict[tuple[str, str], _LaneState]] = {}
 """(lane, name) → state."""
 
 
@@ -46,7 +46,7 @@ def trace_state(state_name: str, state_lane_id: str | int | None = None, **label
         state = _OPEN.get(key)
         if state is None:
             attributes = {**labels, SEGMENT: "state_interval", "state_name": state_name, LANE: lane}
-            _OPEN[key] = _State(time.time_ns(), attributes)
+            _OPEN[key] = _LaneState(time.time_ns(), attributes)
         else:
             state.entered += 1
     try:

@@ -17,7 +17,7 @@ from telemetry.compat.wandb.configs import Config, Summary
 from telemetry.compat.wandb.env import Settings
 from telemetry.compat.wandb.errors import Error, UsageError
 from telemetry.compat.wandb.term import termlog
-from telemetry.integrations.wandb.source import Source
+from telemetry.integrations.wandb.source import WandbSource
 from telemetry.integrations.wandb.values import alert_text, put_settings
 
 _TEXT: Final = frozenset({str})
@@ -27,7 +27,7 @@ class Run:
     """A run of W&B: a source of the telemetry run of this process. Any thread may use it."""
 
     def __init__(
-        self, settings: Settings, config: Config, source: Source | None, on_finish: Callable[[Run], None]
+        self, settings: Settings, config: Config, source: WandbSource | None, on_finish: Callable[[Run], None]
     ) -> None:
         """Make a run. Without a source, nothing is recorded."""
         self._settings = settings

@@ -19,7 +19,7 @@ from telemetry.compat.wandb.runs import Run
 from telemetry.compat.wandb.term import termwarn
 from telemetry.compat.wandb.util import generate_id
 from telemetry.errors import TelemetryError
-from telemetry.integrations.wandb.source import Source
+from telemetry.integrations.wandb.source import WandbSource
 from telemetry.limits import NAME_CHARS
 
 _PACKAGE: Final = "telemetry.compat.wandb"
@@ -192,7 +192,7 @@ def _begun(settings: Settings, config: Config) -> Run:
     source = None
     if not is_silent:
         _SESSIONS.join(settings.run_name or settings.project or settings.run_id)
-        source = Source(_facts(settings), config.as_dict(), keeps_summary=True)
+        source = WandbSource(_facts(settings), config.as_dict(), keeps_summary=True)
     run = Run(settings, config, source, _SESSIONS.leave)
     _SESSIONS.open.append(run)
     return run

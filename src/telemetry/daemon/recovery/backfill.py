@@ -5,7 +5,7 @@ It restores the last intervals of the history, the last records, and the end of 
 
 from __future__ import annotations
 
-from telemetry.daemon.recovery.rebuild import Fold, Step
+from telemetry.daemon.recovery.rebuild import EntryEffects, Fold
 from telemetry.errors import RunDirectoryError
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import CHECKPOINT, JournalReader
@@ -41,7 +41,7 @@ class Backfill:
         self._numbered = 0
         """Number of records so far, as the journal counts them."""
 
-    def take(self, step: Step, fold: Fold) -> None:
+    def take(self, step: EntryEffects, fold: Fold) -> None:
         run = fold.numbers.run
         if step.slices and self.history is not None:
             self.history.append_slices(step.slices)
@@ -78,7 +78,7 @@ class Backfill:
         self.lost_seconds += roll - history.rolls
         history.append(interval, fold.numbers.aggregator.keys(), roll)
 
-    def _append_records(self, step: Step, run_id: str) -> None:
+    def _append_records(self, step: EntryEffects, run_id: str) -> None:
         if self.records.failed:
             return
         following = self.records.next_seq

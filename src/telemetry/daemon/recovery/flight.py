@@ -17,7 +17,7 @@ from telemetry.aggregator import Aggregator, StreamedRecord
 from telemetry.aggregator.applied_rows import AppliedRows, ProducerFacts
 from telemetry.backends.items import Mark, Span
 from telemetry.backends.sources.convert import item_of
-from telemetry.backends.timeline.trace import Event, Names, document, instrument_track, value_event
+from telemetry.backends.timeline.trace import Event, TraceIds, document, instrument_track, value_event
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.store.journal import JournalReader
 from telemetry.store.run_directory import RunDirectory
@@ -109,7 +109,7 @@ class _Recorder:
         self._values = 0
         self._records: deque[Span | Mark] = deque(maxlen=MOST_RECORDS)
         self._left_out = 0
-        self._names = Names()
+        self._names = TraceIds()
 
     def before(self, time_ns: int) -> None:
         """Prepare for the entry at this time. Events of entries before the recorder's window are not kept."""

@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class EntryEffects:
     """Effects of one entry, apart from changed numbers."""
 
     note: Note | None = None
@@ -58,7 +58,7 @@ class Step:
     first_logged: int = 0
 
 
-_NOTHING = Step()
+_NOTHING = EntryEffects()
 
 
 class Fold:
@@ -91,7 +91,7 @@ class Fold:
         yield from self._entries
         self._own_up()
 
-    def apply(self, entry: Entry) -> Step:
+    def apply(self, entry: Entry) -> EntryEffects:
         """Apply an entry. Raise RunDirectoryError if a required checkpoint can't be read."""
         self.now_ns = max(self.now_ns, entry.time_ns)
         if entry.kind == CHECKPOINT:
@@ -113,7 +113,7 @@ class Fold:
         self.numbers.take_note(note, entry.time_ns)
         return self._step(note=note)
 
-    def end_interval(self) -> Step:
+    def end_interval(self) -> EntryEffects:
         """End the interval that was open at the end of the journal, if it has entries."""
         if not self._open_interval:
             return _NOTHING
@@ -121,7 +121,7 @@ class Fold:
         self._open_interval = False
         return self._roll(rolled, self.now_ns)
 
-    def close(self) -> Step:
+    def close(self) -> EntryEffects:
         """Close the books after the last entry of an ended run."""
         self.numbers.close()
         return self._step()
@@ -160,22 +160,22 @@ class Fold:
             snapshot_seq=run.snapshot_seq,
         )
 
-    def _turn(self, entry: Entry) -> Step:
+    def _turn(self, entry: Entry) -> EntryEffects:
         admitted = (self.numbers.admit(frame, entry.time_ns) for frame in entry.data)
         batches = [batch for batch in admitted if batch is not None]
         if batches:
             self.numbers.apply(batches, entry.time_ns)
         return self._step()
 
-    def _roll(self, rolled: Rolled, now_ns: int) -> Step:
+    def _roll(self, rolled: Rolled, now_ns: int) -> EntryEffects:
         number = self.numbers.run.rolls
         return self._step(note=rolled, interval=self.numbers.roll(rolled, now_ns), roll=number)
 
-    def _step(self, note: Note | None = None, interval: Interval | None = None, roll: int = 0) -> Step:
+    def _step(self, note: Note | None = None, interval: Interval | None = None, roll: int = 0) -> EntryEffects:
         """Return a step with the stream records and the frames of the request log that it produced."""
         streamed, logged = tuple(self.numbers.take_streamed()), tuple(self.numbers.take_logged())
         run = self.numbers.run
-        return Step(
+        return EntryEffects(
             note=note,
             interval=interval,
             roll=roll,

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.common import slo
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.tokens.pool import Answer, TokenCounter
@@ -51,7 +51,7 @@ class TokenResults:
     For the service's thread only. Only `close` blocks, briefly.
     """
 
-    def __init__(self, parts: Parts, log: WriteAheadLog, ingest: Ingest, run_status: RunStatus) -> None:
+    def __init__(self, parts: DaemonParts, log: WriteAheadLog, ingest: Ingest, run_status: RunStatus) -> None:
         self._parts = parts
         self._log = log
         self._ingest = ingest

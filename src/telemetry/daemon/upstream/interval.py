@@ -51,7 +51,7 @@ def added(earlier: OutgoingInterval | None, later: OutgoingInterval | None) -> O
     return add_up([earlier, later])
 
 
-class Collector:
+class IntervalCollector:
     """A collector of the records of an interval, until its end. For one thread."""
 
     def __init__(self, *, spans: bool) -> None:

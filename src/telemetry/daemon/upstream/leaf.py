@@ -14,11 +14,11 @@ from telemetry import limits
 from telemetry.aggregator import StreamedRecord
 from telemetry.aggregator.nodes.own_account import LeafFacts
 from telemetry.common.formatting import number_of
-from telemetry.daemon.components import Parts
+from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.search_channel import SearchChannel
-from telemetry.daemon.upstream.interval import Collector, LeafInterval, joined
+from telemetry.daemon.upstream.interval import IntervalCollector, LeafInterval, joined
 from telemetry.daemon.upstream.search import LeafSearch
 from telemetry.daemon.upstream.uplink import Uplink
 from telemetry.daemon.upstream.writer import OutboxWriter
@@ -44,9 +44,9 @@ class Leaf:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DaemonParts,
         run_status: RunStatus,
-        collector: Collector,
+        collector: IntervalCollector,
         writer: OutboxWriter,
     ) -> None:
         upstream, options = parts.options.config.upstream, parts.options

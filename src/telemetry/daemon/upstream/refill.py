@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from telemetry.daemon.recovery.rebuild import Fold, Step
-from telemetry.daemon.upstream.interval import Collector
+from telemetry.daemon.recovery.rebuild import EntryEffects, Fold
+from telemetry.daemon.upstream.interval import IntervalCollector
 from telemetry.daemon.upstream.writer import OutboxWriter
 from telemetry.store.outbox import DiskOutbox
 
@@ -13,7 +13,7 @@ class Refill:
 
     def __init__(self, outbox: DiskOutbox, producer: str, *, spans: bool) -> None:
         """Prepare the refill. `producer` is the id of the leaf at the root."""
-        self.collector = Collector(spans=spans)
+        self.collector = IntervalCollector(spans=spans)
         self.writer = OutboxWriter(outbox, producer)
         self.lost = 0
         """Number of intervals that are in neither the outbox nor the journal."""
@@ -25,7 +25,7 @@ class Refill:
         if fold.numbers.run.rolls >= max(1, self._outbox.rolls):
             fold.numbers.aggregator.leaf.define_again()
 
-    def take(self, step: Step, fold: Fold) -> None:
+    def take(self, step: EntryEffects, fold: Fold) -> None:
         self.collector.add(step.streamed)
         if step.interval is None:
             return

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator
-from telemetry.aggregator.exact.node_answer import Answer
+from telemetry.aggregator.exact.node_answer import LeafAnswer
 from telemetry.aggregator.exact.node_search import leaf_pass
 from telemetry.aggregator.exact.one_pass import OnePass
 from telemetry.daemon.exact_percentiles import JournalValues
@@ -70,7 +70,7 @@ class LeafSearch:
         self._parts: dict[int, Search] = {}
         self._number: int | None = None
         """Number of the newest search."""
-        self._answer: Answer | None = None
+        self._answer: LeafAnswer | None = None
         self._alive_due_s = 0.0
         self._thread: threading.Thread | None = None
 
@@ -197,7 +197,7 @@ class LeafSearch:
 
     # --- the values ------------------------------------------------------------------------------
 
-    def _work(self) -> Answer:
+    def _work(self) -> LeafAnswer:
         """Return the answer to the search. Raises _CannotAnswer with the reason if there is none."""
         self._alive_due_s = 0.0
         books = self._opened()
@@ -211,7 +211,7 @@ class LeafSearch:
         nodes = NodeValues(aggregator, books.channel, now_ns=now_ns)
         if not nodes:
             self._read(books, leaf.one_pass, self._serve)
-            return Answer(self._producer, self._number, leaf)
+            return LeafAnswer(self._producer, self._number, leaf)
 
         def serve(timeout_s: float = 0.0) -> bool:
             nodes.turn(timeout_s)
@@ -223,7 +223,7 @@ class LeafSearch:
                 self._read(books, leaf.one_pass, serve)
             while nodes.waiting:
                 serve(_WAIT_S)
-        return Answer(self._producer, self._number, leaf, nodes.unfit)
+        return LeafAnswer(self._producer, self._number, leaf, nodes.unfit)
 
     def _read(self, books: _Books, one_pass: OnePass, stops: Callable[[], bool]) -> None:
         """Feed the own values to a pass. Raises _CannotAnswer if some are missing."""

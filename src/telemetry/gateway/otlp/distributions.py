@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, Self
 _SAME_WIDTH: Final = 0.5  # around values that are all the same
 
 
-class Bins(NamedTuple):
+class FiniteBins(NamedTuple):
     """Bins with finite edges, and the number of values that no bin holds because their bucket has no end."""
 
     edges: list[float]
@@ -18,7 +18,7 @@ class Bins(NamedTuple):
     outside: int
 
 
-class Distribution(Protocol):
+class BucketCounts(Protocol):
     """Counts of values in buckets."""
 
     @property
@@ -29,10 +29,10 @@ class Distribution(Protocol):
     def total(self) -> int:
         """Number of values in all buckets."""
 
-    def since(self, before: Distribution) -> Distribution | None:
+    def since(self, before: BucketCounts) -> BucketCounts | None:
         """Return what came after `before`. Return None if the two can't be compared."""
 
-    def bins(self, low: float | None, high: float | None) -> Bins:
+    def bins(self, low: float | None, high: float | None) -> FiniteBins:
         """Return bins. `low` and `high` are bounds of all values, if they are known."""
 
 
@@ -63,7 +63,7 @@ class ExplicitBuckets(NamedTuple):
             return "the bounds of its buckets don't ascend"
         return ""
 
-    def since(self, before: Distribution) -> Self | None:
+    def since(self, before: BucketCounts) -> Self | None:
         """Return the counts after `before`. Return None if the bounds have changed or a count shrank."""
         if not isinstance(before, ExplicitBuckets) or before.bounds != self.bounds:
             return None
@@ -72,7 +72,7 @@ class ExplicitBuckets(NamedTuple):
         counts = tuple(now - then for now, then in zip(self.counts, before.counts, strict=True))
         return None if min(counts, default=0) < 0 else self._replace(counts=counts)
 
-    def bins(self, low: float | None, high: float | None) -> Bins:
+    def bins(self, low: float | None, high: float | None) -> FiniteBins:
         """Return a bin for each bucket with two ends. `low` and `high` end the outer buckets."""
         if not self.bounds:
             return _one_bin(self.total, low, high)
@@ -91,7 +91,7 @@ class ExplicitBuckets(NamedTuple):
             inner.append(last)
         else:
             outside += last
-        return Bins(edges, inner, outside)
+        return FiniteBins(edges, inner, outside)
 
 
 class ExponentialBuckets(NamedTuple):
@@ -115,7 +115,7 @@ class ExponentialBuckets(NamedTuple):
     def total(self) -> int:
         return self.zero + sum(self.positive.values()) + sum(self.negative.values())
 
-    def since(self, before: Distribution) -> ExponentialBuckets | None:
+    def since(self, before: BucketCounts) -> ExponentialBuckets | None:
         """Return the counts after `before`. Return None if buckets became finer or a count shrank."""
         if not isinstance(before, ExponentialBuckets) or before.scale < self.scale:
             return None
@@ -129,7 +129,7 @@ class ExponentialBuckets(NamedTuple):
             return None
         return ExponentialBuckets(self.scale, self.threshold, zero, positive, negative)
 
-    def bins(self, low: float | None, high: float | None) -> Bins:
+    def bins(self, low: float | None, high: float | None) -> FiniteBins:
         """Return a bin for each bucket that has values, and empty bins between them."""
         edges: list[float] = []
         counts: list[int] = []
@@ -146,7 +146,7 @@ class ExponentialBuckets(NamedTuple):
                 counts.append(0)
             edges.append(end)
             counts.append(count)
-        return Bins(edges, counts, outside)
+        return FiniteBins(edges, counts, outside)
 
     def _cells(self, low: float | None, high: float | None) -> Iterable[tuple[float, float, int]]:
         """Yield start, end and count of each bucket that has values, in ascending order."""
@@ -191,8 +191,8 @@ def _difference(now: dict[int, int], before: dict[int, int], coarser: int) -> di
     return {index: count for index, count in counts.items() if count}
 
 
-def _one_bin(total: int, low: float | None, high: float | None) -> Bins:
+def _one_bin(total: int, low: float | None, high: float | None) -> FiniteBins:
     if not total or low is None or high is None or low > high:
-        return Bins([], [], total)
+        return FiniteBins([], [], total)
     wide = 0.0 if low < high else max(abs(low) * 1e-3, _SAME_WIDTH)
-    return Bins([low - wide, high + wide], [total], 0)
+    return FiniteBins([low - wide, high + wide], [total], 0)

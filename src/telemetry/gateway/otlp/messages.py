@@ -31,11 +31,11 @@ class Accepted(NamedTuple):
     """Why the first one was refused. Empty if all were taken."""
 
 
-class Refused(Exception):
+class OtlpRefusal(Exception):
     """One span or data point can't be recorded. Its message is the reason."""
 
 
-class Tally:
+class OtlpTally:
     """A count of what is taken and refused while a request is translated."""
 
     def __init__(self) -> None:

@@ -9,20 +9,20 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from telemetry.gateway.otlp.distributions import Distribution
+from telemetry.gateway.otlp.distributions import BucketCounts
 
 _NUMBERS: Final = 1 << 20  # of all points that are remembered: 100 MiB at most
 _POINT_NUMBERS: Final = 8  # that a point takes beside its buckets
 _LENGTH_BYTES: Final = 8
 
 
-class Point(NamedTuple):
+class StreamTotals(NamedTuple):
     """The totals of a stream at one time."""
 
     time_ns: int = 0
     totals: tuple[float, ...] = ()
     """Totals since the start of the stream: a value, or a count and a sum."""
-    distribution: Distribution | None = None
+    distribution: BucketCounts | None = None
 
     @property
     def size(self) -> int:
@@ -30,7 +30,7 @@ class Point(NamedTuple):
         return _POINT_NUMBERS + (0 if self.distribution is None else self.distribution.size)
 
 
-NOTHING: Final = Point()
+NOTHING: Final = StreamTotals()
 """The totals at the start of a stream."""
 
 
@@ -44,14 +44,14 @@ class MetricState:
 
     def __init__(self, since_ns: int | None = None, *, numbers: int = _NUMBERS) -> None:
         self._since_ns = time.time_ns() if since_ns is None else since_ns
-        self._points: OrderedDict[bytes, tuple[int, Point]] = OrderedDict()
+        self._points: OrderedDict[bytes, tuple[int, StreamTotals]] = OrderedDict()
         self._room = numbers
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._points)
 
-    def advance(self, key: bytes, start_ns: int, point: Point) -> Point | None:
+    def advance(self, key: bytes, start_ns: int, point: StreamTotals) -> StreamTotals | None:
         """Remember a point, and return the one before it, whose totals are to be subtracted.
 
         Return None if the point adds nothing: it is a base, or a repetition of one that was counted.
@@ -67,12 +67,12 @@ class MetricState:
     def is_repeated(self, key: bytes, start_ns: int, time_ns: int) -> bool:
         """Return True if the last increment of a stream had these times. Else remember them."""
         with self._lock:
-            if time_ns and self._points.get(key) == (start_ns, Point(time_ns)):
+            if time_ns and self._points.get(key) == (start_ns, StreamTotals(time_ns)):
                 return True
-            self._put(key, start_ns, Point(time_ns))
+            self._put(key, start_ns, StreamTotals(time_ns))
             return False
 
-    def _put(self, key: bytes, start_ns: int, point: Point) -> None:
+    def _put(self, key: bytes, start_ns: int, point: StreamTotals) -> None:
         """Remember a point as the newest one. Forget the oldest ones if there is no room."""
         _, before = self._points.pop(key, (0, None))
         self._points[key] = start_ns, point

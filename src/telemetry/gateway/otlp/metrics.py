@@ -16,13 +16,13 @@ from telemetry.common.wording import labelled
 from telemetry.errors import InstrumentError
 from telemetry.gateway.otlp.attributes import SERVICE, UnixClock, service_of, texts_of
 from telemetry.gateway.otlp.distributions import (
-    Distribution,
+    BucketCounts,
     ExplicitBuckets,
     ExponentialBuckets,
     exponential_side,
 )
-from telemetry.gateway.otlp.messages import Accepted, Refused, Tally, answer, read
-from telemetry.gateway.otlp.metric_state import MetricState, Point, attributes_key, stream_key
+from telemetry.gateway.otlp.messages import Accepted, OtlpRefusal, OtlpTally, answer, read
+from telemetry.gateway.otlp.metric_state import MetricState, StreamTotals, attributes_key, stream_key
 from telemetry.wire.units import WHOLE
 
 DELTA: Final = 1
@@ -54,8 +54,8 @@ def take_metrics(
     Raises BadBody, and then nothing is recorded.
     """
     request = read("metrics", body, content_type)
-    tally = Tally()
-    target = Target(recording, state, UnixClock(), tally)
+    tally = OtlpTally()
+    target = PointTarget(recording, state, UnixClock(), tally)
     for group in request.resource_metrics:
         service = service_of(group.resource)
         resource = attributes_key(group.resource.attributes)
@@ -67,19 +67,19 @@ def take_metrics(
     return answer("metrics", accepted, content_type), accepted
 
 
-def _take_metric(metric: Any, service: str, origin: bytes, target: Target) -> None:
+def _take_metric(metric: Any, service: str, origin: bytes, target: PointTarget) -> None:
     kind = metric.WhichOneof("data")
     if kind is None:
         return
     data = getattr(metric, kind)
     take, temporality = _way_of(kind, data)
     key = stream_key(origin, metric.name.encode(), metric.unit.encode(), kind.encode(), bytes([temporality & 3]))
-    stream = Metric(metric.name, unit_of(metric.unit), service, temporality, key)
+    stream = PointMetric(metric.name, unit_of(metric.unit), service, temporality, key)
     for point in data.data_points:
         try:
             if not point.flags & _NO_VALUE:
                 take(PointWriter(stream, point, target))
-        except Refused as error:
+        except OtlpRefusal as error:
             target.tally.refuse(f"{metric.name!r}: {error}")
         except InstrumentError as error:
             target.tally.refuse(str(error))
@@ -104,7 +104,7 @@ def _take_sum(writer: PointWriter) -> None:
 
 
 def _refuse_changes(writer: PointWriter) -> None:
-    raise Refused("a sum that also falls must have cumulative temporality, since a gauge shows its value")
+    raise OtlpRefusal("a sum that also falls must have cumulative temporality, since a gauge shows its value")
 
 
 def _take_histogram(writer: PointWriter) -> None:
@@ -112,7 +112,7 @@ def _take_histogram(writer: PointWriter) -> None:
     buckets = ExplicitBuckets(tuple(point.explicit_bounds), tuple(point.bucket_counts))
     problem = buckets.problem()
     if problem:
-        raise Refused(problem)
+        raise OtlpRefusal(problem)
     _take_distribution(writer, buckets if buckets.counts else None)
 
 
@@ -126,14 +126,14 @@ def _take_exponential(writer: PointWriter) -> None:
         exponential_side(point.negative.offset, point.negative.bucket_counts),
     )
     if not 0.0 <= buckets.threshold < math.inf:
-        raise Refused(f"its zero threshold is {buckets.threshold}, must be a number from 0 up")
+        raise OtlpRefusal(f"its zero threshold is {buckets.threshold}, must be a number from 0 up")
     _take_distribution(writer, buckets)
 
 
-def _take_distribution(writer: PointWriter, buckets: Distribution | None) -> None:
+def _take_distribution(writer: PointWriter, buckets: BucketCounts | None) -> None:
     point = writer.point
     if buckets is not None and buckets.total != point.count:
-        raise Refused(f"its buckets hold {buckets.total:,} values, but its count is {point.count:,}")
+        raise OtlpRefusal(f"its buckets hold {buckets.total:,} values, but its count is {point.count:,}")
     added = _add_totals(writer, point.HasField("sum"), buckets)
     if added is None:
         return
@@ -154,12 +154,12 @@ def _take_summary(writer: PointWriter) -> None:
 
 
 def _add_totals(
-    writer: PointWriter, has_sum: bool, buckets: Distribution | None
-) -> tuple[int, Distribution | None] | None:
+    writer: PointWriter, has_sum: bool, buckets: BucketCounts | None
+) -> tuple[int, BucketCounts | None] | None:
     """Add to the counters of a count and a sum. Return the added count with its distribution."""
     point = writer.point
     if point.count >= limits.EXACT_INTEGER:
-        raise Refused(f"its count is {point.count:,}, which is too large to be exact")
+        raise OtlpRefusal(f"its count is {point.count:,}, which is too large to be exact")
     totals: tuple[float, ...] = (point.count,)
     counters = [writer.counter(f"{writer.name}.count", "")]
     if has_sum:
@@ -196,13 +196,13 @@ def _way_of(kind: str, data: Any) -> tuple[Callable[[PointWriter], None], int]:
 def _number(point: Any) -> float:
     kind = point.WhichOneof("value")
     if kind is None:
-        raise Refused("it has no value")
+        raise OtlpRefusal("it has no value")
     return _finite("value", getattr(point, kind))
 
 
 def _finite(what: str, value: float) -> float:
     if not math.isfinite(value):
-        raise Refused(f"its {what} is {value}, which is not a number")
+        raise OtlpRefusal(f"its {what} is {value}, which is not a number")
     return value
 
 
@@ -227,7 +227,7 @@ def _part(part: str, *, plural: bool) -> str:
     return f"{word}s" if plural and f"{word}s" in WHOLE else word
 
 
-class Metric(NamedTuple):
+class PointMetric(NamedTuple):
     """The metric of a point."""
 
     name: str
@@ -238,19 +238,19 @@ class Metric(NamedTuple):
     """Key of its resource, scope, name and kind."""
 
 
-class Target(NamedTuple):
+class PointTarget(NamedTuple):
     """The destination of a request's points."""
 
     recording: Recording
     state: MetricState
     clock: UnixClock
-    tally: Tally
+    tally: OtlpTally
 
 
 class PointWriter:
     """One data point, with the calls that record it."""
 
-    def __init__(self, metric: Metric, point: Any, target: Target) -> None:
+    def __init__(self, metric: PointMetric, point: Any, target: PointTarget) -> None:
         self.name = metric.name
         self.unit = metric.unit
         self.point = point
@@ -262,7 +262,7 @@ class PointWriter:
             self._labels.setdefault(SERVICE, metric.service)
         self._at_ns = target.clock.monotonic_ns(point.time_unix_nano) if point.time_unix_nano else None
         if self._at_ns is None and point.time_unix_nano:
-            raise Refused("its time is before this machine started, or too far in the future")
+            raise OtlpRefusal("its time is before this machine started, or too far in the future")
 
     def counter(self, name: str, unit: str) -> Counter:
         """Return a counter with the labels of the point. Raise InstrumentError."""
@@ -277,8 +277,8 @@ class PointWriter:
         gauge.set(value, self._at_ns)
 
     def increments(
-        self, totals: tuple[float, ...], distribution: Distribution | None = None
-    ) -> tuple[tuple[float, ...], Distribution | None] | None:
+        self, totals: tuple[float, ...], distribution: BucketCounts | None = None
+    ) -> tuple[tuple[float, ...], BucketCounts | None] | None:
         """Return what the point adds to the totals. Return None if that is unknown or was counted before.
 
         The distribution of the result is None if buckets can't be compared. Raises Refused for a negative
@@ -292,9 +292,9 @@ class PointWriter:
             key = stream_key(*parts)
             return None if self._state.is_repeated(key, start_ns, time_ns) else (totals, distribution)
         if self._metric.temporality != CUMULATIVE:
-            raise Refused("its temporality must be delta or cumulative")
+            raise OtlpRefusal("its temporality must be delta or cumulative")
         key = stream_key(*parts, start_ns.to_bytes(8))
-        before = self._state.advance(key, start_ns, Point(time_ns, totals, distribution))
+        before = self._state.advance(key, start_ns, StreamTotals(time_ns, totals, distribution))
         if before is None:
             return None
         if not before.totals:
@@ -311,7 +311,7 @@ class PointWriter:
             counter.add(increment, self._at_ns)
 
     def write_bins(
-        self, count: int, distribution: Distribution | None, low: float | None, high: float | None
+        self, count: int, distribution: BucketCounts | None, low: float | None, high: float | None
     ) -> None:
         """Record a distribution as bins. Count the values that no bin holds in a counter of their own."""
         outside = count
@@ -320,7 +320,7 @@ class PointWriter:
             if any(counts):
                 name = labelled(self.name, self._labels)
                 self._recording.histogram(name, (edges, counts), at_ns=self._at_ns)
-        with suppress(InstrumentError, Refused):  # of this name alone: the point itself is recorded already
+        with suppress(InstrumentError, OtlpRefusal):  # of this name alone: the point itself is recorded already
             if outside:
                 self.add(self.counter(f"{self.name}.outside", ""), outside)
 
@@ -328,11 +328,11 @@ class PointWriter:
 def _check_increments(increments: Iterable[float]) -> None:
     for each in increments:
         if not 0 <= each < math.inf:
-            raise Refused(f"it grew by {each:g}, but a total only grows")
+            raise OtlpRefusal(f"it grew by {each:g}, but a total only grows")
 
 
 def _with_id(instrument: _Instrument) -> _Instrument:
     """Return an instrument whose values are recorded. Raise Refused beyond the limit of a process."""
     if instrument.definition.id >= limits.PRODUCER_IDS:
-        raise Refused(f"the gateway has {limits.PRODUCER_IDS:,} instruments already; send fewer attributes")
+        raise OtlpRefusal(f"the gateway has {limits.PRODUCER_IDS:,} instruments already; send fewer attributes")
     return instrument

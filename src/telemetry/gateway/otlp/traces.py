@@ -7,7 +7,7 @@ from typing import Any, Final
 from telemetry import limits
 from telemetry.client.recording import Recording
 from telemetry.gateway.otlp.attributes import SERVICE, UnixClock, service_of, text_of, texts_of
-from telemetry.gateway.otlp.messages import Accepted, Refused, Tally, answer, read
+from telemetry.gateway.otlp.messages import Accepted, OtlpRefusal, OtlpTally, answer, read
 from telemetry.wire import spans as words
 
 _PRODUCER: Final = 4
@@ -24,14 +24,14 @@ def take_traces(body: bytes, content_type: str, recording: Recording) -> tuple[b
     Raises BadBody, and then nothing is recorded.
     """
     request = read("traces", body, content_type)
-    tally, clock = Tally(), UnixClock()
+    tally, clock = OtlpTally(), UnixClock()
     for group in request.resource_spans:
         service = service_of(group.resource)
         for scope in group.scope_spans:
             for span in scope.spans:
                 try:
                     _take(span, service, recording, clock)
-                except Refused as error:
+                except OtlpRefusal as error:
                     tally.refuse(f"span {span.name!r}: {error}")
                 else:
                     tally.take()
@@ -43,7 +43,7 @@ def _take(span: Any, service: str, recording: Recording, clock: UnixClock) -> No
     start_ns = _checked_ns("start", span.start_time_unix_nano, clock)
     end_ns = _checked_ns("end", span.end_time_unix_nano, clock)
     if end_ns < start_ns:
-        raise Refused(f"it ends {start_ns - end_ns:,} ns before it starts")
+        raise OtlpRefusal(f"it ends {start_ns - end_ns:,} ns before it starts")
     labels = _labels(span)
     recording.span_at(span.name, start_ns, end_ns, service, labels=labels)
     ids: dict[str, str] = {key: labels[key] for key in (words.TRACE_ID, words.SPAN_ID) if key in labels}
@@ -57,10 +57,10 @@ def _take(span: Any, service: str, recording: Recording, clock: UnixClock) -> No
 
 def _checked_ns(what: str, unix_ns: int, clock: UnixClock) -> int:
     if not unix_ns:
-        raise Refused(f"it has no {what} time")
+        raise OtlpRefusal(f"it has no {what} time")
     time_ns = clock.monotonic_ns(unix_ns)
     if time_ns is None:
-        raise Refused(f"its {what} time is before this machine started, or too far in the future")
+        raise OtlpRefusal(f"its {what} time is before this machine started, or too far in the future")
     return time_ns
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from telemetry.common.formatting import NOTHING, printable, quantity
-from telemetry.common.headline_choice import Choice, chosen
+from telemetry.common.headline_choice import HeadlineChoice, chosen
 from telemetry.history.headlines.loads import Load
 from telemetry.history.headlines.metrics import counter_rate, gauge, metrics_headline, series_rate
 from telemetry.history.headlines.model import Figure, Flavour, Headline, percentile, whole, with_median
@@ -88,7 +88,7 @@ def _loads(
 
 
 def chosen_figures(
-    choices: Sequence[Choice],
+    choices: Sequence[HeadlineChoice],
     snapshot: MetricsSnapshot,
     trained: Sequence[Training],
     loads: Sequence[Load],
@@ -107,7 +107,7 @@ def chosen_figures(
     )
 
 
-def _of_steps(choice: Choice, trained: Sequence[Training]) -> Figure | None:
+def _of_steps(choice: HeadlineChoice, trained: Sequence[Training]) -> Figure | None:
     if choice.labels or choice.function not in ("", "last", "first", "min", "max", "best", "rate"):
         return None
     for training in trained:
@@ -119,7 +119,7 @@ def _of_steps(choice: Choice, trained: Sequence[Training]) -> Figure | None:
     return None
 
 
-def _of_requests(choice: Choice, loads: Sequence[Load]) -> Figure | None:
+def _of_requests(choice: HeadlineChoice, loads: Sequence[Load]) -> Figure | None:
     load = next((load for load in loads if load.kind.kind == choice.name and _fits(choice, load.kind.labels)), None)
     if load is None:
         return None
@@ -134,7 +134,9 @@ def _of_requests(choice: Choice, loads: Sequence[Load]) -> Figure | None:
     return figures[choice.function]() if choice.function in figures else None
 
 
-def _of_series(choice: Choice, snapshot: MetricsSnapshot, loads: Sequence[Load], *, recent: bool) -> Figure | None:
+def _of_series(
+    choice: HeadlineChoice, snapshot: MetricsSnapshot, loads: Sequence[Load], *, recent: bool
+) -> Figure | None:
     stat = _found(choice, _series(snapshot, loads))
     if stat is None:
         return None
@@ -161,7 +163,7 @@ def _series(snapshot: MetricsSnapshot, loads: Sequence[Load]) -> Iterator[Series
     yield from without_requests(snapshot.series, snapshot)
 
 
-def _of_counter(choice: Choice, snapshot: MetricsSnapshot, *, recent: bool) -> Figure | None:
+def _of_counter(choice: HeadlineChoice, snapshot: MetricsSnapshot, *, recent: bool) -> Figure | None:
     stat = _found(choice, snapshot.counters)
     if stat is None or choice.function not in ("", "rate", "total", "count"):
         return None
@@ -172,7 +174,7 @@ def _of_counter(choice: Choice, snapshot: MetricsSnapshot, *, recent: bool) -> F
     return Figure(title, text, "" if choice.function else of_rate.text, value=float(stat.value), unit=stat.unit)
 
 
-def _of_gauge(choice: Choice, snapshot: MetricsSnapshot) -> Figure | None:
+def _of_gauge(choice: HeadlineChoice, snapshot: MetricsSnapshot) -> Figure | None:
     stat = _found(choice, snapshot.gauges)
     if stat is None or choice.function not in ("", "last", "min", "max"):
         return None
@@ -183,7 +185,7 @@ def _of_gauge(choice: Choice, snapshot: MetricsSnapshot) -> Figure | None:
     return Figure(printable(choice.text), quantity(value, stat.unit), value=number, unit=stat.unit)
 
 
-def _found(choice: Choice, stats: Iterable[_Stat]) -> _Stat | None:
+def _found(choice: HeadlineChoice, stats: Iterable[_Stat]) -> _Stat | None:
     """Return the metric of the chosen name, or else the first one whose name ends in it, such as `chat.latency`."""
     fitting = [stat for stat in stats if _fits(choice, stat.labels)]
     name = _one_of(choice.name, [stat.name for stat in fitting])
@@ -198,5 +200,5 @@ def _one_of(wanted: str, names: Iterable[str]) -> str:
     return next((name for name in candidates if name.endswith((f".{wanted}", f"/{wanted}"))), "")
 
 
-def _fits(choice: Choice, labels: Mapping[str, str]) -> bool:
+def _fits(choice: HeadlineChoice, labels: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in choice.labels.items())

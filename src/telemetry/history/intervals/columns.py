@@ -16,7 +16,7 @@ _F64: Final = np.dtype("<f8")
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesColumns:
+class PickedSeries:
     """The figures of one series in one interval."""
 
     count: int
@@ -57,14 +57,14 @@ class Columns:
             np.frombuffer(series.counts, _U32),
         )
 
-    def pick(self, index: int) -> SeriesColumns | None:
+    def pick(self, index: int) -> PickedSeries | None:
         """Return the columns of one series; None if it had no values."""
         row = int(np.searchsorted(self.index, index))
         if row == self.index.size or self.index[row] != index:
             return None
         begin = int(self.occupied[:row].sum(dtype=np.int64))
         own = slice(begin, begin + int(self.occupied[row]))
-        return SeriesColumns(
+        return PickedSeries(
             int(self.count[row]),
             float(self.total[row]),
             float(self.min[row]),

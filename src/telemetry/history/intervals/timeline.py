@@ -46,22 +46,22 @@ class Point(NamedTuple):
     figures: Figures
 
 
-class _Parts(NamedTuple):
+class _RangeParts(NamedTuple):
     """Consecutive time ranges. The slots of each begin where those of the previous one end."""
 
     rows: NDArray[Any]
     slots: NDArray[np.uint32] | Integers
     counts: Integers
 
-    def between(self, first: int, last: int) -> _Parts:
+    def between(self, first: int, last: int) -> _RangeParts:
         """Return the time ranges from `first` up to, but excluding, `last`."""
         begin = int(self.rows["slots_end"][first - 1]) if first else 0
         end = int(self.rows["slots_end"][last - 1]) if last else 0
         rows = self.rows[first:last].copy()
         rows["slots_end"] -= begin
-        return _Parts(rows, self.slots[begin:end], self.counts[begin:end])
+        return _RangeParts(rows, self.slots[begin:end], self.counts[begin:end])
 
-    def merged(self, begins: Integers) -> _Parts:
+    def merged(self, begins: Integers) -> _RangeParts:
         """Merge the time ranges from each of `begins` up to the next into one. The first of `begins` must be 0."""
         lasts = np.append(begins[1:], self.rows.size) - 1
         merged = np.zeros(begins.size, _PART)
@@ -79,7 +79,7 @@ class _Parts(NamedTuple):
         ]
         merged["slots_end"] = np.cumsum([slots.size for slots, _ in sums])
         slots, counts = zip(*sums, strict=True)
-        return _Parts(merged, np.concatenate(slots), np.concatenate(counts))
+        return _RangeParts(merged, np.concatenate(slots), np.concatenate(counts))
 
     def histograms(self, key: SeriesKey) -> Histograms:
         rows = self.rows
@@ -108,7 +108,7 @@ class Timeline:
     def __init__(self, key: SeriesKey) -> None:
         """Create an empty timeline. `key` must belong to a series."""
         self.key = key
-        self._parts = _Parts(np.zeros(0, _PART), np.zeros(0, np.uint32), np.zeros(0, np.int64))
+        self._parts = _RangeParts(np.zeros(0, _PART), np.zeros(0, np.uint32), np.zeros(0, np.int64))
         self._size = 0
         """Number of intervals. Behind them and their slots, the arrays have room that copies do not see."""
         self._slots = 0
@@ -150,7 +150,7 @@ class Timeline:
         """Return a copy for another thread. Existing data is shared."""
         twin = Timeline(self.key)
         rows, slots, counts = self._parts
-        twin._parts = _Parts(rows[: self._size], slots[: self._slots], counts[: self._slots])
+        twin._parts = _RangeParts(rows[: self._size], slots[: self._slots], counts[: self._slots])
         twin._size, twin._slots, twin._step_s = self._size, self._slots, self._step_s
         return twin
 
@@ -179,7 +179,7 @@ class Timeline:
         row = merged.rows[0]
         return Digest(self.key, int(row["start_ns"]), int(row["end_ns"]), merged.histograms(self.key))
 
-    def _overlapping(self, start_ns: int, end_ns: int) -> _Parts:
+    def _overlapping(self, start_ns: int, end_ns: int) -> _RangeParts:
         rows = self._parts.rows[: self._size]
         hits = np.flatnonzero((rows["start_ns"] < end_ns) & (rows["end_ns"] > start_ns))
         return self._parts.between(int(hits[0]), int(hits[-1]) + 1) if hits.size else self._parts.between(0, 0)
@@ -223,7 +223,7 @@ class Timeline:
         if self._slots + slots > all_slots.size:
             room = max(1_024, min(2 * self._slots, SLOTS), self._slots + slots)
             all_slots, counts = grown(all_slots, room), grown(counts, room)
-        self._parts = _Parts(rows, all_slots, counts)
+        self._parts = _RangeParts(rows, all_slots, counts)
 
     def _fills(self, quarters: int) -> bool:
         """Return whether more than this many quarters of the limits are used."""
@@ -242,7 +242,7 @@ class Timeline:
         old = max(self._size * 3 // 4, 2)
         begins = _changes(self._seconds(parts.rows[:old]) // self._step_s)
         rows, slots, counts = parts.merged(np.append(begins, np.arange(old, self._size)))
-        self._parts = _Parts(rows, slots.astype(np.uint32), counts)
+        self._parts = _RangeParts(rows, slots.astype(np.uint32), counts)
         self._size, self._slots = rows.size, slots.size
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from telemetry import limits
 from telemetry.common import headline_choice
-from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.fair_rates import Activity, RateSteps
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Rows
+from telemetry.history.interval_sums import Added, SumRows
 from telemetry.history.intervals.histograms import added_up
 from telemetry.history.pictures.cumulative import Cumulative
 from telemetry.history.range_totals import RangeTotals
@@ -63,7 +63,7 @@ KINDS: Final = 20
 _GAP_S: Final = 0.5
 """Time without history that is a step of its own; intervals of a history take a second."""
 _ENDED: Final = (words.COMPLETED, words.FAILED, words.EXPIRED)
-_NO_ROWS: Final = Rows([])
+_NO_ROWS: Final = SumRows([])
 Figures = list[float | None]
 
 
@@ -107,7 +107,7 @@ class PictureCollector:
         self._append(window, window.end_s)
 
     def pictures(
-        self, rows: Rows, values_of: Callable[[Integers], Added], before: Mapping[SeriesId, float]
+        self, rows: SumRows, values_of: Callable[[Integers], Added], before: Mapping[SeriesId, float]
     ) -> Pictures:
         """Return the figures.
 
@@ -147,7 +147,9 @@ class PictureCollector:
         for series, slots in zip(ids_of(self._heat_maps), self._slots, strict=True):
             slots.append(_slots_of(added, rows, series))
 
-    def _requests(self, kind: Kind, tokens: Sequence[float], before: Mapping[SeriesId, float]) -> RequestsOverTime:
+    def _requests(
+        self, kind: KindInstruments, tokens: Sequence[float], before: Mapping[SeriesId, float]
+    ) -> RequestsOverTime:
         counters = kind.counters
         ended = [series for word in _ENDED for series in counters.get(word, ())]
         issued = counters.get(words.ISSUED, [])
@@ -171,7 +173,7 @@ class PictureCollector:
     def _per_s(self, increases: Sequence[float], of: Sequence[SeriesId]) -> Figures:
         stats = [self._stats[series] for series in of if series in self._stats]
         seconds = [0.0 if window is None else window.seconds for window in self._windows]
-        steps = Steps(self._edges_s[:-1], self._edges_s[1:], seconds)
+        steps = RateSteps(self._edges_s[:-1], self._edges_s[1:], seconds)
         return steps.rates(increases, Activity.of(self._paces, stats, self._started_ns))
 
     def _in_flight(
@@ -190,7 +192,7 @@ class PictureCollector:
 
     # --- spread ----------------------------------------------------------------------------------
 
-    def _drawn_heat_maps(self, rows: Rows) -> list[HeatMap]:
+    def _drawn_heat_maps(self, rows: SumRows) -> list[HeatMap]:
         heat_maps = []
         for stat, series, parts in zip(self._heat_maps, ids_of(self._heat_maps), self._slots, strict=True):
             present = [part for part in parts if part is not None]
@@ -201,7 +203,7 @@ class PictureCollector:
             heat_maps.append(heat_map(stat, Cumulative.of(key, slots, counts), steps))
         return heat_maps
 
-    def _drawn_distributions(self, rows: Rows, values_of: Callable[[Integers], Added]) -> list[Distribution]:
+    def _drawn_distributions(self, rows: SumRows, values_of: Callable[[Integers], Added]) -> list[Distribution]:
         drawn = [series for series in ids_of(self._distributions) if series in rows.place]
         added = values_of(np.array(sorted(rows.place[series] for series in drawn), np.int64))
         distributions = []
@@ -226,7 +228,7 @@ def _sum(values: Mapping[SeriesId, float], of: Iterable[SeriesId]) -> float:
     return sum(values.get(series, 0.0) for series in of)
 
 
-def _total(added: Added | None, rows: Rows, of: Iterable[SeriesId]) -> float:
+def _total(added: Added | None, rows: SumRows, of: Iterable[SeriesId]) -> float:
     """Return the sum of the values of several series."""
     if added is None:
         return 0.0
@@ -234,7 +236,7 @@ def _total(added: Added | None, rows: Rows, of: Iterable[SeriesId]) -> float:
     return float(added.total[np.isin(added.rows, wanted)].sum()) if wanted else 0.0
 
 
-def _slots_of(added: Added | None, rows: Rows, of: SeriesId) -> tuple[Integers, Integers] | None:
+def _slots_of(added: Added | None, rows: SumRows, of: SeriesId) -> tuple[Integers, Integers] | None:
     """Return the slots of a series, ascending, and their counts; None without values."""
     row = rows.place.get(of)
     if added is None or row is None:
@@ -245,7 +247,7 @@ def _slots_of(added: Added | None, rows: Rows, of: SeriesId) -> tuple[Integers, 
 
 
 @dataclass(slots=True)
-class Kind:
+class KindInstruments:
     """The instruments of one kind of request, of all tracking windows, by word of `telemetry.wire.requests`."""
 
     kind: str
@@ -255,12 +257,12 @@ class Kind:
     issued: int | float = 0
 
 
-def drawn_kinds(snapshot: MetricsSnapshot) -> list[Kind]:
+def drawn_kinds(snapshot: MetricsSnapshot) -> list[KindInstruments]:
     """Return the busiest kinds of requests, in the order of the snapshot."""
-    kinds: dict[tuple[str, tuple[tuple[str, str], ...]], Kind] = {}
+    kinds: dict[tuple[str, tuple[tuple[str, str], ...]], KindInstruments] = {}
     for instrument in request_instruments(snapshot):
         own_kind = kinds.setdefault(
-            (instrument.kind, instrument.labels), Kind(instrument.kind, dict(instrument.labels))
+            (instrument.kind, instrument.labels), KindInstruments(instrument.kind, dict(instrument.labels))
         )
         if isinstance(instrument.stat, CounterStat):
             own_kind.counters.setdefault(instrument.word, []).append(series_id(instrument.stat))

@@ -27,11 +27,11 @@ _OF_TURNS: Final = frozenset({words.TURN_LATENCY, words.TURN_TTFT})
 
 def request_counts(snapshot: MetricsSnapshot) -> list[RequestCounts]:
     """Return the requests of each kind and labels, in the order of the snapshot; empty if there are none."""
-    gathered: dict[tuple[str, Labels], dict[str, _Part]] = {}
+    gathered: dict[tuple[str, Labels], dict[str, _WindowInstruments]] = {}
     for instrument in request_instruments(snapshot):
-        gathered.setdefault((instrument.kind, instrument.labels), {}).setdefault(instrument.window, _Part()).add(
-            instrument.word, instrument.stat
-        )
+        gathered.setdefault((instrument.kind, instrument.labels), {}).setdefault(
+            instrument.window, _WindowInstruments()
+        ).add(instrument.word, instrument.stat)
     return [
         _counts(kind, dict(labels), parts, _limits(snapshot, kind, labels))
         for (kind, labels), parts in gathered.items()
@@ -88,7 +88,7 @@ def rates_of(snapshot: MetricsSnapshot, kind: str, labels: Mapping[str, str]) ->
     if kind not in _kinds(snapshot.counters):
         return Rates()
     names = {words.name_of(kind, word) for word in (words.COMPLETED, *words.WITHIN)}
-    part, window = _Part(), _place(labels)
+    part, window = _WindowInstruments(), _place(labels)
     stats: list[CounterStat | SeriesStat] = [*snapshot.counters, *snapshot.series]
     for stat in stats:
         if stat.name in names and _place(stat.labels) == window:
@@ -126,7 +126,7 @@ def _split(stat: CounterStat | SeriesStat, kinds: set[str]) -> tuple[str, str]:
 
 
 @dataclass(slots=True)
-class _Part:
+class _WindowInstruments:
     """The instruments of one window."""
 
     counts: dict[str, Number] = field(default_factory=dict)
@@ -217,7 +217,9 @@ def _rate(requests: Number, tokens: Number | None, extent: Extent, until_ns: int
     )
 
 
-def _counts(kind: str, labels: Mapping[str, str], parts: Mapping[str, _Part], slo: str) -> RequestCounts:
+def _counts(
+    kind: str, labels: Mapping[str, str], parts: Mapping[str, _WindowInstruments], slo: str
+) -> RequestCounts:
     order = sorted(parts, key=bool)  # outside any window first, the rest in the order of the snapshot
     named = any(window and parts[window].has_requests for window in order)
     shown = [window for window in order if named and parts[window].has_requests]
@@ -225,12 +227,12 @@ def _counts(kind: str, labels: Mapping[str, str], parts: Mapping[str, _Part], sl
     return _added([parts[window] for window in order]).request_counts(kind, labels, None, slo, windows)
 
 
-def _added(parts: Sequence[_Part]) -> _Part:
+def _added(parts: Sequence[_WindowInstruments]) -> _WindowInstruments:
     """Return the sum of all windows. A single window is returned unchanged."""
     if len(parts) == 1:
         return parts[0]
     turns = dict.fromkeys(turn for part in parts for turn in part.turns)
-    return _Part(
+    return _WindowInstruments(
         counts=_sums(part.counts for part in parts),
         failed=_sums(part.failed for part in parts),
         finishes=_sums(part.finishes for part in parts),

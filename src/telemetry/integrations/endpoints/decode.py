@@ -63,7 +63,7 @@ class Event(Struct, frozen=True, gc=False):
     finish_reason: str | None = None
 
 
-class Refused(NamedTuple):
+class EventRejection(NamedTuple):
     """A rejection of bytes that are not an event."""
 
     reason: Reason
@@ -79,7 +79,7 @@ class Prompt(Struct, tag="PromptData", array_like=True, frozen=True, gc=False):
         return _array_length(self.token_ids)
 
 
-class Output(Struct, tag="TextModelOutput", array_like=True, frozen=True):
+class ModelOutput(Struct, tag="TextModelOutput", array_like=True, frozen=True):
     output: str | list[str] = ""
     """Text, or a list of chunks if it was streamed."""
     reasoning: str | list[str] | None = None
@@ -97,25 +97,25 @@ class Output(Struct, tag="TextModelOutput", array_like=True, frozen=True):
         return _joined(self.reasoning or "") + _joined(self.output)
 
 
-class Failure(Struct, tag="ErrorData", array_like=True, frozen=True, gc=False):
+class EndpointFailure(Struct, tag="ErrorData", array_like=True, frozen=True, gc=False):
     error_type: str = ""
     error_message: str = ""
 
 
-Data = Prompt | Output | Failure
+Data = Prompt | ModelOutput | EndpointFailure
 
 _BATCH: Final = msgspec.msgpack.Decoder(Annotated[list[bytes], Meta(max_length=limits.FEED_BATCH_EVENTS)])
 _EVENT: Final = msgspec.msgpack.Decoder(Event)
 _DATA: Final[msgspec.msgpack.Decoder[Data | None]] = msgspec.msgpack.Decoder(Data | None)
 
 
-def decode(frame: bytes) -> Iterator[Event | Refused]:
+def decode(frame: bytes) -> Iterator[Event | EventRejection]:
     """Yield the events of a message in order, with a Refused in place of each invalid one. Never raises.
 
     An unreadable batch yields a single Refused.
     """
     if len(frame) <= TOPIC_BYTES:
-        yield Refused("frame")
+        yield EventRejection("frame")
         return
     payload = memoryview(frame)[TOPIC_BYTES:]
     if not frame.startswith(BATCH):
@@ -124,26 +124,26 @@ def decode(frame: bytes) -> Iterator[Event | Refused]:
     try:
         parts = _BATCH.decode(payload)
     except BAD_INPUT:
-        yield Refused("batch")
+        yield EventRejection("batch")
         return
     for part in parts:
         yield _event(part)
 
 
-def data_of(event: Event) -> Data | Refused | None:
+def data_of(event: Event) -> Data | EventRejection | None:
     """Decode the data of an event, or return None without data. Never raises."""
     try:
         return _DATA.decode(event.data)
     except BAD_INPUT:
-        return Refused("data")
+        return EventRejection("data")
 
 
-def _event(payload: bytes | memoryview) -> Event | Refused:
+def _event(payload: bytes | memoryview) -> Event | EventRejection:
     try:
         event = _EVENT.decode(payload)
     except BAD_INPUT:
-        return Refused("event")
-    return event if event.event_type in KNOWN else Refused("unknown_event")
+        return EventRejection("event")
+    return event if event.event_type in KNOWN else EventRejection("unknown_event")
 
 
 def _joined(text: str | list[str]) -> str:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 from telemetry import limits
 from telemetry.common.formatting import duration_ns, printable
 from telemetry.integrations.endpoints import decode
-from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
+from telemetry.integrations.endpoints.decode import (
+    EndpointFailure,
+    Event,
+    EventRejection,
+    ModelOutput,
+    Prompt,
+    data_of,
+)
 from telemetry.integrations.feeds import FeedOptions
 from telemetry.wire.feeds import (
     ENDED,
@@ -111,7 +118,7 @@ class EndpointsFeed:
         if not self._begun:
             self._compare_clocks(message)
         for event in decode.decode(message):
-            if isinstance(event, Refused):
+            if isinstance(event, EventRejection):
                 self._refuse(event.reason)
             elif self.over:
                 self._refuse("after_ended")
@@ -241,7 +248,7 @@ class EndpointsFeed:
             self._count_uncounted(NO_TOKENIZER)
             return None
         output = self._data(event)
-        if not isinstance(output, Output):
+        if not isinstance(output, ModelOutput):
             self._count_uncounted(NO_TEXT)
             return None
         if output.calls_tools or (event.finish_reason in decode.TOOL_FINISHES and not output.text):
@@ -252,10 +259,10 @@ class EndpointsFeed:
     def _error(self, event: Event) -> None:
         key = event.sample_uuid
         failure = self._data(event)
-        what = failure.error_type if isinstance(failure, Failure) else ""
+        what = failure.error_type if isinstance(failure, EndpointFailure) else ""
         what = what or event.event_type.removeprefix("error.")
         if not key:
-            self._count_error(what, failure.error_message if isinstance(failure, Failure) else "")
+            self._count_error(what, failure.error_message if isinstance(failure, EndpointFailure) else "")
         elif (request := self._of(event)) is not None:
             request.fail(what, at_ns=self._at(event))
             if self._end(key):
@@ -301,7 +308,7 @@ class EndpointsFeed:
         Unreadable data is counted and dropped; the event and its time still count.
         """
         data = data_of(event)
-        if isinstance(data, Refused):
+        if isinstance(data, EventRejection):
             self._refuse(data.reason)
             return None
         return data

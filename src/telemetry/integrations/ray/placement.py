@@ -18,7 +18,7 @@ from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import take_pair
 from telemetry.integrations.ray.plan import RootPlan, actor_options
-from telemetry.integrations.ray.service import Service, raylet_pid, remove_abandoned, remove_sockets
+from telemetry.integrations.ray.service import RayService, raylet_pid, remove_abandoned, remove_sockets
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import ipc_path, runtime_directory
@@ -196,7 +196,7 @@ class LeafBody:
         self._error = ""
         self._closing = threading.Event()
         self._closed = False
-        self._service: Service | None = None
+        self._service: RayService | None = None
         self._thread = threading.Thread(target=self._start, name="telemetry-leaf", daemon=True)
         self._thread.start()
 
@@ -243,7 +243,7 @@ class LeafBody:
                 self._say(repr(error))
             failures += 1
 
-    def _made(self) -> Service:
+    def _made(self) -> RayService:
         plan = self._plan
         remove_abandoned(runtime_directory())
         folder = runtime_directory() / names.folder_name(plan.run_id, plan.node_id)
@@ -258,7 +258,7 @@ class LeafBody:
         }
         name = f"{plan.name} on {plan.node}"
         # the leaf ends with the node, whatever becomes of this actor
-        return Service(folder, name, flags, owner_pid=raylet_pid(), say=self._say)
+        return RayService(folder, name, flags, owner_pid=raylet_pid(), say=self._say)
 
     def _say(self, text: str) -> None:
         self._error = text

@@ -15,7 +15,7 @@ from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import own_pair, pair_for
 from telemetry.integrations.ray.placement import Placement, live_nodes
 from telemetry.integrations.ray.plan import RootPlan
-from telemetry.integrations.ray.service import Service, raylet_pid, remove_abandoned
+from telemetry.integrations.ray.service import RayService, raylet_pid, remove_abandoned
 from telemetry.store.processes import process_lives
 from telemetry.supervise.outcome import await_report, second_best
 from telemetry.transport.client import ControlClient
@@ -46,7 +46,7 @@ class RootBody:
         self._error: TelemetryError | None = None
         self._upstream = plan.upstream
         self._pair: KeyPair | None = None
-        self._service: Service | None = None
+        self._service: RayService | None = None
         self._placement = Placement(plan, self._folder)
         self._trouble = ""
         """Reason why the last look at the nodes failed."""
@@ -162,7 +162,7 @@ class RootBody:
             "security.curve": "always",
         }
         pid, started = plan.driver
-        self._service = Service(
+        self._service = RayService(
             self._folder,
             plan.name,
             flags,
@@ -228,7 +228,7 @@ class RootBody:
         ray.kill(ray.get_actor(names.root_actor(self._plan.job), namespace=names.NAMESPACE), no_restart=True)
 
 
-def _finished(service: Service, reason: str, timeout_s: float) -> Report:
+def _finished(service: RayService, reason: str, timeout_s: float) -> Report:
     if service.keeper is None:
         return second_best(service.files, None, "the run had ended before")
     with Subscription(service.keeper.aggregator.snapshots) as snapshots:

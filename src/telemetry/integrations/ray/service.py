@@ -23,7 +23,7 @@ from telemetry.store.live_runs import LiveRun, forget, list_live
 from telemetry.store.processes import process_lives, start_of
 from telemetry.supervise.aggregator import AggregatorKeeper
 from telemetry.supervise.run_files import RunFiles
-from telemetry.supervise.spawn import Aggregator, resume, spawn
+from telemetry.supervise.spawn import SpawnedAggregator, resume, spawn
 from telemetry.transport.endpoints import ipc_path, runtime_directory
 from telemetry.wire.control import Stop
 
@@ -35,7 +35,7 @@ _LOOK_AGAIN_S: Final = 0.02
 _RAYLET_VARIABLE: Final = "RAY_RAYLET_PID"
 
 
-class _State(Struct, kw_only=True, frozen=True):
+class _ServiceState(Struct, kw_only=True, frozen=True):
     """Facts with which another actor finds the run."""
 
     run_id: str
@@ -47,7 +47,7 @@ class _State(Struct, kw_only=True, frozen=True):
     """Path of the control socket, if the service has chosen it."""
 
 
-class Service:
+class RayService:
     """An aggregator that is started once, and resumed by every later actor of the same name.
 
     `folder` is private to the service and has its state. It is on the same machine as the aggregator.
@@ -73,7 +73,7 @@ class Service:
         self._say = say
 
     @property
-    def aggregator(self) -> Aggregator | None:
+    def aggregator(self) -> SpawnedAggregator | None:
         return None if self.keeper is None else self.keeper.aggregator
 
     @property
@@ -90,7 +90,7 @@ class Service:
         """
         state = self._read()
         if state is None:
-            state = _State(
+            state = _ServiceState(
                 run_id=self.files.run_id or secrets.token_hex(4),
                 owner_pid=self._owner_pid,
                 owner_started=start_of(self._owner_pid),
@@ -134,7 +134,7 @@ class Service:
                     break
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _without_orphan(self, state: _State) -> str:
+    def _without_orphan(self, state: _ServiceState) -> str:
         """Kill the aggregator of an earlier actor, whose exit this process can't see. Return its run directory.
 
         Its journal has everything that it acknowledged, so its successor goes on with the same numbers.
@@ -144,15 +144,15 @@ class Service:
             _kill(live)
         return state.directory or (live.dir if live is not None else "")
 
-    def _read(self) -> _State | None:
+    def _read(self) -> _ServiceState | None:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_State)
+            return msgspec.json.decode(self._path.read_bytes(), type=_ServiceState)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
             raise RunDirectoryError(f"can't read {self._path}: {error}") from error
 
-    def _write(self, state: _State) -> None:
+    def _write(self, state: _ServiceState) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self._path, msgspec.json.encode(state), mode=OWNER_ONLY)
@@ -171,7 +171,7 @@ def remove_abandoned(runtime: Path) -> None:
     """
     for path in runtime.glob(f"*/{_STATE_FILE}"):
         with suppress(OSError, msgspec.MsgspecError):
-            state = msgspec.json.decode(path.read_bytes(), type=_State)
+            state = msgspec.json.decode(path.read_bytes(), type=_ServiceState)
             if not process_lives(state.owner_pid, state.owner_started) and forget(runtime, state.run_id):
                 remove_sockets(state.sockets)
                 shutil.rmtree(path.parent, ignore_errors=True)

@@ -38,7 +38,7 @@ class _Client:
         EVENTS.apply(event)
 
 
-class _Entry(Patch):
+class _EntryPatch(Patch):
     """A patch of an entry of a mapping, in place of an attribute."""
 
     def __init__(self, owner: Any, key: str, make: Callable[[Any], Any]) -> None:
@@ -66,7 +66,7 @@ class _Entry(Patch):
 
 def _client_patches(module: ModuleType) -> Iterable[Patch]:
     registry = sys.modules["rl_insight.client.base"].MONITOR_CLIENT_REGISTRY
-    return [_Entry(registry, backend, _factory) for backend in _BACKENDS]
+    return [_EntryPatch(registry, backend, _factory) for backend in _BACKENDS]
 
 
 def _factory(before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
@@ -81,8 +81,8 @@ def _default_patches(module: ModuleType) -> Iterable[Patch]:
     """Set the default of the server's URL, which `init` requires. The program and the environment override it."""
     defaults = getattr(module, "_TRAINING_MONITOR_DEFAULTS", None)
     if defaults is None:  # another release than 0.3
-        return [_Entry(os.environ, SERVER_VARIABLE, lambda before: before or NO_SERVER)]
-    return [_Entry(defaults.server, "url", lambda before: before or NO_SERVER)]
+        return [_EntryPatch(os.environ, SERVER_VARIABLE, lambda before: before or NO_SERVER)]
+    return [_EntryPatch(defaults.server, "url", lambda before: before or NO_SERVER)]
 
 
 def _target_patches(module: ModuleType) -> Iterable[Patch]:

@@ -41,7 +41,7 @@ _ENCODE: Final = msgspec.msgpack.Encoder().encode
 Recorder = Callable[[Any], None]
 
 
-class Events:
+class EventTranslator:
     """A translator of events. Thread-safe. Its methods never raise."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Events:
             notice.warn(message)
 
 
-EVENTS: Final = Events()
+EVENTS: Final = EventTranslator()
 """The translator of this process."""
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from telemetry.client import module_level as telemetry
 from telemetry.client import notice
 from telemetry.store.append_file import describe
-from telemetry.store.scrape_targets import TargetGroup, add_targets, default_folder, remove_targets
+from telemetry.store.scrape_targets import ScrapeGroup, add_targets, default_folder, remove_targets
 
 DEFAULT_JOB: Final = "trainer_metrics"
 _LOCK: Final = threading.Lock()
@@ -46,7 +46,7 @@ def record_targets(
     _write(name, {address: {**shared, **target_labels} for address, target_labels in targets.items()})
 
 
-def groups_of(job: str) -> list[TargetGroup]:
+def groups_of(job: str) -> list[ScrapeGroup]:
     """Return all addresses that this process has given for a job, in Prometheus's form."""
     with _LOCK:
         return [_group(job, address, labels) for address, labels in _BY_JOB.get(job, {}).items()]
@@ -76,15 +76,15 @@ def _write(job: str, targets: Mapping[str, dict[str, str]]) -> None:
             notice.warn(f"Prometheus does not find the targets of {job!r} by itself: {describe(error)}")
 
 
-def _group(job: str, address: str, labels: Mapping[str, str]) -> TargetGroup:
+def _group(job: str, address: str, labels: Mapping[str, str]) -> ScrapeGroup:
     """Return an address in Prometheus's form. It may be a URL, whose scheme and path are kept."""
     more = {"job": job, **labels}
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
     except ValueError:  # half of an IPv6 address: Prometheus logs it and goes on
-        return TargetGroup([address], more)
+        return ScrapeGroup([address], more)
     if parts.scheme:
         more["__scheme__"] = parts.scheme
     if parts.path.strip("/"):
         more["__metrics_path__"] = parts.path
-    return TargetGroup([parts.netloc], more)
+    return ScrapeGroup([parts.netloc], more)

@@ -20,8 +20,8 @@ from telemetry.client.wall_time import monotonic_ns
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Function, Observers, Patch
 from telemetry.integrations.tensorboard.values import (
-    Folders,
-    Names,
+    LogFolders,
+    WriterNames,
     argument_names,
     plain_number,
     plain_settings,
@@ -39,16 +39,16 @@ _USUAL: Final = ("tag", "scalar_value", "global_step")
 _OBSERVERS: Final = Observers("tensorboard")
 
 
-class Recorder:
+class TensorBoardRecorder:
     """A translator from calls of all writers of this process to records. Thread-safe."""
 
     def __init__(self) -> None:
-        self.folders = Folders()
+        self.folders = LogFolders()
         self.forget()
 
     def forget(self) -> None:
         """Begin anew."""
-        self.names = Names()
+        self.names = WriterNames()
         self.axes = SHARED
         self._referred: set[tuple[str, str]] = set()
         self._told: set[str] = set()
@@ -153,7 +153,7 @@ def _fill_defaults(writer: Any, given: dict[str, Any]) -> None:
             given[key] = value
 
 
-_RECORDER: Final = Recorder()
+_RECORDER: Final = TensorBoardRecorder()
 _OBSERVED: Final[Mapping[str, Callable[[Any, dict[str, Any]], None]]] = {
     "__init__": _RECORDER.begin,
     "add_scalar": _RECORDER.scalar,

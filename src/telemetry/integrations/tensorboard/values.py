@@ -89,7 +89,7 @@ def raw_bins(low: float, limits: Sequence[Any], counts: Sequence[Any]) -> tuple[
     return edges, kept[:-1]
 
 
-class Folders:
+class LogFolders:
     """Log folders of writers, as they were when each writer began. Thread-safe.
 
     A program may change its working directory while it writes to a relative folder.
@@ -110,7 +110,7 @@ class Folders:
         return path
 
 
-class Names(Locked):
+class WriterNames(Locked):
     """Names of the values of several writers. Thread-safe.
 
     The first log folder keeps its tags. Tags of another folder begin with the name of that folder, so that values

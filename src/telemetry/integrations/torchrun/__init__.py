@@ -14,7 +14,7 @@ from telemetry.client.process import PROCESS
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
 from telemetry.integrations.torchrun.agent import Agent
-from telemetry.integrations.torchrun.metrics import Metrics
+from telemetry.integrations.torchrun.metrics import MetricRecorders
 
 _LIBRARY: Final = "torch.distributed.elastic"
 _METRICS: Final = f"{_LIBRARY}.metrics"
@@ -22,7 +22,7 @@ _EVENTS: Final = f"{_LIBRARY}.events"
 _AGENT: Final = f"{_LIBRARY}.agent.server"
 
 _agent: Final = Agent()
-_metrics: Final = Metrics(_agent)
+_metrics: Final = MetricRecorders(_agent)
 _observers: Final = Observers(_LIBRARY)
 
 

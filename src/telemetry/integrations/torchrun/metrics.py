@@ -12,7 +12,7 @@ _ROUTES_KEPT: Final = 20_000  # recorders of further metrics are made at each ca
 _RANKS_LABELLED: Final = 64  # each rank has series of its own, and a run has room for 2,000 in its default settings
 
 
-class Metrics:
+class MetricRecorders:
     """The recorders of this process by group and name. Thread-safe."""
 
     def __init__(self, agent: Agent) -> None:

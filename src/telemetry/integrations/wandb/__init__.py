@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from telemetry.client import module_level as client
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
-from telemetry.integrations.wandb.source import Source
+from telemetry.integrations.wandb.source import WandbSource
 from telemetry.integrations.wandb.values import alert_text, put_settings
 
 _OBSERVERS: Final = Observers("wandb")
@@ -21,7 +21,7 @@ _OWN_ARTIFACTS: Final = ("job", "run_table")
 _DEFINE_OPTIONS: Final = ("step_metric", "step_sync", "hidden", "summary", "overwrite")
 """Parameters of `define_metric` after the name, in their order."""
 
-_sources: dict[int, tuple[Any, Source]] = {}
+_sources: dict[int, tuple[Any, WandbSource]] = {}
 """Runs that are not finished, with their sources, by `id` of the run."""
 _files: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 """Original paths of the files of W&B artifacts, which copies them."""
@@ -30,7 +30,7 @@ _files: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 # --- runs ----------------------------------------------------------------------------------------
 
 
-def _source(run: Any, step: int | None = None) -> Source | None:
+def _source(run: Any, step: int | None = None) -> WandbSource | None:
     """Return the source of a run, or None if W&B is switched off for it.
 
     `step` is where the source begins if it is new, by default the step that W&B is at.
@@ -42,7 +42,7 @@ def _source(run: Any, step: int | None = None) -> Source | None:
         return None
     facts = {name: getattr(run, name, None) for name in ("name", "id", "project", "entity", "group", "job_type")}
     facts["tags"] = list(getattr(run, "tags", None) or ())
-    source = Source(facts, dict(run.config.items()), step=run.step if step is None else step)
+    source = WandbSource(facts, dict(run.config.items()), step=run.step if step is None else step)
     _sources[id(run)] = (run, source)
     return source
 

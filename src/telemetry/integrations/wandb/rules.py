@@ -24,7 +24,7 @@ OPERATIONS: Final = ("min", "max", "mean", "last", "first", "best", "copy", "non
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class MetricRules:
     """Rules for a metric, or for all metrics that begin alike."""
 
     step_metric: str = ""
@@ -34,10 +34,10 @@ class Definition:
     has_summary: bool = True
 
 
-UNDEFINED: Final = Definition()
+UNDEFINED: Final = MetricRules()
 
 
-class Tally:
+class SummaryTally:
     """A summary of the numbers of one name."""
 
     __slots__ = ("_count", "_figures", "_operations", "_sum")
@@ -84,7 +84,7 @@ def operations_of(summary: str | None, goal: str | None) -> frozenset[str]:
     return frozenset({"best": best, "copy": "last"}.get(word, word) for word in operations)
 
 
-class Part(NamedTuple):
+class LoggedPart(NamedTuple):
     """Values that belong to one step of one axis."""
 
     axis: str
@@ -112,7 +112,7 @@ class _Group:
             self.counted.append(name)
 
 
-class Rows(Locked):
+class LoggedRows(Locked):
     """The rows of one W&B run, as parts for the axes of steps. Thread-safe.
 
     A part is returned as soon as its step is certain. Only values whose step metric may still come wait for the end
@@ -141,8 +141,8 @@ class Rows(Locked):
         self._suffix = suffix
         self._say = say
         self._keeps_summary = keeps_summary
-        self._defined: dict[str, Definition] = {}
-        self._prefixes: dict[str, Definition] = {}
+        self._defined: dict[str, MetricRules] = {}
+        self._prefixes: dict[str, MetricRules] = {}
         self._axes: dict[str, StepAxes] = {}
         """Axes by step metric."""
         self._latest: dict[str, int] = {}
@@ -156,7 +156,7 @@ class Rows(Locked):
         """Step metrics that had a value which can't be a step."""
         self._has_summaries = False
         """True once a definition asked for a summary other than the last value."""
-        self._summaries: dict[str, Tally | bool] = {}
+        self._summaries: dict[str, SummaryTally | bool] = {}
         """Tally of each name. True stands for the last value, False for no summary."""
 
     # --- definitions -----------------------------------------------------------------------------
@@ -196,10 +196,12 @@ class Rows(Locked):
             self._plans.clear()
             self._has_summaries = self._has_summaries or bool(operations)
             self._summaries = {
-                name: tally for name, tally in self._summaries.items() if isinstance(tally, Tally) and name != stem
+                name: tally
+                for name, tally in self._summaries.items()
+                if isinstance(tally, SummaryTally) and name != stem
             }
 
-    def _definition(self, name: str) -> Definition:
+    def _definition(self, name: str) -> MetricRules:
         """Return the rules for a name: its own, else those of the longest beginning that was defined.
 
         A name keeps the rules that it was first logged with. Names with an underscore first have only their own.
@@ -214,13 +216,13 @@ class Rows(Locked):
 
     # --- rows ------------------------------------------------------------------------------------
 
-    def log(self, values: Mapping[str, Any], step: Any = None, commit: bool | None = None) -> list[Part]:
+    def log(self, values: Mapping[str, Any], step: Any = None, commit: bool | None = None) -> list[LoggedPart]:
         """Return what a call of `wandb.log` records. `values` is flat. Raise TypeError for an impossible step.
 
         A step that is behind the open row is kept as a correction, which W&B would drop.
         """
         with self._lock:
-            parts: list[Part] = []
+            parts: list[LoggedPart] = []
             if step is not None:
                 step = index(step)
                 if step > self.step:
@@ -238,7 +240,7 @@ class Rows(Locked):
                 if not ends:
                     self._add_waiting(parts)
             elif values:
-                parts.append(Part(self.axis, self.step, values))
+                parts.append(LoggedPart(self.axis, self.step, values))
             if ends:
                 parts += self._close_row()
                 self.step += 1
@@ -258,12 +260,12 @@ class Rows(Locked):
             self.step = step + 1
             return step
 
-    def close(self) -> list[Part]:
+    def close(self) -> list[LoggedPart]:
         """Return what still waits for the end of its row."""
         with self._lock:
             return self._close_row()
 
-    def _add(self, parts: list[Part], values: Mapping[str, Any]) -> None:
+    def _add(self, parts: list[LoggedPart], values: Mapping[str, Any]) -> None:
         for group in self._plan(values):
             metric = group.metric
             if not metric:
@@ -280,7 +282,7 @@ class Rows(Locked):
                 for name in group.names:
                     self._waiting.pop(name, None)
 
-    def _add_waiting(self, parts: list[Part]) -> None:
+    def _add_waiting(self, parts: list[LoggedPart]) -> None:
         """Add the values that waited for a step metric which is in the row by now."""
         if not self._waiting:
             return
@@ -291,8 +293,8 @@ class Rows(Locked):
                 for name in group.names:
                     self._waiting.pop(name, None)
 
-    def _close_row(self) -> list[Part]:
-        parts: list[Part] = []
+    def _close_row(self) -> list[LoggedPart]:
+        parts: list[LoggedPart] = []
         self._add_waiting(parts)
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
@@ -303,9 +305,9 @@ class Rows(Locked):
             self._steps = {}
         return parts
 
-    def _late(self, values: Mapping[str, Any], step: int) -> list[Part]:
+    def _late(self, values: Mapping[str, Any], step: int) -> list[LoggedPart]:
         """Return the values of a call whose step is behind the open row. The open row stays as it is."""
-        parts: list[Part] = []
+        parts: list[LoggedPart] = []
         for group in self._plan(values):
             metric = group.metric
             at = _whole(values[metric]) if metric in values and metric not in self._unusable else None
@@ -328,7 +330,7 @@ class Rows(Locked):
             )
         return at
 
-    def _append_on(self, parts: list[Part], group: _Group, at: int | None, values: Mapping[str, Any]) -> None:
+    def _append_on(self, parts: list[LoggedPart], group: _Group, at: int | None, values: Mapping[str, Any]) -> None:
         """Add values at a step of their step metric, or at W&B's own step if there is none."""
         if at is None:
             self._append(parts, values, group.names, self.axis, self.step)
@@ -349,11 +351,11 @@ class Rows(Locked):
             self._append(parts, values, some, axis, at)
 
     @staticmethod
-    def _append(parts: list[Part], values: Mapping[str, Any], names: list[str], axis: str, step: int) -> None:
+    def _append(parts: list[LoggedPart], values: Mapping[str, Any], names: list[str], axis: str, step: int) -> None:
         if len(names) == len(values):
-            parts.append(Part(axis, step, values))
+            parts.append(LoggedPart(axis, step, values))
         elif names:
-            parts.append(Part(axis, step, {name: values[name] for name in names}))
+            parts.append(LoggedPart(axis, step, {name: values[name] for name in names}))
 
     def _plan(self, values: Mapping[str, Any]) -> list[_Group]:
         """Return the names by step metric."""
@@ -377,21 +379,23 @@ class Rows(Locked):
             tally = self._summaries.get(name)
             if tally is None:
                 self._summaries[name] = tally = self._begun_summary(self._definition(name))
-            if isinstance(tally, Tally):
+            if isinstance(tally, SummaryTally):
                 tally.add(value)
                 self.summary[name] = tally.figures()
             elif tally:
                 self.summary[name] = value
 
-    def _begun_summary(self, definition: Definition) -> Tally | bool:
+    def _begun_summary(self, definition: MetricRules) -> SummaryTally | bool:
         if definition.has_summary and definition.operations:
-            return Tally(definition.operations)
+            return SummaryTally(definition.operations)
         return definition.has_summary and self._keeps_summary
 
     def defined_summary(self) -> dict[str, dict[str, float]]:
         """Return the summaries that definitions asked for, by name."""
         with self._lock:
-            return {name: tally.figures() for name, tally in self._summaries.items() if isinstance(tally, Tally)}
+            return {
+                name: tally.figures() for name, tally in self._summaries.items() if isinstance(tally, SummaryTally)
+            }
 
 
 def _whole(value: Any) -> int | None:

@@ -13,7 +13,7 @@ from telemetry.client import notice
 from telemetry.client.process import PROCESS
 from telemetry.client.step_axes import SHARED
 from telemetry.integrations.loop_axes import record_total
-from telemetry.integrations.wandb.rules import Part, Rows
+from telemetry.integrations.wandb.rules import LoggedPart, LoggedRows
 from telemetry.integrations.wandb.values import are_numbers, flat, put, put_file, put_settings
 
 _NAME: Final = "wandb"
@@ -23,7 +23,7 @@ _turns: Final[Counter[str]] = Counter()
 """Number of W&B runs so far, by producer of this process."""
 
 
-class Source:
+class WandbSource:
     """A recorder of one W&B run. Thread-safe.
 
     The second W&B run that a process has in a telemetry run counts its steps from 0 again. So it gets axes of its
@@ -46,7 +46,7 @@ class Source:
         self._total: object = next((config[name] for name in _TOTALS if config.get(name)), None)
         """Number of steps that the program will take, until it is recorded with the first axis."""
         self._summary_group = f"summary{suffix}"
-        self._rows = Rows(step, suffix=suffix, keeps_summary=keeps_summary, say=notice.warn)
+        self._rows = LoggedRows(step, suffix=suffix, keeps_summary=keeps_summary, say=notice.warn)
         self.define: Callable[..., None] = self._rows.define
         self._pid = os.getpid()
         self._closed = False
@@ -102,7 +102,7 @@ class Source:
             client.mark(f"the W&B run ended with exit code {exit_code}")
 
 
-def _put(part: Part) -> None:
+def _put(part: LoggedPart) -> None:
     """Record the values of a step, on an axis where steps of other sources leave room for it."""
     axis = SHARED.place(_NAME, part.axis, part.step)
     put(part if axis == part.axis else part._replace(axis=axis))

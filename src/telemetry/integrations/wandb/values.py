@@ -17,7 +17,7 @@ from telemetry.client import module_level as client
 from telemetry.client.process import PROCESS
 from telemetry.client.redaction import REDACTION
 from telemetry.client.steps import number
-from telemetry.integrations.wandb.rules import Part
+from telemetry.integrations.wandb.rules import LoggedPart
 
 _NUMBERS: Final = frozenset({int, float, bool})
 _PLAIN: Final = _NUMBERS | {str}
@@ -90,7 +90,7 @@ def _copied_other(value: Any) -> Any:
     return str(value) if has_text else value
 
 
-def put(part: Part) -> None:
+def put(part: LoggedPart) -> None:
     """Record the values of one step."""
     axis, step, values = part
     if are_numbers(values):

@@ -14,22 +14,22 @@ from telemetry.common.headline_choice import shown_params
 from telemetry.errors import UsageError
 from telemetry.judge.compare.adjusted import confidences
 from telemetry.judge.compare.evidence import Pairs, evidence
-from telemetry.judge.compare.figures import ATTAINMENT, SHARE, Figure, readings, without_errors
+from telemetry.judge.compare.figures import ATTAINMENT, SHARE, FigureKey, readings, without_errors
 from telemetry.judge.compare.judge import Case, left_out, plain_difference, result
 from telemetry.judge.compare.model import (
     ONE_RUN,
     VERDICT_WORDS,
     BoundedFigure,
+    ChangedSetting,
     Comparison,
     Curve,
     MetricResult,
-    Setting,
     SideName,
 )
 from telemetry.judge.compare.noise import noises
 from telemetry.judge.compare.options import Options
 from telemetry.judge.compare.overlays import overlays
-from telemetry.judge.compare.samples import Sample, samples
+from telemetry.judge.compare.samples import SideSamples, samples
 from telemetry.judge.compare.sides import by_turns, concerns, facts
 from telemetry.judge.compare.sizes import size
 from telemetry.statistics.hdr.ranks import parse_percentile
@@ -107,7 +107,7 @@ def _check(before: Sequence[Report], after: Sequence[Report]) -> None:
 
 
 def _case(
-    sample: Sample, before: Sequence[Report], after: Sequence[Report], pairs: Pairs | None, options: Options
+    sample: SideSamples, before: Sequence[Report], after: Sequence[Report], pairs: Pairs | None, options: Options
 ) -> Case:
     better = options.directions.of(sample.figure, sample.unit)
     if sample.is_in_share:
@@ -128,7 +128,7 @@ def _case(
     return Case(sample=sample, better=better, obstacle=_one_against_many(sample))
 
 
-def _one_against_many(sample: Sample) -> str:
+def _one_against_many(sample: SideSamples) -> str:
     """Describe the position of a single run among the runs of the other side.
 
     This is information, not a verdict.
@@ -144,7 +144,7 @@ def _one_against_many(sample: Sample) -> str:
     return f"{ONE_RUN}{which[0]}: it is {position} the {len(many)} {which[1]}"
 
 
-def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
+def _within(figure: FigureKey, report: Report, value: float) -> BoundedFigure:
     """Return the value with its bounds, if the report contains them."""
     if figure.statistic in (ATTAINMENT, SHARE):
         count = readings(report, ()).get(figure) or without_errors(report.snapshot, figure)
@@ -266,7 +266,7 @@ def _points(side: Sequence[SeriesStat], everybody: Sequence[SeriesStat]) -> list
     return [(0.0, low), *inner, (1.0, high)]
 
 
-def settings(before: Sequence[Report], after: Sequence[Report]) -> list[Setting]:
+def settings(before: Sequence[Report], after: Sequence[Report]) -> list[ChangedSetting]:
     """Return the settings whose values differ between the sides, sorted by name.
 
     Code, machine and software come after the parameters, and the command comes last. They are left out if one side
@@ -280,7 +280,7 @@ def settings(before: Sequence[Report], after: Sequence[Report]) -> list[Setting]
         every = {name for name in every if not is_of_surroundings(name)}
     names = sorted(every, key=lambda name: (is_of_surroundings(name), name))
     candidates = [
-        Setting(name=name, before=_values(sides[0], name), after=_values(sides[1], name)) for name in names
+        ChangedSetting(name=name, before=_values(sides[0], name), after=_values(sides[1], name)) for name in names
     ]
     return [
         setting for setting in (*candidates, *_commands(before, after)) if set(setting.before) != set(setting.after)
@@ -309,7 +309,7 @@ def _text(value: Scalar) -> str:
     return "none" if value is None else str(value)
 
 
-def _commands(before: Sequence[Report], after: Sequence[Report]) -> Iterator[Setting]:
+def _commands(before: Sequence[Report], after: Sequence[Report]) -> Iterator[ChangedSetting]:
     """Yield the command lines. Only the words that differ are kept where all have the same number of words."""
     lines = [_lines(before), _lines(after)]
     every = [*lines[0], *lines[1]]
@@ -319,7 +319,7 @@ def _commands(before: Sequence[Report], after: Sequence[Report]) -> Iterator[Set
         differ = [at for at in range(len(every[0])) if len({line[at] for line in every}) > 1]
         lines = [[tuple(line[at] for at in differ) for line in side] for side in lines]
     texts = [list(dict.fromkeys(map(shlex.join, side))) for side in lines]
-    yield Setting(name=COMMAND, before=texts[0], after=texts[1])
+    yield ChangedSetting(name=COMMAND, before=texts[0], after=texts[1])
 
 
 def _lines(side: Sequence[Report]) -> list[tuple[str, ...]]:

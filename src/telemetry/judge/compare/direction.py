@@ -25,7 +25,7 @@ from typing import Final
 
 from telemetry.common.directions import TROUBLE, Better, better_of_name, words_of
 from telemetry.judge.compare.figure_names import matches
-from telemetry.judge.compare.figures import SHARE, Figure
+from telemetry.judge.compare.figures import SHARE, FigureKey
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.units import BYTES, TIME_NS
 
@@ -39,7 +39,7 @@ class Directions:
     lower: Sequence[str] = ()
     higher: Sequence[str] = ()
 
-    def of(self, figure: Figure, unit: str) -> Better:
+    def of(self, figure: FigureKey, unit: str) -> Better:
         """Return the better direction of a figure. Patterns of `lower` take precedence."""
         for patterns, better in ((self.lower, "lower"), (self.higher, "higher")):
             if any(matches(figure, pattern) for pattern in patterns):
@@ -48,7 +48,7 @@ class Directions:
         return "neither" if of_machine else _by_rule(figure, unit)
 
 
-def _by_rule(figure: Figure, unit: str) -> Better:
+def _by_rule(figure: FigureKey, unit: str) -> Better:
     if figure.of in ("requests", "steps") and figure.statistic != SHARE:
         named: dict[str, Better] = {"steps": "neither", "rate": "higher"}
         return "higher" if figure.of == "requests" else named.get(figure.statistic, better_of_name(figure.name))

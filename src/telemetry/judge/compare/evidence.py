@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from telemetry.judge.compare.model import Method
-from telemetry.judge.compare.samples import Sample
+from telemetry.judge.compare.samples import SideSamples
 from telemetry.statistics.pairs import paired_difference
 from telemetry.statistics.runs import Difference, difference
 
@@ -17,7 +17,7 @@ Pairs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class DifferenceEvidence:
     """The evidence for a figure. Differences are fractions of the side before; an infinite end means no bound."""
 
     difference: float | None
@@ -34,7 +34,7 @@ class Evidence:
         return self.after > self.before if self.difference is None else self.difference > 0
 
 
-def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence | str:
+def evidence(sample: SideSamples, pairs: Pairs | None, confidence: float) -> DifferenceEvidence | str:
     """Return the evidence from at least two runs on each side, or a text that explains why it is missing."""
     before, after = sample.before, sample.after
     if not any(before) and any(after):
@@ -50,7 +50,7 @@ def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence
     if estimate is None:
         return "0 in most runs before, so there is no relative difference"
     typical = _as_far_apart(estimate)
-    return Evidence(
+    return DifferenceEvidence(
         difference=estimate.ratio,
         low=estimate.low,
         high=estimate.high,
@@ -78,14 +78,14 @@ def _constant(values: Sequence[float]) -> bool:
     return min(values) == max(values)
 
 
-def _from_zero(before: Sequence[float], after: Sequence[float]) -> Evidence | str:
+def _from_zero(before: Sequence[float], after: Sequence[float]) -> DifferenceEvidence | str:
     """Return the evidence for a change from 0, which has no relative difference.
 
     It is the small chance that runs without any difference separate so cleanly.
     """
     if min(after) <= 0 <= max(after):
         return "0 in all runs before and above 0 in some after, so there is no relative difference"
-    return Evidence(
+    return DifferenceEvidence(
         difference=None,
         low=math.inf,
         high=math.inf,

@@ -21,7 +21,7 @@ from typing import Final
 from telemetry.common import wording
 from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.figures import FigureKey
 
 COMMAND: Final = "command"
 """Name of the figures of the command."""
@@ -35,14 +35,14 @@ _SHOWN: Final = 3
 _ALIKE: Final = 0.6
 
 
-def matches(figure: Figure, pattern: str) -> bool:
+def matches(figure: FigureKey, pattern: str) -> bool:
     """Check whether a pattern selects this figure."""
     name = _in_full(figure) if _LABELS in pattern else _bare(figure)
     held = (name, f"{name}:{figure.statistic}")
     return any(fnmatchcase(text, pattern) for text in held) or _is_printed(figure, pattern)
 
 
-def check(patterns: Iterable[str], figures: Sequence[Figure], gauges: Collection[str] = ()) -> None:
+def check(patterns: Iterable[str], figures: Sequence[FigureKey], gauges: Collection[str] = ()) -> None:
     """Check patterns. Raises UsageError for the first one that matches no figure, with the nearest names.
 
     `gauges`: names of gauges, which have no figures.
@@ -53,7 +53,7 @@ def check(patterns: Iterable[str], figures: Sequence[Figure], gauges: Collection
             raise UsageError(message, hint=_instead(pattern, figures, gauges))
 
 
-def _is_printed(figure: Figure, text: str) -> bool:
+def _is_printed(figure: FigureKey, text: str) -> bool:
     spellings = (figure.statistic, COMMAND_WORDS.get(figure.statistic) if figure.of == "command" else None)
     for name in (_bare(figure), printable(_bare(figure)), _in_full(figure)):
         rest = _REST.fullmatch(text, len(name)) if text.startswith(name) else None
@@ -62,15 +62,15 @@ def _is_printed(figure: Figure, text: str) -> bool:
     return False
 
 
-def _bare(figure: Figure) -> str:
+def _bare(figure: FigureKey) -> str:
     return COMMAND if figure.of == "command" else figure.name
 
 
-def _in_full(figure: Figure) -> str:
+def _in_full(figure: FigureKey) -> str:
     return wording.instrument(_bare(figure), dict(figure.labels))
 
 
-def _instead(pattern: str, figures: Sequence[Figure], gauges: Collection[str]) -> str:
+def _instead(pattern: str, figures: Sequence[FigureKey], gauges: Collection[str]) -> str:
     """Suggest the nearest figures or the existing ones. Returns an empty string if there are none."""
     name, tail = pattern, ""
     for separator in (":", " "):

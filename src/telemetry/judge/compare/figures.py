@@ -33,7 +33,7 @@ _COUNTED: Final = {words.LATENCY: "requests", words.OUTPUT_TOKENS: "tokens"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Figure:
+class FigureKey:
     """The identity of a figure, the same in all runs."""
 
     of: Of
@@ -50,7 +50,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FigureValue:
     """The value of a figure in one run."""
 
     value: float | None
@@ -62,7 +62,7 @@ class Reading:
 
 def readings(
     report: Report, percentiles: Sequence[str] = PERCENTILES, *, every_rate: bool = False
-) -> dict[Figure, Reading]:
+) -> dict[FigureKey, FigureValue]:
     """Return all figures of a run. Percentiles that the run did not keep, and series without values, are missing.
 
     For requests, only latency and output tokens have a rate: the overall rate of reports. With `every_rate`, other
@@ -72,8 +72,8 @@ def readings(
     result = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
     value_counters = snapshot.counters if every_rate else _told(snapshot)
     for counter in value_counters:
-        value = Figure("counter", counter.name, _sorted(counter.labels), "value")
-        result[value] = Reading(float(counter.value), counter.unit, counter.events)
+        value = FigureKey("counter", counter.name, _sorted(counter.labels), "value")
+        result[value] = FigureValue(float(counter.value), counter.unit, counter.events)
     counters, series = value_counters, snapshot.series
     if not every_rate:
         counters, series = without_requests(counters, snapshot), without_requests(series, snapshot)
@@ -82,15 +82,15 @@ def readings(
     shares = dict(_failed_shares(snapshot)) | dict(_shares(snapshot))
     if not every_rate:  # a shorter run with as many errors has a higher rate, and no higher share
         for figure in shares:
-            result.pop(Figure(figure.of, figure.name, figure.labels, "rate"), None)
+            result.pop(FigureKey(figure.of, figure.name, figure.labels, "rate"), None)
     result |= shares
     result |= _request_rates(snapshot)
     result |= _within_limits(snapshot)
     result |= _steps(report, paces)
     command = snapshot.command
     if command is not None and report.time_range is None:
-        result[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
-        result[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
+        result[FigureKey("command", "", (), "wall")] = FigureValue(command.wall_s, "s", 1)
+        result[FigureKey("command", "", (), "cpu")] = FigureValue(command.cpu_user_s + command.cpu_system_s, "s", 1)
     return result
 
 
@@ -115,64 +115,67 @@ def needed(statistic: str) -> int:
     return least
 
 
-def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[Figure, Reading]]:
+def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[FigureKey, FigureValue]]:
     if not stat.count:
         return
     labels = _sorted(stat.labels)
     for key in percentiles:
         if key in stat.percentiles:
-            figure = Figure("series", stat.name, labels, f"p{key}")
+            figure = FigureKey("series", stat.name, labels, f"p{key}")
             value = float(stat.percentiles[key]) if stat.count >= needed(figure.statistic) else None
-            yield figure, Reading(value, stat.unit, stat.count)
+            yield figure, FigureValue(value, stat.unit, stat.count)
     if stat.mean is not None:
-        yield Figure("series", stat.name, labels, "mean"), Reading(stat.mean, stat.unit, stat.count)
+        yield FigureKey("series", stat.name, labels, "mean"), FigureValue(stat.mean, stat.unit, stat.count)
 
 
 def _plain_rates(
     counters: Sequence[CounterStat], series: Sequence[SeriesStat], paces: Paces
-) -> Iterator[tuple[Figure, Reading]]:
+) -> Iterator[tuple[FigureKey, FigureValue]]:
     """Yield the rates of instruments that have one."""
     for stat in series:
         if (per_s := paces.of(stat).per_s) is not None:
-            yield Figure("series", stat.name, _sorted(stat.labels), "rate"), Reading(per_s, "1", stat.count)
+            yield FigureKey("series", stat.name, _sorted(stat.labels), "rate"), FigureValue(per_s, "1", stat.count)
     for counter in counters:
         if (per_s := paces.of(counter).per_s) is not None:
-            rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
-            yield rate, Reading(per_s, counter.unit, counter.events)
+            rate = FigureKey("counter", counter.name, _sorted(counter.labels), "rate")
+            yield rate, FigureValue(per_s, counter.unit, counter.events)
 
 
-def _shares(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+def _shares(snapshot: MetricsSnapshot) -> Iterator[tuple[FigureKey, FigureValue]]:
     """Yield counters of errors as a share of the requests that they are among, if the run counts those."""
     counters = without_requests(snapshot.counters, snapshot)
     series = without_requests(snapshot.series, snapshot)
     for counter in counters:
         total = attempts([counter], counters, series)
         if total is not None:
-            figure = Figure("counter", counter.name, _sorted(counter.labels), SHARE)
-            yield figure, Reading(float(counter.value) / total, "", int(total))
+            figure = FigureKey("counter", counter.name, _sorted(counter.labels), SHARE)
+            yield figure, FigureValue(float(counter.value) / total, "", int(total))
 
 
-def without_errors(snapshot: MetricsSnapshot, figure: Figure) -> Reading | None:
+def without_errors(snapshot: MetricsSnapshot, figure: FigureKey) -> FigureValue | None:
     """Return a figure of errors for a run that counted none; None if it counted no requests."""
     if figure.of != "counter" or figure.statistic not in (SHARE, "value"):
         return None
     nothing = CounterStat(name=figure.name, labels=dict(figure.labels))
     counters = without_requests(snapshot.counters, snapshot)
     total = attempts([nothing], counters, without_requests(snapshot.series, snapshot))
-    return None if total is None else Reading(0.0, "", int(total))
+    return None if total is None else FigureValue(0.0, "", int(total))
 
 
-def _failed_shares(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+def _failed_shares(snapshot: MetricsSnapshot) -> Iterator[tuple[FigureKey, FigureValue]]:
     """Yield the failed and expired requests of each kind and tracking window, as a share of those that ended."""
     for whole in request_counts(snapshot):
         for part in whole.windows or (whole,):
             share = part.failed_share
             if share is not None:
                 name = words.name_of(part.kind, words.FAILED)
-                yield Figure("requests", name, _sorted(labels_of(part)), SHARE), Reading(share, "", int(part.ended))
+                yield (
+                    FigureKey("requests", name, _sorted(labels_of(part)), SHARE),
+                    FigureValue(share, "", int(part.ended)),
+                )
 
 
-def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[FigureKey, FigureValue]]:
     """Yield the overall rate of reports for each kind of request and tracking window, if known."""
     own = {id(stat) for stat in snapshot.series}
     for whole in request_counts(snapshot):
@@ -183,11 +186,11 @@ def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]
                 stat = part.series.get(word)
                 # A sum over several windows is not a series of the run, so its rate has no name.
                 if stat is not None and value is not None and id(stat) in own:
-                    figure = Figure("series", stat.name, _sorted(stat.labels), "rate")
-                    yield figure, Reading(value, _COUNTED[word], stat.count)
+                    figure = FigureKey("series", stat.name, _sorted(stat.labels), "rate")
+                    yield figure, FigureValue(value, _COUNTED[word], stat.count)
 
 
-def _within_limits(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+def _within_limits(snapshot: MetricsSnapshot) -> Iterator[tuple[FigureKey, FigureValue]]:
     """Yield goodput and attainment of each kind of request and tracking window with limits."""
     for whole in request_counts(snapshot):
         for part in whole.windows or (whole,):
@@ -195,13 +198,13 @@ def _within_limits(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]
                 continue
             labels, ended = _sorted(labels_of(part)), int(part.ended)
             if part.goodput_per_s is not None:
-                figure = Figure("requests", part.kind, labels, "goodput")
-                yield figure, Reading(part.goodput_per_s, _COUNTED[words.LATENCY], ended)
+                figure = FigureKey("requests", part.kind, labels, "goodput")
+                yield figure, FigureValue(part.goodput_per_s, _COUNTED[words.LATENCY], ended)
             shares = {"": part.attainment} | {key: part.attainment_of(key) for key in part.met}
             for key, share in shares.items():
                 if share is not None:
                     name = words.name_of(part.kind, key) if key else part.kind
-                    yield Figure("requests", name, labels, ATTAINMENT), Reading(share, "", ended)
+                    yield FigureKey("requests", name, labels, ATTAINMENT), FigureValue(share, "", ended)
 
 
 def _told(snapshot: MetricsSnapshot) -> list[CounterStat]:
@@ -220,24 +223,24 @@ def labels_of(part: RequestCounts) -> dict[str, str]:
     return {**part.labels, **({words.WINDOW: part.window} if part.window else {})}
 
 
-def _steps(report: Report, paces: Paces) -> Iterator[tuple[Figure, Reading]]:
+def _steps(report: Report, paces: Paces) -> Iterator[tuple[FigureKey, FigureValue]]:
     """Yield the number of steps of each axis and their speed, and the last and the best value of each name."""
     curves = {(curve.axis, curve.name): curve for curve in report.curves}
     for axis in report.snapshot.axes:
-        yield Figure("steps", axis.name, (), "steps"), Reading(float(axis.closed), "", axis.closed)
+        yield FigureKey("steps", axis.name, (), "steps"), FigureValue(float(axis.closed), "", axis.closed)
         if (per_s := paces.steps_per_s(axis.name)) is not None:
-            yield Figure("steps", axis.name, (), "rate"), Reading(per_s, "1", axis.closed)
+            yield FigureKey("steps", axis.name, (), "rate"), FigureValue(per_s, "1", axis.closed)
         for name, newest in axis.values.items():
             labels, curve = ((AXIS, axis.name),), curves.get((axis.name, name))
             count = 0 if curve is None else curve.count
             last = math.nan if newest is None else newest
-            yield Figure("steps", name, labels, "last"), Reading(last, "", count)
+            yield FigureKey("steps", name, labels, "last"), FigureValue(last, "", count)
             better = better_of_name(name)
             if curve is not None and better != "neither":
                 best = curve.min if better == "lower" else curve.max
                 if best is None or newest is None:  # a value that ended as NaN has no best
                     best = math.nan
-                yield Figure("steps", name, labels, "best"), Reading(best, "", count)
+                yield FigureKey("steps", name, labels, "best"), FigureValue(best, "", count)
 
 
 def _with_present_words(snapshot: MetricsSnapshot) -> MetricsSnapshot:

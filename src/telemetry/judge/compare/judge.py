@@ -27,19 +27,19 @@ from msgspec.structs import replace
 
 from telemetry.common import formatting
 from telemetry.common.directions import Better
-from telemetry.judge.compare.evidence import Evidence
+from telemetry.judge.compare.evidence import DifferenceEvidence
 from telemetry.judge.compare.model import OVERLAP, WITHOUT_BOUNDS, BoundedFigure, MetricResult, Noise, Verdict
 from telemetry.judge.compare.options import Options
-from telemetry.judge.compare.samples import DIFFERENT_UNITS, Sample
+from telemetry.judge.compare.samples import DIFFERENT_UNITS, SideSamples
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """A figure and all known facts about it."""
 
-    sample: Sample
+    sample: SideSamples
     better: Better
-    evidence: Evidence | None = None
+    evidence: DifferenceEvidence | None = None
     obstacle: str = ""
     """Reason for missing evidence."""
     p_adjusted: float = 1.0
@@ -47,7 +47,7 @@ class Case:
     within: tuple[BoundedFigure, BoundedFigure] | None = None
 
 
-def verdict(evidence: Evidence, p_adjusted: float, better: Better, options: Options) -> Verdict:
+def verdict(evidence: DifferenceEvidence, p_adjusted: float, better: Better, options: Options) -> Verdict:
     """Return the verdict by the rules of this module."""
     least = options.min_effect
     if max(abs(evidence.low), abs(evidence.high)) <= least:
@@ -93,7 +93,7 @@ def result(case: Case, options: Options) -> MetricResult:
     )
 
 
-def left_out(sample: Sample) -> MetricResult:
+def left_out(sample: SideSamples) -> MetricResult:
     """Return the result of a figure that no run has enough values for."""
     figure = sample.figure
     return MetricResult(
@@ -107,7 +107,7 @@ def left_out(sample: Sample) -> MetricResult:
     )
 
 
-def plain_difference(sample: Sample) -> float | None:
+def plain_difference(sample: SideSamples) -> float | None:
     """Return the relative difference of the means, or None if it is not a finite number."""
     if not (sample.before and sample.after):
         return None
@@ -176,7 +176,7 @@ def _maybe_small(options: Options) -> str:
     return f"there is a difference, but it may be smaller than {formatting.percent(options.min_effect)}"
 
 
-def _reason(outcome: Verdict, case: Case, evidence: Evidence, options: Options) -> str:
+def _reason(outcome: Verdict, case: Case, evidence: DifferenceEvidence, options: Options) -> str:
     """Return a caveat on the verdict, or an empty string."""
     level = options.level
     if outcome == "not_shown" and case.p_adjusted < level:

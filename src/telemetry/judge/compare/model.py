@@ -54,7 +54,7 @@ that are equal in every run of a side. Empty: no interval.
 """
 
 
-class RunFacts(Struct, frozen=True, kw_only=True):
+class SideRun(Struct, frozen=True, kw_only=True):
     """A run of a side."""
 
     run_id: str
@@ -164,7 +164,7 @@ class Overlay(Struct, frozen=True, kw_only=True):
     lines: list[OverlayLine] = []
 
 
-class Setting(Struct, frozen=True, kw_only=True):
+class ChangedSetting(Struct, frozen=True, kw_only=True):
     """A parameter, or the command line, whose values differ between the sides."""
 
     name: str
@@ -189,11 +189,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
     calibration_runs: int = 0
     calibration_of: list[SideName] = []
     """Sides with runs of that command; empty for a calibration of another command."""
-    before: list[RunFacts] = []
-    after: list[RunFacts] = []
+    before: list[SideRun] = []
+    after: list[SideRun] = []
     concerns: list[str] = []
     """Values of steps that were not finite, with their side."""
-    settings: list[Setting] = []
+    settings: list[ChangedSetting] = []
     """Settings that differ between the sides."""
     metrics: list[MetricResult] = []
     """Results: worse first, then better, then the rest; larger differences first within a verdict."""

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import Final
 
 from telemetry.judge.compare.adjusted import confidences
-from telemetry.judge.compare.figures import PERCENTILES, Figure, readings
+from telemetry.judge.compare.figures import PERCENTILES, FigureKey, readings
 from telemetry.judge.compare.model import Noise
 from telemetry.statistics.run_noise import RunNoise, run_noise
 from telemetry.store.calibrations import Calibration, MetricNoise
@@ -38,7 +38,7 @@ def noise_of(runs: Sequence[Report], percentiles: Sequence[str] = PERCENTILES) -
 
 def noises(
     calibration: Calibration | None,
-    differences: Sequence[tuple[Figure, float | None]],
+    differences: Sequence[tuple[FigureKey, float | None]],
     sizes: tuple[int, int],
     level: float,
 ) -> list[Noise | None]:
@@ -60,7 +60,7 @@ def noises(
     ]
 
 
-def _known(calibration: Calibration | None, figure: Figure) -> RunNoise | None:
+def _known(calibration: Calibration | None, figure: FigureKey) -> RunNoise | None:
     metric = calibration and calibration.noise(figure.of, figure.statistic, figure.name, dict(figure.labels))
     return run_noise(metric.values) if metric else None
 
@@ -75,7 +75,7 @@ def _limited(noise: RunNoise, difference: float | None, sizes: tuple[int, int], 
     )
 
 
-def _noise(figure: Figure, unit: str, values: list[float]) -> MetricNoise:
+def _noise(figure: FigureKey, unit: str, values: list[float]) -> MetricNoise:
     middle, noise = fmean(values), run_noise(values)
     return MetricNoise(
         of=figure.of,

@@ -9,7 +9,7 @@ from typing import Final
 
 from telemetry.common.formatting import number_of
 from telemetry.judge.compare.figure_names import check, matches
-from telemetry.judge.compare.figures import SHARE, Figure, Reading, needed, readings, without_errors
+from telemetry.judge.compare.figures import SHARE, FigureKey, FigureValue, needed, readings, without_errors
 from telemetry.judge.compare.model import ONE_SIDED, SideName
 from telemetry.judge.compare.options import Options
 from telemetry.judge.compare.sides import unfit
@@ -19,10 +19,10 @@ DIFFERENT_UNITS: Final = "different units"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class SideSamples:
     """The values of each side in the order of the runs. They are complete unless `obstacle` has a reason."""
 
-    figure: Figure
+    figure: FigureKey
     unit: str
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
@@ -33,9 +33,9 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    compared: list[Sample]
+    compared: list[SideSamples]
     """Samples, sorted by figure."""
-    left_out: list[Sample]
+    left_out: list[SideSamples]
     """Figures without enough values in any run."""
 
 
@@ -67,7 +67,7 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
         if not reason and not options.allow_incomplete:
             reason = unfit(before, "before", figure) or unfit(after, "after", figure)
         compared.append(
-            Sample(
+            SideSamples(
                 figure=figure,
                 unit=figure_readings[0].unit,
                 before=[value for value in _values(figure, read["before"]) if math.isfinite(value)],
@@ -82,7 +82,7 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
 
 
 def _obstacle(
-    figure: Figure, before: Sequence[dict[Figure, Reading]], after: Sequence[dict[Figure, Reading]]
+    figure: FigureKey, before: Sequence[dict[FigureKey, FigureValue]], after: Sequence[dict[FigureKey, FigureValue]]
 ) -> str:
     """Return the reason why the runs' values can't be compared, or an empty string."""
     having = [sum(figure in run for run in side) for side in (before, after)]
@@ -91,7 +91,10 @@ def _obstacle(
     units = list(dict.fromkeys(run[figure].unit for run in (*before, *after) if figure in run))
     if len(units) > 1:
         return f"{DIFFERENT_UNITS}: {', '.join(unit or 'none' for unit in units)}"
-    sides: tuple[tuple[SideName, Sequence[dict[Figure, Reading]]], ...] = (("before", before), ("after", after))
+    sides: tuple[tuple[SideName, Sequence[dict[FigureKey, FigureValue]]], ...] = (
+        ("before", before),
+        ("after", after),
+    )
     for name, side in sides:
         if lacking := sum(figure not in run for run in side):
             return f"{lacking} of {number_of(len(side), 'run')} {name} {'lacks' if lacking == 1 else 'lack'} it"
@@ -105,12 +108,12 @@ def _obstacle(
     return ""
 
 
-def _values(figure: Figure, side: Sequence[dict[Figure, Reading]]) -> list[float]:
+def _values(figure: FigureKey, side: Sequence[dict[FigureKey, FigureValue]]) -> list[float]:
     values = [run[figure].value for run in side if figure in run]
     return [value for value in values if value is not None]
 
 
-def _left_out(figure: Figure, figure_readings: Sequence[Reading]) -> Sample:
+def _left_out(figure: FigureKey, figure_readings: Sequence[FigureValue]) -> SideSamples:
     most = max(reading.count for reading in figure_readings)
     few = f"needs {needed(figure.statistic):,} in each run, has at most {most:,}"
-    return Sample(figure=figure, unit=figure_readings[0].unit, obstacle=few)
+    return SideSamples(figure=figure, unit=figure_readings[0].unit, obstacle=few)

@@ -8,8 +8,8 @@ from typing import Final
 from telemetry.common.formatting import number_of
 from telemetry.common.wording import failure
 from telemetry.history.headlines import NOT_FINITE, not_finite
-from telemetry.judge.compare.figures import Figure, duration_s
-from telemetry.judge.compare.model import RunFacts, SideName
+from telemetry.judge.compare.figures import FigureKey, duration_s
+from telemetry.judge.compare.model import SideName, SideRun
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
 
@@ -18,10 +18,10 @@ PAIRS_FROM: Final = 5
 """Minimum number of pairs. With fewer, the spread between pairs is less certain than the spread between runs."""
 
 
-def facts(report: Report) -> RunFacts:
+def facts(report: Report) -> SideRun:
     """Return the facts about a run that a reader needs."""
     snapshot, command = report.snapshot, report.snapshot.command
-    return RunFacts(
+    return SideRun(
         run_id=snapshot.run_id,
         name=snapshot.name,
         directory=snapshot.directory,
@@ -33,7 +33,7 @@ def facts(report: Report) -> RunFacts:
     )
 
 
-def unfit(reports: Sequence[Report], side: SideName, figure: Figure) -> str:
+def unfit(reports: Sequence[Report], side: SideName, figure: FigureKey) -> str:
     """Return the reason why the runs of a side are unreliable for this figure; empty if they are reliable.
 
     Lost events do not affect the time of the command.

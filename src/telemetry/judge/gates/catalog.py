@@ -8,9 +8,9 @@ from typing import Final
 
 from telemetry.common import slo
 from telemetry.history.request_model import issued_kind
-from telemetry.judge.gates.evidence import AXIS, Instrument, Labels
+from telemetry.judge.gates.evidence import AXIS, GateInstrument, Labels
 from telemetry.judge.gates.functions import function_of
-from telemetry.judge.gates.tree import Metric, Term
+from telemetry.judge.gates.tree import GateMetric, Term
 from telemetry.judge.gates.value import Unknown
 from telemetry.wire import requests as words
 
@@ -18,14 +18,14 @@ _OF_FIGURES: Final = frozenset(words.LABEL_OF.values())
 """Labels that belong to a single figure of requests, such as a failure reason, and not to the requests."""
 
 
-class Catalog:
+class GateCatalog:
     """An index over the instruments of a run."""
 
-    def __init__(self, instruments: Sequence[Instrument]) -> None:
+    def __init__(self, instruments: Sequence[GateInstrument]) -> None:
         self.instruments = instruments
-        self._named: dict[str, list[Instrument]] = {}
+        self._named: dict[str, list[GateInstrument]] = {}
         """Name, with the present words of requests → instruments."""
-        self._issued: dict[str, list[Instrument]] = {}
+        self._issued: dict[str, list[GateInstrument]] = {}
         """Kind of request → counters of issued requests."""
         self._lacking: dict[str, dict[str, str]] = {}
         """Kind of request → labels of its issued requests, each with an empty value."""
@@ -36,7 +36,7 @@ class Catalog:
         for item in instruments:
             self._named.setdefault(self._present(item.name), []).append(item)
 
-    def named(self, name: str) -> Sequence[Instrument]:
+    def named(self, name: str) -> Sequence[GateInstrument]:
         return self._named.get(self._present(name), ())
 
     @property
@@ -55,7 +55,7 @@ class Catalog:
         kind, _, key = name.rpartition(".")
         return (kind, key) if kind in self._issued else ("", "")
 
-    def issued(self, metric: Metric) -> Sequence[Instrument]:
+    def issued(self, metric: GateMetric) -> Sequence[GateInstrument]:
         """Return the counters of issued requests that match an outcome counter of this name and labels.
 
         The outcome counter may not exist yet. Returns an empty list if the name is not an outcome of requests.
@@ -66,7 +66,7 @@ class Catalog:
         labels = _without(words.LABEL_OF.get(word, ""), metric.labels)
         return [item for item in self._issued[kind] if item.has(labels)]
 
-    def unseen(self, metric: Metric) -> list[Instrument]:
+    def unseen(self, metric: GateMetric) -> list[GateInstrument]:
         """Return empty instruments for label sets where requests were issued but this figure was never recorded.
 
         From the labels of `metric`, only the label of the figure itself counts, such as a reason. Returns an empty
@@ -82,19 +82,19 @@ class Catalog:
         seen = {_without(key, item.labels) for item in named if item.has(own)}
         given = tuple(label for label in own if label[1])
         places = [item.labels for item in self._issued[kind] if item.labels not in seen]
-        return [Instrument(of, metric.name, tuple(sorted(labels + given)), unit) for labels in places]
+        return [GateInstrument(of, metric.name, tuple(sorted(labels + given)), unit) for labels in places]
 
-    def told(self, item: Instrument) -> Labels:
+    def told(self, item: GateInstrument) -> Labels:
         """Return an item's labels. Add an empty label for each label that other requests of its kind have."""
         kind, _ = self._request(item.name)
         return tuple(sorted({**self._lacking.get(kind, {}), **dict(item.labels)}.items()))
 
-    def paced(self, series: Instrument) -> bool:
+    def paced(self, series: GateInstrument) -> bool:
         """Check whether the series measures requests that have issue rates."""
         kind, _, word = series.name.rpartition(".")
         return word in words.WITHIN and kind in self._issued and words.TURN not in dict(series.labels)
 
-    def meant(self, terms: Iterable[Term]) -> dict[Term, Metric]:
+    def meant(self, terms: Iterable[Term]) -> dict[Term, GateMetric]:
         """Return each term with its complete metric.
 
         A label given to one figure of a kind of request also applies to the other figures of that kind. It does not
@@ -114,7 +114,7 @@ class Catalog:
         """Return the kind of request that a term is about, or an empty string."""
         return self.limited(term)[0] if function_of(term.function).of_limits else self._request(term.metric.name)[0]
 
-    def _whole(self, term: Term) -> Metric:
+    def _whole(self, term: Term) -> GateMetric:
         """Return the metric of a term with its whole name. Raises Unknown if there are several."""
         metric, name = term.metric, term.metric.name
         function = function_of(term.function)
@@ -137,7 +137,7 @@ class Catalog:
             raise Unknown(f"{name} may be {', '.join(ends[:-1])} or {ends[-1]}: write one of them")
         return replace(metric, name=ends[0]) if ends else metric
 
-    def _on_axis(self, metric: Metric) -> Metric | None:
+    def _on_axis(self, metric: GateMetric) -> GateMetric | None:
         """Return the metric of `train/loss` if that is the value `loss` of the axis `train`."""
         axis, slash, name = metric.name.partition("/")
         placed = replace(metric, name=name)
@@ -177,6 +177,6 @@ def _without(key: str, labels: Labels) -> Labels:
     return tuple(label for label in labels if label[0] != key)
 
 
-def with_labels(metric: Metric, labels: Labels) -> Metric:
+def with_labels(metric: GateMetric, labels: Labels) -> GateMetric:
     """Add these labels to a metric. Labels that it already has keep their values."""
     return replace(metric, labels=tuple(sorted({**dict(labels), **dict(metric.labels)}.items())))

@@ -11,14 +11,14 @@ from telemetry.common import formatting
 from telemetry.common.formatting import number_of, percent
 from telemetry.errors import RunDirectoryError
 from telemetry.judge.gates import units
-from telemetry.judge.gates.catalog import Catalog
+from telemetry.judge.gates.catalog import GateCatalog
 from telemetry.judge.gates.evaluate import EvaluationContext, evaluate, mismatch, word_of
 from telemetry.judge.gates.evidence import Evidence, heard_s
 from telemetry.judge.gates.explain import Verdict, interval_words, loss_words, sample_words, value_words
 from telemetry.judge.gates.functions import OVERALL, function_of
 from telemetry.judge.gates.parser import every_s
 from telemetry.judge.gates.resolve import Binding, bindings, each, elsewhere
-from telemetry.judge.gates.sums import Sum
+from telemetry.judge.gates.sums import CounterSum
 from telemetry.judge.gates.tree import Fact, Gate, Relation, Term, Word
 from telemetry.judge.gates.value import Range, Unfit, Unknown, Value, beside, fits
 from telemetry.wire import requests as words
@@ -253,7 +253,7 @@ def _noise(gate: Gate, scene: EvaluationContext, rules: Rules) -> Range | None:
 
 def _noise_key(term: Term, scene: EvaluationContext) -> NoiseKey | None:
     function, item = term.function, scene.bound[term]
-    if isinstance(item, Sum):
+    if isinstance(item, CounterSum):
         if len(item.counters) != 1:
             return None
         function, (item,) = "value", item.counters
@@ -261,7 +261,7 @@ def _noise_key(term: Term, scene: EvaluationContext) -> NoiseKey | None:
         function = "rate"
     elif function_of(function).of_limits:
         return function, term.metric.name, tuple(label for label in item.labels if label[0] != words.SLO)
-    elif function == "rate" and Catalog(scene.evidence.instruments).paced(item):
+    elif function == "rate" and GateCatalog(scene.evidence.instruments).paced(item):
         item = replace(item, name=words.name_of(item.name.rpartition(".")[0], words.COMPLETED))
     return function, item.name, item.labels
 

@@ -14,13 +14,13 @@ from telemetry.common.directions import better_of_name
 from telemetry.common.formatting import number_of, printable
 from telemetry.history.request_model import rates_of
 from telemetry.judge.gates import units
-from telemetry.judge.gates.evidence import AXIS, Evidence, Instrument, seconds_of
+from telemetry.judge.gates.evidence import AXIS, Evidence, GateInstrument, seconds_of
 from telemetry.judge.gates.functions import BEST, Function, function_of
 from telemetry.judge.gates.lexer import wrong
 from telemetry.judge.gates.proportions import attainment, goodput, share
 from telemetry.judge.gates.run_facts import FACTS
-from telemetry.judge.gates.sums import Sum
-from telemetry.judge.gates.tree import Baseline, Fact, Metric, Negated, Node, Number, Operation, Term
+from telemetry.judge.gates.sums import CounterSum
+from telemetry.judge.gates.tree import BaselineTerm, Fact, GateMetric, Negated, Node, Number, Operation, Term
 from telemetry.judge.gates.units import PLAIN, Unit, converted, unit_of
 from telemetry.judge.gates.value import EVERYTHING, Range, Unfit, Unknown, Value, exactly, fits
 from telemetry.wire import requests as words
@@ -45,7 +45,7 @@ class EvaluationContext:
     text: str
     """Text of the gate, for errors with a caret."""
     evidence: Evidence
-    bound: Mapping[Term, Instrument | Sum]
+    bound: Mapping[Term, GateInstrument | CounterSum]
     baseline: Value | None = None
     seconds: float | None = None
     """Time that rates are counted over; None: that of each instrument."""
@@ -62,7 +62,7 @@ def evaluate(node: Node, scene: EvaluationContext) -> Value:
         return _term(node, scene)
     if isinstance(node, Fact):
         return _fact(node.name, scene.evidence)
-    if isinstance(node, Baseline):
+    if isinstance(node, BaselineTerm):
         assert scene.baseline is not None
         return scene.baseline
     if isinstance(node, Negated):
@@ -110,7 +110,7 @@ def _number(node: Number) -> Value:
 
 def _term(term: Term, scene: EvaluationContext) -> Value:
     instrument, evidence = scene.bound[term], scene.evidence
-    if isinstance(instrument, Sum):
+    if isinstance(instrument, CounterSum):
         return _of_sum(term, instrument, scene)
     function = function_of(term.function)
     if function.rate or function.of_limits:
@@ -125,13 +125,13 @@ def _term(term: Term, scene: EvaluationContext) -> Value:
     return _of_order(term, instrument, scene) or _of_series(term, instrument, unit, scene)
 
 
-def _of_requests(term: Term, function: Function, instrument: Instrument, evidence: Evidence) -> Value:
+def _of_requests(term: Term, function: Function, instrument: GateInstrument, evidence: Evidence) -> Value:
     if not function.of_limits:
         return _throughput(instrument, function.rate, evidence)
     return (goodput if function.rate else attainment)(term, instrument, evidence)
 
 
-def _of_order(term: Term, series: Instrument, scene: EvaluationContext) -> Value | None:
+def _of_order(term: Term, series: GateInstrument, scene: EvaluationContext) -> Value | None:
     """Evaluate a share or a percentile, which need the order of the values. Return None for other functions."""
     if term.condition is not None:
         return share(term, series, _number(term.condition.limit), scene.evidence, scene.text)
@@ -145,7 +145,7 @@ def _of_order(term: Term, series: Instrument, scene: EvaluationContext) -> Value
     return Value(value=value, unit=unit, possible=possible, likely=likely, samples=samples, estimate=True)
 
 
-def _of_series(term: Term, series: Instrument, unit: Unit, scene: EvaluationContext) -> Value:
+def _of_series(term: Term, series: GateInstrument, unit: Unit, scene: EvaluationContext) -> Value:
     evidence = scene.evidence
     sums, most = evidence.sums(series), evidence.loss.most
     count = sums.count
@@ -177,7 +177,7 @@ def _of_series(term: Term, series: Instrument, unit: Unit, scene: EvaluationCont
     return _at_least(sums.max, unit, Range(sums.max, math.inf if most else sums.max), count)
 
 
-def _of_counter(term: Term, counter: Instrument, unit: Unit, scene: EvaluationContext) -> Value:
+def _of_counter(term: Term, counter: GateInstrument, unit: Unit, scene: EvaluationContext) -> Value:
     """Evaluate a function of a counter. Lost events may have raised it by any amount, so it is a lower bound."""
     evidence = scene.evidence
     value, events = evidence.counted(counter)
@@ -193,7 +193,7 @@ def _of_counter(term: Term, counter: Instrument, unit: Unit, scene: EvaluationCo
     return _at_least(value, unit, Range(value, value + most), None)
 
 
-def _of_sum(term: Term, counters: Sum, scene: EvaluationContext) -> Value:
+def _of_sum(term: Term, counters: CounterSum, scene: EvaluationContext) -> Value:
     """Evaluate the sum of several counters as a single counter."""
     unit = unit_of(counters.unit)
     total: float = 0
@@ -207,12 +207,12 @@ def _of_sum(term: Term, counters: Sum, scene: EvaluationContext) -> Value:
     return _at_least(total, unit, Range(total, total + most), None)
 
 
-def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Value:
+def _throughput(series: GateInstrument, definition: str, evidence: Evidence) -> Value:
     """Evaluate a throughput with the same code as reports. It is 0 if no request completed.
 
     Lost requests may include the first or the last request, so the rate then has no bounds.
     """
-    whose = f"of {Metric(series.name, series.labels)}"
+    whose = f"of {GateMetric(series.name, series.labels)}"
     if not evidence.whole:
         raise Unknown(f"no throughput {whose} for a time range: throughput counts from the first issue")
     count = evidence.sums(series).count
@@ -231,7 +231,7 @@ def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Valu
     return _at_least(value, unit, possible, count)
 
 
-def _of_gauge(term: Term, gauge: Instrument, unit: Unit, evidence: Evidence) -> Value:
+def _of_gauge(term: Term, gauge: GateInstrument, unit: Unit, evidence: Evidence) -> Value:
     level = evidence.level(gauge)
     if level is None:
         raise Unknown(f"{term.metric} was never set")
@@ -250,7 +250,7 @@ def _at_least(value: float, unit: Unit, possible: Range, samples: int | None) ->
     return Value(value=value, unit=unit, possible=possible, likely=Range(value, value), samples=samples)
 
 
-def _seconds(instrument: Instrument, scene: EvaluationContext) -> float:
+def _seconds(instrument: GateInstrument, scene: EvaluationContext) -> float:
     seconds = scene.evidence.rate_seconds(instrument) if scene.seconds is None else scene.seconds
     if not seconds:
         raise Unknown("a rate needs a duration above 0")
@@ -324,14 +324,14 @@ def _exit_code(code: int | None, signal: str | None) -> float:
         raise Unknown(f"the command has no exit code: it ended by {signal or 'nothing'}") from None
 
 
-def _number_of_steps(axis: Instrument, evidence: Evidence) -> Value:
+def _number_of_steps(axis: GateInstrument, evidence: Evidence) -> Value:
     """Return the number of closed steps of an axis."""
     closed = sum(stat.closed for stat in evidence.snapshot.axes if stat.name == axis.name)
     possible = Range(closed, closed + evidence.loss.most)
     return Value(value=closed, possible=possible, likely=Range(closed, closed), samples=closed)
 
 
-def step_value(term: Term, item: Instrument, evidence: Evidence) -> Value:
+def step_value(term: Term, item: GateInstrument, evidence: Evidence) -> Value:
     """Return the first, last, best, smallest or largest value of steps, or the number of steps of an axis.
 
     Raises Unfit if it is not finite, Unknown if it is not available.
@@ -362,7 +362,7 @@ def statistic(function: str, name: str) -> str:
     return "min" if better_of_name(name) == "lower" else "max"
 
 
-def _last(item: Instrument, evidence: Evidence) -> float | None:
+def _last(item: GateInstrument, evidence: Evidence) -> float | None:
     for stat in evidence.snapshot.axes:
         if _is(item, stat.name, item.name) and item.name in stat.values:
             return stat.values[item.name]
@@ -377,9 +377,9 @@ def _value(value: float | None, unfit: str, samples: int | None, evidence: Evide
     return Value(value=value, possible=possible, likely=Range(value, value), samples=samples)
 
 
-def _is(item: Instrument, axis: str, name: str) -> bool:
+def _is(item: GateInstrument, axis: str, name: str) -> bool:
     return item.name == name and dict(item.labels).get(AXIS) == axis
 
 
-def _called(item: Instrument) -> str:
+def _called(item: GateInstrument) -> str:
     return printable(f"{item.name} on axis {dict(item.labels).get(AXIS, '')}")

@@ -25,7 +25,7 @@ AXIS: Final = "axis"
 
 
 @dataclass(frozen=True)
-class Instrument:
+class GateInstrument:
     kind: InstrumentKind
     name: str
     labels: Labels = ()
@@ -58,7 +58,7 @@ class Quantile(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesSums:
+class SeriesTotals:
     """Totals over the values of a series, in its unit."""
 
     count: int
@@ -70,7 +70,7 @@ class SeriesSums:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class GaugeLevel:
     """The level of a gauge."""
 
     value: float | None
@@ -112,31 +112,31 @@ class Evidence(Protocol):
         """The result of the whole run, or its state so far."""
 
     @property
-    def instruments(self) -> Sequence[Instrument]:
+    def instruments(self) -> Sequence[GateInstrument]:
         """The instruments of the run."""
 
-    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
+    def quantile(self, series: GateInstrument, percentile: str) -> Quantile | None:
         """Return a percentile, or None without values."""
 
-    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+    def share(self, series: GateInstrument, relation: str, limit: float) -> Share | None:
         """Return the number of values that fulfil a condition, or None without values.
 
         `limit` is in the unit of the series, `relation` is `<`, `<=`, `>` or `>=`.
         """
 
-    def sums(self, series: Instrument) -> SeriesSums:
+    def sums(self, series: GateInstrument) -> SeriesTotals:
         """Return totals of a series. All are zero without values, and for a series that the run lacks."""
 
-    def counted(self, counter: Instrument) -> tuple[float, int | None]:
+    def counted(self, counter: GateInstrument) -> tuple[float, int | None]:
         """Return a counter's increase and the number of its events, if known.
 
         Zero for a counter that the run lacks.
         """
 
-    def rate_seconds(self, instrument: Instrument) -> float | None:
+    def rate_seconds(self, instrument: GateInstrument) -> float | None:
         """Return the time that a rate of a series or counter is counted over; None if there is none."""
 
-    def level(self, gauge: Instrument) -> Level | None:
+    def level(self, gauge: GateInstrument) -> GaugeLevel | None:
         """Return the level of a gauge, or None if it was never set."""
 
     def curves(self) -> Sequence[StepCurve]:
@@ -148,7 +148,7 @@ class Evidence(Protocol):
     def stragglers(self) -> Sequence[Stragglers] | None:
         """Return the slow ranks of the whole run by axis, or None while it is live."""
 
-    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+    def windows(self, step_s: float, terms: Sequence[GateInstrument]) -> Iterator[Evidence]:
         """Yield the complete windows of this time range that the history covers, oldest first.
 
         Each window can answer questions about `terms`. Raises RunDirectoryError without a history.

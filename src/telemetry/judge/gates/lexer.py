@@ -23,7 +23,7 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 _SHOWN_CHARS: Final = 40
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A range of the text: `start` is included, `end` is not."""
 
     start: int = 0
@@ -32,10 +32,10 @@ class Span(NamedTuple):
 
 class Token(NamedTuple):
     text: str
-    span: Span
+    span: TextSpan
 
 
-def wrong(text: str, span: Span, message: str) -> UsageError:
+def wrong(text: str, span: TextSpan, message: str) -> UsageError:
     """Return an error of three lines: the problem, the text, and a caret under each character of `span`."""
     start = min(span.start, len(text))
     before = columns(printable(text[:start]))
@@ -87,7 +87,7 @@ class Scanner:
         match = _NUMBER.match(self.text, self.at)
         if match is None:
             return None
-        span = Span(self.at, match.end())
+        span = TextSpan(self.at, match.end())
         self.at = match.end()
         return Token(match[0], span)
 
@@ -128,12 +128,12 @@ class Scanner:
         """Read the value of a label. Raises UsageError for an open quote."""
         return self._string() if self.begins('"') else self._matched(BARE_VALUE)
 
-    def next_span(self) -> Span:
+    def next_span(self) -> TextSpan:
         """Return the span of the next word, number or character. At the end, the span is behind the text."""
         for pattern in (WORD, _NUMBER):
             if match := pattern.match(self.text, self.at):
-                return Span(self.at, match.end())
-        return Span(self.at, min(self.at + 1, len(self.text)))
+                return TextSpan(self.at, match.end())
+        return TextSpan(self.at, min(self.at + 1, len(self.text)))
 
     def found(self) -> str:
         """Describe the next token, for an error message."""
@@ -142,7 +142,7 @@ class Scanner:
         span = self.next_span()
         return f"`{self.text[span.start : span.end][:_SHOWN_CHARS]}`"
 
-    def wrong(self, message: str, span: Span | None = None) -> UsageError:
+    def wrong(self, message: str, span: TextSpan | None = None) -> UsageError:
         """Return an error that points at the next token, or at `span`."""
         return wrong(self.text, span or self.next_span(), message)
 
@@ -163,7 +163,7 @@ class Scanner:
         return token
 
     def _end(self, end: int) -> Token:
-        token = Token(self.text[self.at : end], Span(self.at, end))
+        token = Token(self.text[self.at : end], TextSpan(self.at, end))
         self.at = end
         return token
 

@@ -24,19 +24,19 @@ from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
 from telemetry.judge.gates import units
 from telemetry.judge.gates.functions import BEST, FUNCTIONS, SHARE, not_in_windows
-from telemetry.judge.gates.lexer import BARE_NAME, Scanner, Span, Token, wrong
+from telemetry.judge.gates.lexer import BARE_NAME, Scanner, TextSpan, Token, wrong
 from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.judge.gates.tree import (
-    Baseline,
-    Condition,
+    BaselineTerm,
     Fact,
     Gate,
-    Metric,
+    GateMetric,
     Negated,
     Node,
     Number,
     Operation,
     Relation,
+    ShareCondition,
     Sign,
     Term,
     Word,
@@ -85,7 +85,7 @@ def parse(text: str) -> Gate:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise wrong(text, Span(error.start, error.end), "these bytes are not valid UTF-8") from None
+        raise wrong(text, TextSpan(error.start, error.end), "these bytes are not valid UTF-8") from None
     return _Parser(text).gate()
 
 
@@ -148,7 +148,7 @@ class _Parser:
     def _relation(self) -> Token:
         for typo, meant in _TYPOS.items():
             if self._scan.begins(typo) and not self._scan.begins("=="):
-                span = Span(self._scan.at, self._scan.at + len(typo))
+                span = TextSpan(self._scan.at, self._scan.at + len(typo))
                 raise self._scan.wrong(f"`{typo}` is not a comparison; did you mean `{meant}`?", span)
         relation = self._scan.symbol(*_RELATIONS)
         if relation is None:
@@ -188,7 +188,7 @@ class _Parser:
         node = operand()
         while sign := self._scan.symbol(*signs):
             right = operand()
-            node = Operation(cast(Sign, sign.text), node, right, Span(node.span.start, right.span.end))
+            node = Operation(cast(Sign, sign.text), node, right, TextSpan(node.span.start, right.span.end))
         return node
 
     def _factor(self, *, baseline: bool) -> Node:
@@ -197,7 +197,7 @@ class _Parser:
             raise self._scan.wrong(f"the limit is {limits.GATE_OPERANDS} operands per gate")
         if minus := self._scan.symbol("-"):
             inner = self._factor(baseline=baseline)
-            return Negated(inner, Span(minus.span.start, inner.span.end))
+            return Negated(inner, TextSpan(minus.span.start, inner.span.end))
         if opened := self._scan.symbol("("):
             inner = self._sum(baseline=baseline)
             if self._scan.symbol(")") is None:
@@ -226,7 +226,7 @@ class _Parser:
             raise self._scan.wrong(f"`{name}` is not a unit{hint}", unit.span)
         if self._scan.per_second():
             name += units.PER_SECOND
-        number = Number(digits.text, name, Span(digits.span.start, self._scan.at))
+        number = Number(digits.text, name, TextSpan(digits.span.start, self._scan.at))
         if not math.isfinite(number.value):
             raise self._scan.wrong("this number is too large", digits.span)
         self._scan.skip()
@@ -248,9 +248,9 @@ class _Parser:
             instead = f"`max({metric})` or `min({metric})`"
             message = f"the name does not tell whether a lower or a higher value is better; use {instead}"
             raise wrong(self._text, metric.span, message)
-        return Term(function, metric, Span(word.span.start, close.span.end), condition)
+        return Term(function, metric, TextSpan(word.span.start, close.span.end), condition)
 
-    def _condition(self) -> Condition:
+    def _condition(self) -> ShareCondition:
         """Return the limit of a share, which each value is compared with."""
         relation = self._scan.symbol(*_LIMITS)
         if relation is None:
@@ -259,7 +259,7 @@ class _Parser:
         limit = self._number()
         if limit is None:
             raise self._scan.wrong(f"expected a limit such as `200ms`, found {self._scan.found()}")
-        return Condition(cast(Relation, relation.text), limit)
+        return ShareCondition(cast(Relation, relation.text), limit)
 
     def _fact_called(self, word: Token) -> Fact:
         """Return a fact that is written like a function without arguments."""
@@ -269,7 +269,7 @@ class _Parser:
             raise self._scan.wrong(
                 f"`{word.text}` is about the whole run: expected `)`, found {self._scan.found()}"
             )
-        return Fact(word.text, Span(word.span.start, close.span.end))
+        return Fact(word.text, TextSpan(word.span.start, close.span.end))
 
     def _function(self, word: Token) -> str:
         if word.text in FUNCTIONS:
@@ -290,7 +290,7 @@ class _Parser:
             )
         return f"p{key}"
 
-    def _metric(self) -> Metric:
+    def _metric(self) -> GateMetric:
         name = self._scan.name()
         if name is None:
             what = "the name of a metric, in quotes if it has special characters"
@@ -298,7 +298,7 @@ class _Parser:
         if not name.text:
             raise wrong(self._text, name.span, "the name of a metric can't be empty")
         labels = self._labels()
-        return Metric(name.text, labels, name.span)
+        return GateMetric(name.text, labels, name.span)
 
     def _labels(self) -> tuple[tuple[str, str], ...]:
         if self._scan.symbol("{") is None:
@@ -326,7 +326,7 @@ class _Parser:
             return Fact(word.text, word.span)
         if word.text == "baseline":
             if baseline:
-                return Baseline(word.span)
+                return BaselineTerm(word.span)
             message = "`baseline` is the left side in another run, so put it on the right"
             raise wrong(self._text, word.span, message)
         if word.text in WORD_FACTS:
@@ -337,7 +337,7 @@ class _Parser:
             raise wrong(self._text, word.span, f"expected a number, a figure or a fact, found `{word.text}`")
         if (call := self._without_parentheses(word)) is not None:
             end = len(self._text[: self._scan.at].rstrip())
-            raise wrong(self._text, Span(word.span.start, end), call)
+            raise wrong(self._text, TextSpan(word.span.start, end), call)
         message = near(word.text, [*FACTS, *WORD_FACTS])
         message = message or f"; write a figure of a metric as `p99({word.text})`, `value({word.text})`, …"
         raise wrong(self._text, word.span, f"`{word.text}` is not a fact of a run{message}")

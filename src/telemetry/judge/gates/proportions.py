@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from telemetry.common.formatting import number_of, printable
 from telemetry.history.request_model import RequestCounts, request_counts
-from telemetry.judge.gates.evidence import Evidence, Instrument, Labels
+from telemetry.judge.gates.evidence import Evidence, GateInstrument, Labels
 from telemetry.judge.gates.functions import function_of
 from telemetry.judge.gates.lexer import wrong
-from telemetry.judge.gates.tree import Metric, Term
+from telemetry.judge.gates.tree import GateMetric, Term
 from telemetry.judge.gates.units import PLAIN, shown, unit_of
 from telemetry.judge.gates.value import CONFIDENCE, Range, Unknown, Value, fits
 from telemetry.statistics.proportions import wilson
@@ -21,7 +21,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 _ENDED = (words.COMPLETED, words.FAILED, words.EXPIRED)
 
 
-def share(term: Term, series: Instrument, limit: Value, evidence: Evidence, text: str) -> Value:
+def share(term: Term, series: GateInstrument, limit: Value, evidence: Evidence, text: str) -> Value:
     """Return the share of the values of a series that fulfil the condition of a term.
 
     Raises Unknown without values, UsageError for a limit in another unit.
@@ -48,7 +48,7 @@ def share(term: Term, series: Instrument, limit: Value, evidence: Evidence, text
     return _proportion(counts.least, counts.most, counts.samples, possible, doubt)
 
 
-def attainment(term: Term, met: Instrument, evidence: Evidence) -> Value:
+def attainment(term: Term, met: GateInstrument, evidence: Evidence) -> Value:
     """Return the share of ended requests within their limits. `met`: the counter of those requests.
 
     Raises Unknown if no request has ended.
@@ -61,7 +61,7 @@ def attainment(term: Term, met: Instrument, evidence: Evidence) -> Value:
     return _proportion(good, good, ended, possible)
 
 
-def goodput(term: Term, good: Instrument, evidence: Evidence) -> Value:
+def goodput(term: Term, good: GateInstrument, evidence: Evidence) -> Value:
     """Return the good requests a second, by a definition of throughput. It is 0 if no request completed.
 
     It is the throughput times the share of completed requests that are good. Raises Unknown if that is unknown.
@@ -113,7 +113,7 @@ def _proportion(least: float, most: float, total: float, possible: Range, doubt:
     )
 
 
-def _counted(of: Instrument, evidence: Evidence, outcomes: tuple[str, ...]) -> float:
+def _counted(of: GateInstrument, evidence: Evidence, outcomes: tuple[str, ...]) -> float:
     """Return the number of requests with these outcomes, of the kind and labels of a counter of good requests."""
     kind, labels = _kind(of)
     total = 0.0
@@ -125,7 +125,7 @@ def _counted(of: Instrument, evidence: Evidence, outcomes: tuple[str, ...]) -> f
     return total
 
 
-def _kind(of: Instrument) -> tuple[str, Labels]:
+def _kind(of: GateInstrument) -> tuple[str, Labels]:
     return of.name.rpartition(".")[0], _without(words.SLO, of.labels)
 
 
@@ -133,6 +133,6 @@ def _without(key: str, labels: Labels) -> Labels:
     return tuple(label for label in labels if label[0] != key)
 
 
-def _requests(term: Term, of: Instrument) -> str:
+def _requests(term: Term, of: GateInstrument) -> str:
     kind, labels = _kind(of)
-    return printable(str(Metric(kind, labels)))
+    return printable(str(GateMetric(kind, labels)))

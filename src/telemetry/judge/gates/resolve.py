@@ -8,16 +8,16 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from telemetry.common.formatting import printable
-from telemetry.judge.gates.catalog import Catalog, with_labels
-from telemetry.judge.gates.evidence import Instrument, Labels
+from telemetry.judge.gates.catalog import GateCatalog, with_labels
+from telemetry.judge.gates.evidence import GateInstrument, Labels
 from telemetry.judge.gates.functions import FUNCTIONS, SUM, function_of
 from telemetry.judge.gates.lexer import wrong
-from telemetry.judge.gates.sums import Sum, Summing, summed
-from telemetry.judge.gates.tree import Gate, Metric, Negated, Node, Operation, Term
+from telemetry.judge.gates.sums import CounterSum, Summing, summed
+from telemetry.judge.gates.tree import Gate, GateMetric, Negated, Node, Operation, Term
 from telemetry.judge.gates.value import Unknown
 from telemetry.wire import requests as words
 
-Bound = Instrument | Sum
+Bound = GateInstrument | CounterSum
 """The instrument or sum that a term of a gate stands for."""
 
 _ARTICLES: Final = {
@@ -42,7 +42,7 @@ class Binding:
     """Reason why an instrument of this set is missing; empty if the set is complete."""
 
 
-def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
+def bindings(gate: Gate, instruments: Sequence[GateInstrument]) -> list[Binding]:
     """Return a binding for each set of instruments that a gate is about.
 
     A metric that matches several instruments yields a set for each of them. If two metrics do so, instruments with
@@ -53,7 +53,7 @@ def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
 
     Raises Unknown for a name that no instrument has, and UsageError for a function of another kind of instrument.
     """
-    catalog = Catalog(instruments)
+    catalog = GateCatalog(instruments)
     names = catalog.meant(gate.terms)
     candidates = {term: _by_labels(gate, term, name, catalog) for term, name in names.items() if not _is_sum(term)}
     alone = {term: next(iter(items.items())) for term, items in candidates.items() if len(items) == 1}
@@ -62,11 +62,11 @@ def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
         alone, shared = {}, ()
     several = {term: items for term, items in candidates.items() if term not in alone}
     label_keys = {key for items in several.values() for key in _keys(items)}
-    places = {term: _Places(names[term], items, label_keys) for term, items in several.items()}
+    places = {term: _LabelPlaces(names[term], items, label_keys) for term, items in several.items()}
     keys = list(dict.fromkeys(key for group in places.values() for key in group.items)) or [()]
     others = [_with(shared, key) for key in keys]
     sums = {term: _summing(gate, term, name, others, catalog) for term, name in names.items() if _is_sum(term)}
-    parts = _Parts(names, alone, places, sums)
+    parts = _GateTerms(names, alone, places, sums)
     sets = [parts.joined(gate, key, labels) for key, labels in zip(keys, others, strict=True)]
     lonely = [_lonely(gate, term, metric) for term, summing in sums.items() for metric in summing.lonely()]
     if not places and not lonely and all(name == term.metric for term, name in names.items()):
@@ -74,26 +74,26 @@ def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
     return sets + lonely
 
 
-def each(bound: Mapping[Term, Bound]) -> Iterator[Instrument]:
+def each(bound: Mapping[Term, Bound]) -> Iterator[GateInstrument]:
     """Yield all instruments. A sum yields each of its counters."""
     for item in bound.values():
-        yield from item.counters if isinstance(item, Sum) else (item,)
+        yield from item.counters if isinstance(item, CounterSum) else (item,)
 
 
-def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], what: str) -> dict[Term, Bound]:
+def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[GateInstrument], what: str) -> dict[Term, Bound]:
     """Return the same instruments in another run, called `what` in messages. A sum takes all its counters there.
 
     Raises Unknown if the run lacks an instrument. A counter of requests that never happened there counts as 0, but
     a missing series is an error.
     """
-    catalog = Catalog(instruments)
+    catalog = GateCatalog(instruments)
     counterparts: dict[Term, Bound] = {}
     for term, item in bound.items():
-        if isinstance(item, Sum):
+        if isinstance(item, CounterSum):
             other: Bound | None = summed(item.metric, catalog)
             kind, metric = "counter", item.metric
         else:
-            kind, metric = item.kind, Metric(item.name, item.labels)
+            kind, metric = item.kind, GateMetric(item.name, item.labels)
             candidates = [*catalog.named(item.name), *(catalog.unseen(metric) if kind == "counter" else ())]
             other = next(
                 (
@@ -109,10 +109,10 @@ def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], wh
     return counterparts
 
 
-class _Places:
+class _LabelPlaces:
     """Several instruments of one name, indexed by the labels that tell them apart."""
 
-    def __init__(self, name: Metric, items: Mapping[Labels, Instrument], keys: Iterable[str]) -> None:
+    def __init__(self, name: GateMetric, items: Mapping[Labels, GateInstrument], keys: Iterable[str]) -> None:
         """Index the instruments.
 
         `keys`: all labels that tell instruments of the gate apart; a missing one counts as empty.
@@ -122,18 +122,18 @@ class _Places:
         self._name = name
         self._own = _keys(items)
 
-    def called(self, key: Labels) -> Metric:
+    def called(self, key: Labels) -> GateMetric:
         """Return the metric with all labels that select this instrument alone."""
         return _at_place(self._name, key, self._own)
 
 
-class _Parts(NamedTuple):
+class _GateTerms(NamedTuple):
     """The instruments that the terms of a gate stand for."""
 
-    names: dict[Term, Metric]
-    alone: dict[Term, tuple[Labels, Instrument]]
+    names: dict[Term, GateMetric]
+    alone: dict[Term, tuple[Labels, GateInstrument]]
     """Terms with one instrument, with its labels apart from the given ones."""
-    places: dict[Term, _Places]
+    places: dict[Term, _LabelPlaces]
     """Terms with several instruments."""
     sums: dict[Term, Summing]
 
@@ -152,7 +152,7 @@ class _Parts(NamedTuple):
                 missing.append(f"{metric} is missing for the other terms")
         return Binding(bound=bound, text=_text(gate, full), missing=printable("; ".join(missing)))
 
-    def _at(self, term: Term, key: Labels, others: Labels) -> tuple[Bound | None, Metric]:
+    def _at(self, term: Term, key: Labels, others: Labels) -> tuple[Bound | None, GateMetric]:
         """Return a term's instrument in this set, if it has one, and its full metric."""
         name = self.names[term]
         if (summing := self.sums.get(term)) is not None:
@@ -167,14 +167,14 @@ def _is_sum(term: Term) -> bool:
     return term.function == SUM
 
 
-def _summing(gate: Gate, term: Term, name: Metric, others: Sequence[Labels], catalog: Catalog) -> Summing:
+def _summing(gate: Gate, term: Term, name: GateMetric, others: Sequence[Labels], catalog: GateCatalog) -> Summing:
     """Return a sum. Raises Unknown and UsageError, like other functions."""
     if summed(name, catalog) is None:
         _candidates(gate, term, name, catalog)
     return Summing(name, others, catalog)
 
 
-def _lonely(gate: Gate, term: Term, metric: Metric) -> Binding:
+def _lonely(gate: Gate, term: Term, metric: GateMetric) -> Binding:
     """Return a binding for counters that no sum includes: their counts must not be dropped silently."""
     message = f"no match for {metric}; use `sum` for the other terms too, to add them all up"
     return Binding(bound={}, text=_text(gate, {term: replace(term, metric=metric)}), missing=printable(message))
@@ -192,7 +192,7 @@ def _renamed(node: Node, names: dict[Term, Term]) -> Node:
     return replace(node, inner=_renamed(node.inner, names)) if isinstance(node, Negated) else node
 
 
-def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[Instrument]:
+def _candidates(gate: Gate, term: Term, name: GateMetric, catalog: GateCatalog) -> list[GateInstrument]:
     function = function_of(term.function)
     kinds = function.kinds
     named = [*catalog.named(name.name), *(catalog.unseen(name) if function.of_nothing else ())]
@@ -216,7 +216,7 @@ def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[
     return matches
 
 
-def _within_limits(name: Metric, term: Term, catalog: Catalog) -> list[Instrument]:
+def _within_limits(name: GateMetric, term: Term, catalog: GateCatalog) -> list[GateInstrument]:
     """Return the counters of requests within their limits, for `goodput` and `attainment`. Raises Unknown."""
     kind, key = catalog.limited(replace(term, metric=name))
     if not kind:
@@ -240,7 +240,7 @@ def _within_limits(name: Metric, term: Term, catalog: Catalog) -> list[Instrumen
     return chosen
 
 
-def _by_labels(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> dict[Labels, Instrument]:
+def _by_labels(gate: Gate, term: Term, name: GateMetric, catalog: GateCatalog) -> dict[Labels, GateInstrument]:
     """Return the candidates for a name by their labels, apart from the given ones.
 
     Raises Unknown and UsageError.
@@ -254,7 +254,7 @@ def _by_labels(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> dict[L
     return {tuple(label for label in catalog.told(item) if label[0] not in given): item for item in items}
 
 
-def _at_place(name: Metric, key: Labels, own: Collection[str]) -> Metric:
+def _at_place(name: GateMetric, key: Labels, own: Collection[str]) -> GateMetric:
     """Add labels to a name. `own`: label keys that instruments of this name have."""
     return with_labels(name, tuple(label for label in key if label[1] or label[0] in own))
 
@@ -277,7 +277,7 @@ def _contradict(labels: Sequence[tuple[str, str]]) -> bool:
     return len(set(labels)) > len({key for key, _ in labels})
 
 
-def _no_such(name: str, instruments: Sequence[Instrument], kinds: Sequence[str]) -> str:
+def _no_such(name: str, instruments: Sequence[GateInstrument], kinds: Sequence[str]) -> str:
     names = sorted({item.name for item in instruments if item.kind in kinds})
     near = get_close_matches(name, names, n=_SHOWN, cutoff=0.6)
     message = f"no {' or '.join(_KINDS.get(kind, kind) for kind in kinds)} is named {name}"
@@ -288,17 +288,17 @@ def _no_such(name: str, instruments: Sequence[Instrument], kinds: Sequence[str])
     return f"{message}; the run has {_some(names)}"
 
 
-def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:
+def _no_labels(name: GateMetric, fitting: Sequence[GateInstrument]) -> str:
     asked = _keys([name.labels])
     if asked <= _keys(item.labels for item in fitting):
         there = {str(replace(name, labels=_asked(item, asked))) for item in fitting}
         near = get_close_matches(str(name), there, n=len(there), cutoff=0.0)
     else:
-        near = [str(Metric(item.name, item.labels)) for item in fitting]
+        near = [str(GateMetric(item.name, item.labels)) for item in fitting]
     return f"no {_KINDS.get(fitting[0].kind, fitting[0].kind)} matches {name}; the run has {_some(near)}"
 
 
-def _asked(item: Instrument, keys: Iterable[str]) -> Labels:
+def _asked(item: GateInstrument, keys: Iterable[str]) -> Labels:
     """Return these labels of an item; missing ones are empty."""
     return _sorted((key, dict(item.labels).get(key, "")) for key in keys)
 

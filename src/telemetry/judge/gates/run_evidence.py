@@ -19,11 +19,11 @@ from telemetry.history.rates import Paces, Stat
 from telemetry.judge.gates.evidence import (
     AXIS,
     Evidence,
-    Instrument,
-    Level,
+    GateInstrument,
+    GaugeLevel,
     Loss,
     Quantile,
-    SeriesSums,
+    SeriesTotals,
     Share,
     heard_s,
     loss_of,
@@ -102,7 +102,7 @@ class RunEvidence:
         )
         self.instruments = instruments_of(snapshot)
         self.instruments += [
-            Instrument("series", *_key(distribution), distribution.unit)
+            GateInstrument("series", *_key(distribution), distribution.unit)
             for distribution in self._distributions.values()
         ]
         self._series = {series_id(stat): stat for stat in snapshot.series}
@@ -110,32 +110,32 @@ class RunEvidence:
         self._gauges = {series_id(stat): stat for stat in snapshot.gauges}
         self._histograms: dict[SeriesId, Histograms | None] = {}
 
-    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
+    def quantile(self, series: GateInstrument, percentile: str) -> Quantile | None:
         loss = self.loss
         if loss.most and _id(series) in self._distributions:
             loss = Loss(most=math.inf)  # a lost record may have had any number of values
         return quantile(self._order(series), percentile, loss)
 
-    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+    def share(self, series: GateInstrument, relation: str, limit: float) -> Share | None:
         return share(self._order(series), relation, limit)
 
-    def sums(self, series: Instrument) -> SeriesSums:
+    def sums(self, series: GateInstrument) -> SeriesTotals:
         counted = self._distributions.get(_id(series))
         if counted is not None:
-            return SeriesSums(count=counted.count, total=math.nan if counted.total is None else counted.total)
+            return SeriesTotals(count=counted.count, total=math.nan if counted.total is None else counted.total)
         stat = self._series.get(_id(series))
-        return SeriesSums(count=0) if stat is None else _sums(stat)
+        return SeriesTotals(count=0) if stat is None else _sums(stat)
 
-    def counted(self, counter: Instrument) -> tuple[float, int | None]:
+    def counted(self, counter: GateInstrument) -> tuple[float, int | None]:
         stat = self._counters.get(_id(counter))
         return (0, 0) if stat is None else (stat.value, stat.events)
 
-    def rate_seconds(self, instrument: Instrument) -> float | None:
+    def rate_seconds(self, instrument: GateInstrument) -> float | None:
         return self.recorded.seconds(instrument)
 
-    def level(self, gauge: Instrument) -> Level | None:
+    def level(self, gauge: GateInstrument) -> GaugeLevel | None:
         stat = self._gauges[_id(gauge)]
-        return None if stat.value is None else Level(value=stat.value, min=stat.min, max=stat.max)
+        return None if stat.value is None else GaugeLevel(value=stat.value, min=stat.min, max=stat.max)
 
     def curves(self) -> Sequence[StepCurve]:
         if self._curves is None:
@@ -145,7 +145,7 @@ class RunEvidence:
     def stragglers(self) -> Sequence[Stragglers] | None:
         return None if self._live else self._run.stragglers
 
-    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+    def windows(self, step_s: float, terms: Sequence[GateInstrument]) -> Iterator[Evidence]:
         if any(_id(item) in self._distributions for item in terms):
             raise Unknown("histograms of other programs are known for the whole run only, not for each window")
         windows = _windows(self, self._run, step_s, terms, (self.start_s, None))
@@ -160,7 +160,7 @@ class RunEvidence:
         counts = {key: figures.count for key, figures in history.series.items()} if history else {}
         return all(counts.get(key, 0) >= stat.count for key, stat in self._series.items())
 
-    def _order(self, series: Instrument) -> Order:
+    def _order(self, series: GateInstrument) -> Order:
         counted = self._distributions.get(_id(series))
         if counted is not None:
             return BinsOrder(counted)
@@ -237,7 +237,7 @@ class RangeEvidence:
     def stragglers(self) -> Sequence[Stragglers] | None:
         return self._run.stragglers
 
-    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+    def windows(self, step_s: float, terms: Sequence[GateInstrument]) -> Iterator[Evidence]:
         return _windows(self, self._run, step_s, terms, (self.start_s + _INSET_S, self.end_s - _INSET_S))
 
 
@@ -252,12 +252,12 @@ class _Recorded:
             **{("counter", series_id(stat)): stat for stat in snapshot.counters},
         }
 
-    def seconds(self, instrument: Instrument) -> float | None:
+    def seconds(self, instrument: GateInstrument) -> float | None:
         """Return the time that a rate over the whole run is counted over; None if there is none."""
         stat = self._stats.get((instrument.kind, _id(instrument)))
         return self._snapshot.elapsed_s if stat is None else self._paces.of(stat).seconds
 
-    def seconds_between(self, instrument: Instrument, start_s: float, end_s: float) -> float:
+    def seconds_between(self, instrument: GateInstrument, start_s: float, end_s: float) -> float:
         """Return how long it was recorded in a time range; all of the time range if it was not."""
         stat = self._stats.get((instrument.kind, _id(instrument)))
         time_range = None if stat is None else self._paces.time_range([stat])
@@ -293,31 +293,31 @@ class WindowEvidence:
                 certain=run.loss.certain, most=math.inf, reason=f"the history lacks {gap_s:.0f} s of it"
             )
 
-    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
+    def quantile(self, series: GateInstrument, percentile: str) -> Quantile | None:
         histogram = _histogram(self._window, _id(series))
         if histogram is None:
             return None
         return quantile(SlotOrder(histogram, series.unit), percentile, self.loss)
 
-    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+    def share(self, series: GateInstrument, relation: str, limit: float) -> Share | None:
         histogram = _histogram(self._window, _id(series))
         return None if histogram is None else share(SlotOrder(histogram, series.unit), relation, limit)
 
-    def sums(self, series: Instrument) -> SeriesSums:
+    def sums(self, series: GateInstrument) -> SeriesTotals:
         figures = self._window.series.get(_id(series))
         if figures is None:
-            return SeriesSums(count=0)
-        return SeriesSums(count=figures.count, total=figures.total, min=figures.min, max=figures.max)
+            return SeriesTotals(count=0)
+        return SeriesTotals(count=figures.count, total=figures.total, min=figures.min, max=figures.max)
 
-    def counted(self, counter: Instrument) -> tuple[float, int | None]:
+    def counted(self, counter: GateInstrument) -> tuple[float, int | None]:
         return self._window.counters.get(_id(counter), 0.0), None
 
-    def rate_seconds(self, instrument: Instrument) -> float | None:
+    def rate_seconds(self, instrument: GateInstrument) -> float | None:
         return min(self.recorded.seconds_between(instrument, self.start_s, self.end_s), self.seconds)
 
-    def level(self, gauge: Instrument) -> Level | None:
+    def level(self, gauge: GateInstrument) -> GaugeLevel | None:
         value = self._gauges.get(_id(gauge))
-        return None if value is None else Level(value=value)
+        return None if value is None else GaugeLevel(value=value)
 
     def curves(self) -> Sequence[StepCurve]:
         raise Unknown("steps are known for the whole run only, not for each window")
@@ -325,7 +325,7 @@ class WindowEvidence:
     def stragglers(self) -> Sequence[Stragglers] | None:
         raise NotImplementedError("a window has no facts of the run")
 
-    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+    def windows(self, step_s: float, terms: Sequence[GateInstrument]) -> Iterator[Evidence]:
         raise NotImplementedError("a window can't be split into windows")
 
 
@@ -342,17 +342,17 @@ def _cut_off(run: RecordedRun, choice: TimeRangeChoice, end_s: float) -> Loss | 
     return Loss(most=math.inf, reason=f"the history ends {short_s:.0f} s before the run")
 
 
-def instruments_of(snapshot: MetricsSnapshot) -> list[Instrument]:
+def instruments_of(snapshot: MetricsSnapshot) -> list[GateInstrument]:
     """Return all instruments of a run, in the order of its result, then its axes and their values."""
     stats: list[tuple[str, SeriesStat | CounterStat | GaugeStat]] = [
         *(("series", stat) for stat in snapshot.series),
         *(("counter", stat) for stat in snapshot.counters),
         *(("gauge", stat) for stat in snapshot.gauges),
     ]
-    instruments = [Instrument(kind, *series_id(stat), stat.unit) for kind, stat in stats]  # type: ignore[arg-type]
-    instruments += [Instrument("axis", axis.name) for axis in snapshot.axes]
+    instruments = [GateInstrument(kind, *series_id(stat), stat.unit) for kind, stat in stats]  # type: ignore[arg-type]
+    instruments += [GateInstrument("axis", axis.name) for axis in snapshot.axes]
     return instruments + [
-        Instrument("step", name, ((AXIS, axis.name),)) for axis in snapshot.axes for name in axis.values
+        GateInstrument("step", name, ((AXIS, axis.name),)) for axis in snapshot.axes for name in axis.values
     ]
 
 
@@ -373,7 +373,7 @@ def _windows(
     part: RunEvidence | RangeEvidence,
     run: RecordedRun,
     step_s: float,
-    terms: Sequence[Instrument],
+    terms: Sequence[GateInstrument],
     ends: tuple[float, float | None],
 ) -> Iterator[Evidence]:
     over_s = run.end_s
@@ -404,14 +404,14 @@ def _histogram(window: RangeTotals, series: SeriesId) -> Histograms | None:
     return added.only(int(np.searchsorted(added.rows, rows.place[series])), rows)
 
 
-def _sums(stat: SeriesStat) -> SeriesSums:
+def _sums(stat: SeriesStat) -> SeriesTotals:
     total = float(stat.total)
-    return SeriesSums(count=stat.count, total=total, min=stat.min, max=stat.max, stddev=stat.stddev)
+    return SeriesTotals(count=stat.count, total=total, min=stat.min, max=stat.max, stddev=stat.stddev)
 
 
 def _key(distribution: CountedDistribution) -> SeriesId:
     return distribution.name, tuple(sorted(distribution.labels.items()))
 
 
-def _id(item: Instrument) -> SeriesId:
+def _id(item: GateInstrument) -> SeriesId:
     return item.name, item.labels

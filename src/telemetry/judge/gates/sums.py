@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from telemetry.judge.gates.catalog import Catalog, with_labels
-from telemetry.judge.gates.evidence import Instrument, Labels
-from telemetry.judge.gates.tree import Metric
+from telemetry.judge.gates.catalog import GateCatalog, with_labels
+from telemetry.judge.gates.evidence import GateInstrument, Labels
+from telemetry.judge.gates.tree import GateMetric
 from telemetry.wire import requests as words
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sum:
+class CounterSum:
     """Counters that count as a single one."""
 
-    metric: Metric
+    metric: GateMetric
     """The metric, with all labels that tell this sum from others."""
-    counters: tuple[Instrument, ...]
+    counters: tuple[GateInstrument, ...]
     """The counters; empty, with a sum of 0, for requests to which the event never happened."""
     unit: str
 
 
-def summed(metric: Metric, catalog: Catalog) -> Sum | None:
+def summed(metric: GateMetric, catalog: GateCatalog) -> CounterSum | None:
     """Return the sum of all counters with that name and labels.
 
     Returns None if there are no such counters and also no requests that they could count.
@@ -33,7 +33,7 @@ def summed(metric: Metric, catalog: Catalog) -> Sum | None:
 class Summing:
     """A `sum(…)` of a gate, matched with the gate's other metrics."""
 
-    def __init__(self, metric: Metric, others: Sequence[Labels], catalog: Catalog) -> None:
+    def __init__(self, metric: GateMetric, others: Sequence[Labels], catalog: GateCatalog) -> None:
         """Match the counters. `others`: labels of the sets of instruments that the rest of the gate is about."""
         self._metric = metric
         self._own = words.LABEL_OF.get(metric.name.rpartition(".")[2], "")
@@ -42,27 +42,27 @@ class Summing:
         theirs = {key for labels in others for key, _ in labels}
         ours = {key for item in (*counters, *issued) for key, _ in item.labels}
         self._keys = sorted(theirs & ours - {key for key, _ in metric.labels})
-        self._places: dict[Labels, list[Instrument]] = {}
+        self._places: dict[Labels, list[GateInstrument]] = {}
         for item in counters:
             if item.has(metric.labels):
                 self._places.setdefault(self._apart(item.labels), []).append(item)
         self._issued = {self._of_requests(self._apart(item.labels)) for item in issued}
         self._met = {self._apart(labels) for labels in others}
 
-    def named(self, labels: Labels) -> Metric:
+    def named(self, labels: Labels) -> GateMetric:
         """Return the metric of the sum that matches these labels."""
         return with_labels(self._metric, self._apart(labels))
 
-    def beside(self, labels: Labels) -> Sum | None:
+    def beside(self, labels: Labels) -> CounterSum | None:
         """Return the sum that matches these labels, or None if no counter or request matches."""
         apart = self._apart(labels)
         if counters := self._places.get(apart):
-            return Sum(metric=self.named(labels), counters=tuple(counters), unit=counters[0].unit)
+            return CounterSum(metric=self.named(labels), counters=tuple(counters), unit=counters[0].unit)
         if self._of_requests(apart) in self._issued:
-            return Sum(metric=self.named(labels), counters=(), unit=words.INSTRUMENTS[words.ISSUED][1])
+            return CounterSum(metric=self.named(labels), counters=(), unit=words.INSTRUMENTS[words.ISSUED][1])
         return None
 
-    def lonely(self) -> list[Metric]:
+    def lonely(self) -> list[GateMetric]:
         """Return the metrics of counters that match no other instrument of the gate."""
         return [self.named(apart) for apart in self._places if apart not in self._met]
 

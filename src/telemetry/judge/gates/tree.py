@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from telemetry.judge.gates.lexer import BARE_NAME, BARE_VALUE, Span, quoted
+from telemetry.judge.gates.lexer import BARE_NAME, BARE_VALUE, TextSpan, quoted
 
 Relation = Literal["<", "<=", ">", ">=", "==", "!="]
 Sign = Literal["+", "-", "*", "/"]
@@ -21,7 +21,7 @@ class Number:
 
     digits: str
     unit: str = ""
-    span: Span = field(default=Span(), compare=False)
+    span: TextSpan = field(default=TextSpan(), compare=False)
 
     @property
     def value(self) -> float:
@@ -32,13 +32,13 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Metric:
+class GateMetric:
     """A name and required labels. The instrument may have more labels."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
     """Label pairs, sorted."""
-    span: Span = field(default=Span(), compare=False)
+    span: TextSpan = field(default=TextSpan(), compare=False)
 
     def __str__(self) -> str:
         labels = ",".join(f"{_name(key)}={_value(value)}" for key, value in self.labels)
@@ -46,7 +46,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Condition:
+class ShareCondition:
     """The condition on each value in `share(ttft < 200ms)`."""
 
     relation: Relation
@@ -61,9 +61,9 @@ class Term:
     """A figure of an instrument, such as `p99(ttft)`."""
 
     function: str
-    metric: Metric
-    span: Span = field(default=Span(), compare=False)
-    condition: Condition | None = None
+    metric: GateMetric
+    span: TextSpan = field(default=TextSpan(), compare=False)
+    condition: ShareCondition | None = None
 
     @property
     def percentile(self) -> str:
@@ -79,7 +79,7 @@ class Fact:
     """A fact about the run itself, such as `lost`."""
 
     name: str
-    span: Span = field(default=Span(), compare=False)
+    span: TextSpan = field(default=TextSpan(), compare=False)
 
     def __str__(self) -> str:
         return self.name
@@ -90,17 +90,17 @@ class Word:
     """A word that a fact is compared with, such as `complete`."""
 
     text: str
-    span: Span = field(default=Span(), compare=False)
+    span: TextSpan = field(default=TextSpan(), compare=False)
 
     def __str__(self) -> str:
         return self.text
 
 
 @dataclass(frozen=True)
-class Baseline:
+class BaselineTerm:
     """The value of the left side in the baseline run."""
 
-    span: Span = field(default=Span(), compare=False)
+    span: TextSpan = field(default=TextSpan(), compare=False)
 
     def __str__(self) -> str:
         return "baseline"
@@ -109,7 +109,7 @@ class Baseline:
 @dataclass(frozen=True)
 class Negated:
     inner: Node
-    span: Span = field(default=Span(), compare=False)
+    span: TextSpan = field(default=TextSpan(), compare=False)
 
     def __str__(self) -> str:
         return f"-{_within(self.inner, _UNARY)}"
@@ -120,14 +120,14 @@ class Operation:
     sign: Sign
     left: Node
     right: Node
-    span: Span = field(default=Span(), compare=False)
+    span: TextSpan = field(default=TextSpan(), compare=False)
 
     def __str__(self) -> str:
         binds = _BINDS[self.sign]
         return f"{_within(self.left, binds)} {self.sign} {_within(self.right, binds + 1)}"
 
 
-Node = Number | Term | Fact | Word | Baseline | Negated | Operation
+Node = Number | Term | Fact | Word | BaselineTerm | Negated | Operation
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Gate:
 
     @property
     def uses_baseline(self) -> bool:
-        return any(isinstance(node, Baseline) for node in nodes(self.right))
+        return any(isinstance(node, BaselineTerm) for node in nodes(self.right))
 
     @property
     def terms(self) -> list[Term]:

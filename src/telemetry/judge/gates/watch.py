@@ -14,11 +14,11 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import RecordedRun
 from telemetry.history.step_curves import StepCurves
 from telemetry.judge.gates.check import Rules, check_one
-from telemetry.judge.gates.evidence import Evidence, Instrument
+from telemetry.judge.gates.evidence import Evidence, GateInstrument
 from telemetry.judge.gates.functions import BEST, SUM, function_of
 from telemetry.judge.gates.parser import every_s
 from telemetry.judge.gates.run_evidence import live_evidence
-from telemetry.judge.gates.tree import Baseline, Fact, Gate, Negated, Node, Number, Operation, Term, nodes
+from telemetry.judge.gates.tree import BaselineTerm, Fact, Gate, Negated, Node, Number, Operation, Term, nodes
 from telemetry.judge.gates.units import literal
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory
@@ -48,7 +48,7 @@ class GateNews(NamedTuple):
     """True if the gate can't pass any more. False if it fails now and may recover."""
 
 
-class Watch:
+class FailureWatch:
     """A watcher over the snapshots of a live run that reports each failure once. Not thread-safe: use one owner."""
 
     def __init__(self, gates: Sequence[Gate], rules: Rules, directory: RunDirectory | None) -> None:
@@ -179,9 +179,9 @@ class LiveSteps:
         return self._curves.curves()
 
 
-def cannot_recover(gate: Gate, instruments: Sequence[Instrument]) -> bool:
+def cannot_recover(gate: Gate, instruments: Sequence[GateInstrument]) -> bool:
     """Check whether a left side beyond its limit can only move further away, while the limit is constant."""
-    if not all(isinstance(node, Number | Operation | Negated | Baseline) for node in nodes(gate.right)):
+    if not all(isinstance(node, Number | Operation | Negated | BaselineTerm) for node in nodes(gate.right)):
         return False
     if len({term.function == SUM for term in gate.terms}) > 1:  # the counters of a sum depend on the other terms
         return False
@@ -199,7 +199,7 @@ def gone_beyond(gate: Gate, result: GateResult) -> bool:
     return result.value is not None and result.limit is not None and result.value > result.limit
 
 
-def trend(node: Node, instruments: Sequence[Instrument]) -> float:
+def trend(node: Node, instruments: Sequence[GateInstrument]) -> float:
     """Return a positive number if a node only grows, a negative one if it only falls, 0 if unknown."""
     if isinstance(node, Operation):
         return _of_operation(node, instruments)
@@ -210,7 +210,7 @@ def trend(node: Node, instruments: Sequence[Instrument]) -> float:
     return float(isinstance(node, Fact) and node.name in _GROWING_FACTS)
 
 
-def _of_operation(node: Operation, instruments: Sequence[Instrument]) -> float:
+def _of_operation(node: Operation, instruments: Sequence[GateInstrument]) -> float:
     """Combine two trends. Two growing sides grow together; a constant shifts, scales or inverts the other side."""
     left, right = trend(node.left, instruments), trend(node.right, instruments)
     before, after = _constant(node.left), _constant(node.right)
@@ -222,7 +222,7 @@ def _of_operation(node: Operation, instruments: Sequence[Instrument]) -> float:
     return right * math.copysign(1.0, before) if before and node.sign == "*" else 0.0
 
 
-def _of_term(term: Term, instruments: Sequence[Instrument]) -> float:
+def _of_term(term: Term, instruments: Sequence[GateInstrument]) -> float:
     if term.function == "value":
         return float({item.kind for item in instruments if item.name == term.metric.name} == {"counter"})
     if term.function == BEST:

@@ -163,7 +163,7 @@ def _agreed(first: SeriesKey, first_owner: str, other: SeriesKey, owner: str) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class Added:
+class MergedHistory:
     """The sum of all available histories."""
 
     figures: Mapping[SeriesId, Figures] = field(default_factory=dict)
@@ -176,13 +176,13 @@ class Added:
 
 def add_histories(
     inputs: Sequence[Input], directory: Path, percentiles: Sequence[str], on_progress: OnProgress = lambda *_: None
-) -> Added:
+) -> MergedHistory:
     """Read all histories once, in order of time. Write their sum to `directory` if each input has a history.
 
     Blocks on the disk. Raises RunDirectoryError for a history that can't be read or written, and UsageError for
     series with different ticks and for a percentile outside (0, 100].
     """
-    parts = [_Part.of(run) for run in inputs if run.directory.history.is_dir()]
+    parts = [_InputHistory.of(run) for run in inputs if run.directory.history.is_dir()]
     instruments = Instruments([(str(part.input.directory.path), part.keys) for part in parts])
     for part in parts:
         part.translation = instruments.translation(part.keys)
@@ -205,7 +205,7 @@ def add_histories(
     keys = {series_id(key): key for key in instruments.keys if key.kind == "series"}
     figures = time_range.figures()
     tallies = {id(part.input): part.counts() for part in parts}
-    return Added(
+    return MergedHistory(
         figures={series: figures[key.index] for series, key in keys.items()},
         keys=keys,
         counts=[tallies.get(id(run), {}) for run in inputs],
@@ -213,7 +213,7 @@ def add_histories(
     )
 
 
-class _Part:
+class _InputHistory:
     """A history and the counts of what was read from it."""
 
     translation: Translation
@@ -227,9 +227,9 @@ class _Part:
         self._in_slots = np.zeros(size, dtype=np.int64)
 
     @staticmethod
-    def of(source: Input) -> _Part:
+    def of(source: Input) -> _InputHistory:
         reader = HistoryReader(source.directory.history)
-        return _Part(source, reader, reader.keys())
+        return _InputHistory(source, reader, reader.keys())
 
     def placed(self, owner: int, origin_ns: int) -> Iterator[Placed]:
         return placed(self._reader.intervals(), owner, origin_ns, self.input.shift_ns)
@@ -255,7 +255,7 @@ class _Part:
         return {series_id(key): agreed[key.index] for key in self.keys if key.kind == "series"}
 
 
-def _sum(cell: Cell, parts: Sequence[_Part], origin_ns: int) -> Interval:
+def _sum(cell: MergeCell, parts: Sequence[_InputHistory], origin_ns: int) -> Interval:
     members = [parts[member.owner].take(member.interval) for member in cell.members]
     with np.errstate(over="ignore", invalid="ignore"):  # values may be close to the largest float
         whole = added(members)
@@ -290,7 +290,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MergeCell:
     second: int
     """First second of the cell, since the origin."""
     start_ns: int
@@ -315,14 +315,14 @@ def placed(intervals: Iterable[Interval], owner: int, origin_ns: int, shift_ns: 
         yield Placed(at_ns, owner, number, width_s, start_ns, start_ns + length_ns, ended_ns, interval)
 
 
-def cells(streams: Sequence[Iterator[Placed]]) -> Iterator[Cell]:
+def cells(streams: Sequence[Iterator[Placed]]) -> Iterator[MergeCell]:
     """Yield the seconds of the merged history in order. At most one minute of intervals is in memory."""
     ordered = heapq.merge(*streams, key=lambda member: member[:3])
     for minute, members in groupby(ordered, lambda member: member.at_ns // (_WIDEST * SECOND_NS)):
         yield from _divided(list(members), minute * _WIDEST, LEVELS[::-1])
 
 
-def _divided(members: list[Placed], second: int, widths: Sequence[int]) -> Iterator[Cell]:
+def _divided(members: list[Placed], second: int, widths: Sequence[int]) -> Iterator[MergeCell]:
     """Divide `widths[0]` seconds from `second` on into cells, as narrow as their members allow."""
     width_s, *narrower = widths
     if not narrower or any(member.width_s >= width_s for member in members):
@@ -333,7 +333,7 @@ def _divided(members: list[Placed], second: int, widths: Sequence[int]) -> Itera
         yield from _divided(list(part), step * narrower[0], narrower)
 
 
-def _cell(members: list[Placed], second: int, width_s: int) -> Cell:
+def _cell(members: list[Placed], second: int, width_s: int) -> MergeCell:
     first_ns, last_ns = second * SECOND_NS, (second + width_s) * SECOND_NS
     start_ns, end_ns = min(member.start_ns for member in members), max(member.end_ns for member in members)
     slack_ns = (last_ns - first_ns) // 4  # a second that starts or ends slightly late still fills its cell
@@ -341,7 +341,9 @@ def _cell(members: list[Placed], second: int, width_s: int) -> Cell:
     end_ns = last_ns if end_ns > last_ns - slack_ns else end_ns
     if end_ns <= start_ns:  # a clock was set back: these times are off the grid
         start_ns, end_ns = first_ns, last_ns
-    return Cell(second, start_ns, end_ns, tuple(sorted(members, key=lambda member: (member.ended_ns, member[:3]))))
+    return MergeCell(
+        second, start_ns, end_ns, tuple(sorted(members, key=lambda member: (member.ended_ns, member[:3])))
+    )
 
 
 def _width(length_ns: int) -> int:

@@ -17,7 +17,7 @@ _WIRE_INTEGER: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class MergedMoments:
     """Moments of some values. `stddev` is of the population. None means that it exceeds a float."""
 
     count: int
@@ -51,7 +51,7 @@ def mean_of(total: Number, count: int) -> float | None:
     return mean if mean <= LARGEST else None
 
 
-def stddev_of(parts: Sequence[Moments]) -> float | None:
+def stddev_of(parts: Sequence[MergedMoments]) -> float | None:
     """Return the standard deviation of all values together. `parts` must contain at least one value.
 
     It combines the spread within the parts and between their means, without subtracting large numbers.

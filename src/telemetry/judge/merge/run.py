@@ -20,8 +20,8 @@ from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history.instrument_ids import series_id
 from telemetry.history.request_model import joined, shifted, time_range_of
-from telemetry.judge.merge.history import Added, OnProgress, add_histories
-from telemetry.judge.merge.numbers import Moments, Number, carried, mean_of, plain, stddev_of, total_of
+from telemetry.judge.merge.history import MergedHistory, OnProgress, add_histories
+from telemetry.judge.merge.numbers import MergedMoments, Number, carried, mean_of, plain, stddev_of, total_of
 from telemetry.judge.merge.result import merged_snapshot
 from telemetry.judge.merge.sources import Input, SeriesId, labels, name_of
 from telemetry.statistics.hdr.layout import Layout
@@ -249,7 +249,7 @@ def percentiles_of(inputs: Iterable[Input]) -> list[str]:
 
 
 def merged_series(
-    inputs: Sequence[Input], added: Added, percentiles: Sequence[str], *, coarse: bool
+    inputs: Sequence[Input], added: MergedHistory, percentiles: Sequence[str], *, coarse: bool
 ) -> tuple[list[SeriesStat], list[str]]:
     """Return all series in order of first appearance, and warnings.
 
@@ -278,7 +278,7 @@ def merged_series(
     return stats, warnings
 
 
-def _shares(inputs: Sequence[Input], added: Added) -> dict[SeriesId, list[_Share]]:
+def _shares(inputs: Sequence[Input], added: MergedHistory) -> dict[SeriesId, list[_Share]]:
     shares: dict[SeriesId, list[_Share]] = {}
     for run, counts in zip(inputs, added.counts, strict=True):
         for stat in run.snapshot.series:
@@ -299,14 +299,16 @@ def _lack(run: Input, stat: SeriesStat, counts: Mapping[SeriesId, int]) -> str:
     return f"the history of run {run.label} does not match its result"
 
 
-def _fine(stats: Sequence[SeriesStat], series: SeriesId, added: Added) -> SeriesStat:
+def _fine(stats: Sequence[SeriesStat], series: SeriesId, added: MergedHistory) -> SeriesStat:
     figures, key = added.figures[series], added.keys[series]
     values = {name: plain(value) for name, value in figures.percentiles.items()}
     bound = Layout.of(key.digits).error_bound
     return _together(stats, key.digits, values, bound, 1.0 / key.ticks_per_unit)
 
 
-def _coarse(stats: Sequence[SeriesStat], series: SeriesId, added: Added, percentiles: Sequence[str]) -> SeriesStat:
+def _coarse(
+    stats: Sequence[SeriesStat], series: SeriesId, added: MergedHistory, percentiles: Sequence[str]
+) -> SeriesStat:
     """Merge display histograms.
 
     A slot counts in the cell of its lowest value, so the bound adds the slot's width.
@@ -331,7 +333,7 @@ def _together(
     resolution: float,
 ) -> SeriesStat:
     count, total = sum(stat.count for stat in stats), total_of(stat.total for stat in stats)
-    moments = [Moments(stat.count, stat.total, stat.stddev) for stat in stats]
+    moments = [MergedMoments(stat.count, stat.total, stat.stddev) for stat in stats]
     above = sum(stat.above for stat in stats)
     least, most = _extremes(stats)
     wanted = dict.fromkeys(name for stat in stats for name in stat.percentiles)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from telemetry.common.formatting import listed, number_of, printable
 from telemetry.errors import UsageError
-from telemetry.judge.sweeps.figures import ATTAINMENT, Figures, kinds_of, other_figures, request_figures
-from telemetry.judge.sweeps.model import Column, Point, PointRun, Reading, Sweep, Verdict
+from telemetry.judge.sweeps.figures import ATTAINMENT, SweepFigures, kinds_of, other_figures, request_figures
+from telemetry.judge.sweeps.model import PointFigure, PointRun, Sweep, SweepColumn, SweepPoint, Verdict
 from telemetry.judge.sweeps.params import told
 from telemetry.judge.sweeps.points import grouped, parameters_of, together
 from telemetry.judge.sweeps.verdicts import judged_by, knee, verdict
@@ -38,7 +38,7 @@ def sweep_of(reports: Sequence[Report], by: Sequence[str] = (), kind: str = "") 
     points = []
     for places in grouped(params, names):
         points.append(
-            Point(
+            SweepPoint(
                 params={name: params[places[0]].get(name) for name in names},
                 runs=[run_of(used[index]) for index in places],
                 figures=_readings([figures[index] for index in places]),
@@ -46,7 +46,7 @@ def sweep_of(reports: Sequence[Report], by: Sequence[str] = (), kind: str = "") 
         )
     judged = judged_by(points)
     points = [_judged(point, *verdict(point, judged)) for point in points]
-    best = next((run for run in figures if run.columns), Figures("metrics", ""))
+    best = next((run for run in figures if run.columns), SweepFigures("metrics", ""))
     limits = {run.slo for run in figures if run.columns}
     if len(limits) > 1:
         notes.append("the runs have different limits for requests: their goodput can't be compared")
@@ -100,7 +100,7 @@ def _having(reports: Sequence[Report], names: Sequence[str], notes: list[str]) -
     return matching
 
 
-def _figures(reports: Sequence[Report], kind: str, notes: list[str]) -> list[Figures]:
+def _figures(reports: Sequence[Report], kind: str, notes: list[str]) -> list[SweepFigures]:
     issued: Counter[str] = Counter()
     for report in reports:
         issued.update({name: int(number) for name, number in kinds_of(report).items()})
@@ -117,10 +117,10 @@ def _figures(reports: Sequence[Report], kind: str, notes: list[str]) -> list[Fig
     return [other_figures(report, report.curves) for report in reports]
 
 
-def _columns(figures: Sequence[Figures]) -> list[Column]:
+def _columns(figures: Sequence[SweepFigures]) -> list[SweepColumn]:
     """Return all columns, in the order of the run with the most of them."""
     most = sorted(figures, key=lambda run: -len(run.columns))
-    columns: dict[str, Column] = {}
+    columns: dict[str, SweepColumn] = {}
     for run in most:
         for key, column in run.columns.items():
             columns.setdefault(key, column)
@@ -128,23 +128,23 @@ def _columns(figures: Sequence[Figures]) -> list[Column]:
     return [column for key, column in columns.items() if key in having]
 
 
-def _readings(runs: Sequence[Figures]) -> dict[str, Reading]:
+def _readings(runs: Sequence[SweepFigures]) -> dict[str, PointFigure]:
     readings = {}
     for key in dict.fromkeys(key for run in runs for key in run.values):
         values = [run.values[key] for run in runs if key in run.values]
         low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
-        readings[key] = Reading(value=median(values), low=low, high=high)
+        readings[key] = PointFigure(value=median(values), low=low, high=high)
     good, total = sum(run.good for run in runs), sum(run.ended for run in runs)
     if total > 0:
         low, high = wilson(good, total)
-        readings[ATTAINMENT] = Reading(value=good / total, low=low, high=high)
+        readings[ATTAINMENT] = PointFigure(value=good / total, low=low, high=high)
     return readings
 
 
-def _judged(point: Point, outcome: Verdict, reason: str) -> Point:
+def _judged(point: SweepPoint, outcome: Verdict, reason: str) -> SweepPoint:
     return replace(point, verdict=outcome, reason=reason)
 
 
-def describe(point: Point) -> str:
+def describe(point: SweepPoint) -> str:
     """Describe the values of a point: `concurrency = 4`."""
     return told(point.params)

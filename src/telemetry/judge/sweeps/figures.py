@@ -14,7 +14,7 @@ from telemetry.history.headlines import Flavour, headline
 from telemetry.history.headlines.training import telling
 from telemetry.history.rates import Paces
 from telemetry.history.request_model import RequestCounts, request_counts
-from telemetry.judge.sweeps.model import Column
+from telemetry.judge.sweeps.model import SweepColumn
 from telemetry.wire import requests as words
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report
@@ -39,20 +39,20 @@ _PERCENTILE: Final = re.compile(r" p[\d.]+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class SweepFigures:
     """The figures of a run, in the order of columns."""
 
     flavour: Flavour
     subject: str
     throughput: str = ""
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: dict[str, SweepColumn] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
     slo: str = ""
     good: float = 0
     ended: float = 0
     """Number of requests behind the attainment."""
 
-    def add(self, column: Column, value: float | None) -> None:
+    def add(self, column: SweepColumn, value: float | None) -> None:
         """Add a figure. A value that is unknown or not finite is left out."""
         self.columns[column.key] = column
         if value is not None and math.isfinite(value):
@@ -68,15 +68,15 @@ def kinds_of(report: Report) -> dict[str, float]:
     }
 
 
-def request_figures(report: Report, kind: str) -> Figures:
+def request_figures(report: Report, kind: str) -> SweepFigures:
     """Return the figures of a kind of request; without values if the run has no such requests."""
     kinds = request_counts(report.snapshot)
     requests = next((requests for requests in kinds if instrument(requests.kind, requests.labels) == kind), None)
     if requests is None:
-        return Figures("load", kind)
+        return SweepFigures("load", kind)
     is_llm = words.TTFT in requests.series or words.OUTPUT_TOKENS in requests.series
     limited = requests.good is not None
-    figures = Figures(
+    figures = SweepFigures(
         "llm" if is_llm else "load",
         kind,
         REQUESTS,
@@ -89,34 +89,39 @@ def request_figures(report: Report, kind: str) -> Figures:
     return figures
 
 
-def _of_requests(requests: RequestCounts, *, is_llm: bool) -> Iterator[tuple[Column, float | None]]:
+def _of_requests(requests: RequestCounts, *, is_llm: bool) -> Iterator[tuple[SweepColumn, float | None]]:
     rate = requests.rates.overall.requests_per_s
     yield (
-        Column(key=REQUESTS, title="requests/s", unit="1/s", better="higher"),
+        SweepColumn(key=REQUESTS, title="requests/s", unit="1/s", better="higher"),
         0.0 if rate is None and not requests.completed else rate,
     )
     if is_llm:
-        yield Column(key=TOKENS, title="output tokens/s", unit="1/s", better="higher"), requests.output_tokens_per_s
+        yield (
+            SweepColumn(key=TOKENS, title="output tokens/s", unit="1/s", better="higher"),
+            requests.output_tokens_per_s,
+        )
     if requests.good is not None:
         goodput = 0.0 if not requests.good else requests.goodput_per_s
-        yield Column(key=GOODPUT, title="goodput/s", unit="1/s", better="higher"), goodput
-        yield Column(key=ATTAINMENT, title="attainment", unit="share", better="higher"), requests.attainment
+        yield SweepColumn(key=GOODPUT, title="goodput/s", unit="1/s", better="higher"), goodput
+        yield SweepColumn(key=ATTAINMENT, title="attainment", unit="share", better="higher"), requests.attainment
     for word, title, detail in _TIMES:
         stat = requests.series.get(word)
         if stat is not None and stat.count:
             yield from _percentiles(word, title, stat, detail=detail)
     yield (
-        Column(key="concurrency_mean", title="in flight", detail=True),
+        SweepColumn(key="concurrency_mean", title="in flight", detail=True),
         requests.concurrency_mean,
     )
-    yield Column(key="failed", title="failed", better="lower"), float(requests.failures + requests.expired)
+    yield SweepColumn(key="failed", title="failed", better="lower"), float(requests.failures + requests.expired)
 
 
-def _percentiles(key: str, title: str, stat: SeriesStat, *, detail: bool) -> Iterator[tuple[Column, float | None]]:
+def _percentiles(
+    key: str, title: str, stat: SeriesStat, *, detail: bool
+) -> Iterator[tuple[SweepColumn, float | None]]:
     for percentile in _SHOWN:
         if percentile in stat.percentiles:
             yield (
-                Column(
+                SweepColumn(
                     key=f"{key}_p{percentile}",
                     title=f"{title} p{percentile}",
                     unit=stat.unit,
@@ -127,45 +132,45 @@ def _percentiles(key: str, title: str, stat: SeriesStat, *, detail: bool) -> Ite
             )
 
 
-def other_figures(report: Report, curves: Sequence[StepCurve]) -> Figures:
+def other_figures(report: Report, curves: Sequence[StepCurve]) -> SweepFigures:
     """Return the figures of a run without requests: values of steps, or the headline of its metrics."""
     heads = headline(report.snapshot, recent=False, curves=curves)
     if not heads:
-        return Figures("metrics", "")
+        return SweepFigures("metrics", "")
     head = heads[0]
     if head.flavour == "training" and head.subject:
         return _of_steps(report, head.subject, curves)
     throughput = next((figure.title for figure in head.figures if figure.unit in ("requests/s", "values/s")), "")
-    figures = Figures(head.flavour, head.subject, throughput)
+    figures = SweepFigures(head.flavour, head.subject, throughput)
     for figure in head.figures:
         title, unit = figure.title, figure.unit
         if unit.endswith("/s"):  # a rate: the title has the `/s`, so the unit needs none
             title = title if title.endswith("/s") else f"{title}/s"
             unit = "1/s" if unit in (figure.title, "/s", "1/s") else unit.removesuffix("/s")
         better = "lower" if _PERCENTILE.search(title) else better_of_name(title)
-        figures.add(Column(key=title, title=title, unit=unit, better=better), figure.value)
+        figures.add(SweepColumn(key=title, title=title, unit=unit, better=better), figure.value)
     return figures
 
 
-def _of_steps(report: Report, name: str, curves: Sequence[StepCurve]) -> Figures:
+def _of_steps(report: Report, name: str, curves: Sequence[StepCurve]) -> SweepFigures:
     """Return the last and the best value of the names that tell most, then the number and the speed of steps."""
-    figures = Figures("training", name)
+    figures = SweepFigures("training", name)
     axis = next((candidate for candidate in report.snapshot.axes if candidate.name == name), None)
     if axis is None:
         return figures
     curve_by_name = {curve.name: curve for curve in curves if curve.axis == name}
     for value in _told(axis.values):
         better, last, curve = better_of_name(value), axis.values[value], curve_by_name.get(value)
-        figures.add(Column(key=f"last({value})", title=f"last {value}", better=better), last)
+        figures.add(SweepColumn(key=f"last({value})", title=f"last {value}", better=better), last)
         if curve is not None and better != "neither":
             best = curve.min if better == "lower" else curve.max
-            figures.add(Column(key=f"best({value})", title=f"best {value}", better=better), best)
-    figures.add(Column(key="steps", title="steps", detail=True), float(axis.closed))
+            figures.add(SweepColumn(key=f"best({value})", title=f"best {value}", better=better), best)
+    figures.add(SweepColumn(key="steps", title="steps", detail=True), float(axis.closed))
     speed = Paces(report.snapshot).steps_per_s(name)
-    figures.add(Column(key="steps_per_s", title="steps/s", unit="1/s", better="higher"), speed)
+    figures.add(SweepColumn(key="steps_per_s", title="steps/s", unit="1/s", better="higher"), speed)
     command = report.snapshot.command
     if command is not None:
-        figures.add(Column(key="wall_s", title="took", unit="s", better="lower"), command.wall_s)
+        figures.add(SweepColumn(key="wall_s", title="took", unit="s", better="lower"), command.wall_s)
     return figures
 
 

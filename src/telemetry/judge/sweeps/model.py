@@ -32,7 +32,7 @@ Judged = Literal["gates", "attainment", ""]
 """Rule behind the verdicts; empty without gates and limits."""
 
 
-class Column(Struct, frozen=True, kw_only=True):
+class SweepColumn(Struct, frozen=True, kw_only=True):
     """A figure that the points have."""
 
     key: str
@@ -45,7 +45,7 @@ class Column(Struct, frozen=True, kw_only=True):
     """True for a figure that is left out first where space is short."""
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class PointFigure(Struct, frozen=True, kw_only=True):
     """A figure of a point."""
 
     value: float | None = None
@@ -69,12 +69,12 @@ class PointRun(Struct, frozen=True, kw_only=True):
     gates: list[GateResult] = []
 
 
-class Point(Struct, frozen=True, kw_only=True):
+class SweepPoint(Struct, frozen=True, kw_only=True):
     """Runs with the same values of the parameters."""
 
     params: dict[str, Scalar]
     runs: list[PointRun] = []
-    figures: dict[str, Reading] = {}
+    figures: dict[str, PointFigure] = {}
     """Figures by the key of their column. A figure that no run has is missing."""
     verdict: Verdict = "none"
     reason: str = ""
@@ -111,7 +111,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
     judged: Judged = ""
     throughput: str = ""
     """Key of the column of throughput; empty if there is none."""
-    columns: list[Column] = []
-    points: list[Point] = []
+    columns: list[SweepColumn] = []
+    points: list[SweepPoint] = []
     knee: Knee | None = None
     notes: list[str] = []

@@ -8,21 +8,21 @@ from typing import Final
 from telemetry.common.formatting import percent, printable
 from telemetry.history.headlines.loads import ATTAINED
 from telemetry.judge.sweeps.figures import ATTAINMENT
-from telemetry.judge.sweeps.model import Judged, Knee, Point, PointRun, Verdict
+from telemetry.judge.sweeps.model import Judged, Knee, PointRun, SweepPoint, Verdict
 from telemetry.judge.sweeps.points import is_number
 from telemetry.wire.gates import worst
 
 _REASON_CHARS: Final = 120
 
 
-def judged_by(points: Sequence[Point]) -> Judged:
+def judged_by(points: Sequence[SweepPoint]) -> Judged:
     """Return the rule behind the verdicts of these points."""
     if any(run.gates for point in points for run in point.runs):
         return "gates"
     return "attainment" if any(point.value(ATTAINMENT) is not None for point in points) else ""
 
 
-def verdict(point: Point, judged: Judged) -> tuple[Verdict, str]:
+def verdict(point: SweepPoint, judged: Judged) -> tuple[Verdict, str]:
     """Return the verdict on a point, and why it does not pass.
 
     A failed gate comes before a failed command: `--abort-on-fail` ends the command.
@@ -37,7 +37,7 @@ def verdict(point: Point, judged: Judged) -> tuple[Verdict, str]:
     return _by_gates(point) if judged == "gates" else _by_attainment(point)
 
 
-def knee(points: Sequence[Point], by: Sequence[str], throughput: str) -> Knee | None:
+def knee(points: Sequence[SweepPoint], by: Sequence[str], throughput: str) -> Knee | None:
     """Return the point with the highest throughput among those that pass; None if there is none."""
     readings = [(point.value(throughput), point) for point in points if point.verdict == "pass"]
     pairs = [(value, point) for value, point in readings if value is not None]
@@ -57,7 +57,7 @@ def ended(run: PointRun) -> str:
     return printable(run.signal) if run.signal else f"exit code {run.exit_code}"
 
 
-def _beyond(point: Point, best: Point, by: Sequence[str]) -> bool:
+def _beyond(point: SweepPoint, best: SweepPoint, by: Sequence[str]) -> bool:
     """Return whether a point lies further along the axis than the best one, on the same line."""
     axis, *others = by
     here, there = best.params.get(axis), point.params.get(axis)
@@ -68,7 +68,7 @@ def _beyond(point: Point, best: Point, by: Sequence[str]) -> bool:
     return there > here
 
 
-def _by_gates(point: Point) -> tuple[Verdict, str]:
+def _by_gates(point: SweepPoint) -> tuple[Verdict, str]:
     gates = [gate for run in point.runs for gate in run.gates]
     outcome = worst(gates)
     if outcome == "pass":
@@ -76,14 +76,14 @@ def _by_gates(point: Point) -> tuple[Verdict, str]:
     return outcome, _gate(point, outcome)
 
 
-def _by_attainment(point: Point) -> tuple[Verdict, str]:
+def _by_attainment(point: SweepPoint) -> tuple[Verdict, str]:
     share = point.value(ATTAINMENT)
     if share is None:
         return "none", ""
     return ("pass", "") if share >= ATTAINED else ("fail", f"attainment below {percent(ATTAINED)}")
 
 
-def _gate(point: Point, outcome: str) -> str:
+def _gate(point: SweepPoint, outcome: str) -> str:
     first_gate = next(gate for run in point.runs for gate in run.gates if gate.outcome == outcome)
     text = printable(f"{first_gate.expression}: {first_gate.reason}")
     return text if len(text) <= _REASON_CHARS else f"{text[: _REASON_CHARS - 1]}…"

@@ -20,7 +20,7 @@ from telemetry.report.glossary import explanation
 from telemetry.report.html.data import embedded
 from telemetry.report.html.grids import counters_data, gauges_data, held, over_time
 from telemetry.report.html.head import OUTCOMES, head
-from telemetry.report.html.main_series import LINES, Group, main_groups
+from telemetry.report.html.main_series import LINES, NameGroup, main_groups
 from telemetry.report.html.numbers import Column, column
 from telemetry.report.html.over_time import TimeCharts, identity
 from telemetry.report.html.page import asset, page
@@ -144,7 +144,7 @@ def _histograms(report: Report) -> tuple[Section, str]:
     return section, table(section.table) if section.table is not None else ""
 
 
-def _over_time(report: Report, groups: list[Group]) -> dict[str, tuple[Section, str]]:
+def _over_time(report: Report, groups: list[NameGroup]) -> dict[str, tuple[Section, str]]:
     """Return the main chart over time, with the data of all, and the place of the others."""
     data = TimeCharts(report).data(groups)
     if data is None:
@@ -159,7 +159,7 @@ def _over_time(report: Report, groups: list[Group]) -> dict[str, tuple[Section, 
     return parts
 
 
-def _distribution(report: Report, groups: list[Group]) -> tuple[Section, str]:
+def _distribution(report: Report, groups: list[NameGroup]) -> tuple[Section, str]:
     """Return the main distributions; their figures are in the data of the table of series.
 
     Series whose values are all the same have no shape to draw.

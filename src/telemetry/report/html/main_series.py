@@ -23,7 +23,7 @@ _OF_LOAD: Final = (words.LATENCY,)
 
 
 @dataclass(frozen=True)
-class Group:
+class NameGroup:
     """Series of one name: the tracking windows of a kind of request, or label sets. The busiest is first."""
 
     title: str
@@ -42,14 +42,14 @@ class Group:
         return self.lines[0][1]
 
 
-def main_groups(report: Report) -> list[Group]:
+def main_groups(report: Report) -> list[NameGroup]:
     """Return the main series: those of the busiest kind of request, or the busiest series with its label sets."""
     kinds = sorted(request_counts(report.snapshot), key=lambda kind: -kind.issued)
     of_requests = [group for kind in kinds[:1] for group in _of_kind(kind)]
     return of_requests or list(_others(report))
 
 
-def latencies(report: Report, most: int) -> list[tuple[str, Group]]:
+def latencies(report: Report, most: int) -> list[tuple[str, NameGroup]]:
     """Return the latencies of the busiest kinds of request, with the names of the kinds."""
     kinds = sorted(request_counts(report.snapshot), key=lambda kind: -kind.issued)[:most]
     return [
@@ -60,7 +60,7 @@ def latencies(report: Report, most: int) -> list[tuple[str, Group]]:
     ]
 
 
-def _of_kind(kind: RequestCounts) -> Iterator[Group]:
+def _of_kind(kind: RequestCounts) -> Iterator[NameGroup]:
     is_llm = words.TTFT in kind.series
     parts = kind.windows or (kind,)
     for word in _OF_LLM if is_llm else _OF_LOAD:
@@ -69,10 +69,10 @@ def _of_kind(kind: RequestCounts) -> Iterator[Group]:
         if filled:
             lines = [(window or "values", stat) for window, stat in filled[:LINES]]
             name = wording.instrument(words.name_of(kind.kind, word), kind.labels)
-            yield Group(name, lines, True, kind.has_tokens, kind.series.get(word))
+            yield NameGroup(name, lines, True, kind.has_tokens, kind.series.get(word))
 
 
-def _others(report: Report) -> Iterator[Group]:
+def _others(report: Report) -> Iterator[NameGroup]:
     snapshot = report.snapshot
     filled = [stat for stat in without_spans(without_requests(snapshot.series, snapshot)) if stat.count]
     if not filled:
@@ -82,7 +82,7 @@ def _others(report: Report) -> Iterator[Group]:
     main = max(named or filled, key=lambda stat: (stat.unit in TIME_NS, stat.count))
     same = [stat for stat in filled if stat.name == main.name and stat.unit == main.unit and stat is not main]
     lines = [main, *sorted(same, key=lambda stat: -stat.count)][:LINES]
-    yield Group(printable(main.name), [(_labels(stat) or "values", stat) for stat in lines])
+    yield NameGroup(printable(main.name), [(_labels(stat) or "values", stat) for stat in lines])
 
 
 def _labels(stat: SeriesStat) -> str:

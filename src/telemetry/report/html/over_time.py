@@ -14,7 +14,7 @@ from telemetry.history.request_model import request_counts
 from telemetry.report.content import headlines
 from telemetry.report.glossary import explanation
 from telemetry.report.html import overview
-from telemetry.report.html.main_series import LINES, Group
+from telemetry.report.html.main_series import LINES, NameGroup
 from telemetry.report.html.numbers import Column, column, readable, rounded
 from telemetry.wire.pictures import CounterOverTime, Distribution, HeatMap, Pictures, RequestsOverTime
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
@@ -53,7 +53,7 @@ class TimeCharts:
         self._times: list[tuple[Any, Any]] = []
         self._charts: list[Chart] = []
 
-    def data(self, groups: Sequence[Group]) -> dict[str, Any] | None:
+    def data(self, groups: Sequence[NameGroup]) -> dict[str, Any] | None:
         """Return the data for the browser; None if the run is too short to have a course."""
         pictures = self._report.pictures or Pictures()
         edges = pictures.edges_s
@@ -110,7 +110,7 @@ class TimeCharts:
             self._times.append(stored)
         return self._times.index(stored)
 
-    def _overview(self, groups: Sequence[Group], pictures: Pictures) -> bool:
+    def _overview(self, groups: Sequence[NameGroup], pictures: Pictures) -> bool:
         """Add the chart of rates, failures and p99. Return False if the run has nothing for it."""
         what = "requests" if any(head.flavour == "load" for head in self._heads) else "values"
         chart = (
@@ -181,7 +181,7 @@ class TimeCharts:
             None,
         )
 
-    def _rates(self, groups: Sequence[Group], pictures: Pictures, *, has_overview: bool) -> None:
+    def _rates(self, groups: Sequence[NameGroup], pictures: Pictures, *, has_overview: bool) -> None:
         """Add rates of the values of the main series, and of counters of trouble, unless the overview has them."""
         for group in groups[:1]:
             candidates = [(name, self._over.get(identity(stat))) for name, stat in group.lines]
@@ -236,7 +236,7 @@ class TimeCharts:
             start, end = ([longest.times_s[pair[side]] for pair in pairs] for side in (0, 1))
             self._add("Steps per second", "", (start, end), [line], counted=_PER_S)
 
-    def _percentiles(self, group: Group) -> None:
+    def _percentiles(self, group: NameGroup) -> None:
         """Add percentiles of a group: of its busiest series, or of the busiest window in each step."""
         parts = [self._over[identity(stat)] for _, stat in group.lines if identity(stat) in self._over]
         if not parts:
@@ -261,7 +261,7 @@ class TimeCharts:
         named = group.title if group.is_request else wording.instrument(group.main.name, group.main.labels)
         self._add(f"{named}: percentiles", parts[0].unit, _ends(points), lines, whole)
 
-    def _side_by_side(self, group: Group) -> None:
+    def _side_by_side(self, group: NameGroup) -> None:
         """Add p99 of each label set."""
         candidates = [(name, stat, self._over.get(identity(stat))) for name, stat in group.lines]
         series = [(name, stat, course) for name, stat, course in candidates if course is not None]
@@ -364,7 +364,7 @@ def marks(report: Report) -> list[tuple[float, str]]:
     ]
 
 
-def _heat_maps(pictures: Pictures, groups: Sequence[Group]) -> Iterator[tuple[str, HeatMap]]:
+def _heat_maps(pictures: Pictures, groups: Sequence[NameGroup]) -> Iterator[tuple[str, HeatMap]]:
     """Yield heat maps of the main series, with their titles."""
     by_series = {identity(heat_map): heat_map for heat_map in pictures.heat_maps}
     pairs = [(group, by_series[identity(group.main)]) for group in groups if identity(group.main) in by_series]

@@ -9,7 +9,7 @@ from telemetry.common import wording
 from telemetry.common.directions import TROUBLE, words_of
 from telemetry.history.rates import Pace, Paces
 from telemetry.history.request_model import request_counts
-from telemetry.report.html.main_series import Group, latencies
+from telemetry.report.html.main_series import NameGroup, latencies
 from telemetry.report.html.numbers import Column
 from telemetry.report.series import part_s
 from telemetry.wire import requests as words
@@ -29,7 +29,7 @@ _OF_REQUESTS: Final = (words.LATENCY, words.TTFT)
 Identity = tuple[str, tuple[tuple[str, str], ...]]
 
 
-class Rate(NamedTuple):
+class RateLine(NamedTuple):
     """Events per second. `drawn` is `area`, `bars` or empty for a line; `tone` is `good`, `bad` or empty."""
 
     name: str
@@ -59,14 +59,14 @@ class Overview(NamedTuple):
 
     title: str
     times: tuple[list[float], list[float]]
-    rates: list[Rate]
+    rates: list[RateLine]
     slow: list[Slowness]
 
 
 def of_requests(
     report: Report,
     pictures: Pictures,
-    groups: Sequence[Group],
+    groups: Sequence[NameGroup],
     over: dict[Identity, SeriesOverTime],
     seconds: float | None,
 ) -> Overview | None:
@@ -76,16 +76,16 @@ def of_requests(
     """
     kinds = pictures.requests
     counts = request_counts(report.snapshot)
-    rates = [Rate("requests/s", added([kind.completed_per_s for kind in kinds]), "area")]
+    rates = [RateLine("requests/s", added([kind.completed_per_s for kind in kinds]), "area")]
     good = added([kind.good_per_s for kind in kinds]) if all(kind.good_per_s for kind in kinds) else []
     if any(good):
         good_counts = [kind.good for kind in counts if kind.good is not None]
         number = sum(good_counts) if good_counts else None
-        rates.append(Rate("within limits/s", good, tone="good", whole=_pace(number, seconds)))
+        rates.append(RateLine("within limits/s", good, tone="good", whole=_pace(number, seconds)))
     failed = added([kind.failed_per_s for kind in kinds])
     if any(failed):
         number = sum(kind.failures + kind.expired for kind in counts)
-        rates.append(Rate("failed/s", failed, "bars", "bad", _pace(number, seconds)))
+        rates.append(RateLine("failed/s", failed, "bars", "bad", _pace(number, seconds)))
     if len(kinds) > 1:
         named = latencies(report, _SLOW)
     else:
@@ -99,7 +99,7 @@ def of_requests(
 
 
 def of_series(
-    report: Report, pictures: Pictures, groups: Sequence[Group], over: dict[Identity, SeriesOverTime], what: str
+    report: Report, pictures: Pictures, groups: Sequence[NameGroup], over: dict[Identity, SeriesOverTime], what: str
 ) -> Overview | None:
     """Return the rate of the main series, which are durations, with their p99 and the failures beside them.
 
@@ -116,12 +116,12 @@ def of_series(
     if not parts or len(parts) < len(candidates) or len({len(part.points) for part in parts}) > 1:
         return None
     times = [point.start_s for point in parts[0].points], [point.end_s for point in parts[0].points]
-    rates = [Rate(f"{what}/s", added([[point.rate for point in part.points] for part in parts]), "area")]
+    rates = [RateLine(f"{what}/s", added([[point.rate for point in part.points] for part in parts]), "area")]
     edges = pictures.edges_s
     trouble = troubles(pictures)
     failed = added([counter.rates for counter in trouble])
     if any(failed) and (edges[:-1], edges[1:]) == times:
-        rates.append(Rate("failures/s", failed, "bars", "bad", pace_of(report, trouble)))
+        rates.append(RateLine("failures/s", failed, "bars", "bad", pace_of(report, trouble)))
     slow = []
     for name, stat in group.lines[:_SLOW]:
         points = over[identity_of(stat)].points
@@ -176,11 +176,11 @@ def identity_of(stat: SeriesStat | CounterStat | SeriesOverTime | CounterOverTim
     return stat.name, tuple(sorted(stat.labels.items()))
 
 
-def _short(word: str, group: Group) -> str:
+def _short(word: str, group: NameGroup) -> str:
     return {words.TTFT: "TTFT" if group.has_tokens else "first byte"}.get(word, word)
 
 
-def _of_windows(name: str, group: Group, over: dict[Identity, SeriesOverTime]) -> Iterator[Slowness]:
+def _of_windows(name: str, group: NameGroup, over: dict[Identity, SeriesOverTime]) -> Iterator[Slowness]:
     """Yield the percentile of the busiest tracking window in each step."""
     points = busiest_points([over[identity_of(stat)] for _, stat in group.lines if identity_of(stat) in over])
     key = _key(points)

@@ -18,7 +18,7 @@ from telemetry.report.html.sections import content, without_bounds
 from telemetry.report.request_phases import phases
 from telemetry.report.request_summary import MEAN_REQUEST, sections_of
 from telemetry.report.requests import is_part, outcomes
-from telemetry.report.table import DOT, Section, Table
+from telemetry.report.table import DOT, ReportTable, Section
 from telemetry.wire.report import Report
 
 _BY_SLOT: Final = "Requests by slot"
@@ -114,7 +114,9 @@ def _mean_request(of: RequestCounts, section: Section) -> tuple[str, Section]:
     )
     bar = _bar(list(zip(tones, times, strict=True)), f"{name} {total}: {parts}")
     html = f'<p class="outcomes"><span>{escape(f"{name} {total}")}{question(name)} →</span> {keys}</p>{bar}'
-    return html, replace(section, table=Table(section.table.columns, [row for row in rows if row is not mean_row]))
+    return html, replace(
+        section, table=ReportTable(section.table.columns, [row for row in rows if row is not mean_row])
+    )
 
 
 def _narrow(section: Section) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from telemetry.report.html.help import question
 from telemetry.report.series import BOUNDS_KEEP
 from telemetry.report.sparkline import Bars, svg
-from telemetry.report.table import Section, Table
+from telemetry.report.table import ReportTable, Section
 
 _ENDS_OF_WORDS: Final = re.compile(r"(?<=[_{,=/])(?=.)")
 
@@ -49,7 +49,7 @@ def content(
 
 
 def table(
-    of: Table,
+    of: ReportTable,
     most: int | None = None,
     badges: Mapping[int, Sequence[str]] | None = None,
     *,
@@ -92,10 +92,10 @@ def table(
     return f'<div class="scroll"><table{shown}>{head}<tbody>{"".join(lines)}</tbody></table></div>'
 
 
-def without_bounds(of: Table) -> Table:
+def without_bounds(of: ReportTable) -> ReportTable:
     """Return the table without columns of confidence bounds."""
     kept = [index for index, column in enumerate(of.columns) if column.keep <= BOUNDS_KEEP]
-    return Table([of.columns[index] for index in kept], [[row[index] for index in kept] for row in of.rows])
+    return ReportTable([of.columns[index] for index in kept], [[row[index] for index in kept] for row in of.rows])
 
 
 def breakable(name: str) -> str:

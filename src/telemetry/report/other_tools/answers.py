@@ -44,7 +44,7 @@ class Lacks:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RequestSlice:
     """Some neighbouring requests, with all their chunks."""
 
     requests: slice
@@ -135,7 +135,7 @@ class Answers:
             end += gaps.size
         return buffer[:end]
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RequestSlice]:
         """Yield all requests in order, with about `AT_ONCE` chunks at a time."""
         begin = 0
         while begin < len(self):
@@ -167,7 +167,7 @@ class Answers:
             chunk_tokens=tokens,
         )
 
-    def _piece(self, requests: slice) -> Piece:
+    def _piece(self, requests: slice) -> RequestSlice:
         offsets = self.offsets[requests.start : requests.stop + 1]
         chunks = slice(int(offsets[0]), int(offsets[-1]))
         counts = np.diff(offsets)
@@ -178,11 +178,11 @@ class Answers:
         reached = np.cumsum(self.steps_ns[chunks], dtype=np.int64)
         reached -= np.repeat(reached[begins], counts[counts > 0])  # the first step of a request is 0
         tokens = self.chunk_tokens[chunks].astype(np.float64)
-        return Piece(requests, chunks, owner, self.first_ns[owner] + reached, tokens, is_first)
+        return RequestSlice(requests, chunks, owner, self.first_ns[owner] + reached, tokens, is_first)
 
 
 @dataclass(slots=True)
-class Collector:
+class AnswerCollector:
     """Logged requests on their way into columns: some 5 bytes for each chunk, and 70 for each request."""
 
     limits: Mapping[str, int] = field(default_factory=dict)

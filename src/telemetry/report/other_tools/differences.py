@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 from telemetry.report.other_tools import aiperf, ours, sglang, vllm
 from telemetry.report.other_tools import reasons as why
-from telemetry.report.other_tools.reasons import Reason
+from telemetry.report.other_tools.reasons import DifferenceReason
 from telemetry.report.other_tools.selection import Selection
 from telemetry.report.other_tools.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FigureDifference:
     """A figure by both definitions."""
 
     name: str
@@ -41,11 +41,11 @@ class _Row(NamedTuple):
     key: str
     """Key of our figure."""
     field: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[DifferenceReason, ...]
     group: str = ""
 
 
-def differences(tool: Tool, selection: Selection) -> list[Difference]:
+def differences(tool: Tool, selection: Selection) -> list[FigureDifference]:
     """Return the figures that both know. Without limits there is no goodput."""
     answers, limits = selection.answers, selection.limits
     own = ours.figures(answers, limits)
@@ -65,7 +65,7 @@ def differences(tool: Tool, selection: Selection) -> list[Difference]:
         value = _value(theirs, row.field)
         if own[row.key] is None and value is None:
             continue
-        difference = Difference(
+        difference = FigureDifference(
             name=row.name,
             group=row.group,
             ours=own[row.key],
@@ -94,7 +94,9 @@ def _value(theirs: Mapping[str, Any], field: str) -> float | None:
     return float(value) * 100.0 if field in _SHARES else float(value)
 
 
-def _durations(fields: Mapping[str, str], names: Sequence[tuple[str, str, tuple[Reason, ...]]]) -> Iterator[_Row]:
+def _durations(
+    fields: Mapping[str, str], names: Sequence[tuple[str, str, tuple[DifferenceReason, ...]]]
+) -> Iterator[_Row]:
     """Yield rows for the figures of several durations, by our name and that of the tool.
 
     `fields` has the figures of the tool and the pattern of their names.

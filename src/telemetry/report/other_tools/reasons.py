@@ -24,34 +24,46 @@ Fact = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class DifferenceReason:
     """A sentence, and the fact about the requests without which it can't be the reason."""
 
     text: str
     fact: Fact = "always"
 
 
-INTERPOLATED: Final = Reason("interpolated between two values (ours: one of the values)")
-ALL_REQUESTS: Final = Reason("time of failed requests too (ours: of completed ones)", "longer")
-TO_LAST_CHUNK: Final = Reason("ends at the last chunk (ours: when the answer is complete)", "trailing")
-ONE_TOKEN: Final = Reason("leaves out one token (ours: all tokens of the first chunk)", "bundled")
-GOOD_TO_LAST: Final = Reason("tpot and e2el end at the last chunk (ours: when the answer is complete)", "trailing")
-GOOD_ONE_TOKEN: Final = Reason("tpot leaves out one token (ours: all tokens of the first chunk)", "bundled")
-WHOLE: Final = Reason("has answers that come as a whole (ours: without first token)", "whole")
-GOOD_WHOLE: Final = Reason("an answer that comes as a whole has a first token (ours: none, not good)", "whole")
-NO_OUTPUT_FAILED: Final = Reason("completed without output counts as failed", "no_output")
-NO_OUTPUT_NO_TTFT: Final = Reason("without output the first token comes after 0 ms (ours: never)", "no_output")
-CHUNKS: Final = Reason("counts chunks (ours: tokens)", "chunks")
-SPREAD: Final = Reason("spreads the tokens of a chunk over the gap before it (ours: at its time)", "chunks")
-SAME_SECOND: Final = Reason("counts completed requests in the same second (ours: at the same time)")
-GAP_PER_TOKEN: Final = Reason("divides the gap before a chunk among its tokens (ours: per chunk)", "chunks")
-BUSY: Final = Reason("leaves out failed requests, but not their time", "failed")
-OUTPUT_TIME: Final = Reason("time ends at the last chunk (ours: with the last answer)", "trailing")
-OUTPUT_ONLY: Final = Reason("time of requests with output (ours: of all completed ones)", "no_output")
-VALID_TIME: Final = Reason("time of completed requests (ours: of failed ones too)", "longer")
-NO_TPOT_NOT_GOOD: Final = Reason("one token and a limit for tpot is not good (ours: good)", "one_token")
-OTHER_LIMITS: Final = Reason("leaves out limits that it does not know", "limits")
-SAME_LIMITS: Final = Reason("has the same limits for all requests", "own_limits")
+INTERPOLATED: Final = DifferenceReason("interpolated between two values (ours: one of the values)")
+ALL_REQUESTS: Final = DifferenceReason("time of failed requests too (ours: of completed ones)", "longer")
+TO_LAST_CHUNK: Final = DifferenceReason("ends at the last chunk (ours: when the answer is complete)", "trailing")
+ONE_TOKEN: Final = DifferenceReason("leaves out one token (ours: all tokens of the first chunk)", "bundled")
+GOOD_TO_LAST: Final = DifferenceReason(
+    "tpot and e2el end at the last chunk (ours: when the answer is complete)", "trailing"
+)
+GOOD_ONE_TOKEN: Final = DifferenceReason(
+    "tpot leaves out one token (ours: all tokens of the first chunk)", "bundled"
+)
+WHOLE: Final = DifferenceReason("has answers that come as a whole (ours: without first token)", "whole")
+GOOD_WHOLE: Final = DifferenceReason(
+    "an answer that comes as a whole has a first token (ours: none, not good)", "whole"
+)
+NO_OUTPUT_FAILED: Final = DifferenceReason("completed without output counts as failed", "no_output")
+NO_OUTPUT_NO_TTFT: Final = DifferenceReason(
+    "without output the first token comes after 0 ms (ours: never)", "no_output"
+)
+CHUNKS: Final = DifferenceReason("counts chunks (ours: tokens)", "chunks")
+SPREAD: Final = DifferenceReason(
+    "spreads the tokens of a chunk over the gap before it (ours: at its time)", "chunks"
+)
+SAME_SECOND: Final = DifferenceReason("counts completed requests in the same second (ours: at the same time)")
+GAP_PER_TOKEN: Final = DifferenceReason(
+    "divides the gap before a chunk among its tokens (ours: per chunk)", "chunks"
+)
+BUSY: Final = DifferenceReason("leaves out failed requests, but not their time", "failed")
+OUTPUT_TIME: Final = DifferenceReason("time ends at the last chunk (ours: with the last answer)", "trailing")
+OUTPUT_ONLY: Final = DifferenceReason("time of requests with output (ours: of all completed ones)", "no_output")
+VALID_TIME: Final = DifferenceReason("time of completed requests (ours: of failed ones too)", "longer")
+NO_TPOT_NOT_GOOD: Final = DifferenceReason("one token and a limit for tpot is not good (ours: good)", "one_token")
+OTHER_LIMITS: Final = DifferenceReason("leaves out limits that it does not know", "limits")
+SAME_LIMITS: Final = DifferenceReason("has the same limits for all requests", "own_limits")
 
 
 def facts(selection: Selection, known_limits: Collection[str]) -> frozenset[Fact]:

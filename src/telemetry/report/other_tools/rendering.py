@@ -10,10 +10,10 @@ import msgspec
 from telemetry.common import slo
 from telemetry.common.formatting import number_of, printable
 from telemetry.report.other_tools import aiperf, sglang, vllm
-from telemetry.report.other_tools.differences import Difference, differences, shown
+from telemetry.report.other_tools.differences import FigureDifference, differences, shown
 from telemetry.report.other_tools.selection import Selection
 from telemetry.report.other_tools.tool import Tool
-from telemetry.report.table import DOT, Column, Table, layout, wrapped
+from telemetry.report.table import DOT, ReportTable, TableColumn, layout, wrapped
 
 _FAR: Final = 4 / 3
 _LIMITS: Final = {
@@ -48,8 +48,13 @@ def render_text(tool: Tool, selection: Selection, width: int = 100) -> str:
 def render_beside(tool: Tool, selection: Selection, width: int = 100) -> str:
     """Return a table of our figures, those of the tool, and why they differ."""
     rows = list(_rows(differences(tool, selection)))
-    columns = [Column(""), Column("ours"), Column(tool.name), Column("why", right=False, wraps=True)]
-    table = layout(Table(columns, rows), width)
+    columns = [
+        TableColumn(""),
+        TableColumn("ours"),
+        TableColumn(tool.name),
+        TableColumn("why", right=False, wraps=True),
+    ]
+    table = layout(ReportTable(columns, rows), width)
     return (
         "\n".join(
             [*_head(tool, selection, width), "", *table, "", *_notes_text(tool, selection, width, beside=True)]
@@ -124,7 +129,7 @@ def _notes_text(tool: Tool, selection: Selection, width: int, *, beside: bool = 
         yield from wrapped(note, width, "· ", _INDENT)
 
 
-def _rows(figures: Sequence[Difference]) -> Iterator[list[str]]:
+def _rows(figures: Sequence[FigureDifference]) -> Iterator[list[str]]:
     """Yield name, our value, their value, and why they differ.
 
     Percentiles repeat nothing that is said of their mean.

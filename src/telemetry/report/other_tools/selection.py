@@ -11,7 +11,7 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history.goodput import NO_LOG_HINT
 from telemetry.history.request_log import RequestLog, facts
 from telemetry.history.request_model import RequestCounts, request_counts
-from telemetry.report.other_tools.answers import Answers, Collector, Lacks
+from telemetry.report.other_tools.answers import AnswerCollector, Answers, Lacks
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words
 from telemetry.wire.report import Report
@@ -122,8 +122,8 @@ def _choices(counts: RequestCounts, name: str) -> Iterator[_Choice]:
 
 def _collected(
     log: RequestLog, choice: _Choice, limits: Mapping[str, int], times: tuple[int, int] | None
-) -> Collector:
-    collector = Collector(limits)
+) -> AnswerCollector:
+    collector = AnswerCollector(limits)
     kind, own, windows = choice.whole.kind, dict(choice.whole.labels), {part.window for part in choice.windows}
     labels: dict[str, str] | None = None
     is_chosen = False

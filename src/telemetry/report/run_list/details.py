@@ -12,7 +12,7 @@ from telemetry.common.headline_choice import shown_params
 from telemetry.errors import RunDirectoryError
 from telemetry.history import RecordedRun
 from telemetry.history.curve_points import has_means
-from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.fair_rates import Activity, RateSteps
 from telemetry.history.headlines import Figure, Headline, headline
 from telemetry.history.headlines.training import telling
 from telemetry.history.instrument_ids import series_id
@@ -21,7 +21,7 @@ from telemetry.history.rates import Paces
 from telemetry.history.step_curves import read
 from telemetry.limits import MIB
 from telemetry.report.content import headlines
-from telemetry.report.html.main_series import LINES, Group, latencies, main_groups
+from telemetry.report.html.main_series import LINES, NameGroup, latencies, main_groups
 from telemetry.report.html.numbers import Column
 from telemetry.store.records import FILE_NAME
 from telemetry.wire import requests as words
@@ -199,10 +199,10 @@ def _over_time(run: RecordedRun) -> Iterator[RunCurve]:
         )
 
 
-def _rates(snapshot: MetricsSnapshot, windows: Sequence[RangeTotals], groups: Sequence[Group]) -> Column:
+def _rates(snapshot: MetricsSnapshot, windows: Sequence[RangeTotals], groups: Sequence[NameGroup]) -> Column:
     """Return the values per second of all label sets or tracking windows of some groups."""
     stats = [stat for group in groups for _, stat in group.lines]
-    steps = Steps(*zip(*((window.start_s, window.end_s, window.seconds) for window in windows), strict=True))
+    steps = RateSteps(*zip(*((window.start_s, window.end_s, window.seconds) for window in windows), strict=True))
     counts = [
         sum(window.series[id].count for stat in stats if (id := series_id(stat)) in window.series)
         for window in windows
@@ -210,7 +210,7 @@ def _rates(snapshot: MetricsSnapshot, windows: Sequence[RangeTotals], groups: Se
     return steps.rates(counts, Activity.of(Paces(snapshot), stats, snapshot.started_ns))
 
 
-def _percentile(window: RangeTotals, group: Group) -> float | None:
+def _percentile(window: RangeTotals, group: NameGroup) -> float | None:
     """Return the 99th percentile of the busiest of them."""
     totals = [window.series.get(series_id(stat)) for _, stat in group.lines]
     nonempty = [figures for figures in totals if figures is not None and figures.count]

@@ -16,7 +16,7 @@ from telemetry.report.html.numbers import column, rounded
 from telemetry.report.html.page import asset, page
 from telemetry.report.html.sections import table
 from telemetry.report.run_list.details import RunCurve, RunDetails
-from telemetry.report.table import DOT, Column, Table
+from telemetry.report.table import DOT, ReportTable, TableColumn
 from telemetry.wire.collectors import is_of_surroundings
 from telemetry.wire.events import Scalar
 
@@ -76,15 +76,15 @@ def _banner(runs: Sequence[ListedRun]) -> str:
     return f'<p class="banner {worst}" id="verdict">{escape(text)}</p>'
 
 
-def _plain(runs: Sequence[ListedRun]) -> Table:
+def _plain(runs: Sequence[ListedRun]) -> ReportTable:
     """Return the table for browsers without scripts."""
     heads = [
-        Column("name"),
-        Column("run", right=False),
-        Column("result", right=False),
-        Column("started", right=False),
-        Column("took"),
-        Column("figures", right=False),
+        TableColumn("name"),
+        TableColumn("run", right=False),
+        TableColumn("result", right=False),
+        TableColumn("started", right=False),
+        TableColumn("took"),
+        TableColumn("figures", right=False),
     ]
     rows = [
         [
@@ -97,7 +97,7 @@ def _plain(runs: Sequence[ListedRun]) -> Table:
         ]
         for run in runs
     ]
-    return Table(heads, rows)
+    return ReportTable(heads, rows)
 
 
 def _result(run: ListedRun) -> str:

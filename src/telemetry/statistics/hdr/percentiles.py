@@ -12,7 +12,7 @@ from telemetry.statistics.hdr.pages import PagedCounts
 from telemetry.statistics.hdr.sparse import BLOCK_PAGES
 
 
-class Counts(Protocol):
+class SearchedCounts(Protocol):
     """The counts to search: all counts of a pool, or those of its window."""
 
     def page_sums(self) -> Integers: ...
@@ -26,7 +26,7 @@ class PageIndex:
     Valid until the next count is added.
     """
 
-    def __init__(self, pool: PagedCounts, counts: Counts) -> None:
+    def __init__(self, pool: PagedCounts, counts: SearchedCounts) -> None:
         self.counts = counts
         self.order = pool.order
         self.rows, self.numbers = pool.keys_of(self.order)
@@ -49,7 +49,7 @@ class PageIndex:
         return places
 
 
-class Found(NamedTuple):
+class RankSlots(NamedTuple):
     """The result for each requested row and rank."""
 
     slots: Integers
@@ -59,7 +59,7 @@ class Found(NamedTuple):
     """Count of the slot."""
 
 
-def find_ranks(index: PageIndex, rows: NDArray[np.intp], ranks: Integers) -> Found:
+def find_ranks(index: PageIndex, rows: NDArray[np.intp], ranks: Integers) -> RankSlots:
     """Return the slots that hold the given ranks.
 
     `ranks` has a line for each row, with ranks from 1 to the row's count.
@@ -76,7 +76,7 @@ def find_ranks(index: PageIndex, rows: NDArray[np.intp], ranks: Integers) -> Fou
         offsets[block], counts[block], before[block] = _first_reaching(running, rests[block])
     slots = (index.numbers[places] << PAGE_BITS) + offsets
     shape = ranks.shape
-    return Found(slots.reshape(shape), (rests - before).reshape(shape), counts.reshape(shape))
+    return RankSlots(slots.reshape(shape), (rests - before).reshape(shape), counts.reshape(shape))
 
 
 def _first_reaching(running: Integers, rests: Integers) -> tuple[Integers, Integers, Integers]:

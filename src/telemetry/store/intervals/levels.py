@@ -30,7 +30,7 @@ from telemetry.store.append_file import AppendFile, Buffer
 from telemetry.store.atomic import replacing
 from telemetry.store.framing import Frame, SegmentReader, frame, segment_header
 from telemetry.store.intervals.packed import pack, unpack, unpacked_bytes
-from telemetry.store.intervals.rollup import RollUp, SeriesArrays, merge
+from telemetry.store.intervals.rollup import RollUp, WideColumns, merge
 from telemetry.wire.codec import Malformed, decode_interval, encode_interval
 from telemetry.wire.history import Interval
 
@@ -344,7 +344,7 @@ def decoded(item: Frame, path: Path) -> Interval:
         if item.kind == PACKED:
             return unpack(item.data, item.stamp, item.kind)
         interval = decode_interval(item.data)
-        SeriesArrays.of(interval.series)
+        WideColumns.of(interval.series)
     except Malformed as error:
         raise damage(path, error) from error
     return interval

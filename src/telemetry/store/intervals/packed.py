@@ -68,7 +68,7 @@ _VALUE_BYTES: Final = 12
 OPENING_BYTES: Final = _OPENING.size
 
 
-class Group(NamedTuple):
+class PackedGroup(NamedTuple):
     """The position of some series."""
 
     first: int
@@ -81,7 +81,7 @@ class Group(NamedTuple):
     """Offset in the payload."""
 
 
-class Row(NamedTuple):
+class PackedRow(NamedTuple):
     """A series of one interval."""
 
     values: int
@@ -240,18 +240,20 @@ class Head(NamedTuple):
             raise damaged("it comes to too much")
         return Head(start_ns, end_ns, masks, directory, body, (counters, counter_bytes, gauges, gauge_bytes))
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[PackedGroup]:
         begins = accumulate(self.directory[:, 3].tolist(), initial=self.body)
         for (first, rows, cells, size, crc), begin in zip(self.directory.tolist(), begins, strict=False):
-            yield Group(first, rows, cells, size, crc, begin)
+            yield PackedGroup(first, rows, cells, size, crc, begin)
 
-    def group_of(self, index: int) -> Group | None:
+    def group_of(self, index: int) -> PackedGroup | None:
         """Return the group that holds the series, or None."""
         at = int(np.searchsorted(self.directory[:, 0], index, "right")) - 1
         if at < 0:
             return None
         first, rows, cells, size, crc = self.directory[at].tolist()
-        return Group(first, rows, cells, size, crc, self.body + int(self.directory[:at, 3].sum(dtype=np.int64)))
+        return PackedGroup(
+            first, rows, cells, size, crc, self.body + int(self.directory[:at, 3].sum(dtype=np.int64))
+        )
 
 
 def intact(head: Buffer, length: int, stamp: int, kind: int) -> bool:
@@ -287,7 +289,7 @@ def unpack(data: Buffer, stamp: int, kind: int) -> Interval:
     )
 
 
-def pick(head: Head, group: Group, data: bytes, index: int) -> Row | None:
+def pick(head: Head, group: PackedGroup, data: bytes, index: int) -> PackedRow | None:
     """Return one series of a group from the group's bytes; None if the group does not hold it. Raises Malformed."""
     rows, cells = places_of(ROWS, head.masks), places_of(CELLS, head.masks)
     of_rows, of_cells = inflated(_checked(group, data), [(rows, group.rows), (cells, group.cells)])
@@ -309,10 +311,10 @@ def pick(head: Head, group: Group, data: bytes, index: int) -> Row | None:
     values = (more + int(counts.sum(dtype=np.uint64))) % (1 << 64)
     base = least if values == 1 else 0
     exact, lowest, highest = _FLOATS.unpack(_BITS.pack(total ^ base, least, most ^ base))
-    return Row(values, exact, lowest, highest, slots.astype(U32), counts)
+    return PackedRow(values, exact, lowest, highest, slots.astype(U32), counts)
 
 
-def _checked(group: Group, data: Buffer) -> Buffer:
+def _checked(group: PackedGroup, data: Buffer) -> Buffer:
     if zlib.crc32(data) != group.crc:
         raise damaged("a group is not what was written")
     return data

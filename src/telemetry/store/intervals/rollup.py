@@ -27,7 +27,7 @@ _Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class SeriesArrays:
+class WideColumns:
     """The columns of `SeriesColumns` as arrays, wide enough for sums."""
 
     index: _Array
@@ -41,14 +41,14 @@ class SeriesArrays:
     """Counts of the slots; u32 while that is enough, because they are most of a roll-up."""
 
     @staticmethod
-    def of(columns: SeriesColumns) -> SeriesArrays:
+    def of(columns: SeriesColumns) -> WideColumns:
         """Convert columns that fit together. Raises Malformed if they are not in order."""
         index = np.frombuffer(columns.index, _U32)
         keys = np.repeat(index.astype(_U64) << _INDEX_SHIFT, np.frombuffer(columns.occupied, _U32))
         keys |= np.frombuffer(columns.slots, _U32)
         if (index[1:] <= index[:-1]).any() or (keys[1:] < keys[:-1]).any():
             raise Malformed(Reason.FRAME_UNREADABLE, "the columns of an interval are not in order")
-        return SeriesArrays(
+        return WideColumns(
             index,
             np.frombuffer(columns.count, _U64),
             np.frombuffer(columns.total, _F64),
@@ -59,13 +59,13 @@ class SeriesArrays:
         )
 
     @staticmethod
-    def sum(parts: Sequence[SeriesArrays]) -> SeriesArrays:
+    def sum(parts: Sequence[WideColumns]) -> WideColumns:
         """Return the sum of all parts. Needs at least one."""
         if len(parts) == 1:
             return parts[0]
         series = _Groups(np.concatenate([part.index for part in parts]))
         keys, counts = _sum_cells(parts)
-        return SeriesArrays(
+        return WideColumns(
             index=series.keys,
             count=series.reduce(np.add, [part.count for part in parts]),
             total=series.reduce(np.add, [part.total for part in parts]),
@@ -100,7 +100,7 @@ class RollUp:
     def __init__(self) -> None:
         self._start_ns: int | None = None
         self._end_ns = self._covered_ns = 0
-        self._series: list[SeriesArrays] = []
+        self._series: list[WideColumns] = []
         self._counters: dict[int, float] = {}
         self._gauges: dict[int, float] = {}
 
@@ -113,9 +113,9 @@ class RollUp:
             self._start_ns, self._covered_ns = interval.start_ns, 0
         self._end_ns = interval.end_ns
         self._covered_ns += max(0, interval.end_ns - interval.start_ns)
-        self._series.append(SeriesArrays.of(interval.series))
+        self._series.append(WideColumns.of(interval.series))
         if sum(len(part.keys) for part in self._series[1:]) > _PENDING_SLOTS:
-            self._series = [SeriesArrays.sum(self._series)]
+            self._series = [WideColumns.sum(self._series)]
         for index, value in _values(interval.counters):
             self._counters[index] = self._counters.get(index, 0.0) + value
         self._gauges.update(_values(interval.gauges))
@@ -136,7 +136,7 @@ class RollUp:
         interval = Interval(
             start_ns,
             self._end_ns,
-            SeriesArrays.sum(self._series).columns(),
+            WideColumns.sum(self._series).columns(),
             _value_columns(self._counters),
             _value_columns(self._gauges),
         )
@@ -180,7 +180,7 @@ class _Groups:
         return reduced
 
 
-def _sum_cells(parts: Sequence[SeriesArrays]) -> tuple[_Array, _Array]:
+def _sum_cells(parts: Sequence[WideColumns]) -> tuple[_Array, _Array]:
     """Return (keys, counts) of the sum of all parts. Works block by block, where a block is a range of keys."""
     largest = max(parts, key=lambda part: len(part.keys))
     bounds = largest.keys[:: max(1, _BLOCK_SLOTS // len(parts))][1:]

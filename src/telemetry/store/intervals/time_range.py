@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.store.framing import Frame, FramePosition, SegmentSteps
 from telemetry.store.intervals.levels import KINDS, LEVELS, MAGIC, PACKED, Segment, damage, decoded
-from telemetry.store.intervals.packed import OPENING_BYTES, Head, Row, intact, pick
+from telemetry.store.intervals.packed import OPENING_BYTES, Head, PackedRow, intact, pick
 from telemetry.wire.codec import Malformed
 from telemetry.wire.history import Interval, SeriesColumns
 
@@ -45,7 +45,7 @@ class Picked:
     counts: NDArray[np.uint32]
 
 
-class Opened(NamedTuple):
+class OpenSegment(NamedTuple):
     segment: Segment
     file: io.FileIO
 
@@ -84,10 +84,10 @@ class FoundInterval:
                 return None
             raise damage(self._steps.path, error) from error
         if row is None:
-            row = Row(0, 0.0, math.inf, -math.inf, _NO_SLOTS, _NO_SLOTS)
+            row = PackedRow(0, 0.0, math.inf, -math.inf, _NO_SLOTS, _NO_SLOTS)
         return Picked(self.start_ns, self.end_ns, row.values, row.total, row.min, row.max, row.slots, row.counts)
 
-    def _row(self, index: int) -> Row | None:
+    def _row(self, index: int) -> PackedRow | None:
         if isinstance(self._data, Interval):
             return _row_of(self._data.series, index)
         head = Head.of(self._data, self.place.length)
@@ -97,7 +97,7 @@ class FoundInterval:
         return pick(head, group, self._steps.read(self.place, group.begin, group.bytes), index)
 
 
-def _row_of(series: SeriesColumns, index: int) -> Row | None:
+def _row_of(series: SeriesColumns, index: int) -> PackedRow | None:
     indices, occupied, slots, counts = (
         np.frombuffer(data, "<u4") for data in (series.index, series.occupied, series.slots, series.counts)
     )
@@ -109,7 +109,7 @@ def _row_of(series: SeriesColumns, index: int) -> Row | None:
     (values,) = _COUNT.unpack_from(series.count, _COUNT.size * row)
     wide = (series.total, series.min, series.max)
     total, least, most = (_FLOAT.unpack_from(data, _FLOAT.size * row)[0] for data in wide)
-    return Row(values, total, least, most, slots[own], counts[own])
+    return PackedRow(values, total, least, most, slots[own], counts[own])
 
 
 def _whole(steps: SegmentSteps, position: FramePosition) -> Interval | None:
@@ -164,7 +164,7 @@ def _from(steps: SegmentSteps, first: int) -> FramePosition | None:
 class _Level:
     """The intervals of one level, from its first segment to its last. It never goes back."""
 
-    def __init__(self, opened: Sequence[Opened]) -> None:
+    def __init__(self, opened: Sequence[OpenSegment]) -> None:
         self.torn: dict[Path, int] = {}
         """Unreadable bytes of each damaged segment that was read to its end."""
         self.first = opened[0].segment.first if opened else _END
@@ -210,7 +210,7 @@ class _Level:
 class RangeReader:
     """The intervals of a time range without overlap, from the coarsest history levels that fit. Iterate it once."""
 
-    def __init__(self, opened: Sequence[Opened], start_ns: int, end_ns: int, longest_s: int) -> None:
+    def __init__(self, opened: Sequence[OpenSegment], start_ns: int, end_ns: int, longest_s: int) -> None:
         """Select intervals that overlap `[start_ns, end_ns)`.
 
         Levels above `longest_s` are used only if no finer level has the data. At the edges of the time range the
@@ -273,6 +273,6 @@ class RangeReader:
         return any(level.first <= interval.place.stamp for level in self._levels[:at])
 
 
-def skipped(opened: Sequence[Opened], start_ns: int) -> int:
+def skipped(opened: Sequence[OpenSegment], start_ns: int) -> int:
     """Return how many segments have a successor that begins no later than `start_ns`."""
     return sum(item.segment.start_ns <= start_ns for item in opened[1:])

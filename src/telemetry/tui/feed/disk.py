@@ -12,7 +12,7 @@ from telemetry.tui.feed.gates import GatesWatch
 from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import members_of, remedy_of, result_of
 from telemetry.tui.feed.member_requests import MemberRequests
-from telemetry.tui.feed.news import NewSnapshot, Note, Tell
+from telemetry.tui.feed.news import NewSnapshot, Tell, ViewerNote
 from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
 from telemetry.tui.feed.step_records import DiskRecords
@@ -23,7 +23,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 
 class DiskFeed:
-    """A `telemetry.tui.feed.news.Feed` of fixed data. One thread reads the history."""
+    """A `telemetry.tui.feed.news.NewsFeed` of fixed data. One thread reads the history."""
 
     def __init__(self, directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> None:
         """Read the result. Raises RunDirectoryError with a remedy if there is no readable result."""
@@ -64,7 +64,7 @@ class DiskFeed:
         return members
 
     def stop_run(self) -> None:
-        self._outlet.tell(Note("the run has already ended"))
+        self._outlet.tell(ViewerNote("the run has already ended"))
 
     def close(self) -> None:
         self._outlet.close()

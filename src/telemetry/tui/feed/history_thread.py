@@ -18,7 +18,7 @@ from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import PARTS, Timeline
 from telemetry.history.over_time import step_for
 from telemetry.history.reader import SLICE_S
-from telemetry.tui.feed.news import Note, RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf
+from telemetry.tui.feed.news import RangeFiguresOf, Tell, TimelineOf, Trends, ValuesOf, ViewerNote
 from telemetry.tui.feed.reader_thread import ReaderThread
 from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, SeriesId, ValuesOverTime, series_id
 from telemetry.wire.collectors import is_of_machine
@@ -96,7 +96,7 @@ class HistoryThread(ReaderThread):
             while (work := self._next_work()) is not None:
                 work()
         except Exception as error:  # noqa: BLE001 – thread root: stale figures would look like the truth
-            self._tell(Note(f"reading the history stopped: {error!r}", bad=True))
+            self._tell(ViewerNote(f"reading the history stopped: {error!r}", bad=True))
         finally:
             if self._past is not None:
                 self._past.close()
@@ -235,7 +235,7 @@ class HistoryThread(ReaderThread):
         """
         if not self._noted and not isinstance(error, EndpointError | KeysError):
             self._noted = True
-            self._tell(Note(f"no history to show: {error.message}", bad=True))
+            self._tell(ViewerNote(f"no history to show: {error.message}", bad=True))
         self._tell(_window_trends(snapshot))
 
     # --- requests --------------------------------------------------------------------------------
@@ -250,11 +250,11 @@ class HistoryThread(ReaderThread):
         try:
             intervals = _within(list(self._opened().intervals(start_ns, end_ns)), start_ns, end_ns)
             if not intervals:
-                self._tell(Note("the history has no data for that time"))
+                self._tell(ViewerNote("the history has no data for that time"))
                 return
             figures = self._time_range(intervals, _percentiles(self._newest)).figures()
         except TelemetryError as error:
-            self._tell(Note(f"can't show that time: {error.message}", bad=True))
+            self._tell(ViewerNote(f"can't show that time: {error.message}", bad=True))
             return
         series = {self._ids[index]: series_figures for index, series_figures in figures.items()}
         self._tell(
@@ -271,7 +271,7 @@ class HistoryThread(ReaderThread):
             self._load(self._followed)
         except TelemetryError as error:
             self._timeline = None
-            self._tell(Note(f"can't read the history of this series: {error.message}", bad=True))
+            self._tell(ViewerNote(f"can't read the history of this series: {error.message}", bad=True))
 
     def _load(self, series: SeriesId) -> None:
         """Report the whole history of a series, counter or gauge so far; nothing until it is known."""

@@ -16,11 +16,11 @@ from telemetry.tui.feed.gates import GatesWatch
 from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import directory_of, members_of, remedy_of, result_of
 from telemetry.tui.feed.member_requests import MemberRequests
-from telemetry.tui.feed.news import Note, Tell
+from telemetry.tui.feed.news import Tell, ViewerNote
 from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
 from telemetry.tui.feed.snapshot_thread import SnapshotThread
-from telemetry.tui.feed.step_records import ControlRecords, DiskRecords, Records
+from telemetry.tui.feed.step_records import ControlRecords, DiskRecords, StepRecords
 from telemetry.tui.feed.steps_thread import StepsThread
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.control import MemberFacts, Stop
@@ -30,7 +30,7 @@ STOP_REASON: Final = "stopped from the viewer"
 
 
 class LiveFeed:
-    """A `telemetry.tui.feed.news.Feed` with threads for snapshots, history and the command's output.
+    """A `telemetry.tui.feed.news.NewsFeed` with threads for snapshots, history and the command's output.
 
     Threads share no socket. If the run's directory is readable here, the history is read from it, which costs the
     aggregator nothing.
@@ -110,9 +110,9 @@ class LiveFeed:
 
     def _ask_to_stop(self) -> None:
         try:
-            self._outlet.tell(Note(self._stop()))
+            self._outlet.tell(ViewerNote(self._stop()))
         except TelemetryError as error:
-            self._outlet.tell(Note(f"the run was not stopped: {error.message}", bad=True))
+            self._outlet.tell(ViewerNote(f"the run was not stopped: {error.message}", bad=True))
 
     def _stop_by_control(self) -> str:
         with ControlClient(self._endpoint) as client:
@@ -123,7 +123,7 @@ class LiveFeed:
         """Open the history. Called on the history thread, after the first snapshot."""
         return DiskIntervals(self._directory.history) if self._directory else ControlIntervals(self._endpoint)
 
-    def _open_records(self, snapshot: MetricsSnapshot) -> Records:
+    def _open_records(self, snapshot: MetricsSnapshot) -> StepRecords:
         """Open the records. Called on the thread that reads steps, after the first snapshot."""
         return DiskRecords(self._directory) if self._directory else ControlRecords(self._endpoint)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock, Thread
 
 from telemetry.errors import TelemetryError
-from telemetry.tui.feed.news import MembersOf, Note, Tell
+from telemetry.tui.feed.news import MembersOf, Tell, ViewerNote
 from telemetry.wire.control import MemberFacts
 
 
@@ -42,5 +42,5 @@ class MemberRequests:
             try:
                 self._tell(MembersOf(node, tuple(self._read(node))))
             except TelemetryError as error:
-                self._tell(Note(f"the producers of this node are not known: {error.message}", bad=True))
+                self._tell(ViewerNote(f"the producers of this node are not known: {error.message}", bad=True))
                 self._tell(MembersOf(node, ()))

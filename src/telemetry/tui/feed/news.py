@@ -98,14 +98,14 @@ class GatesOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class CommandOutput:
     """The last lines of the wrapped command's output."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ViewerNote:
     """The outcome of a request, or its failure: one sentence for the viewer."""
 
     words: str
@@ -123,14 +123,14 @@ News = (
     | MembersOf
     | StragglersOf
     | CurvesOf
-    | Output
-    | Note
+    | CommandOutput
+    | ViewerNote
 )
 Tell = Callable[[News], None]
 """A function that receives news. Called from the feed's threads."""
 
 
-class Feed(Protocol):
+class NewsFeed(Protocol):
     """A source of news. All methods return at once, from any thread; answers arrive as news."""
 
     def start(self, tell: Tell) -> None: ...

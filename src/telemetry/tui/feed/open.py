@@ -10,12 +10,12 @@ from telemetry.errors import TelemetryError, UsageError
 from telemetry.store.run_directory import RunDirectory
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.live import LiveFeed
-from telemetry.tui.feed.news import Feed
+from telemetry.tui.feed.news import NewsFeed
 
 
 def open_feed(
     endpoint: str, directory: RunDirectory | None, *, fallback_dirs: Sequence[str], job_pid: int = 0
-) -> Feed:
+) -> NewsFeed:
     """Return a feed of the aggregator at `endpoint`, or of the directory if that is empty.
 
     Connects later, without blocking. A result on disk is read at once. `stop_run` sends SIGTERM to process

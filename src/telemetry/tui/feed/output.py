@@ -13,7 +13,7 @@ from typing import Final
 from telemetry.common.files import open_reader
 from telemetry.limits import KIB
 from telemetry.store.output_log import OLDER, OUTPUT
-from telemetry.tui.feed.news import Output, Tell
+from telemetry.tui.feed.news import CommandOutput, Tell
 
 LINES: Final = 500  # a few screens to scroll through; the file has the rest
 _READ_BYTES: Final = 512 * KIB  # read of a flood at each look; ten times the kept lines
@@ -49,7 +49,7 @@ class OutputTail:
         if self._file is not None and not (self._thread and self._thread.is_alive()):
             self._file.close()
 
-    def look(self) -> Output | None:
+    def look(self) -> CommandOutput | None:
         """Return the last lines if the file grew since the last look, else None. Single-threaded; never raises."""
         with suppress(OSError):
             facts = self._path.stat()
@@ -57,7 +57,7 @@ class OutputTail:
                 return None
             self._seen = facts.st_ino, facts.st_size
             self._read(facts)
-            return Output((*self._lines, _shown(self._rest)) if self._rest else tuple(self._lines))
+            return CommandOutput((*self._lines, _shown(self._rest)) if self._rest else tuple(self._lines))
         return None
 
     def _follow(self, tell: Tell) -> None:

@@ -12,7 +12,7 @@ from telemetry.errors import EndpointError, KeysError, ProtocolError, TelemetryE
 from telemetry.transport import ControlClient, Subscription
 from telemetry.transport.client import check_welcome
 from telemetry.transport.endpoints import refuses, seen_from
-from telemetry.tui.feed.news import NewSnapshot, Note, Tell, Trouble
+from telemetry.tui.feed.news import NewSnapshot, Tell, Trouble, ViewerNote
 from telemetry.wire.control import GetStatus, Hello, Status, Welcome
 from telemetry.wire.snapshot import BACKEND_ENDED, TERMINAL, BackendStat, MetricsSnapshot
 
@@ -84,7 +84,7 @@ class SnapshotThread:
                     self._explain(error)
                     self._closing.wait(_BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1])
         except Exception as error:  # noqa: BLE001 – thread root: a viewer that stops must give a reason
-            self._tell(Note(f"stopped listening to the run: {error!r}", bad=True))
+            self._tell(ViewerNote(f"stopped listening to the run: {error!r}", bad=True))
 
     def _greet(self) -> Welcome:
         """Say hello to the aggregator. Reports a first snapshot if the next one may take long.

@@ -14,7 +14,7 @@ from telemetry.wire.events import StreamRecord
 _AT_ONCE: Final = 1_024  # records
 
 
-class Records(Protocol):
+class StepRecords(Protocol):
     """New records of a run. The first call of `read` begins with the first record of the run."""
 
     @property

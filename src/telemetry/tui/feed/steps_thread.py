@@ -10,9 +10,9 @@ from typing import Final
 from telemetry.errors import TelemetryError
 from telemetry.history.step_curves import StepCurves
 from telemetry.history.stragglers import StragglerWatch
-from telemetry.tui.feed.news import CurvesOf, Note, StragglersOf, Tell
+from telemetry.tui.feed.news import CurvesOf, StragglersOf, Tell, ViewerNote
 from telemetry.tui.feed.reader_thread import ReaderThread
-from telemetry.tui.feed.step_records import Records
+from telemetry.tui.feed.step_records import StepRecords
 from telemetry.wire.events import ClosedStep, StreamRecord
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
@@ -33,14 +33,14 @@ class StepsThread(ReaderThread):
     It reads nothing of a run without steps. All methods return at once and may be called from any thread.
     """
 
-    def __init__(self, tell: Tell, open_records: Callable[[MetricsSnapshot], Records]) -> None:
+    def __init__(self, tell: Tell, open_records: Callable[[MetricsSnapshot], StepRecords]) -> None:
         """Prepare the thread. `open_records` may raise TelemetryError; it is tried again then."""
         super().__init__("steps")
         self._tell = tell
         self._open_records = open_records
         self._watch = StragglerWatch()
         self._curves: StepCurves | None = None
-        self._records: Records | None = None
+        self._records: StepRecords | None = None
         self._told_s = 0.0
         """Time of the last report of curves."""
         self._took_s = 0.0
@@ -59,7 +59,7 @@ class StepsThread(ReaderThread):
                         return
                     self._pause(_PERIOD_S if is_read else _RETRY_S)
         except Exception as error:  # noqa: BLE001 – thread root: stale curves would look like the truth
-            self._tell(Note(f"reading the steps stopped: {error!r}", bad=True))
+            self._tell(ViewerNote(f"reading the steps stopped: {error!r}", bad=True))
         finally:
             if self._records is not None:
                 self._records.close()

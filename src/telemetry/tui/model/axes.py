@@ -33,7 +33,7 @@ _TIME_COLUMNS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class PlotAxis:
     """An axis. `at` returns the coordinate at which a value is drawn.
 
     A logarithmic axis has no zero: it draws values below `floor` at `floor`.
@@ -58,7 +58,7 @@ def axis_of(
     linear: bool = False,
     whole: bool = False,
     most: int = MOST_TICKS,
-) -> Axis:
+) -> PlotAxis:
     """Return an axis for these values, which must be finite and at least one.
 
     The axis is logarithmic if all values are above zero and the largest is LOG_FROM times the smallest, and never
@@ -70,7 +70,7 @@ def axis_of(
     if low > 0 and high / low >= LOG_FROM and not linear:
         marks = _log_marks(low, high, binary=binary, most=most)
         ticks = tuple((math.log10(mark), tick_words(write(mark))) for mark in marks)
-        return Axis(math.log10(low), math.log10(high), ticks, log=True, floor=low)
+        return PlotAxis(math.log10(low), math.log10(high), ticks, log=True, floor=low)
     step = _step((high - low) or abs(high) or 1.0, binary=binary, most=most)
     if whole:
         step = max(step, 1.0)
@@ -78,21 +78,21 @@ def axis_of(
     if first == last:
         first, last = first - (low > 0), last + 1
     ticks = tuple((mark * step, tick_words(write(mark * step))) for mark in range(first, last + 1))
-    return Axis(first * step, last * step, ticks)
+    return PlotAxis(first * step, last * step, ticks)
 
 
-def value_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
+def value_axis(values: Iterable[float], unit: str, units: Units) -> PlotAxis:
     """Return an axis for values in a unit."""
     binary = units == "readable" and unit in _BINARY
     return axis_of(values, lambda value: numbers.value(value, unit, units), binary=binary)
 
 
-def linear_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
+def linear_axis(values: Iterable[float], unit: str, units: Units) -> PlotAxis:
     """Return a linear axis: of percentages from 0 to 100, and of whole numbers without fractions."""
     samples = list(values)
     if numbers.is_percent(unit) and min(samples) >= 0.0 and max(samples) <= _HUNDRED:
         ticks = tuple((float(mark), f"{mark} %") for mark in range(0, 101, 25))
-        return Axis(0.0, _HUNDRED, ticks)
+        return PlotAxis(0.0, _HUNDRED, ticks)
     whole = all(value.is_integer() for value in samples) and not formatting.carries_unit(unit)
     binary = units == "readable" and unit in _BINARY
     return axis_of(
@@ -100,7 +100,7 @@ def linear_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
     )
 
 
-def rate_axis(rates: Iterable[float], unit: str, units: Units) -> Axis:
+def rate_axis(rates: Iterable[float], unit: str, units: Units) -> PlotAxis:
     """Return an axis for amounts per second, from zero: a stall must look like one."""
     binary = units == "readable" and unit in _BINARY
     return axis_of((0.0, *rates), lambda rate: numbers.rate(rate, unit, units), binary=binary, linear=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.tui.model.axes import Axis
+from telemetry.tui.model.axes import PlotAxis
 from telemetry.tui.model.grid import Line, Tone
 from telemetry.tui.model.plot import Plot, Trace
 
@@ -32,7 +32,7 @@ class CurveDetail:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     place: float
     value: float | None
     """None: not finite, or not set."""
@@ -40,7 +40,7 @@ class Point:
     high: float | None = None
 
 
-def visible_range(points: Sequence[Point], cursor: Cursor) -> tuple[float, float]:
+def visible_range(points: Sequence[CurvePoint], cursor: Cursor) -> tuple[float, float]:
     """Return the range that the zoom selects around the cursor. There is at least one point."""
     first, last = min(point.place for point in points), max(point.place for point in points)
     half = (last - first) / 2 ** (cursor.zoom + 1)
@@ -48,32 +48,34 @@ def visible_range(points: Sequence[Point], cursor: Cursor) -> tuple[float, float
     return middle - half, middle + half
 
 
-def between(points: Sequence[Point], low: float, high: float) -> list[Point]:
+def between(points: Sequence[CurvePoint], low: float, high: float) -> list[CurvePoint]:
     return [point for point in points if low <= point.place <= high]
 
 
-def nearest(points: Sequence[Point], cursor: Cursor) -> Point:
+def nearest(points: Sequence[CurvePoint], cursor: Cursor) -> CurvePoint:
     """Return the point at the cursor. There is at least one point."""
     position = cursor.place
     return points[-1] if position is None else min(points, key=lambda point: abs(point.place - position))
 
 
-def known_values(points: Sequence[Point]) -> list[float]:
+def known_values(points: Sequence[CurvePoint]) -> list[float]:
     """Return all values, and the edges of the band around them."""
     return [each for point in points for each in (point.value, point.low, point.high) if each is not None]
 
 
-def band(name: str, points: Sequence[Point], axis: Axis) -> list[Trace]:
+def band(name: str, points: Sequence[CurvePoint], axis: PlotAxis) -> list[Trace]:
     """Return the edges of the band around the values; none if it has no height anywhere."""
     if all(point.low == point.high for point in points):
         return []
     return [trace(name, points, axis, lambda at: at.low, "dim"), trace("", points, axis, lambda at: at.high, "dim")]
 
 
-def trace(name: str, points: Sequence[Point], axis: Axis, of: Callable[[Point], float | None], tone: Tone) -> Trace:
+def trace(
+    name: str, points: Sequence[CurvePoint], axis: PlotAxis, of: Callable[[CurvePoint], float | None], tone: Tone
+) -> Trace:
     pairs = [(point.place, value) for point in points if (value := of(point)) is not None]
     return Trace(name, tuple(position for position, _ in pairs), tuple(axis.at(value) for _, value in pairs), tone)
 
 
-def plot_of(title: str, traces: Sequence[Trace], axis: Axis, shown: tuple[float, float]) -> Plot:
+def plot_of(title: str, traces: Sequence[Trace], axis: PlotAxis, shown: tuple[float, float]) -> Plot:
     return Plot(title=title, traces=tuple(traces), y_ticks=axis.ticks, x_range=shown, y_range=(axis.low, axis.high))

@@ -46,7 +46,7 @@ _EDGES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class OverviewContent:
     """The content of the overview. `caption` has the time range of the figures and the filter."""
 
     series: Grid
@@ -60,10 +60,10 @@ class Overview:
     groups: tuple[Group, ...] = ()
 
 
-def overview(scene: Scene, view: View, width: int = 80) -> Overview:
+def overview(scene: Scene, view: View, width: int = 80) -> OverviewContent:
     """Return the overview. `width` is the width of the screen: it decides how many seconds a trend shows."""
     groups = shown(scene, view)
-    return Overview(
+    return OverviewContent(
         _series(scene, view, groups, width),
         _others(scene, view),
         _marks_until(scene),
@@ -74,7 +74,7 @@ def overview(scene: Scene, view: View, width: int = 80) -> Overview:
     )
 
 
-def resized(original: Overview, scene: Scene, view: View, width: int) -> Overview:
+def resized(original: OverviewContent, scene: Scene, view: View, width: int) -> OverviewContent:
     """Return the same overview with its series laid out for `width` columns."""
     groups = original.groups
     return dataclasses.replace(

@@ -30,7 +30,7 @@ _STATUS_TONES: Final[dict[ProducerStatus, Tone]] = {"live": "good", "late": "war
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class ProducerNotes:
     """Notes on producers that differ, by their ids."""
 
     slowest: str = ""
@@ -107,7 +107,7 @@ def sort_keys(scene: Scene) -> tuple[str, ...]:
     return ("", *(column.key for column in columns if column.key in _SORTERS or column.key in SORTERS))
 
 
-def notes(snapshot: MetricsSnapshot) -> Notes:
+def notes(snapshot: MetricsSnapshot) -> ProducerNotes:
     """Find the producers that differ. Needs at least three producers.
 
     * slowest, among those that have not ended: the lowest rate, if it is below 90 % of the median;
@@ -123,13 +123,13 @@ def notes(snapshot: MetricsSnapshot) -> Notes:
         usual = median(shares.values())
         losing = {producer for producer, share in shares.items() if share > usual * LOSES_BY and share > 0}
     if len(active) < _ENOUGH:
-        return Notes(losing=frozenset(losing))
+        return ProducerNotes(losing=frozenset(losing))
     slowest = min(active, key=lambda stat: stat.events_per_s)
     middle = median(stat.events_per_s for stat in active)
     share = slowest.events_per_s / middle if middle > 0 else 1.0
     lags = {stat.producer: stat.lag_s for stat in active if stat.lag_s is not None}
     bound = max(LAGS_FROM_S, LAGS_BY * median(lags.values())) if lags else 0.0
-    return Notes(
+    return ProducerNotes(
         slowest=slowest.producer if share < SLOW_BELOW else "",
         slow_share=share,
         lagging=frozenset(producer for producer, lag in lags.items() if lag > bound),
@@ -183,7 +183,7 @@ def _searched(stat: ProducerStat) -> str:
     return f"{wording.producer(stat)} {stat.status}"
 
 
-def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View) -> dict[str, Cell]:
+def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: ProducerNotes, view: View) -> dict[str, Cell]:
     """Return the cells by the key of their column."""
     gone = lost(stat)
     note, grave = _note(stat, snapshot, odd)
@@ -208,13 +208,13 @@ def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View
     }
 
 
-def _note(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> tuple[str, bool]:
+def _note(stat: ProducerStat, snapshot: MetricsSnapshot, odd: ProducerNotes) -> tuple[str, bool]:
     """Return notes on a producer, worst first, and whether any is grave; empty if all is well."""
     remarks = list(_said(stat, snapshot, odd))
     return ", ".join(remark for remark, _ in remarks), any(grave for _, grave in remarks)
 
 
-def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> Iterator[tuple[str, bool]]:
+def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: ProducerNotes) -> Iterator[tuple[str, bool]]:
     over = snapshot.state in TERMINAL
     if stat.unfinished:
         yield "still recording at the end", True

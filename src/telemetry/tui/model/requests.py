@@ -87,7 +87,7 @@ _DEFINED_TOKENS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class RequestsContent:
     """The content of the screen. `caption` has the time range of the figures and the filter."""
 
     request_counts: Grid
@@ -105,11 +105,11 @@ class RequestSeries:
     members: tuple[VisibleSeries, ...]
 
 
-def requests(scene: Scene, view: View, width: int = 80) -> Requests:
+def requests(scene: Scene, view: View, width: int = 80) -> RequestsContent:
     """Return both tables. `width` is the width of the screen, in columns."""
     shown = told(scene, view)
     kept = [flow for flow, _ in shown]
-    return Requests(
+    return RequestsContent(
         _request_counts(kept, scene, view, width),
         # Show the current window before the warm-up that preceded it.
         _series([part for _, members in shown for part in reversed(members)], scene, view, width),

@@ -11,11 +11,11 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 from telemetry.common import formatting
-from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.fair_rates import Activity, RateSteps
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.timeline import Point, Timeline
 from telemetry.tui.model import numbers
-from telemetry.tui.model.axes import Axis, axis_of, rate_axis, spaced, tick_words, time_ticks, value_axis
+from telemetry.tui.model.axes import PlotAxis, axis_of, rate_axis, spaced, tick_words, time_ticks, value_axis
 from telemetry.tui.model.grid import Tone
 from telemetry.tui.model.plot import Plot, Tick, Trace
 from telemetry.tui.model.scene import Scene, SeriesId, Units, View
@@ -40,7 +40,7 @@ _SILENCE: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class PercentileCurve:
     """A percentile curve: points of (fraction, value at that fraction) of `count` values, ascending."""
 
     name: str
@@ -49,20 +49,20 @@ class Curve:
     tone: Tone
 
 
-def curve_of(stat: SeriesStat, name: str, tone: Tone) -> Curve:
+def curve_of(stat: SeriesStat, name: str, tone: Tone) -> PercentileCurve:
     """Return the curve of a whole run from its snapshot: the extremes and the known percentiles."""
     if not stat.count or stat.min is None or stat.max is None:
-        return Curve(name, (), 0, tone)
+        return PercentileCurve(name, (), 0, tone)
     points = [(0.0, float(stat.min)), (1.0, float(stat.max))]
     for key, value in stat.percentiles.items():
         above = beyond(key, stat.count)
         if above:
             points.append((1 - above / stat.count, float(value)))
-    return Curve(name, sorted(points), stat.count, tone)
+    return PercentileCurve(name, sorted(points), stat.count, tone)
 
 
-def curve_of_digest(digest: Digest, name: str, tone: Tone) -> Curve:
-    return Curve(name, digest.curve(CURVE_POINTS), digest.count, tone)
+def curve_of_digest(digest: Digest, name: str, tone: Tone) -> PercentileCurve:
+    return PercentileCurve(name, digest.curve(CURVE_POINTS), digest.count, tone)
 
 
 def percentile_place(fraction: float, count: int) -> float:
@@ -73,7 +73,7 @@ def percentile_place(fraction: float, count: int) -> float:
     return -math.log10(max(1 - fraction, 0.5 / count))
 
 
-def curve_plot(title: str, curves: Sequence[Curve], unit: str, units: Units, width: int) -> Plot:
+def curve_plot(title: str, curves: Sequence[PercentileCurve], unit: str, units: Units, width: int) -> Plot:
     """Return the plot of values by percentile; `width` is in columns."""
     drawn = [curve for curve in curves if curve.points]
     if not drawn:
@@ -190,7 +190,7 @@ def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Unit
 def rate_plot(points: Sequence[Point], times: Times, units: Units, activity: Activity = _ANY_TIME) -> Plot:
     """Return the plot of values per second, from zero: it shows a stall. `activity` is that of the series."""
     edges = [times.at(point.start_ns) for point in points], [times.at(point.end_ns) for point in points]
-    steps = Steps(*edges, [point.figures.seconds for point in points])
+    steps = RateSteps(*edges, [point.figures.seconds for point in points])
     rates = steps.rates([point.figures.count for point in points], activity)
     drawn = [(times.place(point), rate) for point, rate in zip(points, rates, strict=True) if rate is not None]
     if not drawn:
@@ -225,7 +225,7 @@ def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
     return replace(_plot(title, (trace,), axis, x_ticks=ticks, x_range=(start, 0.0)), cursor=cursor)
 
 
-def _broken(name: str, points: Sequence[tuple[float, float]], axis: Axis, tone: Tone) -> Trace:
+def _broken(name: str, points: Sequence[tuple[float, float]], axis: PlotAxis, tone: Tone) -> Trace:
     """Return a line with a gap before each point that comes much later than usual after the one before it."""
     distances = [after - before for (before, _), (after, _) in pairwise(points)]
     longest = _SILENCE * median_low(distances) if distances else 0.0
@@ -241,13 +241,18 @@ def _end_words(scene: Scene) -> str:
     return f"end, {formatting.clock_time(scene.snapshot.time_ns)[:8]} UTC" if scene.snapshot else "end"
 
 
-def _over_time(title: str, traces: tuple[Trace, ...], axis: Axis, times: Times) -> Plot:
+def _over_time(title: str, traces: tuple[Trace, ...], axis: PlotAxis, times: Times) -> Plot:
     span = times.at(times.start_ns), times.at(times.end_ns)
     return replace(_plot(title, traces, axis, x_ticks=times.ticks, x_range=span), cursor=times.cursor)
 
 
 def _plot(
-    title: str, traces: tuple[Trace, ...], axis: Axis, *, x_ticks: tuple[Tick, ...], x_range: tuple[float, float]
+    title: str,
+    traces: tuple[Trace, ...],
+    axis: PlotAxis,
+    *,
+    x_ticks: tuple[Tick, ...],
+    x_range: tuple[float, float],
 ) -> Plot:
     return Plot(
         title=f"{title} (log)" if axis.log else title,
@@ -273,7 +278,7 @@ def _nines(number: int) -> str:
     return f"99.{'9' * (number - 2)} %"
 
 
-def _value_at(axis: Axis, position: float) -> float:
+def _value_at(axis: PlotAxis, position: float) -> float:
     return 10.0**position if axis.log else position
 
 

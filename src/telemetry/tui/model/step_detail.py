@@ -12,7 +12,7 @@ from telemetry.history.rates import Paces
 from telemetry.tui.model import curve_detail as curves
 from telemetry.tui.model import numbers
 from telemetry.tui.model.axes import axis_of, linear_axis, spaced, tick_words
-from telemetry.tui.model.curve_detail import Cursor, CurveDetail, Point
+from telemetry.tui.model.curve_detail import Cursor, CurveDetail, CurvePoint
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.plot import Plot
@@ -73,9 +73,9 @@ def _earlier(scene: Scene) -> str:
     return printable(scene.baseline.name) if scene.baseline is not None else "baseline"
 
 
-def _points(curve: StepCurve) -> list[Point]:
+def _points(curve: StepCurve) -> list[CurvePoint]:
     rows = zip(curve.steps, curve.values, curve.low or curve.values, curve.high or curve.values, strict=True)
-    return [Point(float(step), value, low, high) for step, value, low, high in rows]
+    return [CurvePoint(float(step), value, low, high) for step, value, low, high in rows]
 
 
 def _facts(curve: StepCurve, speed: float | None, units: Units, width: int) -> Line:
@@ -91,7 +91,7 @@ def _facts(curve: StepCurve, speed: float | None, units: Units, width: int) -> L
     return fitted(pieces, width)
 
 
-def _reading(curve: StepCurve, at: Point, units: Units) -> list[Piece]:
+def _reading(curve: StepCurve, at: CurvePoint, units: Units) -> list[Piece]:
     """Return the values at the cursor: `step 600 · 0.25 · 0.22 to 0.28 · 30 s after the start`.
 
     A point of several steps is named as their mean: `steps 598–600 · mean 0.25`.

@@ -48,7 +48,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class AxisSection:
     """The curves of an axis below a line about it."""
 
     heading: Line
@@ -57,7 +57,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class StepGrid:
-    sections: tuple[Section, ...] = ()
+    sections: tuple[AxisSection, ...] = ()
     empty: str = ""
     """Text shown if there are no curves."""
     units: Units = "readable"
@@ -83,7 +83,7 @@ def step_grid(scene: Scene, view: View, width: int = 80) -> StepGrid:
     for stat in scene.snapshot.axes if scene.snapshot else ():
         cards = by_axis.get(stat.name, [])
         if cards or not view.filter:
-            sections.append(Section(_heading(stat, scene, view, name_by_id, width), tuple(cards)))
+            sections.append(AxisSection(_heading(stat, scene, view, name_by_id, width), tuple(cards)))
     return StepGrid(tuple(sections), _empty(scene, view), view.units)
 
 

@@ -48,7 +48,7 @@ _AXES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepsContent:
     """The content of the screen. `caption` has the time range of the rates and the filter of the values."""
 
     axes: Grid
@@ -63,7 +63,9 @@ def has_steps(scene: Scene) -> bool:
     return scene.snapshot is not None and bool(scene.snapshot.axes or scene.snapshot.backends)
 
 
-def steps(scene: Scene, view: View, axis: str | None = None, width: int = 80, *, places: bool = False) -> Steps:
+def steps(
+    scene: Scene, view: View, axis: str | None = None, width: int = 80, *, places: bool = False
+) -> StepsContent:
     """Return the three tables.
 
     `axis` is the one whose values are shown; the default is the first. `width` is the width of the screen, in
@@ -71,9 +73,9 @@ def steps(scene: Scene, view: View, axis: str | None = None, width: int = 80, *,
     """
     snapshot = scene.snapshot
     if snapshot is None:
-        return Steps(Grid(), Grid(empty="no steps yet"), Grid())
+        return StepsContent(Grid(), Grid(empty="no steps yet"), Grid())
     stat = chosen(scene, axis)
-    return Steps(
+    return StepsContent(
         _axes(snapshot, scene, view),
         _values(stat, scene, view, width),
         backends(snapshot, view, width, places=places),

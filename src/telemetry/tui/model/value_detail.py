@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from telemetry.common import formatting
-from telemetry.history.fair_rates import Activity, Steps
+from telemetry.history.fair_rates import Activity, RateSteps
 from telemetry.history.rates import Paces
 from telemetry.tui.model import curve_detail as curves
 from telemetry.tui.model import numbers
 from telemetry.tui.model.axes import linear_axis, rate_axis, time_ticks
-from telemetry.tui.model.curve_detail import Cursor, CurveDetail, Point
+from telemetry.tui.model.curve_detail import Cursor, CurveDetail, CurvePoint
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.outcomes import summed
@@ -30,7 +30,9 @@ def value_detail(
     if history is None or not history.points:
         return CurveDetail((facts,), Plot(empty=READING))
     origin_ns = (scene.snapshot.started_ns if scene.snapshot else 0) or history.points[0][0]
-    ends = [Point((end_ns - origin_ns) / 1e9, None) for _, end_ns, _ in (history.points[0], history.points[-1])]
+    ends = [
+        CurvePoint((end_ns - origin_ns) / 1e9, None) for _, end_ns, _ in (history.points[0], history.points[-1])
+    ]
     shown = curves.visible_range(ends, cursor)
     inside = tuple(
         interval for interval in history.points if shown[0] <= (interval[1] - origin_ns) / 1e9 <= shown[1]
@@ -101,7 +103,7 @@ def _activity(scene: Scene, series: SeriesId, origin_ns: int) -> Activity:
     return Activity.of(Paces(scene.snapshot), [stat], origin_ns, is_over=is_over(scene))
 
 
-def _merged(history: ValuesOverTime, origin_ns: int, most: int, activity: Activity) -> list[Point]:
+def _merged(history: ValuesOverTime, origin_ns: int, most: int, activity: Activity) -> list[CurvePoint]:
     """Return at most `most` points, each of neighbouring intervals: a rate, or the mean of a gauge."""
     per = max(1, -(-len(history.points) // most))
     parts = [history.points[begin : begin + per] for begin in range(0, len(history.points), per)]
@@ -110,13 +112,13 @@ def _merged(history: ValuesOverTime, origin_ns: int, most: int, activity: Activi
     values = [[value for _, _, value in part if value is not None] for part in parts]
     if history.kind == "counter":
         seconds = [max(0, sum(end_ns - start_ns for start_ns, end_ns, _ in part)) / 1e9 for part in parts]
-        rates = Steps(starts_s, places, seconds).rates([sum(part_values) for part_values in values], activity)
-        return [Point(position, rate) for position, rate in zip(places, rates, strict=True)]
-    points: list[Point] = []
+        rates = RateSteps(starts_s, places, seconds).rates([sum(part_values) for part_values in values], activity)
+        return [CurvePoint(position, rate) for position, rate in zip(places, rates, strict=True)]
+    points: list[CurvePoint] = []
     last: list[float] = []
     for position, part_values in zip(places, values, strict=True):
         lasting = part_values or last  # a gauge keeps its value until it is set again
         last = lasting[-1:]
         mean = sum(lasting) / len(lasting) if lasting else None
-        points.append(Point(position, mean, min(lasting, default=None), max(lasting, default=None)))
+        points.append(CurvePoint(position, mean, min(lasting, default=None), max(lasting, default=None)))
     return points

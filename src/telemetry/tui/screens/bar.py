@@ -25,7 +25,7 @@ class Shortcut(NamedTuple):
     words: str
 
 
-class Entry(NamedTuple):
+class BarEntry(NamedTuple):
     """A piece of a bar, and the action of a click on it."""
 
     text: Line
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 class _Placed(NamedTuple):
     begin: int
-    entry: Entry
+    entry: BarEntry
 
     @property
     def end(self) -> int:
@@ -54,11 +54,11 @@ class Bar(Widget):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._left: Sequence[Entry] = ()
-        self._right: Sequence[Entry] = ()
+        self._left: Sequence[BarEntry] = ()
+        self._right: Sequence[BarEntry] = ()
         self._note: Line = ()
 
-    def show_entries(self, left: Sequence[Entry], right: Sequence[Entry], note: Line = ()) -> None:
+    def show_entries(self, left: Sequence[BarEntry], right: Sequence[BarEntry], note: Line = ()) -> None:
         """Show entries. If space is short, the last left ones are left out; all right ones stay."""
         if (left, right, note) != (self._left, self._right, self._note):
             self._left, self._right, self._note = left, right, note
@@ -93,7 +93,7 @@ class Bar(Widget):
             column = placed[-1].end + self.GAP
         note = cut(self._note, last - column - 1)
         if note:
-            placed.append(_Placed(last - width_of(note), Entry(note, "")))
+            placed.append(_Placed(last - width_of(note), BarEntry(note, "")))
         column = max(last + self.GAP, column)
         for entry in self._right:
             placed.append(_Placed(column, entry))
@@ -111,7 +111,9 @@ class TabsLine(Bar):
         tabs = []
         for number, (name, tab) in enumerate(TABS.items(), 1):
             if key := tab_keys.get(name):
-                tabs.append(Entry((Cell(f" {key}", "dim"), Cell(f" {tab.title} ")), f"tab_{number}", name == here))
+                tabs.append(
+                    BarEntry((Cell(f" {key}", "dim"), Cell(f" {tab.title} ")), f"tab_{number}", name == here)
+                )
         self.show_entries(tabs, (), status)
 
 
@@ -123,5 +125,5 @@ class KeysLine(Bar):
         self.show_entries([_entry(each) for each in shortcuts], [_entry(each) for each in always])
 
 
-def _entry(shortcut: Shortcut) -> Entry:
-    return Entry((Cell(shortcut.key, "accent"), Cell(f" {shortcut.words}", "dim")), shortcut.action)
+def _entry(shortcut: Shortcut) -> BarEntry:
+    return BarEntry((Cell(shortcut.key, "accent"), Cell(f" {shortcut.words}", "dim")), shortcut.action)

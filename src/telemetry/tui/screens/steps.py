@@ -12,7 +12,7 @@ from telemetry.tui.model.backends import backends_line
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.step_grid import CurveId, step_grid
-from telemetry.tui.model.steps import Steps, caption, chosen, steps
+from telemetry.tui.model.steps import StepsContent, caption, chosen, steps
 from telemetry.tui.model.stragglers import stragglers, verdict
 from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilteringScreen, FilterLine
@@ -154,12 +154,12 @@ class StepsScreen(FilteringScreen):
         view.show(lines)
         return len(lines)
 
-    def _most_of_backends(self, content: Steps, slow: int, *, focused: bool) -> int:
+    def _most_of_backends(self, content: StepsContent, slow: int, *, focused: bool) -> int:
         """Return the lines for backends: those left by the others, a third of the screen, or more with focus."""
         height = self.size.height
         left = height - FRAME_LINES + len(TABLES) - slow - len(content.axes.rows) - len(content.values.rows)
         return max(left, height * 6 // 10 if focused else height // 3)
 
-    def _has_room(self, content: Steps, slow: int) -> bool:
+    def _has_room(self, content: StepsContent, slow: int) -> bool:
         rows = slow + sum(len(grid.rows) for grid in (content.axes, content.values, content.backends))
         return self.size.height >= FRAME_LINES + rows

@@ -15,7 +15,7 @@ from textual.strip import Strip
 
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.steady import SteadyTones
-from telemetry.tui.model.step_grid import Card, CurveId, Section, StepGrid, drawn
+from telemetry.tui.model.step_grid import AxisSection, Card, CurveId, StepGrid, drawn
 from telemetry.tui.theme import Palette, Tones, palette
 from telemetry.tui.widgets.strips import blank_strip, fitted, line_strip
 
@@ -30,7 +30,7 @@ _GAP: Final = 2
 _MARGIN: Final = 1
 
 
-class _Row(NamedTuple):
+class _CurveRow(NamedTuple):
     """A row of curves, or the heading of a section."""
 
     top: int
@@ -46,7 +46,7 @@ class _Layout:
     width: int = 0
     """Columns of a curve."""
     height: int = LEAST_HEIGHT
-    rows: tuple[_Row, ...] = ()
+    rows: tuple[_CurveRow, ...] = ()
     lines: tuple[int, ...] = ()
     """Row of each line."""
 
@@ -212,7 +212,7 @@ class CurveGrid(ScrollView, inherit_bindings=False):
         self._drawn[card.key] = card, form, lines
         return lines
 
-    def _row_at(self, y: int) -> _Row | None:
+    def _row_at(self, y: int) -> _CurveRow | None:
         line = y + self.scroll_offset.y
         return self._layout.rows[self._layout.lines[line]] if 0 <= line < len(self._layout.lines) else None
 
@@ -255,13 +255,13 @@ def arranged(counts: list[int], width: int, height: int) -> _Layout:
     lines = sum(-(-count // columns) for count in counts)
     free = height - len(counts)
     curve_height = min(max(free // max(1, lines), LEAST_HEIGHT), max(_MOST_HEIGHT, curve_width // 4))
-    rows: list[_Row] = []
+    rows: list[_CurveRow] = []
     top = first = 0
     for section, count in enumerate(counts):
-        rows.append(_Row(top, section))
+        rows.append(_CurveRow(top, section))
         top += 1
         for begin in range(0, count, columns):
-            rows.append(_Row(top, section, first + begin, min(columns, count - begin)))
+            rows.append(_CurveRow(top, section, first + begin, min(columns, count - begin)))
             top += curve_height
         first += count
     flat = [at for at, row in enumerate(rows) for _ in range(curve_height if row.curves else 1)]
@@ -279,7 +279,7 @@ def _same(before: StepGrid, now: StepGrid) -> bool:
     return all(_same_section(*pair) for pair in zip(before.sections, now.sections, strict=True))
 
 
-def _same_section(section: Section, other: Section) -> bool:
+def _same_section(section: AxisSection, other: AxisSection) -> bool:
     if section.heading != other.heading or len(section.cards) != len(other.cards):
         return False
     return all(_alike(*pair) for pair in zip(section.cards, other.cards, strict=True))

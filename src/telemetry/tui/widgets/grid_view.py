@@ -98,7 +98,7 @@ class GridView(ScrollView, inherit_bindings=False):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._grid = Grid()
-        self._layout = Layout()
+        self._layout = PlacedColumns()
         self._names: tuple[str, ...] = ()
         """Text of the first column, row by row; for headings, the text of the whole line."""
         self._index: int | None = None
@@ -379,7 +379,7 @@ def _openable(rows: Sequence[Row], start: int, step: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ColumnPlace:
     index: int
     """Index of the column in its grid."""
     x: int
@@ -391,9 +391,9 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PlacedColumns:
     width: int = 0
-    places: tuple[Place, ...] = ()
+    places: tuple[ColumnPlace, ...] = ()
     needs: Mapping[str, int] = field(default_factory=dict)
     """Width needed by the content of each column, including hidden columns."""
 
@@ -406,14 +406,14 @@ class Layout:
         return at[-1] if at else None
 
 
-def laid_out(grid: Grid, width: int, before: Layout, looked_at: slice = EVERY) -> Layout:
+def laid_out(grid: Grid, width: int, before: PlacedColumns, looked_at: slice = EVERY) -> PlacedColumns:
     """Lay out the columns for a width.
 
     Columns with the highest `keep` are left out until the rest fits beside a readable first column, which gets the
     remaining width. Widths consider names of all rows, but figures only of visible or already computed rows.
     """
     if not grid.columns:
-        return Layout(width)
+        return PlacedColumns(width)
     needs = _needs(grid, before.needs, looked_at)
     widths = list(needs.values())
     kept = _kept(grid, widths, width)
@@ -425,9 +425,9 @@ def laid_out(grid: Grid, width: int, before: Layout, looked_at: slice = EVERY) -
     places = []
     x = MARGIN
     for index in kept:
-        places.append(Place(index, x, widths[index]))
+        places.append(ColumnPlace(index, x, widths[index]))
         x += widths[index] + gap
-    return Layout(width, tuple(places), needs)
+    return PlacedColumns(width, tuple(places), needs)
 
 
 def _needs(grid: Grid, before: Mapping[str, int], looked_at: slice) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.aggregator.exact.node_answer import Answer, add_part
+from telemetry.aggregator.exact.node_answer import LeafAnswer, add_part
 from telemetry.aggregator.exact.node_search import LeafSeries, leaf_pass, search_messages, spans_of_leaf
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.series.table import SeriesTable
@@ -44,7 +44,7 @@ class Leaf:
         leaf = leaf_pass([message for message in heard if isinstance(message, Search)], self.table)
         for own, values in enumerate(self.values):
             leaf.one_pass.feed(np.full(values.size, own), values)
-        answer = Answer(self.name, 7, leaf)
+        answer = LeafAnswer(self.name, 7, leaf)
         parts = [decode_request(encode_control(answer.part(part))) for part in range(1, answer.last + 1)]
         return [part for part in parts if isinstance(part, Found)]
 

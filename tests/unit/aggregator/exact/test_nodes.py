@@ -13,7 +13,7 @@ from telemetry.aggregator.exact.node_answer import add_part
 from telemetry.aggregator.exact.node_search import leaf_pass, search_messages, spans_of_leaf
 from telemetry.aggregator.exact.one_pass import OnePass
 from telemetry.aggregator.exact.percentiles import ExactPass
-from telemetry.aggregator.exact.ranges import KEPT_SPANS, Plan, ValueRange, ordinal
+from telemetry.aggregator.exact.ranges import KEPT_SPANS, PassPlan, ValueRange, ordinal
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.statistics.hdr.ranks import parse_percentile, rank
 from telemetry.wire.codec import encode_control
@@ -116,7 +116,7 @@ def test_a_leaf_keeps_more_ranges_than_the_root() -> None:
     spans = [
         ValueRange(0, 0, 0, slot, ordinal(slot), ordinal(slot), 1, (), True) for slot in range(1, spans_asked + 1)
     ]
-    one_pass = OnePass(Plan(spans, [], 1, []), table.slot_columns())
+    one_pass = OnePass(PassPlan(spans, [], 1, []), table.slot_columns())
     one_pass.feed(np.zeros(values.size, np.intp), values)
     one_pass.work_off()
     assert (one_pass.seen == 1).all()

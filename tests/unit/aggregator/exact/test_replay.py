@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Raw
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS
 from telemetry.wire.events import Count, Define, EventBatch, Mark, Sample
@@ -30,9 +30,9 @@ def test_gives_what_went_into_series_and_changes_nothing() -> None:
     sent = batch(records=[*DEFINES, Sample("d", 2.0), Count("b"), Mark("m")], rows=rows)
     assert aggregator.admit(sent, 0)
     aggregator.apply([sent], 0, 0)
-    before = aggregator.snapshot(RunFacts(run_id="r", name="n"), 0, 0)
+    before = aggregator.snapshot(SnapshotFacts(run_id="r", name="n"), 0, 0)
     assert _values(aggregator, sent) == [(2, 2.0), (0, 5.0), (1, 6.0)]
-    assert aggregator.snapshot(RunFacts(run_id="r", name="n"), 0, 0) == before
+    assert aggregator.snapshot(SnapshotFacts(run_id="r", name="n"), 0, 0) == before
 
 
 def test_a_definition_that_came_later_holds_for_earlier_rows() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.aggregator.nodes.columns import CounterArrays, ExtentArrays, GaugeArrays, SeriesArrays
 from telemetry.aggregator.nodes.outgoing import OutgoingInterval
 from telemetry.testing import batch
@@ -86,7 +86,7 @@ class Root:
         return self.aggregator.book.losses(leaf)[0]
 
     def snapshot(self) -> MetricsSnapshot:
-        facts = RunFacts(run_id="r", name="n", state="COMPLETE")
+        facts = SnapshotFacts(run_id="r", name="n", state="COMPLETE")
         return self.aggregator.snapshot(facts, MONO_NS + 100 * SECOND, WALL_NS + 100 * SECOND)
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.hand_made_leaf import MONO_NS, SECOND, WALL_NS, HandMadeLeaf, member, relay
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.aggregator.nodes.own_account import LeafFacts
 from telemetry.testing import batch
 from telemetry.wire.consistency import contradiction
@@ -32,7 +32,7 @@ def take(aggregator: Aggregator, *batches: EventBatch, now_ns: int = NOW) -> lis
 
 def snapshot(aggregator: Aggregator, state: str = "COMPLETE", now_ns: int = NOW) -> MetricsSnapshot:
     """A snapshot whose sums hold."""
-    facts = RunFacts(run_id="r", name="n", state=state)  # type: ignore[arg-type]
+    facts = SnapshotFacts(run_id="r", name="n", state=state)  # type: ignore[arg-type]
     made = aggregator.snapshot(facts, now_ns, WALL_NS + now_ns - NOW)
     assert contradiction(made) == ""
     return made

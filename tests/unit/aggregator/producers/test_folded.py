@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS
 from telemetry.wire.codec import Malformed
@@ -52,7 +52,7 @@ def crowded(visitors: int) -> Aggregator:
 
 
 def snapshot(aggregator: Aggregator) -> MetricsSnapshot:
-    return aggregator.snapshot(RunFacts(run_id="r", name="n", state="COMPLETE"), T, T)
+    return aggregator.snapshot(SnapshotFacts(run_id="r", name="n", state="COMPLETE"), T, T)
 
 
 def test_any_number_of_producers_may_come_and_go() -> None:

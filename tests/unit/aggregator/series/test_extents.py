@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.aggregator.series import extents as extents_module
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS as T
@@ -75,7 +75,7 @@ class Bench:
         }
 
     def _snapshot(self) -> Any:
-        return self.aggregator.snapshot(RunFacts(run_id="r", name="n"), 0, LATER)
+        return self.aggregator.snapshot(SnapshotFacts(run_id="r", name="n"), 0, LATER)
 
 
 def inside(extent: Extent | None) -> tuple[int, int | float]:

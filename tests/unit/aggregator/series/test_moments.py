@@ -13,7 +13,7 @@ from tests.unit.aggregator.nodes.leaf_and_root import series as leaf_series
 
 from telemetry.aggregator.series import moments as series_moments
 from telemetry.aggregator.series.moments import Moments
-from telemetry.aggregator.series.summary import Summary
+from telemetry.aggregator.series.summary import SeriesSummary
 from telemetry.aggregator.state import encode, load, save
 
 
@@ -139,7 +139,7 @@ def test_asking_for_a_summary_changes_no_bit() -> None:
         asked.moments.summary()
     for recorder in (asked, left_alone):
         recorder.moments.fold()
-    for field in fields(Summary):
+    for field in fields(SeriesSummary):
         assert np.array_equal(getattr(asked.moments, field.name), getattr(left_alone.moments, field.name))
 
 
@@ -158,7 +158,7 @@ def test_restored_moments_fold_when_the_other_ones_do(
     for recorder in (whole, restored):
         recorder.record(index[2_000:], values[2_000:], 1_000)
     assert whole.moments.count[0] > 0, "it folded on the way"
-    for field in fields(Summary):
+    for field in fields(SeriesSummary):
         assert np.array_equal(getattr(whole.moments, field.name), getattr(restored.moments, field.name)), field.name
         one, other = whole.moments.summary(), restored.moments.summary()
         assert np.array_equal(getattr(one, field.name), getattr(other, field.name)), field.name

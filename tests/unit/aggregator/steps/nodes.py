@@ -8,7 +8,7 @@ import msgspec
 from tests.unit.aggregator.stepping import SECOND, Bench
 
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, ClosingRule
 from telemetry.wire.nodes import PartialValue, StepPart
@@ -25,7 +25,7 @@ class LeafBench(Bench):
     def __init__(self, grace_s: float = 30.0, closing: ClosingRule = "ended") -> None:
         super().__init__(grace_s, young=True)
         self.closing = closing
-        self.steps = Steps(grace_s, self.warnings.append, leaf=True)
+        self.steps = StepMerger(grace_s, self.warnings.append, leaf=True)
         self.steps.declare(Axis("train", closing=closing))
         self.seconds(2)
 
@@ -50,8 +50,8 @@ class LeafBench(Bench):
         self.take()
         return told
 
-    def restored(self) -> Steps:
-        again = Steps(30.0, self.warnings.append, leaf=True)
+    def restored(self) -> StepMerger:
+        again = StepMerger(30.0, self.warnings.append, leaf=True)
         load(again, msgspec.msgpack.decode(encode(save(self.steps))))
         return again
 

@@ -11,8 +11,8 @@ from tests.unit.aggregator.stepping import SECOND, Bench
 from telemetry import limits
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.merger import Steps
-from telemetry.aggregator.steps.step import Closed
+from telemetry.aggregator.steps.merger import StepMerger
+from telemetry.aggregator.steps.step import FinishedStep
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import ClosedStep, Scalars, Spread
 from telemetry.wire.snapshot import AxisStat
@@ -29,7 +29,7 @@ def test_a_step_closes_when_all_that_report_on_the_axis_have_ended_it() -> None:
     bench.end("b", 1)
     bench.take()
     spread = {"loss": Spread(2, 1.0, 3.0, 2.0, "a", "b")}
-    assert bench.said == [Closed(20, ClosedStep("train", 1, {"loss": 2.0}, spread, 2, "ended", 0))]
+    assert bench.said == [FinishedStep(20, ClosedStep("train", 1, {"loss": 2.0}, spread, 2, "ended", 0))]
     assert (bench.stat.closed, bench.stat.open, bench.stat.newest, bench.stat.producers) == (1, 0, 1, 2)
     assert bench.stat.values == {"loss": 2.0}
 
@@ -221,7 +221,7 @@ def test_late_values_correct_a_step_that_is_kept() -> None:
     bench.log("c", 1, 20, x=5.0)
     bench.take()
     spread = {"x": Spread(3, 1.0, 5.0, 3.0, "a", "c")}
-    assert bench.said[1:] == [Closed(30, ClosedStep("train", 1, {"x": 3.0}, spread, 3, "late", 1))]
+    assert bench.said[1:] == [FinishedStep(30, ClosedStep("train", 1, {"x": 3.0}, spread, 3, "late", 1))]
     assert (bench.stat.corrections, bench.stat.closed) == (1, 1)
     bench.log("b", 1, 40, x=3.0)
     assert bench.take() == []
@@ -302,7 +302,7 @@ def test_names_shown_of_all_axes_are_bounded_together(monkeypatch: pytest.Monkey
     bench.take()
     assert [stat.values for stat in bench.steps.stats()] == [{"x": 1.0, "five5": 1.0}, {"x": 2.0}]
     assert bench.warnings == ["values of more than 3 names of steps, or too long ones: the rest is not shown"]
-    again = Steps(30.0, bench.warnings.append)
+    again = StepMerger(30.0, bench.warnings.append)
     state = msgspec.msgpack.decode(encode(save(bench.steps)))
     load(again, state)
     assert again.report("a", Scalars("eval", 2, {"n": 1.0, "x": 9.0}), 2) is None
@@ -310,7 +310,7 @@ def test_names_shown_of_all_axes_are_bounded_together(monkeypatch: pytest.Monkey
     assert [stat.values for stat in again.stats()] == [{"x": 1.0, "five5": 1.0}, {"x": 9.0}]
     state["_axes"]["eval"].update(_shown={"x": 2.0, "q": 1.0}, _shown_steps={"x": 1, "q": 1})
     with pytest.raises(ValueError, match="steps"):
-        load(Steps(30.0, bench.warnings.append), state)
+        load(StepMerger(30.0, bench.warnings.append), state)
 
 
 def test_axes_of_the_longest_names_leave_a_snapshot_small() -> None:
@@ -373,7 +373,7 @@ def test_the_axis_knows_when_it_was_reported_on() -> None:
     found = bench.stat
     assert (found.closed, found.open) == (0, 3), "one that is open counts, too"
     assert (found.lowest, found.highest, found.began_ns, found.ended_ns) == (10, 30, 4_000 - 2_500, 9_000)
-    again = Steps(30.0, bench.warnings.append)
+    again = StepMerger(30.0, bench.warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(bench.steps))))
     assert again.stats() == [found]
 
@@ -381,7 +381,7 @@ def test_the_axis_knows_when_it_was_reported_on() -> None:
 def test_a_step_of_the_wall_clock_moves_no_time_of_an_axis() -> None:
     """Its times are on the clock of the run, as those of counters."""
     clock = RunClock()
-    steps = Steps(30.0, lambda _: None, clock=clock)
+    steps = StepMerger(30.0, lambda _: None, clock=clock)
     for at, shift_ns in ((10, 0), (20, 3_600 * SECOND)):
         wall_ns = (1_000 + at) * SECOND + shift_ns
         clock.read(at * SECOND, wall_ns)
@@ -398,7 +398,7 @@ def test_steps_before_an_old_checkpoint_have_no_times() -> None:
     bench.take()
     state = msgspec.msgpack.decode(encode(save(bench.steps)))
     del state["_axes"]["train"]["_times"]
-    bench.steps = Steps(30.0, bench.warnings.append)
+    bench.steps = StepMerger(30.0, bench.warnings.append)
     load(bench.steps, state)
     bench.log("a", 2, 5_000, x=1.0)
     assert (bench.stat.lowest, bench.stat.began_ns) == (None, 0)

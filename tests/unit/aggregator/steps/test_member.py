@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.steps.member import NOTHING_ENDED, EndClaim, Member
+from telemetry.aggregator.steps.member import NOTHING_ENDED, AxisMember, EndClaim
 
 
 def test_a_claim_counts_once_nothing_is_missing_below_it() -> None:
     """Each behind its own gap, whichever was made first."""
-    member = Member(3, 0)
+    member = AxisMember(3, 0)
     member.claim(9, 40, 1)
     member.claim(5, 20, 2)
     member.claim(9, 30, 3)
@@ -25,14 +25,14 @@ def test_a_claim_counts_once_nothing_is_missing_below_it() -> None:
 
 def test_a_lower_claim_takes_nothing_back() -> None:
     """What counted counts."""
-    member = Member(7, 0)
+    member = AxisMember(7, 0)
     member.claim(2, 5, 0)
     assert member.settled(2) == 7
 
 
 def test_what_is_missing_for_too_long_is_not_waited_for() -> None:
     """Nor is any batch below it that turns out to be missing later."""
-    member = Member(NOTHING_ENDED, 0)
+    member = AxisMember(NOTHING_ENDED, 0)
     member.claim(5, 20, 10)
     member.claim(9, 40, 30)
     member.waive(9)
@@ -46,7 +46,7 @@ def test_what_is_missing_for_too_long_is_not_waited_for() -> None:
 def test_claims_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind too many gaps the newest are one, which waits for all of them; the others go on by themselves."""
     monkeypatch.setattr(limits, "STEP_CLAIMS", 3)
-    member = Member(0, 0)
+    member = AxisMember(0, 0)
     for number in range(1, 7):
         member.claim(10 * number, number, number)
     member.claim(65, 4, 7)
@@ -61,4 +61,4 @@ def test_claims_that_cannot_be_are_not_restored(monkeypatch: pytest.MonkeyPatch,
     """They ascend, and are not too many."""
     monkeypatch.setattr(limits, "STEP_CLAIMS", 3)
     with pytest.raises(ValueError, match="claims on steps"):
-        Member(0, 0, claims=[EndClaim(number, 0, 0) for number in since]).restored()
+        AxisMember(0, 0, claims=[EndClaim(number, 0, 0) for number in since]).restored()

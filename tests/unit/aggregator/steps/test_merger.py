@@ -10,7 +10,7 @@ from tests.unit.aggregator.stepping import SECOND, Bench
 
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, StepEnd
 
@@ -83,7 +83,7 @@ def test_steps_and_producers_take_room_beside_their_values(monkeypatch: pytest.M
     assert bench.log("b", 1, x=2.0, y=2.0) is None
     assert bench.steps._budget.left == 4
     again = Bench()
-    again.steps = Steps(30.0, again.warnings.append)
+    again.steps = StepMerger(30.0, again.warnings.append)
     load(again.steps, msgspec.msgpack.decode(encode(save(bench.steps))))
     assert again.steps._budget.left == 4
     for each in (bench, again):
@@ -131,7 +131,7 @@ def test_the_lowest_and_the_highest_step() -> None:
     bench.log("a", LOWEST, x=1.0)
     bench.log("a", HIGHEST, x=2.0)
     bench.end("a", HIGHEST)
-    again = Steps(30.0, bench.warnings.append)
+    again = StepMerger(30.0, bench.warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(bench.steps))))
     assert bench.take() == [(LOWEST, {"x": 1.0}, "ended"), (HIGHEST, {"x": 2.0}, "ended")]
 
@@ -157,7 +157,7 @@ def test_claims_are_in_a_checkpoint() -> None:
     bench.end("a", 2, since=5)
     bench.seconds(2)
     again = Bench()
-    again.steps = Steps(30.0, again.warnings.append)
+    again.steps = StepMerger(30.0, again.warnings.append)
     load(again.steps, msgspec.msgpack.decode(encode(save(bench.steps))))
     for each in (bench, again):
         each.steps.settle("a", 3)
@@ -190,9 +190,9 @@ def test_what_no_axis_has_is_refused(monkeypatch: pytest.MonkeyPatch, change: An
     bench.take()
     state = msgspec.msgpack.decode(encode(save(bench.steps)))
     load(
-        Steps(30.0, bench.warnings.append),
+        StepMerger(30.0, bench.warnings.append),
         msgspec.msgpack.decode(msgspec.msgpack.encode(state)),
     )
     change(state["_axes"]["train"])
     with pytest.raises(ValueError, match="steps"):
-        load(Steps(30.0, bench.warnings.append), state)
+        load(StepMerger(30.0, bench.warnings.append), state)

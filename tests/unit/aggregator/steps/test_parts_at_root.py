@@ -12,7 +12,7 @@ from tests.unit.aggregator.steps.nodes import RootBench, value
 
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, Spread, StepClear
 from telemetry.wire.nodes import PartialValue, StepPart
@@ -37,7 +37,7 @@ def test_parts_and_plain_values_make_one_step() -> None:
 def test_times_of_a_part_are_moved() -> None:
     """The newest value is that of the root's clock, however wrong the clock of the node is."""
     root = RootBench()
-    root.steps = Steps(30.0, root.warnings.append)
+    root.steps = StepMerger(30.0, root.warnings.append)
     root.steps.declare(Axis("train", "last"))
     root.send("A", StepPart("train", 1, {"x": value("A1", 1.0, 900)}, 900), shift_ns=-890)
     root.send("B", StepPart("train", 1, {"x": value("B1", 2.0, 5)}, 5), shift_ns=6)
@@ -69,7 +69,7 @@ def test_a_value_that_one_rank_of_a_node_has_as_nan_is_named() -> None:
     assert root.stat.values == {"x": 2.0, "y": 3.0}
     assert root.stat.not_finite == {"x": 1, "y": 2}
     root.send("A", StepPart("train", 3, {"z": value("A1", 1.0)}, not_finite=["z"], number=4, ended=False))
-    again = Steps(30.0, root.warnings.append)
+    again = StepMerger(30.0, root.warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(root.steps))))
     root.steps = again
     root.send("A", StepPart("train", 3, {"z": value("A1", 2.0)}, number=5))
@@ -82,7 +82,7 @@ def test_a_value_that_one_rank_of_a_node_has_as_nan_is_named() -> None:
 def test_a_leaf_of_leaves_names_the_nan_of_a_rank() -> None:
     """Its part has the names that the parts it got have."""
     middle = RootBench()
-    middle.steps = Steps(30.0, middle.warnings.append, leaf=True)
+    middle.steps = StepMerger(30.0, middle.warnings.append, leaf=True)
     middle.steps.declare(Axis("train"))
     middle.seconds(2)
     middle.send("A", StepPart("train", 1, {"x": value("A1", 1.0, 40)}, 40, first_ns=20, not_finite=["x"]))
@@ -135,7 +135,7 @@ def test_a_leave_above_a_gap_waits_for_the_batches() -> None:
     root.part("B", 1, 1, since=5, x=3.0)
     root.steps.settle("B", 5)
     assert root.take() == [(1, {"x": 2.0}, "ended")]
-    again = Steps(30.0, root.warnings.append)
+    again = StepMerger(30.0, root.warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(root.steps))))
     root.part("A", 2, x=1.0)
     assert root.take() == [(2, {"x": 1.0}, "ended")]
@@ -327,7 +327,7 @@ def test_impossible_parts_are_refused(part: StepPart) -> None:
 def test_ranks_of_all_leaves_are_in_one_order() -> None:
     """With those of the root's own producers."""
     root = RootBench()
-    root.steps = Steps(30.0, root.warnings.append, {"own": 1}.get)
+    root.steps = StepMerger(30.0, root.warnings.append, {"own": 1}.get)
     root.steps.declare(Axis("train", ranked=["x"]))
     root.log("own", 1, x=5.0)
     for leaf, ranks in (("B", [(2, 2.0), ("B9", 3.0)]), ("A", [(0, 0.0), (3, 4.0)])):
@@ -343,7 +343,7 @@ def test_ranks_of_all_leaves_are_in_one_order() -> None:
 def test_ranks_come_before_the_declaration() -> None:
     """The parts themselves say which names are ranked."""
     root = RootBench()
-    root.steps = Steps(30.0, root.warnings.append)
+    root.steps = StepMerger(30.0, root.warnings.append)
     root.send("A", StepPart("train", 1, {"x": value("A", 1.0)}, ranks={"x": [(0, 1.0)]}))
     root.steps.close()
     root.take()
@@ -362,7 +362,7 @@ def test_parts_take_room_for_their_names(monkeypatch: pytest.MonkeyPatch) -> Non
     assert root.steps._budget.left == 100 - 2 * limits.STEP_UNITS - 4
     root.send("A", StepPart("train", 1, {"x": value("A", 2.0)}, number=1))
     assert root.steps._budget.left == 100 - 2 * limits.STEP_UNITS - 3
-    again = Steps(30.0, root.warnings.append)
+    again = StepMerger(30.0, root.warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(root.steps))))
     assert again._budget.left == root.steps._budget.left
     root.send("A", StepPart("train", 1, {}, ended=False, cleared=True, number=2))
@@ -428,7 +428,7 @@ def test_a_report_may_arrive_before_all_values() -> None:
     root.send("B", StepPart("train", 7, {}))
     root.send("B", StepPart("train", 8, {}))
     root.seconds(20)
-    again = Steps(30.0, root.warnings.append)
+    again = StepMerger(30.0, root.warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(root.steps))))
     root.steps = again
     root.send("A", open_part("A", 7, x=1.0))
@@ -517,7 +517,7 @@ def test_a_clear_of_the_roots_own_producer_forgets_parts() -> None:
 def test_a_leaf_of_leaves_whose_leaves_left_leaves_too() -> None:
     """Also if it knows that only by claims."""
     middle = RootBench()
-    middle.steps = Steps(30.0, middle.warnings.append, leaf=True)
+    middle.steps = StepMerger(30.0, middle.warnings.append, leaf=True)
     middle.steps.declare(Axis("train"))
     middle.send("A", StepPart("train", 4, {}))
     middle.seconds(1)
@@ -531,7 +531,7 @@ def test_a_leaf_of_leaves_whose_leaves_left_leaves_too() -> None:
 def test_a_leaf_of_leaves_passes_on_what_it_hears() -> None:
     """Values of open steps, clears with the values that stay, and reports of steps without values."""
     middle = reported()
-    middle.steps = Steps(30.0, middle.warnings.append, leaf=True)
+    middle.steps = StepMerger(30.0, middle.warnings.append, leaf=True)
     middle.steps.declare(Axis("train", closing="reported"))
     middle.send("A", open_part("A", 1, x=1.0))
     middle.send("B", open_part("B", 1, x=3.0))
@@ -558,9 +558,9 @@ def test_a_state_that_no_root_has_is_refused() -> None:
         state = msgspec.msgpack.decode(encode(save(root.steps)))
         state["_axes"]["train"].update(change)
         with pytest.raises(ValueError, match="steps"):
-            load(Steps(30.0, root.warnings.append), state)
+            load(StepMerger(30.0, root.warnings.append), state)
     state = msgspec.msgpack.decode(encode(save(root.steps)))
     (step,) = [*state["_axes"]["train"]["_open"].values()]
     step[5]["A"][0]["x"][0] = 0  # a count
     with pytest.raises(ValueError, match="steps"):
-        load(Steps(30.0, root.warnings.append), state)
+        load(StepMerger(30.0, root.warnings.append), state)

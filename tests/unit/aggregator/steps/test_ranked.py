@@ -9,7 +9,7 @@ from tests.unit.aggregator.stepping import Bench
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.control import Hello
@@ -21,7 +21,7 @@ RANKS: dict[str, int | None] = {"a": 10, "b": 9, "c": None, "d": 9}
 def bench(*ranked: str) -> Bench:
     """Return steps with an axis that has these ranked names."""
     made = Bench(young=True)
-    made.steps = Steps(30.0, made.warnings.append, RANKS.get)
+    made.steps = StepMerger(30.0, made.warnings.append, RANKS.get)
     made.steps.declare(Axis("train", ranked=list(ranked)))
     made.seconds(2)
     return made
@@ -86,7 +86,7 @@ def test_a_rank_is_that_of_the_time_of_its_report() -> None:
     """A producer that gave up its row since then keeps it, also over a checkpoint."""
     made = bench("wait")
     made.log("a", 1, wait=1.0)
-    again = Steps(30.0, made.warnings.append)
+    again = StepMerger(30.0, made.warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(made.steps))))
     again.close()
     assert [closed.step.ranks for closed in again.take()] == [{"wait": [(10, 1.0)]}]

@@ -10,8 +10,8 @@ from tests.unit.aggregator.stepping import Bench
 
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.merger import Steps
-from telemetry.aggregator.steps.step import Closed
+from telemetry.aggregator.steps.merger import StepMerger
+from telemetry.aggregator.steps.step import FinishedStep
 from telemetry.wire.control import StepState
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, ClosedStep, Scalars, Spread, StepClear, StepEnd
@@ -31,7 +31,7 @@ def test_a_report_closes_its_step_for_all() -> None:
     bench.end("c", 2)
     bench.take()
     spread = {"x": Spread(2, 1.0, 3.0, 2.0, "b", "a")}
-    assert bench.said == [Closed(30, ClosedStep("train", 2, {"x": 2.0}, spread, 2, "ended", 0))]
+    assert bench.said == [FinishedStep(30, ClosedStep("train", 2, {"x": 2.0}, spread, 2, "ended", 0))]
     bench.end("a", 1)
     assert bench.take() == [(1, {"x": 1.0}, "ended")]
     assert (bench.stat.open, bench.stat.oldest_open, bench.stat.closed) == (1, 3, 2)
@@ -133,7 +133,7 @@ def test_waiting_reports_are_part_of_the_state() -> None:
     bench.log("a", 1, x=1.0)
     bench.end("a", 1, since=2)
     state = msgspec.msgpack.decode(encode(save(bench.steps)), strict=False)
-    again = Steps(30.0, bench.warnings.append)
+    again = StepMerger(30.0, bench.warnings.append)
     load(again, state)
     again.settle("a", 2)
     assert [(one.step.step, one.step.closed) for one in again.take()] == [(1, "ended")]
@@ -144,10 +144,13 @@ def test_waiting_reports_are_part_of_the_state() -> None:
     ]
     for lie in lies:
         with pytest.raises(ValueError, match="steps that no axis has"):
-            load(Steps(30.0, bench.warnings.append), {**state, "_axes": {"train": state["_axes"]["train"] | lie}})
+            load(
+                StepMerger(30.0, bench.warnings.append),
+                {**state, "_axes": {"train": state["_axes"]["train"] | lie}},
+            )
     state["_axes"]["train"]["_reports"]["_waiting"]["b"] = {}
     with pytest.raises(ValueError, match="invalid reports"):
-        load(Steps(30.0, bench.warnings.append), state)
+        load(StepMerger(30.0, bench.warnings.append), state)
 
 
 def test_a_declaration_that_comes_later_lets_nobody_be_waited_for() -> None:

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from telemetry.backends.aim.backend import Point, Sequences, telling
+from telemetry.backends.aim.backend import AimPoint, Sequences, telling
 from telemetry.backends.backend import NotConfigured
 
 NAN = float("nan")
 
 
-def points(*values: float, start: int = 0) -> list[Point]:
-    return [Point(step, value, 0.0) for step, value in enumerate(values, start)]
+def points(*values: float, start: int = 0) -> list[AimPoint]:
+    return [AimPoint(step, value, 0.0) for step, value in enumerate(values, start)]
 
 
 def test_the_ends_of_a_sequence() -> None:

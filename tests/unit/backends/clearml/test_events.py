@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.backends.axis_owners import AxisOwners
-from telemetry.backends.clearml.events import Events, split
+from telemetry.backends.clearml.events import ClearMLEvents, split
 from telemetry.backends.items import Histogram, Item, Reading, SeriesReading, Step, Table, Text
 from telemetry.wire.events import Spread
 
 
-def events(folder: Path, *, spread: bool = False) -> Events:
-    return Events(10**9, AxisOwners(folder / "names.json"), spread=spread)
+def events(folder: Path, *, spread: bool = False) -> ClearMLEvents:
+    return ClearMLEvents(10**9, AxisOwners(folder / "names.json"), spread=spread)
 
 
-def places(made: Events, item: Item) -> dict[tuple[str, str, int], Any]:
+def places(made: ClearMLEvents, item: Item) -> dict[tuple[str, str, int], Any]:
     return {
         (event["metric"], event["variant"], event["iter"]): event.get("value", event.get("plot_str"))
         for event in made.of(item)

@@ -10,7 +10,7 @@ import pytest
 
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.clearml import backend
-from telemetry.backends.clearml.backend import Identity, Server
+from telemetry.backends.clearml.backend import ClearMLIdentity, ClearMLServer
 from telemetry.backends.items import Artifact
 
 
@@ -49,13 +49,13 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 def test_a_task_is_begun_once(session: Session) -> None:
     """The next process goes on in it. A project of nearly the name is another."""
-    first = Server(Identity("p (", "n", ("a",)), {})
+    first = ClearMLServer(ClearMLIdentity("p (", "n", ("a",)), {})
     actions = [action for action, _ in session.asked]
     assert actions == ["projects.get_all", "projects.create", "tasks.create", "tasks.started"]
     assert session.asked[0][1]["name"] == r"^p \($"
     assert session.asked[2][1]["tags"] == ["a"]
     session.asked.clear()
-    later = Server(Identity("p (", "n"), first.state())
+    later = ClearMLServer(ClearMLIdentity("p (", "n"), first.state())
     assert [action for action, _ in session.asked] == ["tasks.started"]
     task = "id-of-tasks.create"
     assert later.where() == f"https://app/projects/id-of-projects.create/experiments/{task}/output/log"
@@ -63,7 +63,7 @@ def test_a_task_is_begun_once(session: Session) -> None:
 
 def test_events_are_of_the_task(session: Session) -> None:
     """Without what only files have."""
-    made = Server(Identity("p", "n"), {"task": "t1"})
+    made = ClearMLServer(ClearMLIdentity("p", "n"), {"task": "t1"})
     made.send([{"type": "log", "method": "get", "msg": "x"}])
     assert session.asked[-1] == ("events.add_batch", [{"type": "log", "msg": "x", "task": "t1"}])
 
@@ -74,7 +74,7 @@ def test_events_are_of_the_task(session: Session) -> None:
 )
 def test_an_answer_passes_or_does_not(session: Session, status: int, error: type[Exception]) -> None:
     """A request that is wrong stays wrong, and so does a key."""
-    made = Server(Identity("p", "n"), {"task": "t1"})
+    made = ClearMLServer(ClearMLIdentity("p", "n"), {"task": "t1"})
     session.status = status
     with pytest.raises(error, match=f"events.add_batch answered {status}"):
         made.send([{"type": "log", "method": "get"}])
@@ -82,7 +82,7 @@ def test_an_answer_passes_or_does_not(session: Session, status: int, error: type
 
 def test_no_answer_and_refused_events(session: Session) -> None:
     """A network passes; an event that the server does not take is found by taking the batch apart."""
-    made = Server(Identity("p", "n"), {"task": "t1"})
+    made = ClearMLServer(ClearMLIdentity("p", "n"), {"task": "t1"})
     session.data = {"errors": 1, "errors_info": "bad"}
     with pytest.raises(ValueError, match="refused 1 event:"):
         made.send([{"type": "log", "method": "get"}])
@@ -93,7 +93,7 @@ def test_no_answer_and_refused_events(session: Session) -> None:
 
 def test_pictures_need_an_address_that_a_browser_opens(session: Session) -> None:
     """Others are artifacts."""
-    made = Server(Identity("p", "n"), {"task": "t1"})
+    made = ClearMLServer(ClearMLIdentity("p", "n"), {"task": "t1"})
     facts = {"key": "r1", "time_ns": 0, "name": "p", "kind": "image"}
     assert made.picture(Artifact(**facts, uri="https://there/p.png")) == ("https://there/p.png",) * 2
     assert made.picture(Artifact(**facts, uri="/here/p.png")) is None

@@ -13,14 +13,14 @@ import pytest
 from tests.unit.backends.clearml.sessions import begun, lines
 
 from telemetry.backends.backend import NotConfigured, Unavailable
-from telemetry.backends.clearml.backend import Identity, OfflineSession
+from telemetry.backends.clearml.backend import ClearMLIdentity, OfflineSession
 from telemetry.backends.items import Artifact
 
 EVENT = {"type": "training_stats_scalar", "iter": 1, "metric": "a", "variant": "b", "value": 1.0}
 
 
 def session(folder: Path, state: dict[str, Any]) -> OfflineSession:
-    return OfflineSession(Identity("p", "n"), folder, folder, state)
+    return OfflineSession(ClearMLIdentity("p", "n"), folder, folder, state)
 
 
 def test_events_are_lines_of_the_task(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from telemetry.backends.mlflow.backend import Batch, Point
+from telemetry.backends.mlflow.backend import Batch, MLflowPoint
 
 
 def test_a_request_is_full_in_time() -> None:
@@ -12,7 +12,7 @@ def test_a_request_is_full_in_time() -> None:
     many, params, tags, wide = Batch(), Batch(), Batch(), Batch()
     assert not many
     for number in range(999):
-        many.put(Point("k", 1.0, 0, number))
+        many.put(MLflowPoint("k", 1.0, 0, number))
     assert not many.full
     many.tag("a", "b")
     for number in range(100):
@@ -24,5 +24,5 @@ def test_a_request_is_full_in_time() -> None:
     assert params.full
     assert tags.full
     while not wide.full:
-        wide.put(Point("ü" * 250, 1.0, 0, len(wide.points)))
+        wide.put(MLflowPoint("ü" * 250, 1.0, 0, len(wide.points)))
     assert len(json.dumps([point._asdict() for point in wide.points])) + 100_000 < 1_000_000

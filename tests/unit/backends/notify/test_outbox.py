@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from telemetry import limits
-from telemetry.backends.notify.backend import Outbox, Waiting
+from telemetry.backends.notify.backend import NotifyOutbox, WaitingMessages
 from telemetry.backends.notify.message import Message
 
 
@@ -38,8 +38,8 @@ class Clock:
         return self.now_s
 
 
-def outbox(*receivers: Fake, waiting: Waiting | None = None, clock: Clock | None = None) -> Outbox:
-    return Outbox(receivers, waiting or Waiting(), clock=clock or Clock(), chance=lambda: 0.0)
+def outbox(*receivers: Fake, waiting: WaitingMessages | None = None, clock: Clock | None = None) -> NotifyOutbox:
+    return NotifyOutbox(receivers, waiting or WaitingMessages(), clock=clock or Clock(), chance=lambda: 0.0)
 
 
 def test_a_receiver_that_is_down_delays_no_other() -> None:
@@ -80,7 +80,7 @@ def test_a_repeated_notification_is_sent_once() -> None:
     box.add(message(1))
     box.send()
     box.add(message(1))
-    again = msgspec.json.decode(msgspec.json.encode(box.waiting()), type=Waiting)
+    again = msgspec.json.decode(msgspec.json.encode(box.waiting()), type=WaitingMessages)
     other = outbox(good, waiting=again)
     other.add(message(1))
     other.send()
@@ -94,7 +94,7 @@ def test_another_process_sends_the_rest() -> None:
     box.add(message(1))
     box.send()
     bad.reason = ""
-    waiting = msgspec.json.decode(msgspec.json.encode(box.waiting()), type=Waiting)
+    waiting = msgspec.json.decode(msgspec.json.encode(box.waiting()), type=WaitingMessages)
     outbox(good, bad, waiting=waiting).send()
     assert (good.got, bad.got) == (["1"], ["1"])
     third = Fake("c://***")

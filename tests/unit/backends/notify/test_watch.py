@@ -15,7 +15,7 @@ from telemetry import limits
 from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Item, Live, Mark, Step
 from telemetry.backends.notify.message import BODY_CHARS, TITLE_CHARS, Message
-from telemetry.backends.notify.watch import Seen, Watch
+from telemetry.backends.notify.watch import NotifyWatch, Seen
 from telemetry.config.schema import NotifyConfig
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import (
@@ -32,8 +32,8 @@ S = 1_000_000_000
 NUMBERS = count()
 
 
-def watch(seen: Seen | None = None, **config: Any) -> Watch:
-    return Watch(RUN, NotifyConfig(**config), seen or Seen(begun=True))
+def watch(seen: Seen | None = None, **config: Any) -> NotifyWatch:
+    return NotifyWatch(RUN, NotifyConfig(**config), seen or Seen(begun=True))
 
 
 def step(number: int, **values: float) -> Step:
@@ -65,11 +65,11 @@ def live(
     return Live(key=f"s{at_s}", time_ns=int(at_s * S), snapshot=snapshot)
 
 
-def told(watch: Watch, *items: Item) -> list[Message]:
+def told(watch: NotifyWatch, *items: Item) -> list[Message]:
     return [message for item in items for message in watch.take(item)]
 
 
-def titles(watch: Watch, *items: Item) -> list[str]:
+def titles(watch: NotifyWatch, *items: Item) -> list[str]:
     return [message.title for message in told(watch, *items)]
 
 
@@ -298,7 +298,7 @@ def test_only_wanted_events_are_told() -> None:
 @pytest.mark.parametrize("wanted", ["gate", "ended"])
 def test_the_end_is_told_if_any_of_its_events_is_wanted(wanted: str) -> None:
     """A failed gate is one of them."""
-    one = Watch(RUN, msgspec.convert({"events": (wanted,)}, NotifyConfig), Seen(begun=True))
+    one = NotifyWatch(RUN, msgspec.convert({"events": (wanted,)}, NotifyConfig), Seen(begun=True))
     told(one, live(10, 5, state="COMPLETE"))
     assert len(list(one.conclude([gate("fail")], 0))) == 1
 
@@ -306,11 +306,11 @@ def test_the_end_is_told_if_any_of_its_events_is_wanted(wanted: str) -> None:
 def test_the_start_is_told_on_request_and_once() -> None:
     """With parameters; another process of the writer does not repeat it."""
     seen = Seen()
-    one = Watch(RUN, NotifyConfig(events=("start",)), seen)
+    one = NotifyWatch(RUN, NotifyConfig(events=("start",)), seen)
     (message,) = one.begin()
     assert (message.title, message.body) == ("trainer started", "lr 0.1\nhost gpu-7")
-    assert list(Watch(RUN, NotifyConfig(events=("start",)), seen).begin()) == []
-    assert list(Watch(RUN, NotifyConfig(), Seen()).begin()) == []
+    assert list(NotifyWatch(RUN, NotifyConfig(events=("start",)), seen).begin()) == []
+    assert list(NotifyWatch(RUN, NotifyConfig(), Seen()).begin()) == []
 
 
 def test_texts_are_short_plain_and_call_nobody() -> None:

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
 from telemetry.backends.prometheus.families import families
-from telemetry.backends.prometheus.family import Family
+from telemetry.backends.prometheus.family import PrometheusFamily
 from telemetry.backends.prometheus.names import Names
 from telemetry.wire.cells import CELLS, cell, edge
 from telemetry.wire.snapshot import SeriesStat
 
 
-def made(per_doubling: int = 4) -> dict[str, Family]:
+def made(per_doubling: int = 4) -> dict[str, PrometheusFamily]:
     found = families(SNAPSHOT, "here", Names(), per_doubling)
     assert len({family.name for family in found}) == len(found)
     return {family.name: family for family in found}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.backends.prometheus.formats import OPENMETRICS, PLAIN, PROTOBUF, Format, choose
+from telemetry.backends.prometheus.formats import OPENMETRICS, PLAIN, PROTOBUF, ScrapeFormat, choose
 
 PROTO = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 CLASSIC = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75"
@@ -28,7 +28,7 @@ REST = "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
         (",;=,;;q", PLAIN),
     ],
 )
-def test_the_best_of_those_that_are_named(accept: str, wanted: Format) -> None:
+def test_the_best_of_those_that_are_named(accept: str, wanted: ScrapeFormat) -> None:
     """The weight of each counts, then the order."""
     assert choose(accept) is wanted
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.backends.prometheus.names import Names, Unit, label, labels, unit_of
+from telemetry.backends.prometheus.names import Names, PrometheusUnit, label, labels, unit_of
 from telemetry.wire.events import Kind
 
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -111,18 +111,18 @@ def test_labels_come_by_their_names() -> None:
 @pytest.mark.parametrize(
     ("unit", "wanted"),
     [
-        ("ns", Unit("seconds", Fraction(1, 10**9))),
-        ("h", Unit("seconds", Fraction(3600))),
-        ("GiB", Unit("bytes", Fraction(2**30))),
-        ("tokens/s", Unit("tokens_per_second", Fraction(1))),
-        ("tokens/ms", Unit("tokens_per_second", Fraction(1000))),
-        ("1/s", Unit("per_second", Fraction(1))),
-        ("", Unit("", Fraction(1))),
-        ("weird unit!", Unit("weird_unit", Fraction(1))),
-        ("火", Unit("", Fraction(1))),
+        ("ns", PrometheusUnit("seconds", Fraction(1, 10**9))),
+        ("h", PrometheusUnit("seconds", Fraction(3600))),
+        ("GiB", PrometheusUnit("bytes", Fraction(2**30))),
+        ("tokens/s", PrometheusUnit("tokens_per_second", Fraction(1))),
+        ("tokens/ms", PrometheusUnit("tokens_per_second", Fraction(1000))),
+        ("1/s", PrometheusUnit("per_second", Fraction(1))),
+        ("", PrometheusUnit("", Fraction(1))),
+        ("weird unit!", PrometheusUnit("weird_unit", Fraction(1))),
+        ("火", PrometheusUnit("", Fraction(1))),
     ],
 )
-def test_units_are_base_units(unit: str, wanted: Unit) -> None:
+def test_units_are_base_units(unit: str, wanted: PrometheusUnit) -> None:
     """One that nobody knows keeps its word."""
     assert unit_of(unit) == wanted
     assert set(wanted.word) <= {*string.ascii_letters, *string.digits, "_"}

@@ -16,7 +16,7 @@ from tests.unit.backends.prometheus.given import SNAPSHOT
 from telemetry.backends.backend import NotConfigured
 from telemetry.backends.prometheus.backend import PrometheusBackend, PrometheusOptions
 from telemetry.backends.prometheus.families import families
-from telemetry.backends.prometheus.family import Family
+from telemetry.backends.prometheus.family import PrometheusFamily
 from telemetry.backends.prometheus.names import Names, unit_of
 from telemetry.backends.prometheus.text import plain
 from telemetry.wire.events import Kind
@@ -26,7 +26,7 @@ NAMESPACE = "rl_insight_monitor"
 KINDS: list[Kind] = ["counter", "gauge", "series"]
 
 
-def made(snapshot: MetricsSnapshot, namespace: str = NAMESPACE) -> dict[str, Family]:
+def made(snapshot: MetricsSnapshot, namespace: str = NAMESPACE) -> dict[str, PrometheusFamily]:
     return {family.name: family for family in families(snapshot, "here", Names(namespace=namespace))}
 
 

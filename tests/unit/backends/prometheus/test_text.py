@@ -9,7 +9,7 @@ from tests.backends.reading_prometheus import OPENMETRICS, TEXT, samples
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
 from telemetry.backends.prometheus.families import families
-from telemetry.backends.prometheus.family import Family
+from telemetry.backends.prometheus.family import PrometheusFamily
 from telemetry.backends.prometheus.names import Names
 from telemetry.backends.prometheus.text import openmetrics, plain
 
@@ -40,7 +40,7 @@ def test_openmetrics_says_units_and_its_end() -> None:
 
 def test_numbers_beyond_all_are_written_as_prometheus_does() -> None:
     """And help is one line."""
-    family = Family("x", "gauge", "a\nb\\", samples=[((), math.inf), ((("a", "b"),), -math.inf)])
+    family = PrometheusFamily("x", "gauge", "a\nb\\", samples=[((), math.inf), ((("a", "b"),), -math.inf)])
     assert plain([family]).decode().splitlines() == [
         "# HELP x a\\nb\\\\",
         "# TYPE x gauge",

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.backends.going import RUN_ID, Face, Going, closed
 
-from telemetry.backends.sources.live import Link
+from telemetry.backends.sources.live import LiveLink
 from telemetry.errors import EndpointError
 
 
@@ -29,13 +29,13 @@ def face(short_dir: Path, going: Going) -> Iterator[Face]:
 
 
 @pytest.fixture
-def link(face: Face) -> Iterator[Link]:
-    made = Link(face.endpoint)
+def link(face: Face) -> Iterator[LiveLink]:
+    made = LiveLink(face.endpoint)
     yield made
     made.close()
 
 
-def until(link: Link, what: Callable[[], bool]) -> list[int]:
+def until(link: LiveLink, what: Callable[[], bool]) -> list[int]:
     """Listens until something is true; the records that came."""
     found: list[int] = []
     deadline = time.monotonic() + 15.0
@@ -45,7 +45,7 @@ def until(link: Link, what: Callable[[], bool]) -> list[int]:
     return found
 
 
-def test_records_come_and_the_run_ends(face: Face, link: Link) -> None:
+def test_records_come_and_the_run_ends(face: Face, link: LiveLink) -> None:
     """All that was said is there when it is over, and so is the result."""
     face.say(closed(0), closed(1))
     face.tell(state="COMPLETE")
@@ -55,7 +55,7 @@ def test_records_come_and_the_run_ends(face: Face, link: Link) -> None:
     assert (link.known, link.away_s) == (2, None)
 
 
-def test_snapshots_are_followed_if_they_are_wanted(going: Going, face: Face, link: Link) -> None:
+def test_snapshots_are_followed_if_they_are_wanted(going: Going, face: Face, link: LiveLink) -> None:
     """Else the newest one is that of the beginning."""
     first = link.newest
     going.second()
@@ -66,7 +66,7 @@ def test_snapshots_are_followed_if_they_are_wanted(going: Going, face: Face, lin
     until(link, lambda: link.newest == face.told)
 
 
-def test_what_was_said_is_settled(face: Face, link: Link) -> None:
+def test_what_was_said_is_settled(face: Face, link: LiveLink) -> None:
     """The question comes behind all that the aggregator has to write; nobody there is no error."""
     link.settle()
     face.stop()
@@ -74,7 +74,7 @@ def test_what_was_said_is_settled(face: Face, link: Link) -> None:
 
 
 @pytest.mark.slow
-def test_away_and_back(short_dir: Path, going: Going, face: Face, link: Link) -> None:
+def test_away_and_back(short_dir: Path, going: Going, face: Face, link: LiveLink) -> None:
     """How long it has been away is known, and that it is back; another run at its address is none of ours."""
     face.stop()
     until(link, lambda: bool(link.away_s))
@@ -94,5 +94,5 @@ def test_nobody_there(short_dir: Path) -> None:
     """Is an error at once."""
     began = time.monotonic()
     with pytest.raises(EndpointError, match="no aggregator listens at"):
-        Link(f"ipc://{short_dir}/nobody")
+        LiveLink(f"ipc://{short_dir}/nobody")
     assert time.monotonic() - began < 2.0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.trace_checker import problems
 
 from telemetry.backends.items import CounterReading, GaugeReading, Mark, Reading, SeriesReading, Span
-from telemetry.backends.timeline.trace import Names, StepRange, document, reading_events
+from telemetry.backends.timeline.trace import StepRange, TraceIds, document, reading_events
 from telemetry.wire.snapshot import ProducerStat
 
 ORIGIN = 1_700_000_000 * 10**9
@@ -25,7 +25,7 @@ def span(name: str, start: int, end: int, producer: str = "p", track: str = "", 
 
 def read(**parts: Any) -> list[dict[str, Any]]:
     """Events of a document that the checker has no objection to, without its names."""
-    names = parts.pop("names", Names())
+    names = parts.pop("names", TraceIds())
     data = document(names, ORIGIN, **parts)
     assert problems(data) == []
     return [event for event in json.loads(data)["traceEvents"] if event["ph"] != "M"]
@@ -46,7 +46,7 @@ def test_a_span_is_a_slice_with_its_labels() -> None:
 def test_processes_and_threads_have_names() -> None:
     """A producer is a process, with its rank; a track is a thread."""
     stat = ProducerStat(producer="a", name="trainer", host="node1", pid=77, rank=3)
-    names = Names(producers={"a": stat})
+    names = TraceIds(producers={"a": stat})
     data = document(names, ORIGIN, spans=[span("x", 0, 1, "a", "gpu 0"), span("y", 0, 1, "b")])
     assert problems(data) == []
     assert sorted(names_of(data, "process_name").values()) == ["b", "rank 3 · trainer (77 on node1)", "run"]
@@ -56,7 +56,7 @@ def test_processes_and_threads_have_names() -> None:
 def test_overlapping_spans_get_lanes_of_their_own() -> None:
     """Viewers show slices of a thread correctly only if they are nested."""
     spans = [span("a", 0, 10), span("inside", 2, 8), span("b", 5, 15), span("after", 10, 12)]
-    data = document(Names(), ORIGIN, spans=spans)
+    data = document(TraceIds(), ORIGIN, spans=spans)
     assert problems(data) == []
     threads = names_of(data, "thread_name")
     found = {
@@ -134,7 +134,7 @@ def test_steps_marks_and_readings_have_their_places() -> None:
 
 def test_numbers_stay_the_same_in_all_documents() -> None:
     """Files of steps can be put side by side."""
-    names = Names()
+    names = TraceIds()
     first = json.loads(document(names, ORIGIN, spans=[span("x", 0, 1, "a"), span("x", 0, 1, "b")]))
     second = json.loads(document(names, ORIGIN, spans=[span("x", 2, 3, "b")]))
     pid = {one["args"]["name"]: one["pid"] for one in first["traceEvents"] if one["name"] == "process_name"}

@@ -12,7 +12,7 @@ from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavail
 from telemetry.backends.items import Artifact, Item, Mark, Params, Step
 from telemetry.backends.trackio import TrackioBackend, backend
 from telemetry.backends.trackio.backend import TrackioOptions
-from telemetry.backends.trackio.rows import Row
+from telemetry.backends.trackio.rows import TrackioRow
 
 STARTED_NS = 1_000_000_000_000
 RUN = RunFacts("id-1", "bench", STARTED_NS, Path("/runs/bench-1"), params={"lr": 0.5})
@@ -29,7 +29,7 @@ class Kept:
         self.kinds: dict[str, str] = {}
         self.down = False
 
-    def log(self, rows: Sequence[Row], config: dict[str, Any] | None) -> None:
+    def log(self, rows: Sequence[TrackioRow], config: dict[str, Any] | None) -> None:
         if self.down:
             raise Unavailable("down")
         self.rows += [row.key for row in rows]

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.backends.items import GaugeReading, Histogram, Item, Reading, SeriesReading, Step, Table, Text
-from telemetry.backends.trackio.rows import Row, Rows, config_name, records
+from telemetry.backends.trackio.rows import TrackioRow, TrackioRows, config_name, records
 from telemetry.wire.events import Spread
 
 STARTED_NS = 1_000_000_000_000
 
 
-def row(item: Item, *, spread: bool = False) -> Row:
-    (made,) = Rows(STARTED_NS, spread=spread).of(item)
+def row(item: Item, *, spread: bool = False) -> TrackioRow:
+    (made,) = TrackioRows(STARTED_NS, spread=spread).of(item)
     return made
 
 
@@ -36,7 +36,7 @@ def test_a_step_is_a_row() -> None:
 
 def test_one_name_on_several_axes() -> None:
     """The axis that has a group first keeps its names plain, also after a restart; on others they say which."""
-    rows = Rows(STARTED_NS)
+    rows = TrackioRows(STARTED_NS)
     gauges = [GaugeReading(name="loss", value=3.0)]
     items: list[Item] = [
         step("train", {"loss": 1.0, "a/x": 1.0}),
@@ -46,13 +46,13 @@ def test_one_name_on_several_axes() -> None:
     wanted = [{"loss": 1.0, "a/x": 1.0}, {"loss: eval": 2.0, "a/y: eval": 2.0, "b/x": 2.0}, {"loss:seconds": 3.0}]
     assert [made.values for item in items for made in rows.of(item)] == wanted
     assert rows.owners == {"loss": "train", "a": "train", "b": "eval"}
-    again = Rows(STARTED_NS, rows.owners)
+    again = TrackioRows(STARTED_NS, rows.owners)
     assert [made.values for item in reversed(items) for made in again.of(item)] == wanted[::-1]
 
 
 def test_labels_are_no_part_of_a_group() -> None:
     """A slash in one would make a group of each of its values."""
-    rows = Rows(STARTED_NS)
+    rows = TrackioRows(STARTED_NS)
     gauges = [GaugeReading(name="depth", labels={"route": "/a/b"}, value=1.0)]
     reading = Reading(key="t1", time_ns=STARTED_NS, elapsed_s=1.0, seconds=1.0, gauges=gauges)
     assert [made.values for made in rows.of(reading)] == [{"depth{route=/a/b}": 1.0}]
@@ -71,7 +71,7 @@ def test_words_that_trackio_has_for_itself() -> None:
 
 def test_a_step_without_values_is_no_row() -> None:
     """Nothing is there to show."""
-    assert list(Rows(STARTED_NS, spread=False).of(step("step", {}))) == []
+    assert list(TrackioRows(STARTED_NS, spread=False).of(step("step", {}))) == []
 
 
 def test_the_spread_over_producers() -> None:

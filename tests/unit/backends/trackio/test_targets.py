@@ -12,11 +12,11 @@ import pytest
 
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact, Mark
-from telemetry.backends.trackio.backend import Identity, asked_of, iso, passing, said_with
+from telemetry.backends.trackio.backend import TrackioIdentity, asked_of, iso, passing, said_with
 
 pytestmark = pytest.mark.sdk
 
-IDENTITY = Identity("bench", "bench-1", "id-1")
+IDENTITY = TrackioIdentity("bench", "bench-1", "id-1")
 
 
 def answers(code: int, text: str) -> Exception:

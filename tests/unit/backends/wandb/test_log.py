@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.backends.wandb.logs import BLOCK, log, row
 
-from telemetry.backends.wandb.log import FINAL, ITEM, LogReader, Seen, logs_of, look, said_since
+from telemetry.backends.wandb.log import FINAL, ITEM, LoggedItems, LogReader, logs_of, look, said_since
 
 pytestmark = pytest.mark.sdk
 
@@ -58,9 +58,9 @@ def test_what_was_seen_is_known_by_its_items(tmp_path: Path, messages: Any) -> N
     metric.metric.name, metric.metric.step_metric = "loss", "axis/train"
     others = [record.SerializeToString() for record in (config, summary, metric)]
     (tmp_path / "a.wandb").write_bytes(log(row(messages, 41, **{ITEM: "r7", "loss": 1.5}), *others))
-    seen = Seen()
+    seen = LoggedItems()
     look(LogReader(tmp_path / "a.wandb"), seen)
-    assert seen == Seen({"r7", "final"}, {"lr"}, 42, {"loss": "axis/train"})
+    assert seen == LoggedItems({"r7", "final"}, {"lr"}, 42, {"loss": "axis/train"})
 
 
 def test_a_row_is_said_again_once(tmp_path: Path, messages: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Mark, Reading, SeriesReading, Step, Text
 from telemetry.backends.wandb.rows import (
-    Rows,
+    WandbRows,
     artifact_name,
     axis_key,
     column_of,
@@ -26,8 +26,8 @@ from telemetry.wire.events import Spread
 _NAMES = st.text(alphabet="ab/_%*@ .2A0", min_size=1, max_size=8)
 
 
-def rows(folder: Path, *, spread: bool = False) -> Rows:
-    return Rows(10**9, AxisOwners(folder / "columns.json"), spread=spread)
+def rows(folder: Path, *, spread: bool = False) -> WandbRows:
+    return WandbRows(10**9, AxisOwners(folder / "columns.json"), spread=spread)
 
 
 def step(axis: str, number: int, **values: float) -> Step:

@@ -13,7 +13,7 @@ import pytest
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact
 from telemetry.backends.wandb.log import LogEntry
-from telemetry.backends.wandb.session import Identity, Session, end_orphan, picture
+from telemetry.backends.wandb.session import Identity, WandbSession, end_orphan, picture
 
 
 class CommError(Exception):
@@ -77,8 +77,8 @@ def library(tmp_path: Path) -> Library:
     return Library(tmp_path)
 
 
-def begun(library: Library, folder: Path, *, offline: bool = False) -> Session:
-    return Session(library, Identity("run-1", "p", offline=offline), folder)
+def begun(library: Library, folder: Path, *, offline: bool = False) -> WandbSession:
+    return WandbSession(library, Identity("run-1", "p", offline=offline), folder)
 
 
 def test_a_run_is_resumed_by_its_id(library: Library, tmp_path: Path) -> None:

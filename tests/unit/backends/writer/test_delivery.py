@@ -16,7 +16,7 @@ from telemetry.backends.items import Item, Live, Mark, Reading, Step, Table
 from telemetry.backends.sources.source import Position, Read
 from telemetry.backends.writer.reader import weight
 from telemetry.errors import RunDirectoryError
-from telemetry.store.backends import Checkpoint, Counts
+from telemetry.store.backends import Counts, WriterCheckpoint
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -295,7 +295,9 @@ def test_kinds_without_a_place_are_counted_for_the_report(tmp_path: Path) -> Non
     assert (backend.keys, bench.tally.no_place) == (["r1"], {"mark": 2})
     assert bench.said == []
     assert bench.kept[-1].position["next_record"] == 3
-    again = Bench(backend, ListInflow(reads([mark(3)])), tmp_path, Checkpoint(counts=Counts(no_place={"mark": 2})))
+    again = Bench(
+        backend, ListInflow(reads([mark(3)])), tmp_path, WriterCheckpoint(counts=Counts(no_place={"mark": 2}))
+    )
     assert (again.run(), again.tally.no_place, again.said) == ("done", {"mark": 3}, [])
 
 
@@ -569,7 +571,7 @@ def test_a_checkpoint_that_cant_be_kept_is_tried_again_after_a_rest(tmp_path: Pa
     inflow.bench = bench = Bench(ListBackend(), inflow, tmp_path)
     tried: list[float] = []
 
-    def full(checkpoint: Checkpoint) -> None:
+    def full(checkpoint: WriterCheckpoint) -> None:
         bench.now_s += 0.001
         if checkpoint.serial > 1 and bench.now_s < 20.0:
             tried.append(bench.now_s)

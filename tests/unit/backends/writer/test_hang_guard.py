@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.backends.writer.process import HangGuard
-from telemetry.backends.writer.tally import Tally
+from telemetry.backends.writer.tally import WriterTally
 
 HANGS = """
 import ctypes, os, sys, time
@@ -47,7 +47,7 @@ def test_a_call_that_hangs_ends_the_process(tmp_path: Path, call: str) -> None:
 def test_the_time_of_the_call_that_goes_on_is_known(tmp_path: Path) -> None:
     """As long as it goes on, and not after it failed."""
     now = [5.0]
-    tally = Tally("w", "w", clock=lambda: now[0])
+    tally = WriterTally("w", "w", clock=lambda: now[0])
     with (tmp_path / "log").open("w") as log:
         guard = HangGuard(tally, log.fileno())
         with guard():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.store.backends import Checkpoint, WriterFacts, WriterFolder, writer_folder
+from telemetry.store.backends import WriterCheckpoint, WriterFacts, WriterFolder, writer_folder
 from telemetry.wire.exit_codes import Exit
 from telemetry.wire.snapshot import BackendStat
 
@@ -185,7 +185,7 @@ def test_what_cant_begin_is_failed(tmp_path: Path, folder: WriterFolder) -> None
         code, _, err = write(tmp_path)
         assert (code, f"remove {folder.path}" in err) == (Exit.USAGE, True)
     folder.checkpoint.unlink()
-    folder.write_checkpoint(Checkpoint())
+    folder.write_checkpoint(WriterCheckpoint())
     assert write(tmp_path)[0] == Exit.OK
 
 

@@ -14,7 +14,7 @@ import pytest
 from telemetry import limits
 from telemetry.backends.sources.source import Position
 from telemetry.backends.writer.process import StatusReporter
-from telemetry.backends.writer.tally import Tally
+from telemetry.backends.writer.tally import WriterTally
 from telemetry.errors import EndpointError
 from telemetry.store.backends import WriterFolder
 from telemetry.wire.control import TellBackend
@@ -45,7 +45,7 @@ def attending(tmp_path: Path) -> Iterator[Callable[..., StatusReporter]]:
     def make(connect: Callable[[], Any] | None = None, **options: Any) -> StatusReporter:
         folder = WriterFolder(options.pop("folder", tmp_path))
         options.setdefault("on_orphaned", lambda: None)
-        one = StatusReporter(options.pop("tally", Tally("w", "w")), folder, connect, every_s=0.005, **options)
+        one = StatusReporter(options.pop("tally", WriterTally("w", "w")), folder, connect, every_s=0.005, **options)
         one.start()
         made.append(one)
         return one
@@ -59,7 +59,7 @@ def test_it_tells_the_disk_and_the_aggregator(
     attending: Callable[..., StatusReporter], tmp_path: Path, wait_until: Until
 ) -> None:
     """Again and again, and the last state at the end."""
-    client, tally = ListClient(), Tally("w", "w")
+    client, tally = ListClient(), WriterTally("w", "w")
     one = attending(lambda: client, tally=tally)
     wait_until(lambda: len(client.told) > 2)
     tally.state = "done"
@@ -128,7 +128,7 @@ def test_a_connection_is_one_threads_also_at_the_end(
             asking.set()
             answered.wait()
 
-    tally = Tally("w", "w")
+    tally = WriterTally("w", "w")
     one = attending(SlowClient, tally=tally)
     assert asking.wait(10.0)
     tally.state = "done"
@@ -141,7 +141,7 @@ def test_a_connection_is_one_threads_also_at_the_end(
 
 def test_progress_is_told_at_once_and_at_most_twenty_times_a_second(tmp_path: Path, wait_until: Until) -> None:
     """A writer that makes none says so seldom."""
-    client, tally = ListClient(), Tally("w", "w")
+    client, tally = ListClient(), WriterTally("w", "w")
     one = StatusReporter(tally, WriterFolder(tmp_path), lambda: client, on_orphaned=lambda: None, every_s=3600.0)
     one.start()
     wait_until(lambda: client.told)

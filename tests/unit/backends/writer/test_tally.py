@@ -9,7 +9,7 @@ import msgspec
 from telemetry import limits
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.sources.source import Position
-from telemetry.backends.writer.tally import Tally, words
+from telemetry.backends.writer.tally import WriterTally, words
 from telemetry.store.backends import Counts
 from telemetry.wire.snapshot import BackendStat
 
@@ -17,7 +17,7 @@ from telemetry.wire.snapshot import BackendStat
 def test_a_report_has_everything() -> None:
     """With what processes before this one came to; and it can be told to an aggregator."""
     now = [10.0]
-    tally = Tally("w", "wandb", Counts(written=5, dropped={"x": 1}), restarts=2, clock=lambda: now[0])
+    tally = WriterTally("w", "wandb", Counts(written=5, dropped={"x": 1}), restarts=2, clock=lambda: now[0])
     tally.position, tally.known = Position(next_record=7), lambda: 10
     tally.calling_since_s = 8.0
     tally.add("dropped", "x", 2)
@@ -32,7 +32,7 @@ def test_a_report_has_everything() -> None:
 
 def test_reasons_are_bounded() -> None:
     """A backend that invents one for each item is put together as `other`, and its words are cut."""
-    tally = Tally("w", "wandb")
+    tally = WriterTally("w", "wandb")
     for number in range(100):
         tally.add("dropped", f"reason {number} {'x' * 100}", 1)
     tally.add("no_place", "", 1)
@@ -48,7 +48,7 @@ def test_reasons_are_bounded() -> None:
 
 def test_who_reads_sees_whole_tables() -> None:
     """One that somebody is reading does not change."""
-    tally = Tally("w", "wandb")
+    tally = WriterTally("w", "wandb")
     before = tally.dropped
     tally.add("dropped", "x", 1)
     assert before == {}
@@ -63,7 +63,7 @@ def test_errors_in_words() -> None:
 
 def test_what_it_tells_has_no_secrets_and_can_be_told() -> None:
     """An address with a password, a path whose bytes are no text, and an error of any length."""
-    tally = Tally("w", "mlflow")
+    tally = WriterTally("w", "mlflow")
     tally.place = "http://me:hunter2@host/\udcff"
     tally.said(OSError(f"http://me:hunter2@host/ answers 500, token=abc123 {'x' * limits.TEXT_CHARS}"))
     data = msgspec.json.encode(tally.stat())
@@ -74,14 +74,14 @@ def test_what_it_tells_has_no_secrets_and_can_be_told() -> None:
 
 def test_an_error_does_not_say_the_backend_s_name_again() -> None:
     """It always stands beside it."""
-    tally = Tally("mine", "prometheus")
+    tally = WriterTally("mine", "prometheus")
     tally.said(NotConfigured("prometheus: port 9599 is taken"))
     assert tally.last_error == "port 9599 is taken"
 
 
 def test_refused_records_are_named_and_bounded() -> None:
     """The newest ones, also those of processes before."""
-    tally = Tally("w", "wandb", Counts(refused=[1, 2]))
+    tally = WriterTally("w", "wandb", Counts(refused=[1, 2]))
     before = tally.refused
     tally.refuse([5])
     assert (before, tally.stat().refused, tally.counts().refused) == ([1, 2], [1, 2, 5], [1, 2, 5])
@@ -93,7 +93,7 @@ def test_refused_records_are_named_and_bounded() -> None:
 
 def test_progress_is_a_change() -> None:
     """Another state or position, but not the same again."""
-    tally = Tally("w", "wandb")
+    tally = WriterTally("w", "wandb")
     tally.state, tally.position = "starting", Position()
     assert not tally.changed.is_set()
     tally.state = "idle"
@@ -105,7 +105,7 @@ def test_progress_is_a_change() -> None:
 
 def test_a_batch_that_begins_is_no_news() -> None:
     """Its report would hold back the one that says that it is delivered. Trouble is news at once."""
-    tally = Tally("t", "t")
+    tally = WriterTally("t", "t")
     tally.state = "writing"
     tally.changed.clear()
     for state in ("idle", "writing"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from telemetry import limits
-from telemetry.cli.beside_run.feed_sessions import Numbering, sessions_in
+from telemetry.cli.beside_run.feed_sessions import SessionNumbering, sessions_in
 from telemetry.wire.snapshot import CounterStat
 
 
@@ -13,7 +13,7 @@ def issued(session: str | None, name: str = "request.issued", unit: str = "reque
 
 def test_the_first_has_no_name_and_there_are_not_many() -> None:
     """One session is as it always was; too many share a name, for each makes instruments of its own."""
-    number = Numbering()
+    number = SessionNumbering()
     names = [number() for _ in range(limits.FEED_SESSIONS + 2)]
     assert names[:3] == ["", "2", "3"]
     assert names[-3:] == [str(limits.FEED_SESSIONS), *[f"{limits.FEED_SESSIONS}+"] * 2]
@@ -26,4 +26,4 @@ def test_a_feed_that_is_started_again_goes_on_with_another_session() -> None:
     assert sessions_in([issued(None), issued("2"), issued("odd")]) == 2
     assert sessions_in([issued("32+")]) == 32
     assert sessions_in([issued("9", name="request.completed"), issued("9", unit="")]) == 0
-    assert Numbering(sessions_in([issued(None)]))() == "2"
+    assert SessionNumbering(sessions_in([issued(None)]))() == "2"

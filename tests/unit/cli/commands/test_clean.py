@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from telemetry.cli.commands.clean import apply_retention
 from telemetry.cli.main import main
 from telemetry.config.load import load
-from telemetry.store.backends import Checkpoint, WriterFacts, WriterFolder, writer_folder
+from telemetry.store.backends import WriterCheckpoint, WriterFacts, WriterFolder, writer_folder
 from telemetry.store.live_runs import LiveRun, announce
 from telemetry.store.run_directory import LATEST, RunDirectory, list_runs
 from telemetry.transport import runtime_directory
@@ -49,7 +49,7 @@ def written(run: RunDirectory, name: str) -> WriterFolder:
     folder = writer_folder(run.path, name)
     folder.make()
     folder.write_facts(WriterFacts(name=name, kind=name, to=name))
-    folder.write_checkpoint(Checkpoint(serial=1))
+    folder.write_checkpoint(WriterCheckpoint(serial=1))
     return folder
 
 

@@ -14,7 +14,7 @@ from telemetry.cli.beside_run.exports import Task
 from telemetry.cli.commands import export
 from telemetry.cli.main import main
 from telemetry.errors import UsageError
-from telemetry.store.backends import Checkpoint, WriterFacts, writer_folder
+from telemetry.store.backends import WriterCheckpoint, WriterFacts, writer_folder
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.records import RecordLog
 from telemetry.store.request_log import FILE_NAME, RequestLogWriter
@@ -30,7 +30,7 @@ def writer(run: Path, name: str, to: str, *, done: bool = False) -> None:
     folder = writer_folder(run, name)
     folder.make()
     folder.write_facts(WriterFacts(name=name, kind="jsonl", to=to, every_s=3.0, cwd="/"))
-    folder.write_checkpoint(Checkpoint(done=done))
+    folder.write_checkpoint(WriterCheckpoint(done=done))
 
 
 def test_a_name_has_one_writer(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, refuses: bool) -> None:
 )
 def test_a_run_that_takes_nothing_more_is_over(snapshots: Snapshots, state: str, over: bool) -> None:
     """And stays so."""
-    with feed._Watch("ipc:///r") as watch:
+    with feed._EndWatch("ipc:///r") as watch:
         assert not watch.over()
         snapshots.next = [state]
         assert watch.over() == over
@@ -83,7 +83,7 @@ def test_a_run_whose_aggregator_died_may_go_on(
 ) -> None:
     """For as long as others may start another; one that is only silent is there."""
     refuse(monkeypatch, False)
-    with feed._Watch("ipc:///r") as watch:
+    with feed._EndWatch("ipc:///r") as watch:
         now(100.0)
         assert not watch.over()
         refuse(monkeypatch, True)
@@ -101,7 +101,7 @@ def test_signals_say_stop(signals: None) -> None:
     """Also those that were blocked by whoever started it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     for number in (signal.SIGTERM, signal.SIGINT):
-        stop = feed._Stop()
+        stop = feed._FeedStop()
         assert not stop
         os.kill(os.getpid(), number)
         assert stop

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.cli.commands.recover import Progress
+from telemetry.cli.commands.recover import ProgressLine
 from telemetry.cli.main import main
 from telemetry.daemon.recovery import recover as daemon
 from telemetry.daemon.recovery.recover import Recovered
@@ -140,7 +140,7 @@ def test_progress(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     clock = Clock()
     monkeypatch.setattr("telemetry.cli.commands.recover.time", clock)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    with Progress() as progress:
+    with ProgressLine() as progress:
         for _ in range(110):
             clock.now += 0.01
             progress("reading the journal", 0.25)
@@ -158,7 +158,7 @@ def test_progress(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_quick_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing flickers."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with Progress() as progress:
+    with ProgressLine() as progress:
         progress("reading the journal", 1.0)
     assert capsys.readouterr().err == ""
 

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.cli.terminals import DEADLINE_S, Desk, desk, read_until, wait_until
 
 from telemetry.cli.wrapped import relay as relay_module
-from telemetry.cli.wrapped.relay import Relay, _Screen
+from telemetry.cli.wrapped.relay import TerminalRelay, _Screen
 from telemetry.store.output_log import OutputLog
 
 pytestmark = pytest.mark.slow
@@ -60,8 +60,8 @@ def ends() -> Iterator[Ends]:
 
 
 @pytest.fixture
-def relay(job: Desk, log: OutputLog, ends: Ends) -> Iterator[Relay]:
-    made = Relay(job.far, log, keyboard=ends.keyboard_out, screen=ends.screen_in)
+def relay(job: Desk, log: OutputLog, ends: Ends) -> Iterator[TerminalRelay]:
+    made = TerminalRelay(job.far, log, keyboard=ends.keyboard_out, screen=ends.screen_in)
     yield made
     made.close()
 
@@ -74,7 +74,7 @@ def write_all(fd: int, data: bytes) -> None:
         left = left[os.write(fd, left[:1_024]) :]
 
 
-def test_a_command_never_waits_for_a_reader(relay: Relay, job: Desk, log: OutputLog, ends: Ends) -> None:
+def test_a_command_never_waits_for_a_reader(relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends) -> None:
     """Far more than a terminal holds goes to the log, and none of it to the screen."""
     output = bytes(range(256)) * (MIB // 256)
     write_all(job.near, output)
@@ -83,7 +83,7 @@ def test_a_command_never_waits_for_a_reader(relay: Relay, job: Desk, log: Output
     assert select.select([ends.screen], [], [], 0)[0] == []
 
 
-def test_from_then_on_output_is_seen(relay: Relay, job: Desk, log: OutputLog, ends: Ends) -> None:
+def test_from_then_on_output_is_seen(relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends) -> None:
     """Not the lines that were written before; the log has all."""
     os.write(job.near, b"before\r\n")
     relay.settle(DEADLINE_S)
@@ -104,7 +104,7 @@ def test_from_then_on_output_is_seen(relay: Relay, job: Desk, log: OutputLog, en
     ids=["question", "progress", "endless"],
 )
 def test_a_line_that_is_not_finished_is_shown(
-    relay: Relay, job: Desk, ends: Ends, written: list[bytes], seen: bytes
+    relay: TerminalRelay, job: Desk, ends: Ends, written: list[bytes], seen: bytes
 ) -> None:
     """Whoever takes over the keyboard may be waited for."""
     for piece in written:
@@ -115,7 +115,7 @@ def test_a_line_that_is_not_finished_is_shown(
     assert read_until(ends.screen, b".") == seen + b"."
 
 
-def test_a_line_of_talk_does_not_go_on_after_a_question(relay: Relay, job: Desk, ends: Ends) -> None:
+def test_a_line_of_talk_does_not_go_on_after_a_question(relay: TerminalRelay, job: Desk, ends: Ends) -> None:
     """Whoever writes between the command's lines learns, once, that one is not finished."""
     os.write(job.near, b"one\n")
     relay.settle(DEADLINE_S)
@@ -128,7 +128,9 @@ def test_a_line_of_talk_does_not_go_on_after_a_question(relay: Relay, job: Desk,
         assert not relay.breaks_line()
 
 
-def test_a_question_that_was_asked_before_is_not_finished_either(relay: Relay, job: Desk, ends: Ends) -> None:
+def test_a_question_that_was_asked_before_is_not_finished_either(
+    relay: TerminalRelay, job: Desk, ends: Ends
+) -> None:
     """It is on the screen from then on."""
     os.write(job.near, b"name? ")
     relay.settle(DEADLINE_S)
@@ -138,7 +140,7 @@ def test_a_question_that_was_asked_before_is_not_finished_either(relay: Relay, j
     assert relay.breaks_line()
 
 
-def test_keys_reach_the_command_while_they_are_its(relay: Relay, job: Desk, ends: Ends) -> None:
+def test_keys_reach_the_command_while_they_are_its(relay: TerminalRelay, job: Desk, ends: Ends) -> None:
     """What is typed for somebody else stays where it is."""
     os.write(ends.keyboard, b"q")
     relay.settle(DEADLINE_S)
@@ -148,7 +150,9 @@ def test_keys_reach_the_command_while_they_are_its(relay: Relay, job: Desk, ends
     assert read_until(job.near, b"yes\r") == b"yes\r"
 
 
-def test_keys_wait_for_a_command_that_reads_nothing(relay: Relay, job: Desk, log: OutputLog, ends: Ends) -> None:
+def test_keys_wait_for_a_command_that_reads_nothing(
+    relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends
+) -> None:
     """None gets lost, and its output flows meanwhile."""
     typed = bytes(range(256)) * 128
     relay.connect(keyboard=True, screen=False)
@@ -160,7 +164,7 @@ def test_keys_wait_for_a_command_that_reads_nothing(relay: Relay, job: Desk, log
 
 
 def test_a_screen_that_stands_still_is_told_what_it_missed(
-    relay: Relay, job: Desk, log: OutputLog, ends: Ends
+    relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends
 ) -> None:
     """The command is not held up, the log has all of it, and memory is bounded."""
     relay.connect(keyboard=False, screen=True)
@@ -178,7 +182,7 @@ def test_a_screen_that_stands_still_is_told_what_it_missed(
 
 
 def test_what_a_screen_misses_is_one_piece(
-    relay: Relay, job: Desk, log: OutputLog, ends: Ends, monkeypatch: pytest.MonkeyPatch
+    relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once something is missing nothing follows before it is said, however little it is."""
     monkeypatch.setattr("telemetry.cli.wrapped.relay._SCREEN_BYTES", 10)
@@ -215,7 +219,9 @@ def test_room_that_comes_before_it_is_said_is_not_used(ends: Ends, monkeypatch: 
     )
 
 
-def test_a_screen_that_is_gone_is_not_asked_again(relay: Relay, job: Desk, log: OutputLog, ends: Ends) -> None:
+def test_a_screen_that_is_gone_is_not_asked_again(
+    relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends
+) -> None:
     """The command and its log go on."""
     relay.connect(keyboard=False, screen=True)
     os.close(ends.screen)
@@ -240,7 +246,9 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_a_keyboard_that_is_gone_keeps_nobody_awake(turns: list[int], relay: Relay, job: Desk, ends: Ends) -> None:
+def test_a_keyboard_that_is_gone_keeps_nobody_awake(
+    turns: list[int], relay: TerminalRelay, job: Desk, ends: Ends
+) -> None:
     """Its end is noted once; output flows as before."""
     relay.connect(keyboard=True, screen=True)
     os.close(ends.keyboard)
@@ -265,7 +273,7 @@ def test_a_terminal_in_the_background_is_no_keyboard(
         return real(fd, size)
 
     monkeypatch.setattr("telemetry.cli.wrapped.relay.os.read", read)
-    relay = Relay(job.far, log, keyboard=ends.keyboard_out, screen=ends.screen_in)
+    relay = TerminalRelay(job.far, log, keyboard=ends.keyboard_out, screen=ends.screen_in)
     relay.connect(keyboard=True, screen=True)
     os.write(ends.keyboard, b"for the shell")
     os.write(job.near, b"up")
@@ -279,7 +287,7 @@ def test_a_terminal_in_the_background_is_no_keyboard(
 def test_nothing_is_left(job: Desk, log: OutputLog, ends: Ends) -> None:
     """No thread, no descriptor, however often it is closed."""
     before = len(os.listdir("/proc/self/fd"))
-    relay = Relay(job.far, log, keyboard=ends.keyboard_out, screen=ends.screen_in)
+    relay = TerminalRelay(job.far, log, keyboard=ends.keyboard_out, screen=ends.screen_in)
     relay.connect(keyboard=True, screen=True)
     relay.close()
     relay.close()

@@ -6,7 +6,7 @@ import pytest
 
 from telemetry.cli.wrapped.stage import PlainStage, open_stage
 from telemetry.errors import UsageError
-from telemetry.report.live_line import Part
+from telemetry.report.live_line import LinePart
 
 
 def test_without_a_viewer_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,7 +17,7 @@ def test_without_a_viewer_nothing_is_changed(capsys: pytest.CaptureFixture[str])
         stage.begin("/nowhere", {})
         stage.say("a word")
         stage.pass_by("a line\n")
-        stage.show([Part("1:23")])  # stderr is no terminal: the first line comes after a while
+        stage.show([LinePart("1:23")])  # stderr is no terminal: the first line comes after a while
         stage.over()
         stage.await_leave(patient=True)
     assert capsys.readouterr().err == "telemetry: a word\na line\n"

@@ -13,9 +13,9 @@ import pytest
 from tests.unit.cli.terminals import Desk, desk
 
 from telemetry.cli.wrapped.status_line import SpacedLines, StatusRow, open_display
-from telemetry.report.live_line import Part
+from telemetry.report.live_line import LinePart
 
-LINE = [Part("1:23"), Part("24.1 req/s"), Part("3 failed", "warn"), Part("4 lost", "bad")]
+LINE = [LinePart("1:23"), LinePart("24.1 req/s"), LinePart("3 failed", "warn"), LinePart("4 lost", "bad")]
 ROWS, COLUMNS = 10, 60
 
 
@@ -184,7 +184,7 @@ def test_lines_elsewhere_are_few() -> None:
     shown = SpacedLines(lambda text: lines.append((now_s, text)), lambda: now_s)
     for second in range(1, 421):
         now_s = float(second)
-        shown.show([Part(f"{second}"), Part("a")])
+        shown.show([LinePart(f"{second}"), LinePart("a")])
     shown.end()
     assert [at_s for at_s, _ in lines[:5]] == [10.0, 20.0, 30.0, 60.0, 90.0]
     assert lines[0][1] == "telemetry: 10  a\n"

@@ -13,7 +13,7 @@ from tests.unit.cli.terminals import DEADLINE_S, Desk, desk
 
 from telemetry.cli.wrapped import viewer_stage
 from telemetry.cli.wrapped.terminal import Terminal
-from telemetry.cli.wrapped.viewer_stage import Viewer, departure, viewer_command
+from telemetry.cli.wrapped.viewer_stage import ViewerProcess, departure, viewer_command
 
 FULL_SCREEN = """
 import os, sys, termios, tty
@@ -31,18 +31,18 @@ def user() -> Iterator[Desk]:
         yield made
 
 
-Start = Callable[[str], tuple[Viewer, "queue.Queue[str]"]]
+Start = Callable[[str], tuple[ViewerProcess, "queue.Queue[str]"]]
 
 
 @pytest.fixture
 def start(user: Desk) -> Iterator[Start]:
     """Starts a viewer that is this program; gives it, and how it left."""
     terminal = Terminal(user.near, user.near)
-    started: list[Viewer] = []
+    started: list[ViewerProcess] = []
 
-    def make(text: str) -> tuple[Viewer, queue.Queue[str]]:
+    def make(text: str) -> tuple[ViewerProcess, queue.Queue[str]]:
         left: queue.Queue[str] = queue.Queue()
-        started.append(Viewer([sys.executable, "-c", text], os.environ, terminal, left.put))
+        started.append(ViewerProcess([sys.executable, "-c", text], os.environ, terminal, left.put))
         return started[-1], left
 
     yield make
@@ -126,5 +126,5 @@ def test_a_viewer_that_cannot_be_started(user: Desk) -> None:
     """Raises what the system says."""
     terminal = Terminal(user.near, user.near)
     with pytest.raises(FileNotFoundError):
-        Viewer(["no-such-viewer"], os.environ, terminal, print)
+        ViewerProcess(["no-such-viewer"], os.environ, terminal, print)
     terminal.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.collectors.scrape.conversion import Budget, Conversion, meaning, quantile
-from telemetry.collectors.scrape.selection import Selection
+from telemetry.collectors.scrape.conversion import Conversion, ScrapeBudget, meaning, quantile
+from telemetry.collectors.scrape.selection import MetricSelection
 from telemetry.collectors.scrape.text import OPEN_METRICS, PageReader
 from telemetry.testing.collectors import Key, MemoryRun
 
@@ -22,10 +22,10 @@ class Server:
         self, metrics: str = "", *, most: int = 1_000, prefix: str = "", without: str = "", **labels: str
     ) -> None:
         self.run = MemoryRun()
-        self.budget = Budget(most)
+        self.budget = ScrapeBudget(most)
         self.conversion = Conversion(
             self.run,
-            Selection(metrics),
+            MetricSelection(metrics),
             self.budget,
             prefix=prefix,
             labels=labels,
@@ -184,15 +184,15 @@ def test_the_meaning_of_a_name(name: str, types: dict[str, str], expected: tuple
 
 def test_patterns_choose_metrics() -> None:
     """By the name of a metric or of its histogram; `!` leaves out."""
-    selection = Selection("vllm:*|node_cpu*|!*_max_*")
+    selection = MetricSelection("vllm:*|node_cpu*|!*_max_*")
     assert selection.wants("vllm:a_seconds", "vllm:a_seconds_count")
     assert selection.wants("node_cpu_total", "node_cpu_total")
     assert not selection.wants("vllm:a_max_b", "vllm:a_max_b_sum")
     assert not selection.wants("go_threads", "go_threads")
-    assert Selection(" !go_* ").wants("up", "up")
-    assert not Selection("!go_*").wants("go_threads", "go_threads")
-    assert Selection("").wants("up", "up")
-    assert Selection("x_count").wants("x", "x_count")
+    assert MetricSelection(" !go_* ").wants("up", "up")
+    assert not MetricSelection("!go_*").wants("go_threads", "go_threads")
+    assert MetricSelection("").wants("up", "up")
+    assert MetricSelection("x_count").wants("x", "x_count")
 
 
 def test_too_many_series_are_left_out_and_counted() -> None:

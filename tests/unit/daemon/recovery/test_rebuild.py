@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.rebuild import Fold, entries
 from telemetry.daemon.run_status import RunStatus
@@ -192,7 +192,7 @@ class Sender:
 
 
 def snapshot_of(numbers: Numbers, now_ns: int) -> dict[str, Any]:
-    facts = RunFacts(run_id="r", name="job", state="LIVE")
+    facts = SnapshotFacts(run_id="r", name="job", state="LIVE")
     return dict(msgspec.to_builtins(numbers.aggregator.snapshot(facts, now_ns, numbers.wall_ns(now_ns))))
 
 

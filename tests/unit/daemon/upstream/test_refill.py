@@ -12,7 +12,7 @@ from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.backfill import first_segment
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.upstream.interval import Collector
+from telemetry.daemon.upstream.interval import IntervalCollector
 from telemetry.daemon.upstream.refill import Refill
 from telemetry.daemon.upstream.writer import OutboxWriter
 from telemetry.daemon.write_ahead import WriteAheadLog
@@ -45,7 +45,7 @@ class Whole:
         journal = JournalWriter(folder / "journal", numbers.checkpoint(), now_ns)
         book = WriteAheadLog(numbers, journal, clock, now_ns)
         outbox = DiskOutbox(folder / "whole", 256 * KIB)
-        collector, writer = Collector(spans=False), OutboxWriter(outbox, "r")
+        collector, writer = IntervalCollector(spans=False), OutboxWriter(outbox, "r")
         records = RecordLog(folder / "records")
         for second in range(SECONDS):
             book.hello(Hello(producer=f"p{second}"))

@@ -21,7 +21,7 @@ from tests.unit.gateway.otlp.recorded import (
     times,
 )
 
-from telemetry.gateway.otlp.distributions import Bins, ExplicitBuckets, ExponentialBuckets
+from telemetry.gateway.otlp.distributions import ExplicitBuckets, ExponentialBuckets, FiniteBins
 
 
 def explicit(
@@ -95,37 +95,42 @@ def test_values_in_a_bucket_without_an_end_are_in_a_counter_and_in_no_bin() -> N
 @pytest.mark.parametrize(
     ("buckets", "low", "high", "bins"),
     [
-        (ExplicitBuckets((0.0, 5.0), (2, 1, 0)), 0.0, 4.0, Bins([0.0, 5.0], [3], 0)),
-        (ExplicitBuckets((0.0,), (2, 1)), 0.0, 4.0, Bins([0.0, 4.0], [1], 2)),
-        (ExplicitBuckets((1.0,), (2, 1)), 0.0, 4.0, Bins([0.0, 1.0, 4.0], [2, 1], 0)),
-        (ExplicitBuckets((1.0, 2.0), (2, 0, 1)), 9.0, -9.0, Bins([1.0, 2.0], [0], 3)),
-        (ExplicitBuckets((), (4,)), 1.0, 3.0, Bins([1.0, 3.0], [4], 0)),
-        (ExplicitBuckets((), (4,)), 3.0, 3.0, Bins([2.5, 3.5], [4], 0)),
-        (ExplicitBuckets((), (4,)), None, 3.0, Bins([], [], 4)),
-        (ExponentialBuckets(0, 0.0, 0, {0: 1, 2: 3}, {}), None, None, Bins([1.0, 2.0, 4.0, 8.0], [1, 0, 3], 0)),
-        (ExponentialBuckets(1, 0.0, 0, {0: 1}, {}), None, None, Bins([1.0, math.sqrt(2.0)], [1], 0)),
-        (ExponentialBuckets(-1, 0.0, 0, {1: 1}, {}), None, None, Bins([4.0, 16.0], [1], 0)),
-        (ExponentialBuckets(0, 0.0, 5, {1: 1}, {}), 0.0, None, Bins([0.0, 2.0, 4.0], [5, 1], 0)),
-        (ExponentialBuckets(0, 0.0, 5, {}, {}), None, None, Bins([0.0, 0.5], [5], 0)),
-        (ExponentialBuckets(0, 0.25, 5, {1: 1}, {}), None, None, Bins([-0.25, 0.25, 2.0, 4.0], [5, 0, 1], 0)),
+        (ExplicitBuckets((0.0, 5.0), (2, 1, 0)), 0.0, 4.0, FiniteBins([0.0, 5.0], [3], 0)),
+        (ExplicitBuckets((0.0,), (2, 1)), 0.0, 4.0, FiniteBins([0.0, 4.0], [1], 2)),
+        (ExplicitBuckets((1.0,), (2, 1)), 0.0, 4.0, FiniteBins([0.0, 1.0, 4.0], [2, 1], 0)),
+        (ExplicitBuckets((1.0, 2.0), (2, 0, 1)), 9.0, -9.0, FiniteBins([1.0, 2.0], [0], 3)),
+        (ExplicitBuckets((), (4,)), 1.0, 3.0, FiniteBins([1.0, 3.0], [4], 0)),
+        (ExplicitBuckets((), (4,)), 3.0, 3.0, FiniteBins([2.5, 3.5], [4], 0)),
+        (ExplicitBuckets((), (4,)), None, 3.0, FiniteBins([], [], 4)),
+        (
+            ExponentialBuckets(0, 0.0, 0, {0: 1, 2: 3}, {}),
+            None,
+            None,
+            FiniteBins([1.0, 2.0, 4.0, 8.0], [1, 0, 3], 0),
+        ),
+        (ExponentialBuckets(1, 0.0, 0, {0: 1}, {}), None, None, FiniteBins([1.0, math.sqrt(2.0)], [1], 0)),
+        (ExponentialBuckets(-1, 0.0, 0, {1: 1}, {}), None, None, FiniteBins([4.0, 16.0], [1], 0)),
+        (ExponentialBuckets(0, 0.0, 5, {1: 1}, {}), 0.0, None, FiniteBins([0.0, 2.0, 4.0], [5, 1], 0)),
+        (ExponentialBuckets(0, 0.0, 5, {}, {}), None, None, FiniteBins([0.0, 0.5], [5], 0)),
+        (ExponentialBuckets(0, 0.25, 5, {1: 1}, {}), None, None, FiniteBins([-0.25, 0.25, 2.0, 4.0], [5, 0, 1], 0)),
         (
             ExponentialBuckets(0, 0.0, 5, {1: 1}, {0: 2, 1: 3}),
             None,
             None,
-            Bins([-4.0, -2.0, -1.0, 0.0, 2.0, 4.0], [3, 2, 0, 5, 1], 0),
+            FiniteBins([-4.0, -2.0, -1.0, 0.0, 2.0, 4.0], [3, 2, 0, 5, 1], 0),
         ),
-        (ExponentialBuckets(0, 0.0, 0, {1023: 2}, {}), None, 1.7e308, Bins([2.0**1023, 1.7e308], [2], 0)),
-        (ExponentialBuckets(0, 0.0, 0, {1023: 2}, {}), None, None, Bins([], [], 2)),
-        (ExponentialBuckets(0, 0.0, 0, {5_000: 2}, {5_000: 1}), None, None, Bins([], [], 3)),
-        (ExponentialBuckets(-2_000, 0.0, 0, {1: 2, -1: 1}, {}), None, None, Bins([], [], 3)),
-        (ExponentialBuckets(2_000, 0.0, 0, {1: 2}, {}), None, None, Bins([], [], 2)),
+        (ExponentialBuckets(0, 0.0, 0, {1023: 2}, {}), None, 1.7e308, FiniteBins([2.0**1023, 1.7e308], [2], 0)),
+        (ExponentialBuckets(0, 0.0, 0, {1023: 2}, {}), None, None, FiniteBins([], [], 2)),
+        (ExponentialBuckets(0, 0.0, 0, {5_000: 2}, {5_000: 1}), None, None, FiniteBins([], [], 3)),
+        (ExponentialBuckets(-2_000, 0.0, 0, {1: 2, -1: 1}, {}), None, None, FiniteBins([], [], 3)),
+        (ExponentialBuckets(2_000, 0.0, 0, {1: 2}, {}), None, None, FiniteBins([], [], 2)),
     ],
 )
 def test_bins_hold_what_has_two_ends(
     buckets: ExplicitBuckets | ExponentialBuckets,
     low: float | None,
     high: float | None,
-    bins: Bins,
+    bins: FiniteBins,
 ) -> None:
     """Edges are bounds of buckets, or bounds of all values; nothing else is an edge."""
     found = buckets.bins(low, high)

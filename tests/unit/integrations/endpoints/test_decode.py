@@ -11,7 +11,14 @@ from tests.unit.integrations.endpoints import bus
 
 from telemetry import limits
 from telemetry.integrations.endpoints import decode
-from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
+from telemetry.integrations.endpoints.decode import (
+    EndpointFailure,
+    Event,
+    EventRejection,
+    ModelOutput,
+    Prompt,
+    data_of,
+)
 
 
 def one(message: bytes) -> Event:
@@ -55,7 +62,12 @@ def test_a_batch_is_read_in_order_and_what_is_none_is_refused_in_its_place() -> 
     ]
     found = list(decode.decode(bus.batch(parts)))
     assert [event.timestamp_ns for event in found if isinstance(event, Event)] == [1, 3]
-    assert found[1:5] == [Refused("event"), Refused("unknown_event"), Refused("event"), Refused("event")]
+    assert found[1:5] == [
+        EventRejection("event"),
+        EventRejection("unknown_event"),
+        EventRejection("event"),
+        EventRejection("event"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +88,13 @@ def test_a_batch_is_read_in_order_and_what_is_none_is_refused_in_its_place() -> 
 )
 def test_what_can_not_be_read_is_refused_with_its_reason(message: bytes, reason: str) -> None:
     """And nothing is raised."""
-    assert list(decode.decode(message)) == [Refused(reason)]  # type: ignore[arg-type]
+    assert list(decode.decode(message)) == [EventRejection(reason)]  # type: ignore[arg-type]
 
 
 def test_a_batch_beyond_every_sender_is_refused() -> None:
     """Its list is never made."""
     crowd = bus.topic("batch") + bus.pack([b""] * (limits.FEED_BATCH_EVENTS + 1))
-    assert list(decode.decode(crowd)) == [Refused("batch")]
+    assert list(decode.decode(crowd)) == [EventRejection("batch")]
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 70_000])
@@ -106,20 +118,20 @@ def test_output_is_its_reasoning_and_its_chunks() -> None:
     assert carried(bus.output("a", "b", "c")).text == "abc"
     assert carried(["TextModelOutput", "whole"]).text == "whole"
     assert carried(["TextModelOutput", ["b"], ["r", "s"], None]).text == "rsb"
-    assert carried(["TextModelOutput"]) == Output()
-    assert Output().text == ""
+    assert carried(["TextModelOutput"]) == ModelOutput()
+    assert ModelOutput().text == ""
 
 
 def test_failures_have_a_type_and_maybe_a_message() -> None:
     """Defaults are left out on the wire."""
-    assert carried(bus.error("Timeout", "60 s")) == Failure("Timeout", "60 s")
-    assert carried(["ErrorData", "Timeout"]) == Failure("Timeout")
+    assert carried(bus.error("Timeout", "60 s")) == EndpointFailure("Timeout", "60 s")
+    assert carried(["ErrorData", "Timeout"]) == EndpointFailure("Timeout")
 
 
 @pytest.mark.parametrize("data", [5, ["Nobody"], ["PromptData", 5], ["TextModelOutput", [1]], {"a": 1}, []])
 def test_data_that_can_not_be_read_is_refused_alone(data: object) -> None:
     """The event stands."""
-    assert carried(data) == Refused("data")
+    assert carried(data) == EventRejection("data")
 
 
 @given(st.binary(max_size=300), st.booleans())

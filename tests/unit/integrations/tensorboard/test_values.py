@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.client.bins import count
-from telemetry.integrations.tensorboard import Recorder
+from telemetry.integrations.tensorboard import TensorBoardRecorder
 from telemetry.integrations.tensorboard.values import (
-    Folders,
-    Names,
+    LogFolders,
+    WriterNames,
     argument_names,
     plain_number,
     plain_settings,
@@ -133,7 +133,7 @@ def test_bins_of_numpy_lose_no_value(values: list[float], bins: int) -> None:
 
 def test_the_first_folder_keeps_its_tags_and_others_get_a_prefix() -> None:
     """However the path of the folder is written."""
-    names = Names()
+    names = WriterNames()
     assert names.name("runs/main", "loss") == "loss"
     assert names.name("runs/val", "loss") == "val/loss"
     assert names.name(Path("runs/val"), "lr") == "val/lr"
@@ -142,7 +142,7 @@ def test_the_first_folder_keeps_its_tags_and_others_get_a_prefix() -> None:
 
 def test_a_writer_is_the_first_from_its_beginning_on() -> None:
     """The order of creation counts, not that of the first values."""
-    names = Names()
+    names = WriterNames()
     names.meet("runs/main")
     assert names.name("runs/val", "loss") == "val/loss"
     assert names.name("runs/main", "loss") == "loss"
@@ -150,7 +150,7 @@ def test_a_writer_is_the_first_from_its_beginning_on() -> None:
 
 def test_folders_of_the_same_name_get_more_of_their_path() -> None:
     """`a/val` and `b/val` are two writers."""
-    names = Names()
+    names = WriterNames()
     folders = ["/a/first", "/a/x", "/b/x", "/c/b/x", "/b/x/"]
     assert [names.name(folder, "loss") for folder in folders] == [
         *("loss", "x/loss", "b/x/loss", "c/b/x/loss", "b/x/loss")
@@ -159,7 +159,7 @@ def test_folders_of_the_same_name_get_more_of_their_path() -> None:
 
 def test_a_prefix_that_makes_a_known_name_gets_a_number() -> None:
     """Values of two writers never share a name."""
-    names = Names()
+    names = WriterNames()
     assert names.name("/a", "val/loss") == "val/loss"
     assert names.name("/val", "loss") == "val/loss 2"
     assert names.name("/val", "loss") == "val/loss 2"
@@ -175,7 +175,7 @@ class SummaryWriter:
 
 def test_a_relative_folder_is_that_of_the_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launchers such as Hydra give each job a working directory of its own."""
-    recorder, writers = Recorder(), []
+    recorder, writers = TensorBoardRecorder(), []
     for job in ("0", "1"):
         (tmp_path / job).mkdir()
         monkeypatch.chdir(tmp_path / job)
@@ -189,7 +189,7 @@ def test_a_relative_folder_is_that_of_the_beginning(tmp_path: Path, monkeypatch:
 def test_folders_are_kept_as_long_as_their_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program may make thousands of writers."""
     monkeypatch.chdir(tmp_path)
-    folders = Folders()
+    folders = LogFolders()
     writer = SummaryWriter(log_dir=None, logdir=Path("x"))
     assert folders.get(writer) is None
     assert folders.of(writer) == folders.get(writer) == str(tmp_path / "x")
@@ -200,10 +200,10 @@ def test_folders_are_kept_as_long_as_their_writers(tmp_path: Path, monkeypatch: 
 def test_threads_agree_on_the_first_folder() -> None:
     """Writers that begin at the same time get one plain name in all."""
     for _ in range(20):
-        names, barrier = Names(), threading.Barrier(4)
+        names, barrier = WriterNames(), threading.Barrier(4)
         found: list[str] = []
 
-        def work(number: int, names: Names = names, barrier: Any = barrier, found: list[str] = found) -> None:
+        def work(number: int, names: WriterNames = names, barrier: Any = barrier, found: list[str] = found) -> None:
             barrier.wait()
             found.append(names.name(f"/{number}", "loss"))
 

@@ -16,7 +16,7 @@ import pytest
 from tests.backends.reading_wandb import records
 
 from telemetry.backends.wandb.log import whole_row
-from telemetry.integrations.wandb.rules import Part, Rows
+from telemetry.integrations.wandb.rules import LoggedPart, LoggedRows
 from telemetry.integrations.wandb.values import flat
 
 Call = tuple[str, Any, dict[str, Any]]
@@ -171,9 +171,9 @@ def _rows(folder: Path, run_id: str) -> Iterator[dict[str, Any]]:
             yield {name: value for name, value in row.items() if name not in ("_timestamp", "_runtime")}
 
 
-def parts_of(calls: list[Call], rows: Rows) -> list[Part]:
+def parts_of(calls: list[Call], rows: LoggedRows) -> list[LoggedPart]:
     """Return all parts of the calls and of the end."""
-    parts: list[Part] = []
+    parts: list[LoggedPart] = []
     for kind, first, more in calls:
         if kind == "define":
             rows.define(first, **more)
@@ -182,7 +182,7 @@ def parts_of(calls: list[Call], rows: Rows) -> list[Part]:
     return parts + rows.close()
 
 
-def values_of(parts: list[Part]) -> dict[Value, Any]:
+def values_of(parts: list[LoggedPart]) -> dict[Value, Any]:
     """Return each value. A newer one replaces an older one, as the aggregator does it."""
     return {(axis, step, name): value for axis, step, values in parts for name, value in values.items()}
 
@@ -237,7 +237,7 @@ def expected(rows: list[dict[str, Any]], step_metrics: dict[str, str], logged: s
 def test_rows_are_those_of_wandb(name: str, oracle: dict[str, list[dict[str, Any]]]) -> None:
     """Each value is at the step where W&B draws it. Only steps that W&B inserted are not recorded."""
     calls = SEQUENCES[name]
-    ours = values_of(parts_of(calls, Rows()))
+    ours = values_of(parts_of(calls, LoggedRows()))
     rows = oracle[name]
     metrics = STEP_METRICS.get(name, {})
     theirs = expected(rows, metrics, {name for _, _, name in ours})
@@ -251,7 +251,7 @@ def test_rows_are_those_of_wandb(name: str, oracle: dict[str, list[dict[str, Any
 
 def test_values_behind_the_open_row_are_kept() -> None:
     """W&B drops them. The open row stays open."""
-    rows = Rows()
+    rows = LoggedRows()
     rows.define("t/*", step_metric="t/step")
     late = [
         log({"a": 1}, step=10),
@@ -271,7 +271,7 @@ def test_values_behind_the_open_row_are_kept() -> None:
 def test_the_longest_beginning_wins() -> None:
     """In whatever order the definitions come."""
     for globs in ([("*", "s"), ("a/*", "t"), ("a/b/*", "u")], [("a/b/*", "u"), ("a/*", "t"), ("*", "s")]):
-        rows = Rows()
+        rows = LoggedRows()
         for name, metric in globs:
             rows.define(name, step_metric=metric)
         parts = rows.log({"s": 1, "t": 2, "u": 3, "x": 0, "a/x": 0, "a/b/x": 0})
@@ -282,7 +282,7 @@ def test_the_longest_beginning_wins() -> None:
 def test_a_step_metric_that_is_not_whole_is_reported_once() -> None:
     """From its first such value on, W&B's own step counts."""
     said: list[str] = []
-    rows = Rows(say=said.append)
+    rows = LoggedRows(say=said.append)
     rows.define("*", step_metric="epoch")
     calls = [log({"loss": number, "epoch": number / 2}) for number in range(5)]
     places = {(axis, step) for axis, step, name in values_of(parts_of(calls, rows)) if name == "loss"}
@@ -293,7 +293,7 @@ def test_a_step_metric_that_is_not_whole_is_reported_once() -> None:
 
 def test_steps_that_run_backwards_get_an_axis_of_their_own() -> None:
     """Validation counts its own batches with the step metric of training, as Lightning does it."""
-    rows = Rows()
+    rows = LoggedRows()
     rows.define("*", step_metric="g")
     for step in range(1000):
         rows.log({"train/loss": 1, "g": step})
@@ -305,7 +305,7 @@ def test_steps_that_run_backwards_get_an_axis_of_their_own() -> None:
 
 def test_a_second_run_has_axes_of_its_own() -> None:
     """Its steps begin at 0 again."""
-    rows = Rows(suffix=" 2")
+    rows = LoggedRows(suffix=" 2")
     rows.define("t", step_metric="s")
     assert values_of(rows.log({"t": 1, "s": 3, "a": 2})) == {
         ("s 2", 3, "t"): 1,
@@ -318,20 +318,20 @@ def test_a_second_run_has_axes_of_its_own() -> None:
 def test_impossible_names(name: str) -> None:
     """Only the end of a name may be a star."""
     with pytest.raises(ValueError, match="is not a metric"):
-        Rows().define(name)
+        LoggedRows().define(name)
 
 
 def test_impossible_summaries_and_steps() -> None:
     """The message lists the summaries that exist."""
     with pytest.raises(ValueError, match="'median' is not a summary: use min, max"):
-        Rows().define("a", summary="min,median")
+        LoggedRows().define("a", summary="min,median")
     with pytest.raises(TypeError):
-        Rows().log({"a": 1}, step=1.5)
+        LoggedRows().log({"a": 1}, step=1.5)
 
 
 def test_summaries() -> None:
     """Last values, and what definitions ask for, also in the words of older versions."""
-    rows = Rows(keeps_summary=True)
+    rows = LoggedRows(keeps_summary=True)
     rows.define("loss", summary="min,max,mean,first,last")
     rows.define("acc", summary="best", goal="maximize")
     rows.define("hidden/*", summary="none")

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from telemetry.errors import UsageError
 from telemetry.judge.compare import (
+    ChangedSetting,
     Comparison,
     Directions,
     MetricResult,
     Options,
-    Setting,
     compare,
     largest,
     largest_outside,
@@ -255,17 +255,17 @@ def test_settings_that_differ_are_told(run: Run) -> None:
         command=CommandFacts(argv=["train", "1.6", "x"], exit_code=0, wall_s=1.0),
     )
     assert compare(before, [after]).settings == [
-        Setting(name="amp", after=["true"]),
-        Setting(name="lr", before=["1.0"], after=["1.6"]),
-        Setting(name="seed", before=["1", "2"], after=["1"]),
-        Setting(name="command", before=["1.0"], after=["1.6"]),
+        ChangedSetting(name="amp", after=["true"]),
+        ChangedSetting(name="lr", before=["1.0"], after=["1.6"]),
+        ChangedSetting(name="seed", before=["1", "2"], after=["1"]),
+        ChangedSetting(name="command", before=["1.0"], after=["1.6"]),
     ]
     longer = run(command=CommandFacts(argv=["train", "it all"], exit_code=0, wall_s=1.0))
-    assert compare([longer], [after]).settings[-1] == Setting(
+    assert compare([longer], [after]).settings[-1] == ChangedSetting(
         name="command", before=["train 'it all'"], after=["train 1.6 x"]
     )
     assert compare(before, [replace(before[0], snapshot=replace(before[0].snapshot, run_id="z"))]).settings == [
-        Setting(name="seed", before=["1", "2"], after=["1"])
+        ChangedSetting(name="seed", before=["1", "2"], after=["1"])
     ]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from telemetry.judge.compare.direction import Directions
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.figures import FigureKey
 
 
-def figure(name: str, statistic: str, of: str = "series") -> Figure:
-    return Figure(of, name, (), statistic)  # type: ignore[arg-type]
+def figure(name: str, statistic: str, of: str = "series") -> FigureKey:
+    return FigureKey(of, name, (), statistic)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,6 @@ def test_patterns_of_the_user_come_first() -> None:
 
 def test_patterns_may_name_labels() -> None:
     """What is printed is what a direction may be given for."""
-    score = Figure("series", "score", (("route", "/a"),), "p50")
+    score = FigureKey("series", "score", (("route", "/a"),), "p50")
     assert Directions(higher=["score{route=/a}"]).of(score, "") == "higher"
     assert Directions(higher=["score{route=/b}"]).of(score, "ms") == "lower"

@@ -9,15 +9,15 @@ import pytest
 from telemetry.errors import UsageError
 from telemetry.judge.compare import MetricResult
 from telemetry.judge.compare.figure_names import check, matches
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.figures import FigureKey
 from telemetry.report.comparison import figure_name
 
-PLAIN = Figure("series", "latency", (), "p99")
-ROUTED = Figure("series", "latency", (("code", "200"), ("route", "/a:8")), "p99")
-SENT = Figure("counter", "sent", (("to", "b"),), "value")
-WALL, CPU = (Figure("command", "", (), statistic) for statistic in ("wall", "cpu"))
+PLAIN = FigureKey("series", "latency", (), "p99")
+ROUTED = FigureKey("series", "latency", (("code", "200"), ("route", "/a:8")), "p99")
+SENT = FigureKey("counter", "sent", (("to", "b"),), "value")
+WALL, CPU = (FigureKey("command", "", (), statistic) for statistic in ("wall", "cpu"))
 WINDOWS = [
-    Figure("series", f"llm.{word}", (("model", "a"), ("window", window)), statistic)
+    FigureKey("series", f"llm.{word}", (("model", "a"), ("window", window)), statistic)
     for word in ("latency", "ttft")
     for window in ("w1", "w2")
     for statistic in ("mean", "p50", *(["rate"] if word == "latency" else []))
@@ -51,7 +51,7 @@ WINDOWS = [
         ("command wall p99", []),
     ],
 )
-def test_what_a_pattern_means(pattern: str, meant: list[Figure]) -> None:
+def test_what_a_pattern_means(pattern: str, meant: list[FigureKey]) -> None:
     """A whole name with or without all its labels, with or without one figure."""
     assert [figure for figure in (PLAIN, ROUTED, SENT, WALL, CPU) if matches(figure, pattern)] == meant
 
@@ -69,7 +69,7 @@ def test_what_a_pattern_means(pattern: str, meant: list[Figure]) -> None:
         replace(SENT, name="bytes [sent]", statistic="rate"),
     ],
 )
-def test_what_a_comparison_prints_means_itself(figure: Figure, unit: str) -> None:
+def test_what_a_comparison_prints_means_itself(figure: FigureKey, unit: str) -> None:
     """With its unit, and with what would be signs of a pattern."""
     metric = MetricResult(
         of=figure.of, name=figure.name, labels=dict(figure.labels), statistic=figure.statistic, unit=unit
@@ -112,7 +112,7 @@ def test_a_name_that_nothing_has(pattern: str, hint: str) -> None:
 
 def test_names_are_many() -> None:
     """A few of them are named, and what is named can be printed."""
-    odd = [Figure("counter", f"\x1b{number}{'-' * 9}", (), "value") for number in range(1_500)]
+    odd = [FigureKey("counter", f"\x1b{number}{'-' * 9}", (), "value") for number in range(1_500)]
     with pytest.raises(UsageError) as wrong:
         check(["zzz"], odd)
     assert wrong.value.hint.endswith(" and 1,497 more")

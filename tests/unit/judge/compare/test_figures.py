@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from telemetry.errors import UsageError
 from telemetry.history.rates import Paces
 from telemetry.history.request_model import request_counts
-from telemetry.judge.compare.figures import Figure, Reading, duration_s, needed, readings
+from telemetry.judge.compare.figures import FigureKey, FigureValue, duration_s, needed, readings
 from telemetry.wire import requests as words
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Report, TimeRange
@@ -23,16 +23,16 @@ def test_all_figures_of_a_run(run: Callable[..., Report]) -> None:
     """Percentiles, mean and rate of a series, value and rate of a counter, both times of the command."""
     found = {(f.of, f.name, f.statistic): reading for f, reading in readings(run(10.0)).items()}
     assert found == {
-        ("series", "latency", "p50"): Reading(10.0, "ms", 1_000),
-        ("series", "latency", "p90"): Reading(15.0, "ms", 1_000),
-        ("series", "latency", "p99"): Reading(20.0, "ms", 1_000),
-        ("series", "latency", "p99.9"): Reading(None, "ms", 1_000),
-        ("series", "latency", "mean"): Reading(11.0, "ms", 1_000),
-        ("series", "latency", "rate"): Reading(100.0, "1", 1_000),
-        ("counter", "requests", "value"): Reading(1_000.0, "", 1_000),
-        ("counter", "requests", "rate"): Reading(100.0, "", 1_000),
-        ("command", "", "wall"): Reading(10.0, "s", 1),
-        ("command", "", "cpu"): Reading(1.0, "s", 1),
+        ("series", "latency", "p50"): FigureValue(10.0, "ms", 1_000),
+        ("series", "latency", "p90"): FigureValue(15.0, "ms", 1_000),
+        ("series", "latency", "p99"): FigureValue(20.0, "ms", 1_000),
+        ("series", "latency", "p99.9"): FigureValue(None, "ms", 1_000),
+        ("series", "latency", "mean"): FigureValue(11.0, "ms", 1_000),
+        ("series", "latency", "rate"): FigureValue(100.0, "1", 1_000),
+        ("counter", "requests", "value"): FigureValue(1_000.0, "", 1_000),
+        ("counter", "requests", "rate"): FigureValue(100.0, "", 1_000),
+        ("command", "", "wall"): FigureValue(10.0, "s", 1),
+        ("command", "", "cpu"): FigureValue(1.0, "s", 1),
     }
 
 
@@ -40,7 +40,7 @@ def test_labels_tell_series_apart_in_any_order(run: Callable[..., Report], serie
     """Sorted, so that two runs that name them in another order agree."""
     one = readings(run(series=[series("s", 1.0, labels={"b": "1", "a": "2"})]))
     two = readings(run(series=[series("s", 2.0, labels={"a": "2", "b": "1"}), series("s", 3.0)]))
-    figure = Figure("series", "s", (("a", "2"), ("b", "1")), "p50")
+    figure = FigureKey("series", "s", (("a", "2"), ("b", "1")), "p50")
     assert (one[figure].value, two[figure].value) == (1.0, 2.0)
 
 
@@ -51,7 +51,7 @@ def test_a_percentile_needs_values(
     run: Callable[..., Report], series: Callable[..., Any], statistic: str, least: int
 ) -> None:
     """From where it has bounds on both sides; one value less is too few."""
-    figure = Figure("series", "s", (), statistic)
+    figure = FigureKey("series", "s", (), statistic)
     assert needed(statistic) == least
     assert readings(run(series=[series("s", 1.0, count=least)]))[figure].value is not None
     if least > 1:
@@ -75,7 +75,7 @@ def test_of_a_part_of_a_run(run: Callable[..., Report]) -> None:
     part = replace(run(), time_range=TimeRange(start_s=2.0, end_s=7.0, chosen="given"))
     assert duration_s(part) == 5.0
     found = readings(part)
-    assert found[Figure("counter", "requests", (), "rate")].value == 200.0
+    assert found[FigureKey("counter", "requests", (), "rate")].value == 200.0
     assert not [figure for figure in found if figure.of == "command"]
 
 
@@ -105,7 +105,7 @@ def requests(kind: str = "llm", span_s: float = 4.0, **labels: str) -> tuple[lis
     return counters, series
 
 
-def rates_of(report: Report, **options: bool) -> dict[tuple[str, str], Reading]:
+def rates_of(report: Report, **options: bool) -> dict[tuple[str, str], FigureValue]:
     """By name and window."""
     found = readings(report, **options).items()
     return {(f.name, dict(f.labels).get("window", "")): reading for f, reading in found if f.statistic == "rate"}
@@ -116,8 +116,8 @@ def test_requests_have_a_rate_of_requests_and_one_of_tokens(run: Callable[..., R
     counters, series = requests()
     found = rates_of(run(counters=counters, series=series))
     assert found == {
-        ("llm.latency", ""): Reading(2.5, "requests", 10),
-        ("llm.output_tokens", ""): Reading(17.5, "tokens", 10),
+        ("llm.latency", ""): FigureValue(2.5, "requests", 10),
+        ("llm.output_tokens", ""): FigureValue(17.5, "tokens", 10),
     }
 
 
@@ -153,8 +153,8 @@ def test_other_instruments_keep_their_rates_beside_requests(
     others = [CounterStat(name="tool.completed", unit="requests", value=30, events=30)]
     report = run(counters=[*counters, *others], series=[*of_requests, series("tool.latency", 1.0, count=20)])
     found = rates_of(report)
-    assert found["tool.latency", ""] == Reading(2.0, "1", 20)
-    assert found["tool.completed", ""] == Reading(3.0, "requests", 30)
+    assert found["tool.latency", ""] == FigureValue(2.0, "1", 20)
+    assert found["tool.completed", ""] == FigureValue(3.0, "requests", 30)
 
 
 def test_rates_of_requests_that_nobody_knows(run: Callable[..., Report]) -> None:
@@ -171,9 +171,9 @@ def test_every_rate_for_gates(run: Callable[..., Report]) -> None:
     counters, series = requests()
     found = rates_of(run(counters=counters, series=series), every_rate=True)
     assert len(found) == len(words.INSTRUMENTS)
-    assert found["llm.ttft", ""] == Reading(1.0, "1", 10)
-    assert found["llm.issued", ""] == Reading(1.2, "requests", 0)
-    assert found["llm.latency", ""] == Reading(2.5, "requests", 10)
+    assert found["llm.ttft", ""] == FigureValue(1.0, "1", 10)
+    assert found["llm.issued", ""] == FigureValue(1.2, "requests", 0)
+    assert found["llm.latency", ""] == FigureValue(2.5, "requests", 10)
 
 
 def with_limits(good: int, window: str = "") -> list[CounterStat]:

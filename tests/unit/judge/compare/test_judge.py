@@ -8,21 +8,23 @@ from typing import Any
 
 import pytest
 
-from telemetry.judge.compare.evidence import Evidence
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.evidence import DifferenceEvidence
+from telemetry.judge.compare.figures import FigureKey
 from telemetry.judge.compare.judge import Case, result, verdict
 from telemetry.judge.compare.model import Noise
 from telemetry.judge.compare.options import Options
-from telemetry.judge.compare.samples import Sample
+from telemetry.judge.compare.samples import SideSamples
 
 OPTIONS = Options(min_effect=0.02)
-SAMPLE = Sample(figure=Figure("series", "latency", (), "p99"), unit="ms", before=[10.0, 12.0], after=[20.0, 24.0])
+SAMPLE = SideSamples(
+    figure=FigureKey("series", "latency", (), "p99"), unit="ms", before=[10.0, 12.0], after=[20.0, 24.0]
+)
 
 
-def evidence(difference: float | None, low: float, high: float, **parts: Any) -> Evidence:
+def evidence(difference: float | None, low: float, high: float, **parts: Any) -> DifferenceEvidence:
     after = 10.0 * (1 + (difference if difference is not None else 1))
     values: dict[str, Any] = {"p_value": 0.001, "before": 10.0, "after": after, "method": "runs"}
-    return Evidence(difference=difference, low=low, high=high, **(values | parts))
+    return DifferenceEvidence(difference=difference, low=low, high=high, **(values | parts))
 
 
 SLOWER = evidence(0.10, 0.05, 0.15)
@@ -47,7 +49,7 @@ FASTER = evidence(-0.10, -0.15, -0.05)
         (evidence(None, math.inf, math.inf), "neither", "changed"),
     ],
 )
-def test_a_significant_difference(found: Evidence, better: Any, said: str) -> None:
+def test_a_significant_difference(found: DifferenceEvidence, better: Any, said: str) -> None:
     """It has a direction and a size; one that is surely too small to matter is none."""
     assert verdict(found, 0.04, better, OPTIONS) == said
 
@@ -85,7 +87,7 @@ def test_bounds_that_are_infinite_are_null() -> None:
         (evidence(0.1, -0.1, 0.3, p_value=0.3), 0.3, ""),
     ],
 )
-def test_why_a_difference_is_not_shown(found: Evidence, p_adjusted: float, reason: str) -> None:
+def test_why_a_difference_is_not_shown(found: DifferenceEvidence, p_adjusted: float, reason: str) -> None:
     """What a reader of the interval alone would take for one."""
     line = result(Case(sample=SAMPLE, better="lower", evidence=found, p_adjusted=p_adjusted), OPTIONS)
     assert line.verdict == "not_shown"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from telemetry.judge.compare.model import Comparison, MetricResult, RunFacts, Verdict
+from telemetry.judge.compare.model import Comparison, MetricResult, SideRun, Verdict
 
-RUN = RunFacts(run_id="r", name="n")
+RUN = SideRun(run_id="r", name="n")
 
 
 def comparison(*verdicts: Verdict) -> Comparison:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.figures import FigureKey
 from telemetry.judge.compare.noise import SIDES, noise_of, noises
 from telemetry.statistics.run_noise import RunNoise
 from telemetry.statistics.runs import difference
@@ -19,7 +19,7 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat
 
 Run = Callable[..., Report]
-P50 = Figure("series", "latency", (), "p50")
+P50 = FigureKey("series", "latency", (), "p50")
 NOISE = MetricNoise(of="series", statistic="p50", name="latency", values=[9.0, 11.0] * 5)
 CALIBRATION = Calibration(name="x", runs=10, metrics=[NOISE])
 
@@ -99,7 +99,7 @@ def test_a_difference_against_the_noise() -> None:
 
 def test_the_limits_of_several_figures_hold_together() -> None:
     """By the steps of Holm: the surest figure has the level of all, the next one that of the others."""
-    every = [(P50, 9.0), (Figure("series", "latency", (), "p99"), 0.0), (P50, 0.2), (P50, -1.0)]
+    every = [(P50, 9.0), (FigureKey("series", "latency", (), "p99"), 0.0), (P50, 0.2), (P50, -1.0)]
     first, lacking, third, gone = noises(CALIBRATION, every, (1, 1), 0.05)
     single = noises(CALIBRATION, [(P50, 0.2)], (1, 1), 0.05)[0]
     assert lacking is None
@@ -114,7 +114,7 @@ def test_the_limits_of_several_figures_hold_together() -> None:
 def test_where_nothing_is_known_of_the_noise() -> None:
     """No calibration, none of this figure, or none of two runs."""
     assert noises(None, [(P50, 0.2)], (1, 1), 0.05) == [None]
-    assert noises(CALIBRATION, [(Figure("series", "latency", (), "p99"), 0.2)], (1, 1), 0.05) == [None]
+    assert noises(CALIBRATION, [(FigureKey("series", "latency", (), "p99"), 0.2)], (1, 1), 0.05) == [None]
     assert noises(CALIBRATION, [(P50, 0.2)], (0, 1), 0.05) == [None]
     thin = Calibration(
         name="x", metrics=[MetricNoise(of="series", statistic="p50", name="latency", cv=0.1, values=[1.0])]

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from telemetry.errors import UsageError
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.figures import FigureKey
 from telemetry.judge.compare.options import Options
-from telemetry.judge.compare.samples import Sample, samples
+from telemetry.judge.compare.samples import SideSamples, samples
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, GaugeStat
 
 Run = Callable[..., Report]
-P50 = Figure("series", "latency", (), "p50")
+P50 = FigureKey("series", "latency", (), "p50")
 
 
-def sample(before: list[Report], after: list[Report], figure: Figure = P50, **options: Any) -> Sample:
+def sample(before: list[Report], after: list[Report], figure: FigureKey = P50, **options: Any) -> SideSamples:
     found = samples(before, after, Options(**options)).compared
     return next(one for one in found if one.figure == figure)
 
@@ -50,7 +50,7 @@ def test_units_that_differ(run: Run, series: Callable[..., Any]) -> None:
 
 def test_too_few_values_in_some_runs(run: Run, series: Callable[..., Any]) -> None:
     """The percentile of the others stands, but not against these."""
-    p99 = Figure("series", "latency", (), "p99")
+    p99 = FigureKey("series", "latency", (), "p99")
     few = run(series=[series("latency", 5.0, count=100)])
     assert sample([run(), run()], [run(), few], p99).obstacle == (
         "too few values in 1 of 2 runs after: p99 needs 368"
@@ -62,14 +62,14 @@ def test_too_few_values_in_all_runs_is_left_out(run: Run) -> None:
     """No figure of the comparison, so no run of few values is for ever inconclusive."""
     found = samples([run()], [run()], Options())
     (left,) = found.left_out
-    assert left.figure == Figure("series", "latency", (), "p99.9")
+    assert left.figure == FigureKey("series", "latency", (), "p99.9")
     assert left.obstacle == "needs 3,688 in each run, has at most 1,000"
     assert not [one for one in found.compared if one.figure.statistic == "p99.9"]
 
 
 def test_numbers_that_are_none(run: Run) -> None:
     """Not compared, and not a crash."""
-    value = Figure("counter", "c", (), "value")
+    value = FigureKey("counter", "c", (), "value")
     odd = [run(counters=[CounterStat(name="c", value=math.nan)])]
     assert sample(odd, [run(counters=[CounterStat(name="c", value=1)])], value).obstacle == ("not finite before")
 
@@ -99,7 +99,7 @@ def test_a_pattern_that_means_nothing(run: Run, series: Callable[..., Any]) -> N
     other = run(series=[series("other", 1.0, count=3)], gauges=[GaugeStat(name="depth")])
     assert samples([run()], [other], Options(only=["other:mean"])).compared
     (left,) = samples([run()], [other], Options(only=["other:p50"])).left_out
-    assert left.figure == Figure("series", "other", (), "p50")
+    assert left.figure == FigureKey("series", "other", (), "p50")
     with pytest.raises(UsageError, match="the runs have no figure 'latncy'") as wrong:
         samples([run()], [other], Options(only=["latency", "latncy"]))
     assert wrong.value.hint == "did you mean latency?"

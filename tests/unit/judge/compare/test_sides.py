@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from telemetry.judge.compare.figures import Figure
+from telemetry.judge.compare.figures import FigureKey
 from telemetry.judge.compare.sides import by_turns, facts, unfit
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CommandFacts
 
-LATENCY = Figure("series", "latency", (), "p50")
-WALL = Figure("command", "", (), "wall")
+LATENCY = FigureKey("series", "latency", (), "p50")
+WALL = FigureKey("command", "", (), "wall")
 Run = Callable[..., Report]
 
 

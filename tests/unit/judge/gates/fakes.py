@@ -6,29 +6,38 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from telemetry.judge.gates.evidence import AXIS, Evidence, Instrument, Level, Loss, Quantile, SeriesSums, Share
+from telemetry.judge.gates.evidence import (
+    AXIS,
+    Evidence,
+    GateInstrument,
+    GaugeLevel,
+    Loss,
+    Quantile,
+    SeriesTotals,
+    Share,
+)
 from telemetry.judge.gates.rank_bounds import quantile, share
-from telemetry.judge.gates.tree import Metric
+from telemetry.judge.gates.tree import GateMetric
 from telemetry.judge.gates.value import Range, Unknown
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Stragglers
 from telemetry.wire.snapshot import MetricsSnapshot
 
-TTFT = Instrument("series", "ttft", (), "ms")
-FAST = Instrument("series", "ttft", (("route", "/fast"),), "ms")
-SLOW = Instrument("series", "ttft", (("route", "/slow"),), "ms")
-ERRORS = Instrument("counter", "errors")
-REQUESTS = Instrument("counter", "requests")
-HEAT = Instrument("gauge", "heat", (), "s")
+TTFT = GateInstrument("series", "ttft", (), "ms")
+FAST = GateInstrument("series", "ttft", (("route", "/fast"),), "ms")
+SLOW = GateInstrument("series", "ttft", (("route", "/slow"),), "ms")
+ERRORS = GateInstrument("counter", "errors")
+REQUESTS = GateInstrument("counter", "requests")
+HEAT = GateInstrument("gauge", "heat", (), "s")
 
 
-def counter(name: str, unit: str = "", **labels: str) -> Instrument:
-    return Instrument("counter", name, tuple(sorted(labels.items())), unit)
+def counter(name: str, unit: str = "", **labels: str) -> GateInstrument:
+    return GateInstrument("counter", name, tuple(sorted(labels.items())), unit)
 
 
-def metric(name: str, **labels: str) -> Metric:
+def metric(name: str, **labels: str) -> GateMetric:
     """As a gate names it."""
-    return Metric(name, tuple(sorted(labels.items())))
+    return GateMetric(name, tuple(sorted(labels.items())))
 
 
 class Sorted:
@@ -54,9 +63,9 @@ class Sorted:
 class Fake:
     """An `Evidence`. Values are those of the series; counters and gauges have theirs by name."""
 
-    values: dict[Instrument, Sequence[float]] = field(default_factory=dict)
-    counters: dict[Instrument, float] = field(default_factory=dict)
-    gauges: dict[Instrument, Level] = field(default_factory=dict)
+    values: dict[GateInstrument, Sequence[float]] = field(default_factory=dict)
+    counters: dict[GateInstrument, float] = field(default_factory=dict)
+    gauges: dict[GateInstrument, GaugeLevel] = field(default_factory=dict)
     loss: Loss = field(default_factory=Loss)
     obstacle: str = ""
     seconds: float = 10.0
@@ -77,39 +86,41 @@ class Fake:
     """Values of steps; None while the run is live."""
 
     @property
-    def instruments(self) -> Sequence[Instrument]:
+    def instruments(self) -> Sequence[GateInstrument]:
         axes = self.snapshot.axes
-        steps = [Instrument("step", name, ((AXIS, axis.name),)) for axis in axes for name in axis.values]
+        steps = [GateInstrument("step", name, ((AXIS, axis.name),)) for axis in axes for name in axis.values]
         return [
             *self.values,
             *self.counters,
             *self.gauges,
-            *(Instrument("axis", axis.name) for axis in axes),
+            *(GateInstrument("axis", axis.name) for axis in axes),
             *steps,
         ]
 
-    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
+    def quantile(self, series: GateInstrument, percentile: str) -> Quantile | None:
         return quantile(Sorted(self.values[series], self.width), percentile, self.loss)
 
-    def share(self, series: Instrument, relation: str, limit: float) -> Share | None:
+    def share(self, series: GateInstrument, relation: str, limit: float) -> Share | None:
         return share(Sorted(self.values[series], self.width), relation, limit)
 
-    def sums(self, series: Instrument) -> SeriesSums:
+    def sums(self, series: GateInstrument) -> SeriesTotals:
         values = list(self.values.get(series, ()))
         if not values:
-            return SeriesSums(count=0)
+            return SeriesTotals(count=0)
         mean = sum(values) / len(values)
         deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-        return SeriesSums(count=len(values), total=sum(values), min=min(values), max=max(values), stddev=deviation)
+        return SeriesTotals(
+            count=len(values), total=sum(values), min=min(values), max=max(values), stddev=deviation
+        )
 
-    def counted(self, counter: Instrument) -> tuple[float, int | None]:
+    def counted(self, counter: GateInstrument) -> tuple[float, int | None]:
         value = self.counters.get(counter, 0)
         return value, int(value) if self.whole else None
 
-    def rate_seconds(self, instrument: Instrument) -> float | None:
+    def rate_seconds(self, instrument: GateInstrument) -> float | None:
         return self.seconds
 
-    def level(self, gauge: Instrument) -> Level | None:
+    def level(self, gauge: GateInstrument) -> GaugeLevel | None:
         level = self.gauges[gauge]
         return None if level.value is None else level
 
@@ -121,7 +132,7 @@ class Fake:
     def stragglers(self) -> Sequence[Stragglers] | None:
         return self.slow
 
-    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+    def windows(self, step_s: float, terms: Sequence[GateInstrument]) -> Iterator[Evidence]:
         yield from self.parts
 
 

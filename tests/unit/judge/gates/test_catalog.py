@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from tests.unit.judge.gates.fakes import counter, metric
 
-from telemetry.judge.gates.catalog import Catalog, with_labels
-from telemetry.judge.gates.evidence import Instrument, Labels
+from telemetry.judge.gates.catalog import GateCatalog, with_labels
+from telemetry.judge.gates.evidence import GateInstrument, Labels
 from telemetry.judge.gates.parser import parse
 
 ISSUED = counter("chat.issued", "requests", model="m", window="w")
 OUTSIDE = counter("chat.issued", "requests", model="m")
 TURNS = counter("chat.turn.issued", "requests")
-LATENCY = Instrument("series", "chat.latency", (("model", "m"),), "ns")
-KNOWN = Catalog([ISSUED, OUTSIDE, TURNS, LATENCY, counter("errors", route="/a")])
+LATENCY = GateInstrument("series", "chat.latency", (("model", "m"),), "ns")
+KNOWN = GateCatalog([ISSUED, OUTSIDE, TURNS, LATENCY, counter("errors", route="/a")])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_counts_the_issues_of_an_outcome() -> None:
 def test_what_never_happened_to_requests_is_where_they_were_issued() -> None:
     """With the labels of the request, and the one that its name has alone; nowhere where there is one."""
     busy = counter("chat.failed", "requests", model="m", reason="busy", window="w")
-    known = Catalog([ISSUED, OUTSIDE, LATENCY, busy])
+    known = GateCatalog([ISSUED, OUTSIDE, LATENCY, busy])
     assert known.unseen(metric("chat.latency")) == [replace(LATENCY, labels=ISSUED.labels)]
     assert known.unseen(metric("chat.failed", window="w")) == [replace(OUTSIDE, name="chat.failed")]
     assert known.unseen(metric("chat.failed", reason="busy"))[0].labels == (("model", "m"), ("reason", "busy"))
@@ -79,7 +79,7 @@ def test_what_never_happened_to_requests_is_where_they_were_issued() -> None:
     ]
     for name in ("chat.issued", "chat.latncy", "errors", "other.latency"):
         assert known.unseen(metric(name)) == []
-    assert Catalog([ISSUED, replace(LATENCY, kind="gauge")]).unseen(metric("chat.latency")) == []
+    assert GateCatalog([ISSUED, replace(LATENCY, kind="gauge")]).unseen(metric("chat.latency")) == []
 
 
 def test_a_request_is_in_no_window_where_others_are_in_one() -> None:
@@ -95,7 +95,7 @@ def test_whose_rates_are_told() -> None:
     assert KNOWN.paced(LATENCY)
     turn: Labels = (("turn", "1"),)
     for name, labels in (("chat.ttft", ()), ("other.latency", ()), ("chat.turn.latency", turn)):
-        assert not KNOWN.paced(Instrument("series", name, labels, "ns"))
+        assert not KNOWN.paced(GateInstrument("series", name, labels, "ns"))
 
 
 def test_labels_are_added_in_order() -> None:

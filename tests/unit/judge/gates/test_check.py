@@ -12,7 +12,7 @@ from tests.unit.judge.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTF
 
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.judge.gates.check import Rules, check, check_one, surely
-from telemetry.judge.gates.evidence import Evidence, Instrument, Level, Loss
+from telemetry.judge.gates.evidence import Evidence, GateInstrument, GaugeLevel, Loss
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.value import Range
 from telemetry.wire.gates import GateResult
@@ -23,9 +23,9 @@ from telemetry.wire.snapshot import Accounting, CommandFacts, CounterStat, Exten
 class Once(Fake):
     """Notes what its windows are asked for."""
 
-    asked: list[list[Instrument]] = field(default_factory=list)
+    asked: list[list[GateInstrument]] = field(default_factory=list)
 
-    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+    def windows(self, step_s: float, terms: Sequence[GateInstrument]) -> Iterator[Evidence]:
         self.asked.append(list(terms))
         return super().windows(step_s, terms)
 
@@ -85,7 +85,7 @@ def test_a_value_beside_its_limit(text: str, outcome: str, reason: str) -> None:
 @pytest.mark.parametrize("seconds", [3.0, 7.3, 9.1, 49.0])
 def test_what_binary_floats_round_decides_nothing(seconds: float) -> None:
     """5 of 500 are 1 %, and 1,001 ms are 1.001 s, though no float is either."""
-    run = Fake(counters={ERRORS: 5, REQUESTS: 500}, gauges={HEAT: Level(value=1.001)}, seconds=seconds)
+    run = Fake(counters={ERRORS: 5, REQUESTS: 500}, gauges={HEAT: GaugeLevel(value=1.001)}, seconds=seconds)
     assert said("rate(errors)/rate(requests) <= 1%", run)[0] == "pass"
     assert said("rate(errors)/rate(requests) == 1%", run)[0] == "pass"
     assert said("rate(errors)/rate(requests) < 1%", run)[0] == "fail"
@@ -123,7 +123,9 @@ def test_counters_gauges_and_facts() -> None:
         accounting=Accounting(emitted=10, applied=7, dropped={"negative": 2}, missing=1),
     )
     run = Fake(
-        counters={ERRORS: 3, REQUESTS: 600}, gauges={HEAT: Level(value=2.0, min=1.0, max=5.0)}, snapshot=snapshot
+        counters={ERRORS: 3, REQUESTS: 600},
+        gauges={HEAT: GaugeLevel(value=2.0, min=1.0, max=5.0)},
+        snapshot=snapshot,
     )
     run.loss = Loss()
     assert said("rate(errors)/rate(requests) < 1%", run) == ("pass", "0.5 % < 1 %")
@@ -258,7 +260,7 @@ def test_a_lossy_counter_is_at_least_what_it_is() -> None:
 
 def test_a_lossy_gauge_is_anything() -> None:
     """Its last value may be what is lost."""
-    run = lossy(Fake(gauges={HEAT: Level(value=2.0, min=1.0, max=5.0)}), 1)
+    run = lossy(Fake(gauges={HEAT: GaugeLevel(value=2.0, min=1.0, max=5.0)}), 1)
     assert said("value(heat) < 1h", run)[0] == "inconclusive"
     assert said("max(heat) < 3s", run)[0] == "fail"
     assert said("min(heat) < 3s", run)[0] == "pass"
@@ -351,7 +353,7 @@ def test_a_margin_within_the_noise_is_inconclusive() -> None:
 def test_the_noise_of_a_throughput_is_that_of_the_overall_rate() -> None:
     """Which calibrations call `rate`; what completed by the length of the run is another. Of sums, those of one."""
     extent = Extent(first_ns=0, last_ns=9 * 10**9, last_done_ns=10**10, end_ns=10**10, inside=10)
-    latency = Instrument("series", "llm.latency", (), "ns")
+    latency = GateInstrument("series", "llm.latency", (), "ns")
     run = Fake({latency: [1] * 10}, {replace(ERRORS, name="llm.issued", unit="requests"): 10})
     run.snapshot = MetricsSnapshot(
         run_id="r",
@@ -369,7 +371,7 @@ def test_the_noise_of_a_throughput_is_that_of_the_overall_rate() -> None:
     assert said(gate.format("throughput.overall"), run, **rules)[0] == "pass"
     assert said("value(llm.issued) >= baseline * 0.95", run, **rules)[0] == "inconclusive"
     assert said("sum(llm.issued) >= baseline * 0.95", run, **rules)[0] == "inconclusive"
-    more = {Instrument("counter", "llm.issued", (("window", "w"),), "requests"): 0.0, **run.counters}
+    more = {GateInstrument("counter", "llm.issued", (("window", "w"),), "requests"): 0.0, **run.counters}
     assert said("sum(llm.issued) >= baseline * 0.95", replace(run, counters=more), **rules)[0] == "pass"
 
 
@@ -458,7 +460,10 @@ def test_counters_have_no_events_in_a_window() -> None:
 
 def test_a_share_of_a_count_is_a_plain_number() -> None:
     """What is divided by a number that was written keeps its unit, and so does a time."""
-    failed, tokens = Instrument("counter", "failed", (), "requests"), Instrument("series", "tokens", (), "tokens")
+    failed, tokens = (
+        GateInstrument("counter", "failed", (), "requests"),
+        GateInstrument("series", "tokens", (), "tokens"),
+    )
     run = Fake({TTFT: [2.0] * 24, tokens: [200] * 12}, {failed: 1})
     assert said("sum(failed)/count(ttft) < 50%", run) == ("pass", "4.17 % < 50 %")
     assert said("value(failed)/count(ttft) < 0.5", run) == ("pass", "0.0417 < 0.5")
@@ -496,7 +501,7 @@ def test_a_set_that_is_not_whole_is_inconclusive() -> None:
 def test_a_share_of_requests_that_all_failed_fails() -> None:
     """Each window by itself: in one everything completed, in none everything failed, and in one nobody knows."""
     issued, latency = (
-        Instrument(*what) for what in (("counter", "q.issued", (), "requests"), ("series", "q.latency"))
+        GateInstrument(*what) for what in (("counter", "q.issued", (), "requests"), ("series", "q.latency"))
     )
     within = (("window", "w"),)
     run = Fake({replace(latency, labels=within): [5.0] * 10}, {replace(issued, labels=within): 10, issued: 3})

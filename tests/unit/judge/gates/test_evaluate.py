@@ -11,7 +11,7 @@ from tests.unit.judge.gates.fakes import ERRORS, REQUESTS, Fake, lossy, series
 
 from telemetry.errors import UsageError
 from telemetry.judge.gates.evaluate import EvaluationContext, evaluate
-from telemetry.judge.gates.evidence import Instrument
+from telemetry.judge.gates.evidence import GateInstrument
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.resolve import bindings
 from telemetry.judge.gates.tree import Word
@@ -135,7 +135,7 @@ def test_a_word_has_no_value() -> None:
 
 def test_a_sum_is_of_its_counters() -> None:
     """With what a loss leaves possible."""
-    failed = [Instrument("counter", "failed", (("reason", reason),), "requests") for reason in ("busy", "gone")]
+    failed = [GateInstrument("counter", "failed", (("reason", reason),), "requests") for reason in ("busy", "gone")]
     run = Fake(counters={failed[0]: 3, failed[1]: 4})
     found = value("sum(failed)", run)
     assert (found.value, found.possible, found.samples, found.unit.name) == (7, (7, 7), None, "requests")
@@ -145,9 +145,9 @@ def test_a_sum_is_of_its_counters() -> None:
         value("sum(failed)", mixed)
 
 
-ISSUED = Instrument("counter", "llm.issued", (), "requests")
-LATENCY = Instrument("series", "llm.latency", (), "ns")
-TOKENS = Instrument("series", "llm.output_tokens", (), "tokens")
+ISSUED = GateInstrument("counter", "llm.issued", (), "requests")
+LATENCY = GateInstrument("series", "llm.latency", (), "ns")
+TOKENS = GateInstrument("series", "llm.output_tokens", (), "tokens")
 
 
 def requests(extent: Extent | None) -> Fake:

@@ -5,29 +5,29 @@ from __future__ import annotations
 import pytest
 
 from telemetry.errors import UsageError
-from telemetry.judge.gates.lexer import Scanner, Span, quoted, wrong
+from telemetry.judge.gates.lexer import Scanner, TextSpan, quoted, wrong
 
 
 def test_an_error_points_at_its_place() -> None:
     """Three lines, and never a line end from outside."""
-    assert str(wrong("lost = 0", Span(5, 6), "no")) == "no\n  lost = 0\n       ^"
-    assert str(wrong("lost", Span(4, 4), "no")) == "no\n  lost\n      ^"
-    assert str(wrong("a\nbc", Span(2, 4), "no")) == "no\n  a\\nbc\n     ^^"
-    assert str(wrong("漢 < x", Span(4, 5), "no")) == "no\n  漢 < x\n       ^"
+    assert str(wrong("lost = 0", TextSpan(5, 6), "no")) == "no\n  lost = 0\n       ^"
+    assert str(wrong("lost", TextSpan(4, 4), "no")) == "no\n  lost\n      ^"
+    assert str(wrong("a\nbc", TextSpan(2, 4), "no")) == "no\n  a\\nbc\n     ^^"
+    assert str(wrong("漢 < x", TextSpan(4, 5), "no")) == "no\n  漢 < x\n       ^"
 
 
 def test_pieces_are_read_where_they_stand() -> None:
     """Nothing is read of another kind."""
     scan = Scanner("  p99.9( a-b:c.d )<2.5ms /s")
     assert scan.number() is None
-    assert scan.word() == ("p99.9", Span(2, 7))
+    assert scan.word() == ("p99.9", TextSpan(2, 7))
     assert scan.symbol("(") is not None
-    assert scan.name() == ("a-b:c.d", Span(9, 16))
+    assert scan.name() == ("a-b:c.d", TextSpan(9, 16))
     assert scan.symbol("[", ")") is not None
-    assert scan.symbol("<=", "<") == ("<", Span(18, 19))
-    assert scan.number() == ("2.5", Span(19, 22))
+    assert scan.symbol("<=", "<") == ("<", TextSpan(18, 19))
+    assert scan.number() == ("2.5", TextSpan(19, 22))
     assert scan.per_second() is False
-    assert scan.glued() == ("ms", Span(22, 24))
+    assert scan.glued() == ("ms", TextSpan(22, 24))
     assert scan.per_second() is False
     scan.skip()
     assert scan.found() == "`/`"

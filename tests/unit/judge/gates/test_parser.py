@@ -9,9 +9,9 @@ from telemetry.errors import UsageError
 from telemetry.judge.gates.functions import FUNCTIONS, SHARE
 from telemetry.judge.gates.parser import every_s, near, parse, parse_all
 from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
-from telemetry.judge.gates.tree import Baseline, Fact, Gate, Metric, Number, Operation, Term, Word
+from telemetry.judge.gates.tree import BaselineTerm, Fact, Gate, GateMetric, Number, Operation, Term, Word
 
-X = Metric("x")
+X = GateMetric("x")
 ERRORS: list[tuple[str, int, int, str]] = [
     ("", 0, 1, "expected a comparison, such as `p99(latency) < 250ms`, found nothing"),
     ("p99(ttft) 250ms", 10, 3, "expected a comparison (<=, >=, ==, !=, <, >), found `250`"),
@@ -147,15 +147,15 @@ ERRORS: list[tuple[str, int, int, str]] = [
         ("p100(x) > 1", Gate(Term("p100", X), ">", Number("1"))),
         (
             "mean(x{b=2, a=/y}) <= 5k",
-            Gate(Term("mean", Metric("x", (("a", "/y"), ("b", "2")))), "<=", Number("5", "k")),
+            Gate(Term("mean", GateMetric("x", (("a", "/y"), ("b", "2")))), "<=", Number("5", "k")),
         ),
         (
             "rate(x)/rate(y) < 1 %",
-            Gate(Operation("/", Term("rate", X), Term("rate", Metric("y"))), "<", Number("1", "%")),
+            Gate(Operation("/", Term("rate", X), Term("rate", GateMetric("y"))), "<", Number("1", "%")),
         ),
         (
             "p50(x) <= baseline * 1.05 in every 2 m",
-            Gate(Term("p50", X), "<=", Operation("*", Baseline(), Number("1.05")), Number("2", "m")),
+            Gate(Term("p50", X), "<=", Operation("*", BaselineTerm(), Number("1.05")), Number("2", "m")),
         ),
         ("lost == 0", Gate(Fact("lost"), "==", Number("0"))),
         ("completeness == complete", Gate(Fact("completeness"), "==", Word("complete"))),

@@ -12,7 +12,7 @@ from tests.unit.judge.gates.fakes import TTFT, Fake, counter, in_windows, lossy,
 from telemetry.errors import UsageError
 from telemetry.history.request_model import request_counts
 from telemetry.judge.gates.check import Rules, check, check_one
-from telemetry.judge.gates.evidence import Instrument
+from telemetry.judge.gates.evidence import GateInstrument
 from telemetry.judge.gates.parser import parse
 from telemetry.statistics.proportions import wilson
 from telemetry.wire.gates import GateResult
@@ -30,7 +30,7 @@ def load(
     good: int, completed: int, failed: int = 0, expired: int = 0, ttft: int | None = None, **more: Any
 ) -> Fake:
     """A run with one kind of request with limits, which took 10 s."""
-    counts: dict[Instrument, float] = {
+    counts: dict[GateInstrument, float] = {
         counter("llm.issued", "requests"): completed + failed + expired,
         counter("llm.completed", "requests", finish="stop"): completed,
         counter("llm.failed", "requests", reason="busy"): failed,

@@ -8,18 +8,18 @@ import pytest
 from tests.unit.judge.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT, counter
 
 from telemetry.errors import UsageError
-from telemetry.judge.gates.evidence import Instrument
+from telemetry.judge.gates.evidence import GateInstrument
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.resolve import bindings, each, elsewhere
-from telemetry.judge.gates.sums import Sum
+from telemetry.judge.gates.sums import CounterSum
 from telemetry.judge.gates.value import Unknown
 
 
-def texts(gate: str, *instruments: Instrument) -> list[str]:
+def texts(gate: str, *instruments: GateInstrument) -> list[str]:
     return [binding.text for binding in bindings(parse(gate), instruments)]
 
 
-def unknown(gate: str, *instruments: Instrument) -> str:
+def unknown(gate: str, *instruments: GateInstrument) -> str:
     with pytest.raises(Unknown) as caught:
         bindings(parse(gate), instruments)
     return str(caught.value)
@@ -43,8 +43,8 @@ def test_labels_choose() -> None:
 
 def test_those_of_the_same_labels_belong_together() -> None:
     """What is one instrument belongs to all; labels that were given don't count."""
-    errors = [Instrument("counter", "errors", (("code", "500"), ("route", route))) for route in ("/a", "/b")]
-    requests = [Instrument("counter", "requests", (("route", route),)) for route in ("/b", "/a")]
+    errors = [GateInstrument("counter", "errors", (("code", "500"), ("route", route))) for route in ("/a", "/b")]
+    requests = [GateInstrument("counter", "requests", (("route", route),)) for route in ("/b", "/a")]
     found = bindings(parse("rate(errors{code=500})/rate(requests) < 1%"), [*errors, *requests, HEAT])
     assert [binding.text for binding in found] == [
         "rate(errors{code=500,route=/a}) / rate(requests{route=/a}) < 1%",
@@ -59,8 +59,8 @@ def test_those_of_the_same_labels_belong_together() -> None:
 
 def test_instruments_of_other_labels_do_not_go_together() -> None:
     """Errors of one route say nothing of the requests of another, however few of both there are."""
-    slow = Instrument("counter", "errors", (("route", "/slow"),))
-    requests = [Instrument("counter", "requests", (("route", route),)) for route in ("/fast", "/slow")]
+    slow = GateInstrument("counter", "errors", (("route", "/slow"),))
+    requests = [GateInstrument("counter", "requests", (("route", route),)) for route in ("/fast", "/slow")]
     found = bindings(parse("rate(errors)/rate(requests) < 1%"), [slow, *requests])
     assert [(binding.text, binding.missing) for binding in found] == [
         (
@@ -94,8 +94,8 @@ def test_those_that_contradict_each_other_go_with_nothing() -> None:
 
 def test_a_set_that_lacks_one_says_so() -> None:
     """It is still a result."""
-    errors = [Instrument("counter", "errors", (("route", route),)) for route in ("/a", "/b")]
-    requests = [Instrument("counter", "requests", (("route", route),)) for route in ("/a", "/c")]
+    errors = [GateInstrument("counter", "errors", (("route", route),)) for route in ("/a", "/b")]
+    requests = [GateInstrument("counter", "requests", (("route", route),)) for route in ("/a", "/c")]
     found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, *requests])
     assert [binding.missing for binding in found] == [
         "",
@@ -140,7 +140,7 @@ def test_names_nobody_has() -> None:
         unknown("value(zebra) < 1", ERRORS, HEAT) == "no counter or gauge is named zebra; the run has errors, heat"
     )
     assert unknown("p99(ttft) < 1") == "no series is named ttft: the run has none"
-    many = [Instrument("series", f"metric{number}") for number in range(9)]
+    many = [GateInstrument("series", f"metric{number}") for number in range(9)]
     assert unknown("p99(zebra) < 1", *many).endswith("the run has metric0, metric1, metric2 and 6 more")
 
 
@@ -211,11 +211,12 @@ FAILED = [
 ISSUED = [counter("issued", model="a"), counter("issued", model="a", window="w"), counter("issued", model="b")]
 
 
-def summed(gate: str, *instruments: Instrument) -> dict[str, list[Instrument]]:
+def summed(gate: str, *instruments: GateInstrument) -> dict[str, list[GateInstrument]]:
     """Text → counters of the first sum."""
     found = bindings(parse(gate), instruments)
     return {
-        one.text: list(next(item.counters for item in one.bound.values() if isinstance(item, Sum))) for one in found
+        one.text: list(next(item.counters for item in one.bound.values() if isinstance(item, CounterSum)))
+        for one in found
     }
 
 
@@ -276,10 +277,10 @@ def test_a_sum_of_a_series_is_called_total() -> None:
 
 def test_a_throughput_is_of_requests() -> None:
     """Of those that something issued, and of no turn."""
-    issued = Instrument("counter", "llm.issued", (), "requests")
-    latency = Instrument("series", "llm.latency", (), "ns")
+    issued = GateInstrument("counter", "llm.issued", (), "requests")
+    latency = GateInstrument("series", "llm.latency", (), "ns")
     assert texts("throughput(llm.latency) > 1", issued, latency) == ["throughput(llm.latency) > 1"]
-    turn = Instrument("series", "llm.turn.latency", (("turn", "1"),), "ns")
+    turn = GateInstrument("series", "llm.turn.latency", (("turn", "1"),), "ns")
     for instruments, name in (
         ([latency], "llm.latency"),
         ([issued, replace(latency, name="llm.ttft")], "llm.ttft"),
@@ -296,7 +297,7 @@ def test_requests_outside_of_any_window_don_t_stand_for_those_within() -> None:
         counter("llm.issued", "requests", model="m", window="w"),
     ]
     failed = [counter("llm.failed", "requests", model="m", window="w", **more) for more in ({}, {"reason": "busy"})]
-    latency = [Instrument("series", "llm.latency", one.labels, "ns") for one in issued]
+    latency = [GateInstrument("series", "llm.latency", one.labels, "ns") for one in issued]
     assert len(texts("max(llm.latency{model=m}) < 1ms", *issued, *latency)) == 2
     assert texts("value(llm.failed{window=w}) == 0", *issued, *failed) == [
         'value(llm.failed{model=m,reason="",window=w}) == 0',
@@ -311,7 +312,7 @@ def test_requests_outside_of_any_window_don_t_stand_for_those_within() -> None:
 
 def test_a_window_is_compared_with_another_and_not_with_itself() -> None:
     """A label that is given to one use of a name is not that of its other one."""
-    latency = [Instrument("series", "llm.latency", (("window", window),), "ns") for window in ("warm", "w")]
+    latency = [GateInstrument("series", "llm.latency", (("window", window),), "ns") for window in ("warm", "w")]
     issued = [counter("llm.issued", "requests", window=window) for window in ("warm", "w")]
     found = bindings(parse("mean(llm.latency)/mean(llm.latency{window=warm}) < 2"), [*issued, *latency])
     assert [(binding.text, list(each(binding.bound))) for binding in found] == [
@@ -326,8 +327,8 @@ def test_a_window_is_compared_with_another_and_not_with_itself() -> None:
 def test_requests_of_one_window_do_not_go_with_those_of_another() -> None:
     """Outside of all windows is a place of its own: of two instruments, and of one beside several."""
     issued = [counter("llm.issued", "requests", window="w"), counter("llm.issued", "requests")]
-    within, outside = (Instrument("series", "llm.latency", item.labels, "ns") for item in issued)
-    failed = Instrument("series", "llm.failed_latency", issued[0].labels, "ns")
+    within, outside = (GateInstrument("series", "llm.latency", item.labels, "ns") for item in issued)
+    failed = GateInstrument("series", "llm.failed_latency", issued[0].labels, "ns")
     found = bindings(parse("max(llm.latency)/value(llm.issued) < 1s"), [*issued, within])
     assert [(list(binding.bound.values()), binding.missing) for binding in found] == [
         ([within, issued[0]], ""),
@@ -358,10 +359,10 @@ def test_labels_given_to_requests_hold_for_both_sides_of_a_share() -> None:
 
 def test_a_short_name_finds_the_only_request() -> None:
     """A figure of the only kind of request there is; the result has its whole name."""
-    kind = [counter("llm.issued", "requests"), Instrument("series", "llm.ttft", (), "ns")]
+    kind = [counter("llm.issued", "requests"), GateInstrument("series", "llm.ttft", (), "ns")]
     (found,) = bindings(parse("p99(ttft) < 250ms"), kind)
     assert found.text == "p99(llm.ttft) < 250ms"
-    assert [item.name for item in found.bound.values() if isinstance(item, Instrument)] == ["llm.ttft"]
+    assert [item.name for item in found.bound.values() if isinstance(item, GateInstrument)] == ["llm.ttft"]
     (found,) = bindings(parse("count(latency) > 1"), kind)
     assert found.text == "count(llm.latency) > 1"
     (found,) = bindings(parse("sum(failed)/value(issued) < 1%"), [*kind, counter("llm.failed", "requests")])
@@ -373,17 +374,17 @@ def test_a_short_name_of_several_is_asked_back() -> None:
     kinds = [
         item
         for kind in ("chat", "embed")
-        for item in (counter(f"{kind}.issued", "requests"), Instrument("series", f"{kind}.ttft", (), "ns"))
+        for item in (counter(f"{kind}.issued", "requests"), GateInstrument("series", f"{kind}.ttft", (), "ns"))
     ]
     with pytest.raises(Unknown, match=r"^ttft may be chat.ttft or embed.ttft: write one of them$"):
         bindings(parse("p99(ttft) < 250ms"), kinds)
-    (found,) = bindings(parse("p99(ttft) < 250ms"), [*kinds, Instrument("series", "ttft", (), "ms")])
+    (found,) = bindings(parse("p99(ttft) < 250ms"), [*kinds, GateInstrument("series", "ttft", (), "ms")])
     assert found.text == "p99(ttft) < 250ms"
 
 
 def test_a_short_name_finds_the_only_series_that_ends_so() -> None:
     """Of programs without requests, and only at a dot or a slash."""
-    series = [Instrument("series", "server.ttft", (), "ms"), Instrument("series", "attft", (), "ms")]
+    series = [GateInstrument("series", "server.ttft", (), "ms"), GateInstrument("series", "attft", (), "ms")]
     (found,) = bindings(parse("p99(ttft) < 250ms"), series)
     assert found.text == "p99(server.ttft) < 250ms"
 
@@ -391,9 +392,9 @@ def test_a_short_name_finds_the_only_series_that_ends_so() -> None:
 def test_the_time_between_chunks_has_two_names() -> None:
     """Runs of earlier versions have `chunk_gap`; gates find it by either name, and that of new runs too."""
     for recorded in ("chunk_gap", "itl"):
-        kind = [counter("llm.issued", "requests"), Instrument("series", f"llm.{recorded}", (), "ns")]
+        kind = [counter("llm.issued", "requests"), GateInstrument("series", f"llm.{recorded}", (), "ns")]
         for written in ("llm.chunk_gap", "llm.itl", "chunk_gap", "itl"):
             (found,) = bindings(parse(f"p99({written}) < 250ms"), kind)
-            assert [item.name for item in found.bound.values() if isinstance(item, Instrument)] == [
+            assert [item.name for item in found.bound.values() if isinstance(item, GateInstrument)] == [
                 f"llm.{recorded}"
             ]

@@ -12,14 +12,14 @@ from tests.unit.history.runs import Making
 
 from telemetry.history import RecordedRun, TimeRangeChoice
 from telemetry.judge.gates.check import Rules, check_one
-from telemetry.judge.gates.evidence import Instrument
+from telemetry.judge.gates.evidence import GateInstrument
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.run_evidence import RunEvidence, evidence_of, live_evidence
 from telemetry.wire.events import Define
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 
-LATENCY = Instrument("series", "latency", (), "ms")
+LATENCY = GateInstrument("series", "latency", (), "ms")
 DEFINITIONS = (Define(0, "latency", "series", "ms"), Define(1, "n", "counter"), Define(2, "heat", "gauge", "s"))
 
 
@@ -96,8 +96,8 @@ def test_what_the_run_lacks_is_nothing(tmp_path: Path) -> None:
     """Whoever asks knows why it may ask."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(3))
     for evidence in (RunEvidence(run), evidence_of(run, TimeRangeChoice(from_s=1.0))):
-        assert evidence.sums(Instrument("series", "ttft")).count == 0
-        assert evidence.counted(Instrument("counter", "errors"))[0] == 0
+        assert evidence.sums(GateInstrument("series", "ttft")).count == 0
+        assert evidence.counted(GateInstrument("counter", "errors"))[0] == 0
 
 
 def test_without_a_history_the_display_histogram_says_what_it_can(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_many_series_are_read_at_once(tmp_path: Path) -> None:
     run = Making(tmp_path, definitions).run(rows)
     together, names = RunEvidence(run), [f"s{number}" for number in range(12)]
     for number, name in enumerate(names):
-        found = together.quantile(Instrument("series", name, (), "ms"), "60")
-        alone = RunEvidence(run).quantile(Instrument("series", name, (), "ms"), "60")
+        found = together.quantile(GateInstrument("series", name, (), "ms"), "60")
+        alone = RunEvidence(run).quantile(GateInstrument("series", name, (), "ms"), "60")
         assert found == alone
         assert found is not None
         assert found.possible.low <= 60 + number <= found.possible.high
@@ -132,7 +132,9 @@ def test_a_series_that_the_history_does_not_know(tmp_path: Path) -> None:
     run = Making(tmp_path, DEFINITIONS).run([*seconds(2), None])
     other = replace(run.result.series("latency"), name="other")
     result = replace(run.result, snapshot=replace(run.result.snapshot, series=[other]))
-    found = RunEvidence(RecordedRun(result, run.directory)).quantile(Instrument("series", "other", (), "ms"), "60")
+    found = RunEvidence(RecordedRun(result, run.directory)).quantile(
+        GateInstrument("series", "other", (), "ms"), "60"
+    )
     assert found is not None
     assert found.possible.low <= 61 <= found.possible.high
 
@@ -153,8 +155,8 @@ def test_windows_are_those_of_the_history(tmp_path: Path) -> None:
     parts = list(evidence.windows(2.0, evidence.instruments))
     assert [(round(part.start_s), round(part.end_s)) for part in parts] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
     assert [part.sums(LATENCY).count for part in parts] == [200] * 5
-    assert [part.counted(Instrument("counter", "n"))[0] for part in parts] == [4.0] * 5
-    heats = [part.level(Instrument("gauge", "heat")) for part in evidence.windows(1.0, [])]
+    assert [part.counted(GateInstrument("counter", "n"))[0] for part in parts] == [4.0] * 5
+    heats = [part.level(GateInstrument("gauge", "heat")) for part in evidence.windows(1.0, [])]
     assert [level.value for level in heats if level][:4] == [0.0, 0.0, 2.0, 2.0]
     result = one("p50(latency) <= 58ms in every 2s", evidence)
     assert (result.outcome, result.windows, result.windows_failed, round(result.start_s or 0)) == ("fail", 5, 1, 8)

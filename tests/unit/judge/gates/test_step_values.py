@@ -14,7 +14,7 @@ from tests.unit.judge.gates.fakes import HEAT, Fake, lossy
 from telemetry.errors import UsageError
 from telemetry.history import RecordedRun
 from telemetry.judge.gates.check import Rules, check_one
-from telemetry.judge.gates.evidence import Level
+from telemetry.judge.gates.evidence import GaugeLevel
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.run_evidence import RunEvidence, live_evidence
 from telemetry.store.records import RecordLog
@@ -126,7 +126,7 @@ def test_a_baseline_has_steps_too() -> None:
 
 def test_a_series_or_gauge_of_the_name_comes_first() -> None:
     """`min` and `max` are functions of these as well."""
-    run = replace(training({"heat": [5.0, 7.0]}), gauges={HEAT: Level(value=1.0, min=1.0, max=2.0)})
+    run = replace(training({"heat": [5.0, 7.0]}), gauges={HEAT: GaugeLevel(value=1.0, min=1.0, max=2.0)})
     assert one("max(heat) <= 2s", run).value == 2.0
     assert one("last(heat) <= 7", run).value == 7.0
 
@@ -169,7 +169,7 @@ def test_unknown_names_are_said(text: str, said: str) -> None:
 
 def test_functions_of_other_kinds_are_mistakes() -> None:
     """The near function is suggested."""
-    gauge = Fake(gauges={HEAT: Level(value=1.0)})
+    gauge = Fake(gauges={HEAT: GaugeLevel(value=1.0)})
     with pytest.raises(UsageError, match=r"`last` applies to a value of steps, but `heat` is a gauge; use `value"):
         check_one(parse("last(heat) < 3"), gauge)
     with pytest.raises(UsageError, match=r"`value` applies to .*, but `loss` is a value of steps; use `last\(loss"):

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.judge.gates.fakes import TTFT, counter, metric
 
-from telemetry.judge.gates.catalog import Catalog
+from telemetry.judge.gates.catalog import GateCatalog
 from telemetry.judge.gates.sums import Summing, summed
-from telemetry.judge.gates.tree import Metric
+from telemetry.judge.gates.tree import GateMetric
 
 ISSUED = counter("chat.issued", "requests", window="w")
 NONE = counter("chat.failed", "requests", window="w")
@@ -20,7 +20,7 @@ FAILED = metric("chat.failed")
 
 def test_it_is_of_all_that_have_the_labels() -> None:
     """Whatever others they have; an empty one: only of those without that label."""
-    known = Catalog([ISSUED, NONE, BUSY, OTHER])
+    known = GateCatalog([ISSUED, NONE, BUSY, OTHER])
     for wanted, found in (
         (FAILED, (NONE, BUSY, OTHER)),
         (metric("chat.failed", window="w"), (NONE, BUSY)),
@@ -49,9 +49,9 @@ def test_it_is_of_all_that_have_the_labels() -> None:
         (metric(".failed"), False),
     ],
 )
-def test_what_never_happened_to_requests_is_nothing(wanted: Metric, known: bool) -> None:
+def test_what_never_happened_to_requests_is_nothing(wanted: GateMetric, known: bool) -> None:
     """If such requests were issued, so that somebody would have counted it."""
-    some = summed(wanted, Catalog([ISSUED]))
+    some = summed(wanted, GateCatalog([ISSUED]))
     assert (some is not None) == known
     if some is not None:
         assert (some.counters, some.unit) == ((), "requests")
@@ -59,14 +59,14 @@ def test_what_never_happened_to_requests_is_nothing(wanted: Metric, known: bool)
 
 def test_a_counter_that_issues_something_else_issues_no_requests() -> None:
     """And a name that is something else is no counter of them."""
-    assert summed(metric("stock.failed"), Catalog([counter("stock.issued", "shares")])) is None
-    assert summed(FAILED, Catalog([ISSUED, replace(TTFT, name="chat.failed")])) is None
+    assert summed(metric("stock.failed"), GateCatalog([counter("stock.issued", "shares")])) is None
+    assert summed(FAILED, GateCatalog([ISSUED, replace(TTFT, name="chat.failed")])) is None
 
 
 def test_beside_others_their_labels_tell_its_own_apart() -> None:
     """Labels that its counters don't have tell nothing, nor do those that were given."""
     others = [(("model", "m"), ("window", "w")), (("model", "m"), ("window", "v"))]
-    known = Catalog([ISSUED, NONE, BUSY, OTHER])
+    known = GateCatalog([ISSUED, NONE, BUSY, OTHER])
     summing = Summing(FAILED, others, known)
     assert [summing.named(labels) for labels in others] == [
         metric("chat.failed", window="w"),
@@ -84,7 +84,7 @@ def test_beside_others_their_labels_tell_its_own_apart() -> None:
 
 def test_what_goes_with_nothing_is_told() -> None:
     """Also those without the label that others have."""
-    known = Catalog([counter("errors"), counter("errors", route="/a"), counter("errors", route="/b")])
+    known = GateCatalog([counter("errors"), counter("errors", route="/a"), counter("errors", route="/b")])
     summing = Summing(metric("errors"), [(("route", "/a"),)], known)
     assert summing.lonely() == [metric("errors", route=""), metric("errors", route="/b")]
 
@@ -95,7 +95,7 @@ def test_beside_requests_to_which_it_never_happened_it_is_nothing() -> None:
     outside = counter("chat.issued", "requests")
     late = counter("chat.after_end", "requests")
     others = [(("window", "calm"),), ()]
-    summing = Summing(metric("chat.after_end"), others, Catalog([calm, outside, late]))
+    summing = Summing(metric("chat.after_end"), others, GateCatalog([calm, outside, late]))
     found = [summing.beside(labels) for labels in others]
     assert [some.counters for some in found if some is not None] == [(), (late,)]
     assert summing.named(()) == metric("chat.after_end", window="")
@@ -104,6 +104,6 @@ def test_beside_requests_to_which_it_never_happened_it_is_nothing() -> None:
 def test_beside_reasons_it_is_of_requests_that_were_issued() -> None:
     """Which have no reason: the label is the counter's own."""
     busy, gone = ((("reason", reason), ("window", "w")) for reason in ("busy", "gone"))
-    some = Summing(FAILED, [busy, gone], Catalog([ISSUED, NONE, BUSY])).beside(gone)
+    some = Summing(FAILED, [busy, gone], GateCatalog([ISSUED, NONE, BUSY])).beside(gone)
     assert some is not None
     assert some.counters == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from telemetry.judge.gates.parser import parse
-from telemetry.judge.gates.tree import Fact, Metric, Number, Operation, Term, nodes
+from telemetry.judge.gates.tree import Fact, GateMetric, Number, Operation, Term, nodes
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_a_gate_is_printed_as_it_would_be_read(text: str, printed: str) -> None:
 
 def test_percentiles_are_named_without_their_letter() -> None:
     """Other functions that begin with it have none."""
-    assert Term("p99.9", Metric("x")).percentile == "99.9"
-    assert [Term(name, Metric("x")).percentile for name in ("max", "p", "count")] == ["", "", ""]
+    assert Term("p99.9", GateMetric("x")).percentile == "99.9"
+    assert [Term(name, GateMetric("x")).percentile for name in ("max", "p", "count")] == ["", "", ""]
 
 
 def test_all_parts_from_left_to_right() -> None:

@@ -11,7 +11,7 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.judge.gates.check import Rules
 from telemetry.judge.gates.parser import parse
-from telemetry.judge.gates.watch import GateNews, Watch
+from telemetry.judge.gates.watch import FailureWatch, GateNews
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.cells import cell
@@ -46,11 +46,11 @@ def snapshot(
     return MetricsSnapshot(**{**facts, **more})  # type: ignore[arg-type]
 
 
-def watching(*texts: str, directory: object = None) -> Watch:
-    return Watch([parse(text) for text in texts], Rules(), directory)  # type: ignore[arg-type]
+def watching(*texts: str, directory: object = None) -> FailureWatch:
+    return FailureWatch([parse(text) for text in texts], Rules(), directory)  # type: ignore[arg-type]
 
 
-def said(watch: Watch, seen: MetricsSnapshot) -> list[tuple[str, bool]]:
+def said(watch: FailureWatch, seen: MetricsSnapshot) -> list[tuple[str, bool]]:
     return [(news.result.expression, news.final) for news in watch.look(seen)]
 
 

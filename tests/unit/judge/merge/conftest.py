@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.run_directory import Manifest, RunDirectory
@@ -62,7 +62,7 @@ def make_run(tmp_path: Path) -> MakeRun:
                 writer.append(interval, aggregator.keys())
         if writer is not None:
             writer.close()
-        facts = RunFacts(run_id=run_id, name=name, state="COMPLETE")
+        facts = SnapshotFacts(run_id=run_id, name=name, state="COMPLETE")
         snapshot = aggregator.snapshot(facts, MONO_NS, started_ns + seconds * SECOND)
         snapshot = replace(
             snapshot, started_ns=started_ns, elapsed_s=float(seconds), **{"directory": str(run.path), **fields}

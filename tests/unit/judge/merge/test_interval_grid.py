@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telemetry.judge.merge.history import SECOND_NS, Cell, cells, placed
+from telemetry.judge.merge.history import SECOND_NS, MergeCell, cells, placed
 from telemetry.wire.history import Interval
 
 
@@ -20,12 +20,12 @@ def steps(start_s: float, lengths_s: Sequence[float]) -> list[Interval]:
     return found
 
 
-def grid(*histories: list[Interval], origin_s: int = 100) -> list[Cell]:
+def grid(*histories: list[Interval], origin_s: int = 100) -> list[MergeCell]:
     streams = [placed(history, owner, origin_s * SECOND_NS, 0) for owner, history in enumerate(histories)]
     return list(cells(streams))
 
 
-def shape(found: list[Cell]) -> list[tuple[int, float, float, int]]:
+def shape(found: list[MergeCell]) -> list[tuple[int, float, float, int]]:
     """(second, start, end, members) of each."""
     return [(cell.second, cell.start_ns / 1e9, cell.end_ns / 1e9, len(cell.members)) for cell in found]
 

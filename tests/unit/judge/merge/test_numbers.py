@@ -8,7 +8,7 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.judge.merge.numbers import LARGEST, Moments, carried, mean_of, plain, stddev_of, total_of
+from telemetry.judge.merge.numbers import LARGEST, MergedMoments, carried, mean_of, plain, stddev_of, total_of
 
 
 def test_integers_stay_integers() -> None:
@@ -31,9 +31,9 @@ def test_numbers_are_carried_as_far_as_they_fit() -> None:
 def test_what_overflows_is_unknown() -> None:
     """No infinity comes out, whichever part of the sum is too large."""
     assert mean_of(10**400, 10**399) == 10.0
-    assert stddev_of([Moments(1, 1e200, 0.0), Moments(1, 0.0, 0.0)]) is None
-    assert stddev_of([Moments(2, 2, None), Moments(1, 1, 0.0)]) is None
-    assert stddev_of([Moments(2, 2, 1e200), Moments(1, 1, 0.0)]) is None
+    assert stddev_of([MergedMoments(1, 1e200, 0.0), MergedMoments(1, 0.0, 0.0)]) is None
+    assert stddev_of([MergedMoments(2, 2, None), MergedMoments(1, 1, 0.0)]) is None
+    assert stddev_of([MergedMoments(2, 2, 1e200), MergedMoments(1, 1, 0.0)]) is None
 
 
 @given(
@@ -43,7 +43,7 @@ def test_what_overflows_is_unknown() -> None:
 def test_spread_is_that_of_all_values(parts: list[list[int]], base: int) -> None:
     """Within the parts and between them."""
     moved = [[base + value for value in part] for part in parts]
-    moments = [Moments(len(part), sum(part), statistics.pstdev(part)) for part in moved]
+    moments = [MergedMoments(len(part), sum(part), statistics.pstdev(part)) for part in moved]
     expected = statistics.pstdev([value for part in moved for value in part])
     found = stddev_of(moments)
     assert found is not None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from telemetry.report.html.sections import block, table
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import ReportTable, Section, TableColumn
 
-TABLE = Table([Column("<n>"), Column("v"), Column("why", right=False)], [["<a>", "1", "&"], ["b", "2", "c"]])
+TABLE = ReportTable(
+    [TableColumn("<n>"), TableColumn("v"), TableColumn("why", right=False)], [["<a>", "1", "&"], ["b", "2", "c"]]
+)
 
 
 def test_text_is_escaped() -> None:
@@ -23,14 +25,14 @@ def test_columns_are_aligned_as_they_say() -> None:
 
 def test_names_are_broken_between_their_words_and_labels() -> None:
     """Words stay whole, and so do the characters that HTML writes as words."""
-    html = table(Table([Column("n")], [["queue_delay{route=/search,m='a'}"]]))
+    html = table(ReportTable([TableColumn("n")], [["queue_delay{route=/search,m='a'}"]]))
     assert "<td>queue_<wbr>delay{<wbr>route=<wbr>/<wbr>search,<wbr>m=<wbr>&#x27;a&#x27;}</td>" in html
 
 
 def test_what_is_empty_is_nothing() -> None:
     """No heading stands over nothing; a table may be cut."""
     assert block(Section("t")) == ""
-    assert table(Table([Column("n")], [])) == ""
+    assert table(ReportTable([TableColumn("n")], [])) == ""
     assert table(TABLE, 1).count("<tr>") == 2
 
 

@@ -11,7 +11,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.journal import JournalWriter
 from telemetry.tui.feed.disk import DiskFeed
-from telemetry.tui.feed.news import NewSnapshot, Note, Output, RangeFiguresOf, TimelineOf, Trends
+from telemetry.tui.feed.news import CommandOutput, NewSnapshot, RangeFiguresOf, TimelineOf, Trends, ViewerNote
 from telemetry.wire.snapshot import MetricsSnapshot
 
 WAIT_S = 30.0
@@ -33,7 +33,7 @@ def test_all_there_is_to_see_of_a_run_that_is_over(
     wait_until(lambda: told.of(Trends), WAIT_S)
     fresh = told.of(NewSnapshot)
     assert [(one.snapshot.state, one.live) for one in fresh] == [("COMPLETE", False)]
-    assert told.of(Output) == [Output(("hello", "world"))]
+    assert told.of(CommandOutput) == [CommandOutput(("hello", "world"))]
     assert told.of(Trends)[0].points == {A: (2.0,) * 60}
     feed.follow(A)
     wait_until(lambda: told.of(TimelineOf), WAIT_S)
@@ -42,11 +42,11 @@ def test_all_there_is_to_see_of_a_run_that_is_over(
     wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)
     assert told.of(RangeFiguresOf)[0].moment.series[A].count == 20
     feed.stop_run()
-    assert told.of(Note) == [Note("the run has already ended")]
+    assert told.of(ViewerNote) == [ViewerNote("the run has already ended")]
     feed.close()
     feed.close()
     feed.stop_run()
-    assert len(told.of(Note)) == 1
+    assert len(told.of(ViewerNote)) == 1
 
 
 def test_without_a_result_there_is_nothing_to_open(run: Any) -> None:

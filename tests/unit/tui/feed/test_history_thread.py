@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from telemetry.errors import TelemetryError
 from telemetry.history.interval_source import DiskIntervals, IntervalSource
 from telemetry.tui.feed.history_thread import HistoryThread
-from telemetry.tui.feed.news import Note, RangeFiguresOf, TimelineOf, Trends
+from telemetry.tui.feed.news import RangeFiguresOf, TimelineOf, Trends, ViewerNote
 from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -103,7 +103,7 @@ def test_a_history_that_has_nothing_yet_is_waited_for(
     """The first second of a run is in it once it is over."""
     history_thread.saw(snapshot_of(history.end_ns))
     history_thread.look_at(history.end_ns, 1.0)
-    wait_until(lambda: told.of(Note), WAIT_S)
+    wait_until(lambda: told.of(ViewerNote), WAIT_S)
     history.add({"a": [5]})
     history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(Trends), WAIT_S)
@@ -139,12 +139,12 @@ def test_without_a_history_trends_are_those_of_the_windows(
         history_thread.saw(snapshot_of())
         wait_until(lambda: len(trends(told, A)) == points, WAIT_S)  # noqa: B023 – called before the next turn
     assert trends(told, A) == [90.0, 90.0]
-    assert ["no history to show" in note.words for note in told.of(Note)] == [True]
+    assert ["no history to show" in note.words for note in told.of(ViewerNote)] == [True]
     history_thread.follow(A)
-    wait_until(lambda: len(told.of(Note)) == 2, WAIT_S)
+    wait_until(lambda: len(told.of(ViewerNote)) == 2, WAIT_S)
     history_thread.look_at(5, 1.0)
-    wait_until(lambda: len(told.of(Note)) == 3, WAIT_S)
-    assert all(note.bad for note in told.of(Note))
+    wait_until(lambda: len(told.of(ViewerNote)) == 3, WAIT_S)
+    assert all(note.bad for note in told.of(ViewerNote))
     history_thread.close()
 
 
@@ -291,8 +291,8 @@ def test_what_was_before_the_run_is_said_to_be_nothing(
     history.add({"a": [1]}, 3)
     history_thread.saw(snapshot_of(history.end_ns))
     history_thread.look_at(history.end_ns - 1_000 * SECOND, 10.0)
-    wait_until(lambda: told.of(Note), WAIT_S)
-    assert told.of(Note) == [Note("the history has no data for that time")]
+    wait_until(lambda: told.of(ViewerNote), WAIT_S)
+    assert told.of(ViewerNote) == [ViewerNote("the history has no data for that time")]
 
 
 # --- failures ------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_a_history_that_could_not_be_read_is_tried_again(
 
     wait_until(trends_of_history, WAIT_S)
     assert trends(told, A)[0] == 90.0
-    assert len(told.of(Note)) == 1
+    assert len(told.of(ViewerNote)) == 1
     history_thread.close()
 
 
@@ -338,8 +338,8 @@ def test_a_damaged_history_is_said(
     keys: Path = history.directory / "keys.jsonl"
     keys.write_bytes(keys.read_bytes() + b"{\n")
     history_thread.saw(snapshot_of(history.end_ns))
-    wait_until(lambda: told.of(Note), WAIT_S)
-    assert "damaged" in told.of(Note)[0].words
+    wait_until(lambda: told.of(ViewerNote), WAIT_S)
+    assert "damaged" in told.of(ViewerNote)[0].words
     assert history_thread._thread.is_alive()
 
 
@@ -352,6 +352,6 @@ def test_a_failure_of_its_own_is_said(told: Any, snapshot_of: SnapshotOf, wait_u
     history_thread = HistoryThread(told, fail)
     history_thread.start()
     history_thread.saw(snapshot_of())
-    wait_until(lambda: told.of(Note), WAIT_S)
-    assert "oops" in told.of(Note)[0].words
+    wait_until(lambda: told.of(ViewerNote), WAIT_S)
+    assert "oops" in told.of(ViewerNote)[0].words
     history_thread.close()

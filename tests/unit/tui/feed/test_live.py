@@ -11,7 +11,15 @@ import pytest
 
 from telemetry.store.final_snapshot import write_final
 from telemetry.tui.feed.live import STOP_REASON, LiveFeed
-from telemetry.tui.feed.news import NewSnapshot, Note, Output, RangeFiguresOf, TimelineOf, Trends, Trouble
+from telemetry.tui.feed.news import (
+    CommandOutput,
+    NewSnapshot,
+    RangeFiguresOf,
+    TimelineOf,
+    Trends,
+    Trouble,
+    ViewerNote,
+)
 from telemetry.wire.control import GetHistory, Stop
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -57,7 +65,7 @@ def test_a_run_whose_directory_is_here_is_read_from_there(
     feed = open_live(station.endpoint)
     feed.follow(A)
     feed.look_at(history.end_ns, 5.0)
-    for kind in (NewSnapshot, Trends, TimelineOf, RangeFiguresOf, Output):
+    for kind in (NewSnapshot, Trends, TimelineOf, RangeFiguresOf, CommandOutput):
         wait_until(lambda: told.of(kind), WAIT_S, kind.__name__)  # noqa: B023 – called before the next turn
     assert told.of(Trends)[0].points == {A: (1.0,) * 10}
     assert not any(isinstance(request, GetHistory) for request in station.asked)
@@ -82,7 +90,7 @@ def test_a_run_of_another_machine_is_asked(
     wait_until(lambda: told.of(Trends) and told.of(TimelineOf), WAIT_S)
     assert told.of(Trends)[0].points == {A: (1.0,) * 10}
     assert len(told.of(TimelineOf)[0].timeline) == 10
-    assert not told.of(Output)
+    assert not told.of(CommandOutput)
     assert any(isinstance(request, GetHistory) for request in station.asked)
 
 
@@ -138,12 +146,12 @@ def test_stopping_asks_the_aggregator(
     station = make_station(snapshot_of())
     feed = open_live(station.endpoint)
     feed.stop_run()
-    wait_until(lambda: Note("stop requested") in told.news, WAIT_S)
+    wait_until(lambda: ViewerNote("stop requested") in told.news, WAIT_S)
     [stop] = [request for request in station.asked if isinstance(request, Stop)]
     assert (stop.reason, stop.interrupted) == (STOP_REASON, False)
     station.stop()
     refusal = "the run was not stopped: no aggregator answered"
-    wait_until(lambda: feed.stop_run() or any(refusal in note.words for note in told.of(Note)), WAIT_S)
+    wait_until(lambda: feed.stop_run() or any(refusal in note.words for note in told.of(ViewerNote)), WAIT_S)
 
 
 def test_nothing_is_told_after_it_is_closed(

@@ -14,7 +14,7 @@ from telemetry.store.final_snapshot import write_final
 from telemetry.store.run_directory import RunDirectory
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.member_requests import MemberRequests
-from telemetry.tui.feed.news import MembersOf, Note
+from telemetry.tui.feed.news import MembersOf, ViewerNote
 from telemetry.wire.control import MemberFacts
 from telemetry.wire.snapshot import MetricsSnapshot, NodeStat, ProducerStat
 
@@ -55,7 +55,9 @@ def test_a_refusal_is_told_and_the_next_request_is_served(told: Any, wait_until:
     requests.ask("a")
     requests.ask("b")
     wait_until(lambda: len(told.of(MembersOf)) == 2, WAIT_S)
-    assert told.of(Note) == [Note("the producers of this node are not known: no aggregator listens", bad=True)]
+    assert told.of(ViewerNote) == [
+        ViewerNote("the producers of this node are not known: no aggregator listens", bad=True)
+    ]
     assert told.of(MembersOf)[0] == MembersOf("a", ())
 
 
@@ -76,5 +78,5 @@ def test_a_finished_run_reads_the_result_of_the_leaf(
     assert told.of(MembersOf)[0].members == (RANK_3,)
     feed.list_members("bbbb2222")
     wait_until(lambda: len(told.of(MembersOf)) == 2, WAIT_S)
-    assert any("the leaf's own result is not here" in note.words for note in told.of(Note))
+    assert any("the leaf's own result is not here" in note.words for note in told.of(ViewerNote))
     feed.close()

@@ -8,13 +8,13 @@ import pytest
 
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.live import LiveFeed
-from telemetry.tui.feed.news import Feed, Trends
+from telemetry.tui.feed.news import NewsFeed, Trends
 
 
 @pytest.mark.parametrize("kind", [LiveFeed, DiskFeed])
-def test_every_feed_can_be_asked_everything(kind: type[Feed]) -> None:
+def test_every_feed_can_be_asked_everything(kind: type[NewsFeed]) -> None:
     """With the same words, so that a viewer need not know which one it has."""
-    asked = {name: method for name, method in inspect.getmembers(Feed, inspect.isfunction) if name[0] != "_"}
+    asked = {name: method for name, method in inspect.getmembers(NewsFeed, inspect.isfunction) if name[0] != "_"}
     assert set(asked) == {"start", "follow", "look_at", "list_members", "stop_run", "close"}
     for name, method in asked.items():
         assert list(inspect.signature(getattr(kind, name)).parameters) == list(inspect.signature(method).parameters)

@@ -14,7 +14,7 @@ from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.store.final_snapshot import write_final
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.live import LiveFeed
-from telemetry.tui.feed.news import NewSnapshot, Note
+from telemetry.tui.feed.news import NewSnapshot, ViewerNote
 from telemetry.tui.feed.open import open_feed, terminate
 from telemetry.wire.control import Stop
 
@@ -52,8 +52,8 @@ def test_a_job_is_ended_by_a_signal(
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     feed.stop_run()
     assert job.wait(WAIT_S) == -signal.SIGTERM
-    wait_until(lambda: Note(f"sent SIGTERM to process {job.pid}") in told.news, WAIT_S)
-    ended = Note(f"the run was not stopped: process {job.pid} has already ended", bad=True)
+    wait_until(lambda: ViewerNote(f"sent SIGTERM to process {job.pid}") in told.news, WAIT_S)
+    ended = ViewerNote(f"the run was not stopped: process {job.pid} has already ended", bad=True)
     # again and again: the one before may not have ended
     wait_until(lambda: feed.stop_run() or ended in told.news, WAIT_S)
     assert not any(isinstance(request, Stop) for request in station.asked)

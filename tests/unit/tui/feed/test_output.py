@@ -12,7 +12,7 @@ import pytest
 
 from telemetry.limits import KIB
 from telemetry.store.output_log import OLDER, OUTPUT, OutputLog
-from telemetry.tui.feed.news import Output
+from telemetry.tui.feed.news import CommandOutput
 from telemetry.tui.feed.output import LINES, OutputTail
 
 
@@ -177,9 +177,9 @@ def test_growth_is_told(
     monkeypatch.setattr("telemetry.tui.feed.output._PERIOD_S", 0.01)
     tail.start(told)
     writer.write(b"one\n")
-    wait_until(lambda: told.of(Output), what="the first line")
+    wait_until(lambda: told.of(CommandOutput), what="the first line")
     writer.write(b"two\n")
-    wait_until(lambda: told.of(Output)[-1].lines == ("one", "two"), what="the second line")
+    wait_until(lambda: told.of(CommandOutput)[-1].lines == ("one", "two"), what="the second line")
     tail.close()
     tail.close()
     assert tail._thread is not None
@@ -191,11 +191,11 @@ def test_a_log_that_can_t_be_opened_for_a_while(tmp_path: Path) -> None:
     tail = OutputTail(tmp_path)
     log = tmp_path / OUTPUT
     log.write_bytes(b"before\n")
-    assert tail.look() == Output(("before",))
+    assert tail.look() == CommandOutput(("before",))
     log.unlink()
     log.mkdir()
     assert tail.look() is None
     log.rmdir()
     log.write_bytes(b"after\n")
-    assert tail.look() == Output(("before", "after"))
+    assert tail.look() == CommandOutput(("before", "after"))
     tail.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from telemetry.transport.endpoints import plan
-from telemetry.tui.feed.news import NewSnapshot, Note, Trouble
+from telemetry.tui.feed.news import NewSnapshot, Trouble, ViewerNote
 from telemetry.tui.feed.snapshot_thread import SnapshotThread, patience_s
 from telemetry.wire.control import GetStatus, Hello, Welcome
 from telemetry.wire.snapshot import BackendStat, BackendState, MetricsSnapshot
@@ -227,8 +227,8 @@ def test_a_failure_of_its_own_is_said(listen: Callable[[], Listening], told: Any
         raise ZeroDivisionError("oops")
 
     listening.listener._result = fail
-    wait_until(lambda: told.of(Note), WAIT_S)
-    assert "oops" in told.of(Note)[0].words
+    wait_until(lambda: told.of(ViewerNote), WAIT_S)
+    assert "oops" in told.of(ViewerNote)[0].words
 
 
 def test_backends_are_watched_after_the_run(

@@ -12,7 +12,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.testing.slow_ranks import SimulatedRanks
 from telemetry.tui.feed import steps_thread as module
-from telemetry.tui.feed.news import CurvesOf, Note, StragglersOf
+from telemetry.tui.feed.news import CurvesOf, StragglersOf, ViewerNote
 from telemetry.tui.feed.step_records import DiskRecords
 from telemetry.tui.feed.steps_thread import StepsThread
 from telemetry.wire.events import StreamRecord
@@ -84,7 +84,7 @@ def test_a_run_without_steps_is_not_read(run: Any, told: Any) -> None:
     thread.start()
     thread.saw(replace(LIVE, axes=[]))
     thread.close()
-    assert told.of(Note) == []
+    assert told.of(ViewerNote) == []
 
 
 def test_curves_are_those_of_the_whole_run_and_grow(
@@ -202,6 +202,6 @@ def test_an_error_is_told(told: Any, wait_until: Until) -> None:
     thread = StepsThread(told, fails)
     thread.start()
     thread.saw(LIVE)
-    wait_until(lambda: told.of(Note), WAIT_S)
-    assert "reading the steps stopped" in told.of(Note)[0].words
+    wait_until(lambda: told.of(ViewerNote), WAIT_S)
+    assert "reading the steps stopped" in told.of(ViewerNote)[0].words
     thread.close()

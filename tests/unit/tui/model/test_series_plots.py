@@ -13,7 +13,7 @@ from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.scene import RangeFigures, View
 from telemetry.tui.model.series_plots import (
     Cells,
-    Curve,
+    PercentileCurve,
     Times,
     curve_of,
     curve_plot,
@@ -49,9 +49,9 @@ def test_a_snapshot_has_a_curve_too() -> None:
 
 def test_the_curve_of_a_run_and_of_its_baseline() -> None:
     """Both on one axis of values, marked at 50 %, 90 %, 99 % and on."""
-    now = Curve("now", [(0.0, 1.0), (0.5, 2.0), (0.999, 50.0), (1.0, 90.0)], 20_000, "accent")
-    before = Curve("baseline", [(0.0, 1.0), (1.0, 60.0)], 1_000, "dim")
-    plot = curve_plot("by percentile", [now, before, Curve("none", (), 0, "dim")], "ms", "readable", 80)
+    now = PercentileCurve("now", [(0.0, 1.0), (0.5, 2.0), (0.999, 50.0), (1.0, 90.0)], 20_000, "accent")
+    before = PercentileCurve("baseline", [(0.0, 1.0), (1.0, 60.0)], 1_000, "dim")
+    plot = curve_plot("by percentile", [now, before, PercentileCurve("none", (), 0, "dim")], "ms", "readable", 80)
     assert [trace.name for trace in plot.traces] == ["now", "baseline"]
     assert [words for _, words in plot.x_ticks] == ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"]
     assert plot.traces[0].ys == pytest.approx([0.0, math.log10(2), math.log10(50), math.log10(90)])

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.tui.widgets.showing import Showing, picture
 
 from telemetry.tui.model.grid import Cell
-from telemetry.tui.screens.bar import Bar, Entry, KeysLine, Shortcut, TabsLine
+from telemetry.tui.screens.bar import Bar, BarEntry, KeysLine, Shortcut, TabsLine
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +99,6 @@ async def test_the_same_entries_again_are_not_drawn() -> None:
         drawn: list[None] = []
         bar.refresh = lambda *_, **__: drawn.append(None)  # type: ignore[assignment,method-assign]
         for words in ("a", "a", "b"):
-            bar.show_entries([Entry((Cell(words),), "")], ())
+            bar.show_entries([BarEntry((Cell(words),), "")], ())
         await pilot.pause()
         assert len(drawn) == 2

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.unit.tui import feeds
 from tests.unit.tui.cockpits import cockpit, live, press, shows, text
 
-from telemetry.tui.feed.news import Output
+from telemetry.tui.feed.news import CommandOutput
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ async def test_warnings_marks_and_output_are_there() -> None:
     feed = live(snapshot)
     app = cockpit(feed)
     async with app.run_test() as pilot:
-        feed.tell(Output(tuple(f"\x1b[31mline {number}\x1b[0m" for number in range(100))))
+        feed.tell(CommandOutput(tuple(f"\x1b[31mline {number}\x1b[0m" for number in range(100))))
         await press(pilot, "3")
         await shows(pilot, "line 99")
         assert "something is odd" not in text(app)

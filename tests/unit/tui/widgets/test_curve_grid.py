@@ -9,7 +9,7 @@ from tests.unit.tui.widgets.showing import Showing, picture
 from textual.pilot import Pilot
 
 from telemetry.tui.model.grid import Cell
-from telemetry.tui.model.step_grid import Card, Section, StepGrid
+from telemetry.tui.model.step_grid import AxisSection, Card, StepGrid
 from telemetry.tui.widgets import curve_grid as module
 from telemetry.tui.widgets.curve_grid import LEAST_HEIGHT, LEAST_WIDTH, CurveGrid, arranged
 
@@ -27,7 +27,7 @@ def grid(*counts: int) -> StepGrid:
     for at, count in enumerate(counts):
         curves = [curve(f"v{number:03}", axis=f"axis{at}") for number in range(count)]
         cards = tuple(Card((one.axis, one.name), one) for one in curves)
-        sections.append(Section((Cell(f"axis{at}"),), cards))
+        sections.append(AxisSection((Cell(f"axis{at}"),), cards))
     return StepGrid(tuple(sections), "nothing here")
 
 
@@ -94,7 +94,7 @@ async def test_a_curve_is_drawn_again_only_if_it_is_another(monkeypatch: pytest.
         assert len(drawn) == 3
         card = first.cards[1]
         other = replace(card.curve, last=7.0)
-        section = Section(first.sections[0].heading, (first.cards[0], Card(card.key, other), first.cards[2]))
+        section = AxisSection(first.sections[0].heading, (first.cards[0], Card(card.key, other), first.cards[2]))
         view.show(StepGrid((section,)))
         await pilot.pause()
         assert drawn[3:] == ["v001"]

@@ -20,7 +20,7 @@ from telemetry.client.steps import number
 from telemetry.common.formatting import number_of
 from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
 from telemetry.errors import error_text
-from telemetry.supervise.breaker import Breaker, Waits
+from telemetry.supervise.breaker import Breaker, RetryWaits
 
 _TURN_S: Final = 0.02  # a poll costs the caller nothing; waking a thread at each value costs 25 µs
 _NUMBERS: Final = {MetricType.SCALAR, MetricType.SYSTEM, MetricType.CUSTOM, MetricType.TENSOR}
@@ -41,7 +41,7 @@ class Retry:
     def breaker(self) -> Breaker:
         """Return a breaker with these waits. The first one is a second."""
         factor = min(self.backoff_factor, _FACTOR_MOST)
-        return Breaker(time.monotonic, lambda: 0.0, Waits(1.0, factor, self.max_backoff))
+        return Breaker(time.monotonic, lambda: 0.0, RetryWaits(1.0, factor, self.max_backoff))
 
 
 USUAL: Final = Retry()

@@ -209,6 +209,7 @@ class Leaf:
         uplink, writer = self.uplink, self._writer
         self._run_status.take_back(_SILENT)
         self._run_status.take_back(_DISK)
+        self._run_status.take_back(_FULL)
         if writer.dropped:
             records = number_of(writer.dropped, "record")
             self._run_status.warn([f"the root was behind: it did not get {records} of this node"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -39,20 +40,20 @@ while not os.path.exists("go"):
 run.finish()
 print(made)
 """
-EMBEDDED = """
+FINISH_S = 3.0
+EMBEDDED = f"""
 import json, telemetry
 
-run = telemetry.start("texts", policy="block", finish_timeout_s=2.0)
+run = telemetry.start("texts", finish_timeout_s={FINISH_S})
 llm = run.requests("llm")
-with telemetry.subscribe(run.endpoint) as snapshots:
-    for number in range(8_000):
-        llm.issue().complete(output_text="to be or not to be " * 120)
-    for snapshot in snapshots:  # until all have arrived: the timeout is for what is on its way
-        if sum(stat.value for stat in snapshot.counters if stat.name == "llm.completed") == 8_000:
-            break
+print("up", flush=True)
+input()
+for number in range(200):
+    llm.issue().complete(output_text="to be or not to be")
+print("finishing", flush=True)
 report = run.finish()
 (tokens,) = [stat for stat in report.snapshot.series if stat.name == "llm.output_tokens"]
-print(json.dumps({"source": report.source, "completeness": report.completeness, "count": tokens.count}))
+print(json.dumps({{"source": report.source, "completeness": report.completeness, "count": tokens.count}}))
 """
 WaitUntil = Callable[..., Any]
 
@@ -206,13 +207,26 @@ def test_a_killed_aggregator_costs_no_text(ground: Any, tokenizer_file: Path, wa
     assert "restarted 2 times" in " ".join(final["warnings"])
 
 
-def test_finish_waits_as_long_as_texts_may_take(ground: Any, tokenizer_file: Path) -> None:
+def test_finish_waits_as_long_as_texts_may_take(ground: Any, tokenizer_file: Path, wait_until: WaitUntil) -> None:
     """The program that started the aggregator gets the result, not what was known after its own timeout."""
     program = ground.program("embedded.py", EMBEDDED)
-    child = ground.popen(sys.executable, program, environ={"TELEMETRY_TOKENS__TOKENIZER": str(tokenizer_file)})
+    environ = {"TELEMETRY_TOKENS__TOKENIZER": str(tokenizer_file)}
+    child = ground.popen(sys.executable, program, environ=environ, stdin=subprocess.PIPE)
+    assert child.stdout.readline() == "up\n"
+    (run,) = ground.live()
+    counting = workers(run["pid"])
+    for worker in counting:
+        worker.suspend()
+    child.stdin.write("\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == "finishing\n"
+    later_s = time.monotonic() + FINISH_S + 1.0
+    wait_until(lambda: time.monotonic() >= later_s, DEADLINE_S)
+    for worker in counting:
+        worker.resume()
     out, err = child.communicate(timeout=DEADLINE_S)
     assert child.returncode == 0, err
-    assert json.loads(out) == {"source": "pubsub", "completeness": "complete", "count": 8_000}
+    assert json.loads(out) == {"source": "pubsub", "completeness": "complete", "count": 200}, err
 
 
 @pytest.mark.parametrize("command", [("serve",), ("run", "--", "touch", "ran")])

@@ -64,6 +64,6 @@ def test_the_environment_may_say_offline(
     asked: list[str] = []
     base = "telemetry.backends.clearml.backend."
     monkeypatch.setattr(base + "OfflineSession", lambda *_: asked.append("offline"))
-    monkeypatch.setattr(base + "Server", lambda *_: asked.append("online"))
+    monkeypatch.setattr(base + "ClearMLServer", lambda *_: asked.append("online"))
     backend.open(FACTS, {})
     assert asked == ["offline" if offline else "online"]

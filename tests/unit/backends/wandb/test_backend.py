@@ -67,7 +67,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Writing]:
 
     made: list[Writing] = []
     fresh = type("Fresh", (Writing,), {"begun": made, "messages": wandb_internal_pb2})
-    monkeypatch.setattr(module, "Session", fresh)
+    monkeypatch.setattr(module, "WandbSession", fresh)
     monkeypatch.setattr(module, "library", lambda _: None)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.delenv("WANDB_DIR", raising=False)

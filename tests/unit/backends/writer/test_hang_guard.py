@@ -14,8 +14,8 @@ from telemetry.backends.writer.tally import WriterTally
 HANGS = """
 import ctypes, os, sys, time
 from telemetry.backends.writer.process import HangGuard
-from telemetry.backends.writer.tally import Tally
-guard = HangGuard(Tally("w", "w"), os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 0.1)
+from telemetry.backends.writer.tally import WriterTally
+guard = HangGuard(WriterTally("w", "w"), os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 0.1)
 for _ in range(3):
     with guard():
         pass

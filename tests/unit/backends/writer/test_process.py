@@ -23,7 +23,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from telemetry.backends.sources.source import Position
-from telemetry.backends.writer.process import Order, write_run
+from telemetry.backends.writer.process import WriterTask, write_run
 from tests.unit.backends.doubles import FACTS, step
 from tests.unit.backends.writer.test_reader import ListSource
 
@@ -54,7 +54,7 @@ def source(backend, position):
     if "crash" in sys.argv:
         raise ZeroDivisionError("oh")
     return Source(position)
-sys.exit(write_run(Order(sys.argv[2], Path(sys.argv[1]), source)))
+sys.exit(write_run(WriterTask(sys.argv[2], Path(sys.argv[1]), source)))
 """
 
 

@@ -19,7 +19,7 @@ _PROGRAM = """
 import json, logging, os, pathlib, sys
 import wandb
 import telemetry, telemetry.integrations.wandb as capture
-from telemetry.integrations.wandb.source import Source
+from telemetry.integrations.wandb.source import WandbSource
 from wandb.sdk import wandb_run, wandb_config, wandb_summary
 from wandb.sdk.artifacts import artifact
 
@@ -60,12 +60,12 @@ made.add_reference("s3://bucket/d.txt", name="d", checksum=False)
 run.log_artifact(artifact_or_path=made)
 found["saved"] = wandb.save("data/*.txt"), wandb.save(os.path.abspath("data/inner/b.txt"), base_path="data")
 
-real = Source.log
+real = WandbSource.log
 def broken(self, *args):
     raise RuntimeError("broken")
-Source.log = broken
+WandbSource.log = broken
 found["returned"] = [wandb.log({"lost": 1}), wandb.log({"lost": 2})]
-Source.log = real
+WandbSource.log = real
 try:
     wandb.log([1])
 except TypeError as error:

@@ -1,4 +1,4 @@
-"""What every test may ask for. Fixtures return functions, so that a test names what it waits for or needs."""
+"""Fixtures for all tests. They return functions, so that a test names what it waits for or needs."""
 
 from __future__ import annotations
 
@@ -156,7 +156,10 @@ def _essence(final: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Any]:
-    """What is in C. Without a compiler at installation the test is skipped, with CI=1 it fails."""
+    """Return what is compiled from C.
+
+    Without a compiler at installation the test is skipped; with CI=1 it fails.
+    """
     from telemetry.aggregator.compiled import Columns
 
     if Columns is None:

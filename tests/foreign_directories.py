@@ -186,13 +186,13 @@ def _device(place: Place, name: str) -> None:
 
 
 def _huge(place: Place, name: str) -> None:
-    """After what is there, zeros without end."""
+    """Append zeros without end to a file."""
     with place.path(name).open("ab") as file:
         file.truncate(HUGE)
 
 
 def _huge_frame(place: Place, name: str) -> None:
-    """After what is there, an intact frame of zeros that is larger than any of ours."""
+    """Append an intact frame of zeros that is larger than any of ours."""
     tail = pack("<QB", 1 << 40, 2)
     with place.path(name).open("ab") as file:
         file.write(pack("<II", HUGE_FRAME, crc32(bytes(HUGE_FRAME), crc32(tail))) + tail)
@@ -223,12 +223,12 @@ _OF_FOLDERS: Final[dict[str, Callable[..., None]]] = {
 
 
 def _give_id(place: Place, file: str, run_id: str) -> None:
-    """Without the name of the directory, which has an id too."""
+    """Set the id in a file, but not in the name of the directory, which has an id too."""
     set_fields(place.run / file, run_id=run_id)
 
 
 def _give_journal_id(place: Place, run_id: str) -> None:
-    """Without a manifest, whose id counts."""
+    """Write a journal with this id, and remove the manifest, whose id would count."""
     _remove(place.run / "journal")
     _remove(place.run / "manifest.json")
     write_journal(place.run / "journal", run_id)

@@ -35,7 +35,7 @@ def column(code: str, *values: float) -> bytes:
 
 
 def counts(increments: int) -> CounterSums:
-    """So many increments by 1 of the counter `n`."""
+    """Return the sums of that many increments by 1 of the counter `n`."""
     return CounterSums(
         id=column("u4", COUNTER),
         events=column("u8", increments),
@@ -48,7 +48,10 @@ def counts(increments: int) -> CounterSums:
 
 
 def values_of(number: int, value: float = 5.0) -> SeriesSums:
-    """So many equal values of the series `latency`, below the first 2,048 nanoseconds, where a slot is a tick."""
+    """Return the sums of that many equal values of the series `latency`.
+
+    The values are below the first 2,048 nanoseconds, where a slot is a tick.
+    """
     return SeriesSums(
         id=column("u4", SERIES),
         count=column("u8", number),

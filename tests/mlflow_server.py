@@ -42,7 +42,7 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextmanager
 def _alone(users: TextIO) -> Iterator[list[str]]:
-    """With the file to oneself; the words in it. Each user has a line."""
+    """Lock the file and yield the words in it, one line for each user."""
     fcntl.flock(users, fcntl.LOCK_EX)
     users.seek(0)
     yield users.read().split()

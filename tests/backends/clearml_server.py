@@ -1,4 +1,7 @@
-"""As much of a ClearML server as a task needs. What has a name and an iteration it keeps once, as theirs does."""
+"""A server with as much of ClearML as a task needs.
+
+Like ClearML's own, it keeps one value for each name and iteration.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ TOKEN = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjQxMDI0NDQ4MDAsImVudiI6Ii
 
 
 class Tasks:
-    """What the server has."""
+    """The state of the server: its task, and all that was sent to it."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -29,7 +29,7 @@ _SERVICES = {"MetricsService": "metrics", "TraceService": "traces"}
 
 @dataclass
 class Answer:
-    """To one request. What is not 200 is not kept."""
+    """An answer to one request. The receiver keeps only requests that it answers with 200."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -100,8 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def grpc_receiver(folder: Path) -> Iterator[str]:
-    """Its endpoint. `FOLDER/answers.json` holds what the next calls get: a list of `{"code": …, "details": …,
-    "status": base64 of a google.rpc.Status, "metadata": {…}}`, one each."""
+    """Start a receiver over gRPC and yield its endpoint.
+
+    `FOLDER/answers.json` is a list with one `{"code": …, "details": …, "status": base64 of a google.rpc.Status,
+    "metadata": {…}}` for each of the next calls.
+    """
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "tests.backends.otlp_receiver", str(folder)]
     process = subprocess.Popen(
@@ -120,7 +123,7 @@ def keep(folder: Path, signal: str, body: bytes) -> None:
 
 
 def serve(folder: Path) -> None:
-    """Until stdin ends."""
+    """Serve OTLP over gRPC until stdin ends."""
     import grpc
 
     answers = folder / "answers.json"

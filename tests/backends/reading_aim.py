@@ -21,7 +21,7 @@ _FINAL = "final/"
 
 @dataclass
 class WrittenAim(Written):
-    """Its texts, images, distributions and files are counted by kind."""
+    """The content of an Aim repository; texts, images, distributions and files are counted by kind."""
 
     told: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     """(axis, name) → what Aim says of a sequence without reading it."""

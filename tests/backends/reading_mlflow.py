@@ -38,7 +38,7 @@ def read_back(folder: Path, where: str) -> Written:
 
 
 class Store(Protocol):
-    """What either way of reading has."""
+    """The methods that both ways of reading have."""
 
     def data(self) -> dict[str, Any]: ...
     def history(self, key: str) -> list[Row]: ...

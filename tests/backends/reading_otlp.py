@@ -34,7 +34,7 @@ class Got:
 
 
 def requests(folder: Path, signal: str) -> Iterator[Any]:
-    """In the order in which they came."""
+    """Yield the requests of a signal in the order in which they came."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -98,7 +98,7 @@ def read_back(folder: Path, where: str = "") -> Written:
 
 
 def _flat(got: Got) -> dict[str, float]:
-    """By the names that trackers of numbers would have."""
+    """Return the values by the names that trackers of numbers would have for them."""
     labels = {key: str(value) for key, value in got.labels.items()}
     percentile = labels.pop("percentile", None)
     name = labelled(got.name.removeprefix(_FINAL), labels)

@@ -98,7 +98,7 @@ def samples(content_type: str, body: bytes) -> dict[Key, float]:
 
 
 def messages(body: bytes) -> list[Any]:
-    """Of delimited protobuf."""
+    """Return the messages of a body of delimited protobuf."""
     from google.protobuf.internal.decoder import _DecodeVarint32
 
     family = message("MetricFamily")
@@ -126,7 +126,10 @@ def _of_protobuf(body: bytes) -> Iterator[tuple[Key, float]]:
 
 
 def written(found: dict[Key, float]) -> Written:
-    """Of a pull system: the newest value of each name of each axis, and the finals, by their names there."""
+    """Return the newest value of each name of each axis, and the finals by their Prometheus names.
+
+    A pull system has no more than these.
+    """
     result = Written()
     newest = {
         dict(labels)["axis"]: int(value) for (name, labels), value in found.items() if name.endswith("newest")
@@ -160,7 +163,7 @@ class Asked:
         }
 
     def value(self, promql: str) -> float:
-        """Of a query with one answer; NaN without any."""
+        """Return the value of a query with at most one answer, and NaN if there is no answer."""
         found = list(self.values(promql).values())
         assert len(found) <= 1, found
         return found[0] if found else math.nan
@@ -212,7 +215,7 @@ def meanwhile(folder: Path, where: str) -> None:
 
 
 def read_back(folder: Path, where: str = "") -> Written:
-    """What the last scrape said: the newest step of each axis, and the numbers as flat names."""
+    """Return the newest step of each axis from the last scrape, and the numbers as flat names."""
     from prometheus_client.parser import text_string_to_metric_families as families
 
     body = (folder / _BODY).read_bytes()

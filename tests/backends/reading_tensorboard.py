@@ -47,7 +47,7 @@ def accumulated(folder: Path) -> Any:
 
 
 def text(event: Any) -> str:
-    """Of one event of the text plugin."""
+    """Return the text of one event of the text plugin."""
     return str(event.tensor_proto.string_val[0].decode())
 
 

@@ -46,7 +46,7 @@ def read_back(folder: Path, where: str) -> Written:
 
 
 def told(data: dict[str, Any]) -> Written:
-    """What `dump` has, in the words of all trackers."""
+    """Return the data of `dump` in the words that all trackers share."""
     assert len(data["logs"]) == len(data["rows"])
     found = Written(counts={"step": 0, "reading": 0})
     for key, step, row in data["rows"]:

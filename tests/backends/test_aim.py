@@ -133,7 +133,10 @@ def test_names_times_and_settings(tmp_path: Path) -> None:
 
 
 def test_a_call_that_takes_too_long_goes_on_later(tmp_path: Path) -> None:
-    """What is done is not done again: a writer gets through items that no single call could."""
+    """The next call goes on where the last one stopped.
+
+    So a writer gets through items that no single call could write.
+    """
     script = SLOW.replace("FOLDER", str(tmp_path)).replace("STARTED_NS", str(STARTED_NS))
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE)
     assert done.stdout.decode().split() == ["6"]

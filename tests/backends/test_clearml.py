@@ -109,7 +109,7 @@ def test_a_killed_writer_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_a_server_has_everything_once(tmp_path: Path) -> None:
-    """Also after a kill: one task, and each value at its iteration."""
+    """A server has one task and each value once at its iteration, also after the writer was killed."""
     with server() as tasks:
         for killed_after in (2, 0):
             where = hand("clearml:mode=online", tmp_path / "w", 1_100, killed_after, **on_server(tasks.url))
@@ -140,7 +140,7 @@ def test_its_own_importer_takes_the_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_server_that_fails_is_tried_again(tmp_path: Path, status: int) -> None:
-    """What it did not take is said to be unavailable, and comes again."""
+    """A batch that the server refuses raises `Unavailable`, and arrives when it is written again."""
     script = (
         SHAKEN
         + """

@@ -1,4 +1,4 @@
-"""What every backend has to keep, of each of ours."""
+"""Tests that each of our backends keeps the contract of all backends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 
 def nowhere(tmp_path: Path) -> Path:
-    """Where no folder can be made."""
+    """Return a path at which no folder can be made."""
     file = tmp_path / "a file"
     file.touch()
     return file / "below"
@@ -96,7 +96,7 @@ class TestTensorBoard(BackendContract):
 
 
 class TestParquet(BackendContract):
-    """It writes once, at the end of the run."""
+    """The contract for `parquet`, which writes once, at the end of the run."""
 
     package = "pyarrow"
     writes_files = False
@@ -219,7 +219,7 @@ class TestOtlp(BackendContract):
 
 
 class TestNotify(BackendContract):
-    """It tells of a few events: what it was given can't be read back."""
+    """The contract for `notify`, which reports a few events. The items that it was given can't be read back."""
 
     package = "apprise"
     reads_back = False
@@ -240,7 +240,10 @@ class TestNotify(BackendContract):
 
 
 class TestPrometheus(BackendContract):
-    """It keeps nothing: what it says last is the result. Of steps it has the newest values of ranks."""
+    """The contract for `prometheus`, which keeps nothing, so its last answer is the result.
+
+    For steps, the answer has the newest values of ranks.
+    """
 
     writes_files = False
     keeps_steps = False

@@ -30,7 +30,7 @@ def check(found: Written) -> None:
 
 
 def test_all_of_a_large_run_is_exported(tmp_path: Path, given_run: given.GivenRun) -> None:
-    """To two at once: 10,000 steps of 20 scalars and 10 series, read back from both."""
+    """Two backends at once get all 10,000 steps of 20 scalars and 10 series, read back from both."""
     run = given_run.copy(tmp_path)
     words = ["export", str(run), "--to", "jsonl", "--to", "tensorboard", "--every", "1", "--json"]
     done = subprocess.run(

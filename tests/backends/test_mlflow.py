@@ -221,7 +221,10 @@ def test_corrections_and_changed_params(tmp_path: Path, server: str) -> None:
 
 
 def test_an_unwell_server_is_waited_for(tmp_path: Path, gate: Gate) -> None:
-    """It answers 500, 503, 429, or nothing: each call says so at once, and what came through is there once."""
+    """A call reports at once that the server answers 500, 503, 429 or not at all.
+
+    The server has each value that came through once.
+    """
     to = f"mlflow:uri={gate.address},experiment=unwell"
     statuses = iter([500, 500, 503, 503, 429, 429])  # each is tried twice
     gate.answers = lambda path, number: next(statuses, 0) if path.endswith("log-batch") else 0
@@ -268,7 +271,10 @@ def test_nobody_there_and_no_key(tmp_path: Path, gate: Gate) -> None:
 
 
 def test_a_deleted_run_is_not_begun_again(tmp_path: Path, server: str) -> None:
-    """Neither by the writer that began it, nor by the next: what is left is not dropped."""
+    """Neither the writer that began a deleted run nor the next writer begins it again.
+
+    The items that are left are not dropped.
+    """
     to = f"mlflow:uri={server},experiment=deleted"
     (done,) = call(Given(to, tmp_path, [[step(1, {"a": 1.0})]], final=False))
     ask(server, "runs/delete", {"run_id": done.state["run"]})
@@ -287,7 +293,10 @@ def test_a_file_that_is_not_taken_is_no_reason_to_wait(tmp_path: Path, gate: Gat
 
 
 def test_a_call_that_takes_too_long_goes_on_later(tmp_path: Path, server: str) -> None:
-    """What is done is not done again: a writer gets through items that no single call could."""
+    """The next call goes on where the last one stopped.
+
+    So a writer gets through items that no single call could write.
+    """
     script = SLOW.replace("SERVER", server).replace("STARTED_NS", str(STARTED_NS))
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""What a receiver of OTLP has of a run, over HTTP and over gRPC."""
+"""Tests of what a receiver of OTLP gets of a run, over HTTP and over gRPC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS = 10_000
 
 @pytest.fixture(params=["http", "grpc"])
 def receiver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """What comes after `--to`; it keeps what it gets in `tmp_path / "got"`."""
+    """Start a receiver and yield the text for `--to`; requests are kept in `tmp_path / "got"`."""
     with ExitStack() as last:
         if request.param == "grpc":
             endpoint = last.enter_context(grpc_receiver(tmp_path / "got"))
@@ -65,7 +65,7 @@ def span(number: int) -> Span:
 
 
 def test_spans_become_one_trace(receiver: str, tmp_path: Path) -> None:
-    """With the run as their parent, and ids that another process gives the same ones."""
+    """The spans have the run as their parent, and another process gives the same spans the same ids."""
     items: list[Item] = [span(1), span(2)]
     one = Given(receiver, tmp_path / "a", [items])
     again = Given(receiver, tmp_path / "b", [items], state={})
@@ -110,7 +110,7 @@ def test_what_a_receiver_rejects_is_counted(tmp_path: Path) -> None:
 
 
 def test_who_can_not_begin_is_told_why(tmp_path: Path) -> None:
-    """No receiver there, one that knows nobody, one that is elsewhere; headers come from the environment."""
+    """A writer reports a receiver that is absent, refuses it, or has moved. Headers come from the environment."""
     environment = {"OTEL_EXPORTER_OTLP_HEADERS": "x-key=a%20b", "OTEL_SERVICE_NAME": "mine"}
     with HttpReceiver(tmp_path / "got") as there:
         there.answers = [Answer(401), Answer(302, {"Location": there.endpoint})]
@@ -136,7 +136,7 @@ def test_who_can_not_begin_is_told_why(tmp_path: Path) -> None:
 
 
 def test_codes_of_grpc_are_understood(tmp_path: Path) -> None:
-    """What passes, what does not, and when to come again."""
+    """The codes of gRPC decide what passes, what is refused, and when the writer tries again."""
     retry = _retry_info(3)
     codes: list[dict[str, Any]] = [
         {},

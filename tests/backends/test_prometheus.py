@@ -1,4 +1,4 @@
-"""What Prometheus itself says of a run that it scraped."""
+"""Tests of what Prometheus itself answers about a run that it scraped."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _scraped(address: str) -> tuple[str, bytes] | None:
 
 
 def _plain(found: dict[Key, float]) -> list[str]:
-    """Without the disk, which others fill meanwhile."""
+    """Return the values as sorted lines, without the disk, which other programs fill meanwhile."""
     return sorted(
         f"{name} {sorted(labels)} {float(value)!r}"
         for (name, labels), value in found.items()
@@ -215,7 +215,7 @@ def _plain(found: dict[Key, float]) -> list[str]:
 
 
 def _check_result(found: dict[Key, float], result: MetricsSnapshot) -> None:
-    """By another way than the backend's."""
+    """Check the values against figures that are computed in another way than the backend's."""
     assert result.completeness == "complete"
     values = written(found).steps["train", 9_999]
     assert values == {f"train/v{number}": 9_999 + number / 8 for number in range(20)}

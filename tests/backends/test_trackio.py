@@ -49,7 +49,7 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_leaves_no_trace(tmp_path: Path) -> None:
-    """What comes again after SIGKILL is there once."""
+    """Items that are written again after SIGKILL are in the database once."""
     hand("trackio", tmp_path, 1_500, killed_after=2)
     hand("trackio", tmp_path, 1_500)
     check(read_back(tmp_path, ""), 1_500)
@@ -81,7 +81,10 @@ def served(folder: Path, wait_until: Callable[..., Any]) -> Iterator[str]:
 def test_a_server_takes_it_once_too(
     tmp_path: Path, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also what a killed writer sent before; and who has no token is told so."""
+    """A server has each item once, also items that a killed writer sent before.
+
+    A writer without a valid token is told to set one.
+    """
     with served(tmp_path / "server", wait_until) as address:
         monkeypatch.setenv("TRACKIO_WRITE_TOKEN", "sesame")
         hand(f"trackio:server={address}", tmp_path, 1_000, killed_after=2)

@@ -196,8 +196,10 @@ def test_a_server_gets_what_a_killed_writer_left(tmp_path: Path) -> None:
 
 
 def test_a_server_that_fails_for_a_while_misses_nothing(tmp_path: Path) -> None:
-    """While it answers 500, what is written is safe on this host; the end says that it was not taken, and the next
-    try delivers it."""
+    """While the server answers 500, the rows that are written are safe on this host.
+
+    Then `close` reports that the server did not take them, and the next try delivers them.
+    """
     script = (
         SHAKEN
         + """
@@ -240,7 +242,10 @@ print(again(lambda: backend.close(final=True)))
 
 
 def test_the_process_of_wandb_may_die(tmp_path: Path) -> None:
-    """It is said to be unavailable, and the next try begins another one in the same run."""
+    """The backend reports W&B's dead process as unavailable.
+
+    The next try starts another process in the same run.
+    """
     script = (
         SHAKEN
         + """

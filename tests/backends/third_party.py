@@ -11,7 +11,10 @@ from pathlib import Path
 
 
 def install(files: Mapping[str, str], folder: Path) -> Path:
-    """As if it were installed there: `pyproject.toml` becomes what an installer makes of its entry points."""
+    """Write the package as if it were installed there.
+
+    The entry points of `pyproject.toml` become the file that an installer makes of them.
+    """
     place = folder / "package"
     facts = place / "third_party-1.dist-info"
     facts.mkdir(parents=True)

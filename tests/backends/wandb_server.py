@@ -1,4 +1,7 @@
-"""As much of a W&B server as a run needs: it takes rows where they belong, and tells who resumes what it has."""
+"""A server with as much of W&B as a run needs.
+
+It puts rows where they belong, and tells a writer that resumes a run what it has.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from urllib.parse import quote, unquote
 
 
 class Run:
-    """What the server has of the one run it knows."""
+    """The server's content of the one run that it knows."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -1,4 +1,4 @@
-"""What a tracker has of a run, in the same words for all of them."""
+"""The content of a run in a tracker, in the same words for all trackers."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def shape(line: str) -> str:
 
 
 def within(shown: str, line: str) -> bool:
-    """Whether a line has all the words that are shown, in their order."""
+    """Return whether a line has all the shown words in their order."""
     words = iter(shape(line).split())
     return all(word in words for word in shape(shown).split())
 

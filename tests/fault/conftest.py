@@ -74,7 +74,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture
 def faults() -> Any:
-    """This module: what tests of faults share beside fixtures."""
+    """Return this module, which tests of faults share beside fixtures."""
     return sys.modules[__name__]
 
 
@@ -113,7 +113,7 @@ class Sender:
         self._cells[1] = 1
 
     def done(self, timeout_s: float = 60.0) -> dict[str, Any]:
-        """What it says of its own end, once it has ended well."""
+        """Wait for the sender to end well, and return its account of its own end."""
         assert self.process is not None
         out, err = self.process.communicate(timeout=timeout_s)
         assert self.process.returncode == 0, err
@@ -125,7 +125,7 @@ class Sender:
             self.process.wait()
 
     def sent_before(self, seconds: float) -> int:
-        """What it had sent so long ago, as far as somebody looked."""
+        """Return how many calls the sender had made that long ago, as far as the test looked."""
         begin = time.monotonic() - seconds
         return max((count for at, count in self._past if at <= begin), default=0)
 
@@ -172,7 +172,7 @@ class Crew:
 
 @pytest.fixture
 def ground() -> Iterator[Any]:
-    """As for the tests of processes, with a short grace at the end of each run."""
+    """Yield the ground of the tests of processes, with a short grace at the end of each run."""
     made = Ground()
     made.environ["TELEMETRY_RUN__TERMINAL_GRACE_S"] = "0.2"
     yield made
@@ -198,7 +198,7 @@ def crew(ground: Any, wait_until: Callable[..., Any]) -> Crew:
 
 
 def status(endpoint: str) -> MetricsSnapshot:
-    """What an aggregator says now."""
+    """Return the status that an aggregator reports now."""
     with ControlClient(endpoint) as client:
         answer = client.request(GetStatus(), 30.0)
     assert isinstance(answer, Status)
@@ -264,7 +264,7 @@ def values_of(final: dict[str, Any], who: str) -> dict[str, Any]:
 
 
 def first_values(final: dict[str, Any], who: str) -> int:
-    """How many values of a sender are in the result, once it is proved that they are the first ones, each once."""
+    """Return how many values of a sender are in the result. Check that they are the first ones, each once."""
     series = values_of(final, who)
     count: int = series["count"]
     facts = {word: series[word] for word in ("min", "max", "total")}
@@ -279,7 +279,10 @@ def account_of(final: dict[str, Any], sender: Sender) -> dict[str, Any]:
 
 
 def check_salvaged(final: dict[str, Any], sender: Sender) -> None:
-    """Of a killed sender with the compiled recorder everything is in the result; it may have died inside a call."""
+    """Check that all of a killed sender with the compiled recorder is in the result.
+
+    The sender may have died inside a call.
+    """
     account, applied = account_of(final, sender), first_values(final, sender.who)
     assert applied == account["applied"] == account["emitted"]
     assert applied - sender.sent in (0, 1), "committed, and killed before it counted"
@@ -287,9 +290,9 @@ def check_salvaged(final: dict[str, Any], sender: Sender) -> None:
 
 
 def check_killed(final: dict[str, Any], sender: Sender, kept: int) -> int:
-    """Of a killed sender with the recorder in Python the first values are in the result, at least `kept`.
+    """Check that at least the first `kept` values of a killed sender are in the result.
 
-    Returns what was in its memory.
+    Its recorder is in Python; return how much was in its memory.
     """
     account, applied = account_of(final, sender), first_values(final, sender.who)
     unheard = sender.sent - account["emitted"]

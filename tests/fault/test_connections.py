@@ -39,7 +39,7 @@ def zmtp(message: bytes) -> bytes:
 
 
 def dead_pid() -> int:
-    """Of a process that has ended."""
+    """Return the pid of a process that has ended."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
     return process.pid
@@ -124,13 +124,13 @@ def test_frames_cut_short_cost_nobody_else(ground: Any, crew: Any, faults: Any, 
 
 
 def visitors(ground: Any, faults: Any, endpoint: str, prefix: str, how_many: int) -> subprocess.Popen[str]:
-    """So many producers that come and go, see visitors.py."""
+    """Start `how_many` producers that come and go, see visitors.py."""
     words = [str(faults.HERE / "visitors.py"), endpoint, prefix, str(how_many), str(VISITS)]
     return ground.popen(sys.executable, *words)
 
 
 def answers(crowd: subprocess.Popen[str]) -> dict[str, int]:
-    """What the producers of a crowd were told at last, and how many of them."""
+    """Return the last answers that the producers of a crowd got, and how many got each."""
     out, err = crowd.communicate(timeout=100)
     assert crowd.returncode == 0, err
     return dict(json.loads(out))
@@ -141,7 +141,7 @@ def test_two_thousand_producers_come_and_go(ground: Any, crew: Any, faults: Any)
     aggregator, endpoint = ground.serve(environ={"TELEMETRY_RUN__ORPHAN_GRACE_S": "60"})
 
     def descriptors() -> int:
-        """Of sockets; files of the run come and go by themselves."""
+        """Return how many sockets are open; files of the run come and go by themselves."""
         names = (f"/proc/{aggregator.pid}/fd/{number}" for number in os.listdir(f"/proc/{aggregator.pid}/fd"))
         return sum(os.readlink(name).startswith("socket:") for name in names)
 
@@ -161,7 +161,10 @@ def test_two_thousand_producers_come_and_go(ground: Any, crew: Any, faults: Any)
 
 
 def test_more_producers_than_there_is_room_for_are_told_and_counted(ground: Any, faults: Any) -> None:
-    """Who comes too late is refused by name, and the result is lossy; those before lose nothing."""
+    """Producers that come too late are refused by name, and the result is lossy.
+
+    Those that came before lose nothing.
+    """
     room, beyond = 20, 10
     environ = faults.seam({"FAULT_LIMITS": f"PRODUCERS={room}", "TELEMETRY_RUN__ORPHAN_GRACE_S": "60"})
     aggregator, endpoint = ground.serve(environ=environ)
@@ -174,7 +177,7 @@ def test_more_producers_than_there_is_room_for_are_told_and_counted(ground: Any,
 
 
 def test_more_producers_than_the_bound_one_after_the_other(ground: Any, faults: Any) -> None:
-    """Those that ended give up their row, and all of it is counted; the exact pass finds every value."""
+    """Producers that ended give up their row, and all of them are counted. The exact pass finds every value."""
     environ = faults.seam(
         {"FAULT_LIMITS": "PRODUCERS=256,PRODUCERS_LISTED=128", "TELEMETRY_RUN__ORPHAN_GRACE_S": "60"}
     )
@@ -259,8 +262,10 @@ def proxy() -> Iterator[Callable[[str], Proxy]]:
 def test_connections_cut_in_mid_stream_are_repaired(
     ground: Any, crew: Any, faults: Any, chance: random.Random, proxy: Any
 ) -> None:
-    """What was on the line when it broke is asked for again and comes: nothing is missing, and it says how much was
-    repaired."""
+    """Batches lost on a broken line are asked for again and arrive.
+
+    Nothing is missing, and the result has the number of repairs.
+    """
     aggregator, endpoint = ground.serve()
     line = proxy(hello(endpoint).events.removeprefix("ipc://"))
     senders = [crew.send(who, endpoint, rate=RATE) for who in "ab"]

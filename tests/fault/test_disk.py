@@ -128,8 +128,10 @@ def test_a_journal_that_may_not_grow_costs_exactness_and_no_count(
 
 
 def test_a_request_log_that_may_not_be_written_costs_no_count(ground: Any, crew: Any) -> None:
-    """Its folder can't be made: all requests are counted, the result is exact and complete, and a warning says
-    why the log lacks them."""
+    """A run whose log folder can't be made counts all requests.
+
+    The result is exact and complete, and a warning says why the log lacks the requests.
+    """
     program = ground.program("asking.py", REQUESTS)
     wrapper = ground.telemetry("run", "--name", "job", "--", sys.executable, program)
     crew.wait_until(ground.live, 30.0, "a run")
@@ -149,7 +151,7 @@ def test_a_request_log_that_may_not_be_written_costs_no_count(ground: Any, crew:
 def test_a_result_that_no_disk_takes_is_still_reported(
     ground: Any, crew: Any, faults: Any, chance: random.Random
 ) -> None:
-    """Not one byte can be written any more: the report has all counts from the published snapshot, and says so."""
+    """The report has all counts from the published snapshot, and says so. Not one byte can be written any more."""
     command, sender = crew.words("job", rate=RATE)
     wrapper = ground.telemetry("run", "--name", "job", "--", *command)
     crew.wait_until(lambda: sender.sent, 30.0, "the command sends")
@@ -167,7 +169,7 @@ def test_a_result_that_no_disk_takes_is_still_reported(
 
 
 def make_unwritable(path: Path, mount: Callable[..., None]) -> None:
-    """For the owner; root needs a mount, as permissions do not stop it."""
+    """Make a path unwritable for the owner. Root needs a mount, because permissions do not stop root."""
     if os.geteuid():
         path.chmod(0o555)
     else:
@@ -178,7 +180,7 @@ def make_unwritable(path: Path, mount: Callable[..., None]) -> None:
 def test_a_run_directory_that_turns_unwritable_does_not_cost_the_result(
     ground: Any, crew: Any, faults: Any, chance: random.Random, mount: Any
 ) -> None:
-    """What is open goes on, so the result is exact; it is in the fallback directory, and says so."""
+    """Open files go on, so the result is exact. The result is in the fallback directory, and says so."""
     spare = ground.folder / "spare"
     aggregator, endpoint = ground.serve(environ={SPARE: str(spare)})
     sender = crew.send("job", endpoint, rate=RATE)

@@ -60,7 +60,7 @@ print(json.dumps(events | {f"thread{thread}": many for thread, many in enumerate
 
 @pytest.mark.parametrize("policy", ["drop", "block"])
 def test_forks_beside_threads_that_record(ground: Any, faults: Any, chance: random.Random, policy: str) -> None:
-    """What the parent's threads and each child recorded is in the result once, however the fork fell."""
+    """The values of the parent's threads and of each child are in the result once, after any fork."""
     environ = {"TELEMETRY_EMIT__POLICY": policy}
     parent = ground.popen(
         sys.executable, ground.program("forks.py", PROGRAM), str(chance.random()), environ=environ

@@ -174,7 +174,7 @@ def test_a_backend_that_has_given_up_is_an_error_after_a_restart_too(ground: Any
 
 
 def test_a_refused_step_is_an_error_however_late_it_is_reported_again(ground: Any) -> None:
-    """Also once the run has forgotten its values."""
+    """The answer to a refused step stays an error even after the run has forgotten the step's values."""
     install_moody(ground)
     run = GatewayRun(ground, "--to", "moody")
     client = run.client()

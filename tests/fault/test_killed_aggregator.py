@@ -55,7 +55,7 @@ class Wrapped:
         self.pid = others[0]
 
     def end(self) -> str:
-        """What the wrapper said, once its senders were told to end."""
+        """Tell the senders to end, and return the wrapper's output."""
         for sender in self.senders:
             sender.end()
         return self.said()
@@ -66,9 +66,9 @@ class Wrapped:
         return str(said)
 
     def check_complete(self, *, may_be_cut_off: bool = False) -> None:
-        """Nothing is missing, nothing came twice, and percentiles are exact.
+        """Check that nothing is missing, nothing came twice, and percentiles are exact.
 
-        `may_be_cut_off`: a sender may hear of the end of the run before it finishes. The result names it then.
+        With `may_be_cut_off`, a sender may hear of the end of the run before it finishes; then the result names it.
         """
         final = self.ground.final()
         self.faults.check_books(final)
@@ -134,8 +134,10 @@ def test_killed_while_it_drains(ground: Any, crew: Any, faults: Any, chance: ran
 def test_killed_while_it_drains_and_the_next_one_is_late(
     ground: Any, crew: Any, faults: Any, chance: random.Random
 ) -> None:
-    """On a busy machine it takes longer than anybody would wait for one that may never come: as long as somebody
-    is there who starts it, the sender that was left behind waits all the same."""
+    """A sender left behind waits for the next aggregator while somebody is there to start it.
+
+    On a busy machine this takes longer than the sender would wait for one that may never come.
+    """
     environ = faults.seam({"FAULT_LIMITS": "RETURN_S=1"})
     wrapped = Wrapped(ground, crew, faults, "left", "last", leave=True, environ=environ)
     left, last = wrapped.senders
@@ -156,7 +158,7 @@ def test_killed_while_it_drains_and_the_next_one_is_late(
 
 
 def reads_journal(pid: int) -> bool:
-    """Whether a process has a segment of a journal open for reading."""
+    """Return whether a process has a segment of a journal open for reading."""
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
             if entry.readlink().suffix == ".seg" and entry.readlink().parent.name == "journal":
@@ -203,8 +205,10 @@ def test_killed_in_an_embedded_run_it_is_restarted(
 def test_killed_after_its_journal_failed_what_is_missing_is_stated(
     ground: Any, crew: Any, faults: Any, chance: random.Random
 ) -> None:
-    """From a full disk to the kill nothing was kept but by the senders: what they still have comes again, the rest
-    is missing by number."""
+    """Senders alone keep the events between a full disk and the kill.
+
+    The events that they still have come again, and the rest is missing by number.
+    """
     wrapped = Wrapped(ground, crew, faults, "a", "b")
     wrapped.progress(chance.randint(1, RATE // 2))
     hard = resource.prlimit(wrapped.pid, resource.RLIMIT_FSIZE)[1]
@@ -227,8 +231,10 @@ def test_killed_after_its_journal_failed_what_is_missing_is_stated(
 
 
 def test_killed_after_its_journal_failed_nothing_is_called_complete(ground: Any, crew: Any, faults: Any) -> None:
-    """Who came, was told that all of it had been received, and went, all on a full disk, is in no account: not a
-    number of the result is wrong, but nobody may call it whole."""
+    """A sender that came and went while the disk was full is in no account.
+
+    It had been told that all was received; no number of the result is wrong, but the result is incomplete.
+    """
     wrapped = Wrapped(ground, crew, faults, "a")
     wrapped.progress(FEW)
     (alive,) = wrapped.senders
@@ -264,7 +270,10 @@ def recovered(ground: Any, directory: Path) -> dict[str, Any]:
 
 
 def taken(wrapped: Wrapped, faults: Any) -> dict[str, int]:
-    """What the aggregator has of each sender: all but a flush period, a tick, and the lag that it says it has."""
+    """Return how many values the aggregator has of each sender.
+
+    Check that it has all but those of a flush period, a tick, and the lag that it reports.
+    """
     asked = time.monotonic()
     status = faults.status(wrapped.endpoint)
     kept = {stat.labels["who"]: stat.count for stat in status.series}

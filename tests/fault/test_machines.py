@@ -18,7 +18,10 @@ def test_wrong_clocks_of_nodes_change_nothing() -> None:
 
 
 def test_a_cut_cable_loses_nothing() -> None:
-    """What a node records meanwhile comes once the cable is mended, and the percentiles are exact."""
+    """Events that a node records while its cable is cut arrive once the cable is mended.
+
+    The percentiles are exact.
+    """
     trial(link_down_for_a_while, nodes=2)
 
 
@@ -28,5 +31,5 @@ def test_a_machine_without_power_is_named() -> None:
 
 
 def test_a_node_with_a_foreign_key_is_turned_away() -> None:
-    """It goes on by itself and says why. The run of the others is complete."""
+    """A node with a foreign key goes on by itself and says why. The run of the other nodes is complete."""
     trial(foreign_key, nodes=2)

@@ -67,7 +67,10 @@ def errors(receiver: NotificationReceiver) -> list[str]:
 
 
 def test_a_receiver_that_is_down_gets_all_of_it_later(ground: Ground, receiver: NotificationReceiver) -> None:
-    """In order and once; another receiver does not wait for it, and the status says who lacks what."""
+    """A receiver that was down gets all notifications in order and once.
+
+    Another receiver does not wait for it, and the status says which receiver lacks what.
+    """
     with NotificationReceiver() as other:
         receiver.is_down = True
         child = ground.telemetry(*words(ground, receiver.url, other.url))

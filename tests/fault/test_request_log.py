@@ -42,7 +42,7 @@ for number in range(len(cells)):
 
 
 def outcomes_of(final: dict[str, Any]) -> int:
-    """How many requests ended, by the counters."""
+    """Return how many requests ended, by the counters."""
     return sum(one["value"] for one in final["counters"] if one["name"] in ("llm.completed", "llm.failed"))
 
 
@@ -55,15 +55,17 @@ def start(ground: Any, endpoint: str, number: int) -> tuple[subprocess.Popen[str
 
 
 def requests_in(counts: Path) -> int:
-    """How many requests the threads of a program have ended."""
+    """Return how many requests the threads of a program have ended."""
     return sum(memoryview(counts.read_bytes()).cast("Q"))
 
 
 def test_requests_that_the_log_lacks_are_counted(
     ground: Any, crew: Any, faults: Any, chance: random.Random
 ) -> None:
-    """Of programs that are killed at random moments: each request of the counters is in the log, or it is said that
-    it is not. A request whose call had not returned may be in only one of the two counts."""
+    """Each request in the counters of a killed program is in the log or counted as left out.
+
+    A request whose call had not returned at the kill may be in only one of the two counts.
+    """
     aggregator, endpoint = ground.serve()
     for number in range(KILLS):
         program, counts = start(ground, endpoint, number)

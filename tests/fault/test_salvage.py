@@ -49,7 +49,7 @@ class Program:
         return self._cells[-1]
 
     def counts(self, cell: int) -> list[int]:
-        """Of each thread."""
+        """Return one count for each thread."""
         return [self._cells[CELLS * number + cell] for number in range(self.threads)]
 
     def kill(self) -> None:
@@ -75,7 +75,7 @@ def account_of(final: dict[str, Any], program: Program) -> dict[str, Any]:
 
 
 def values_of(final: dict[str, Any], labels: dict[str, str]) -> int:
-    """How many values of a thread are there, once it is proved that they are the first ones, each once."""
+    """Return how many values of a thread are there. Check that they are the first ones, each once."""
     found = [one for one in final["series"] if one["name"] == "value" and one["labels"] == labels]
     if not found or not found[0]["count"]:
         return 0
@@ -85,12 +85,15 @@ def values_of(final: dict[str, Any], labels: dict[str, str]) -> int:
 
 
 def events_of(final: dict[str, Any], labels: dict[str, str]) -> int:
-    """How often a thread's counter was counted up."""
+    """Return how often a thread's counter was counted up."""
     return sum(one["value"] for one in final["counters"] if one["name"] == "calls" and one["labels"] == labels)
 
 
 def check(final: dict[str, Any], program: Program) -> dict[str, Any]:
-    """Of each thread the first values are there, each once: all of them if they were in a ring."""
+    """Check that the first values of each thread are there, each once.
+
+    All values are there if they were in a ring.
+    """
     account, applied = account_of(final, program), 0
     begun, done = program.counts(0), program.counts(1)
     for number in range(program.threads):
@@ -268,7 +271,7 @@ def test_command_and_aggregator_are_killed_together(
 
 
 def test_no_ring_is_left_behind(ground: Any, crew: Any, faults: Any, programs: Any, chance: random.Random) -> None:
-    """Neither by programs that were killed nor by their aggregator."""
+    """A program that was killed leaves no ring behind, and neither does its aggregator."""
     aggregator, endpoint = ground.serve()
     rings = [Path(ground.environ["XDG_RUNTIME_DIR"]) / "telemetry", Path(f"/dev/shm/telemetry-{os.geteuid()}")]
     program = programs("p", {"TELEMETRY_ENDPOINT": endpoint})

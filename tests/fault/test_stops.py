@@ -91,7 +91,7 @@ def stand_still(crew: Any, pid: int, seconds: float) -> None:
 def test_a_stopped_aggregator_costs_dropping_senders_what_they_count(
     ground: Any, crew: Any, faults: Any, chance: random.Random
 ) -> None:
-    """With buffers too small for the pause, sent is applied plus `buffer_full`, for each sender."""
+    """A sender whose buffers are too small for the pause sent what was applied plus `buffer_full`."""
     aggregator, endpoint = ground.serve()
     environ = {"TELEMETRY_EMIT__BUFFER_EVENTS": "1000", "FAULT_LIMITS": "DATA_SNDHWM=4,BATCH_EVENTS=500"}
     senders = [crew.send(who, endpoint, faults.seam(environ), rate=RATE) for who in "ab"]
@@ -116,8 +116,10 @@ def test_a_stopped_aggregator_costs_dropping_senders_what_they_count(
 def test_a_stopped_aggregator_makes_blocking_senders_wait(
     ground: Any, crew: Any, faults: Any, chance: random.Random, timeout_s: float
 ) -> None:
-    """Nothing is lost if they may wait for longer than the pause; else what they gave up is counted as
-    `block_timeout`."""
+    """Blocking senders lose nothing if they may wait for longer than the pause.
+
+    Otherwise the events they gave up are counted as `block_timeout`.
+    """
     aggregator, endpoint = ground.serve()
     environ = {
         "TELEMETRY_EMIT__BUFFER_EVENTS": "1000",

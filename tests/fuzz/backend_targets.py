@@ -94,7 +94,7 @@ def run_writer_file(data: bytes) -> int:
 
 
 def _read(read: Any) -> Any:
-    """None for what is refused."""
+    """Return what `read` returns, or None if the input is refused."""
     try:
         return read()
     except (RunDirectoryError, NotConfigured, UsageError) as error:
@@ -129,7 +129,7 @@ def _check_status(run: Any, stat: BackendStat | None) -> None:
 
 
 def _last_report(run: Any) -> BackendStat:
-    """As the process that started the writer reads it."""
+    """Return the writer's last report as the process that started the writer reads it."""
     made = writers.Writers([f"jsonl:as={_WRITER}"], print)
     with _paths(lambda _: run.path):
         return made._read(_WRITER)
@@ -185,7 +185,10 @@ _TO: Final = (
 
 
 def run_to(data: bytes) -> int:
-    """What is read is printed as it would be read again, and is called the same by all who read it."""
+    """Check that a text for `--to` is printed as it would be read again.
+
+    All its readers call it by the same name.
+    """
     text = data.decode("utf-8", "surrogateescape")
     _load_all()
     with _built_in_alone():
@@ -211,7 +214,7 @@ def _check_words(error: UsageError) -> None:
 
 @cache
 def _load_all() -> None:
-    """What is loaded once is no input's."""
+    """Load all kinds at once, so that loading is not counted for any input."""
     for kind in BUILT_IN:
         choice.load(kind)
 

@@ -1,4 +1,4 @@
-"""What `telemetry calibrate` left, and what a comparison makes of it."""
+"""Fuzz targets for files of `telemetry calibrate`, and for what a comparison makes of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from telemetry.store.calibrations import Calibration, MetricNoise
 
 
 def run_calibration(data: bytes) -> int:
-    """What is read can be shown, and held against a difference."""
+    """Check that a calibration that can be read can be shown, and held against a difference."""
     try:
         found = calibrations._decoded(folder({"f": data}) / "f")
     except RunDirectoryError as error:

@@ -111,7 +111,7 @@ def _read(data: bytes) -> Request | None:
 
 
 def run_control(data: bytes) -> int:
-    """Nothing that is asked fails inside, and at the end nobody is owed an answer."""
+    """Check that no request fails inside, and that at the end no peer is owed an answer."""
     scene = _Scene()
     count = 0
     for kind, payload in split_pieces(data)[:64]:

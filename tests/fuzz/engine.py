@@ -1,4 +1,7 @@
-"""What is tried next, and what is kept of it: counts, peaks, and the bounds that make a finding of a slow input."""
+"""The choice of what is tried next, and the record of it: counts, peaks, and bounds.
+
+An input that is slower than the bounds is a finding.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _SLOW_S: Final = 2.0  # of CPU: one input takes milliseconds at most
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What became of one run."""
+    """The outcome of one run."""
 
     inputs: int = 0
     from_valid: int = 0
@@ -149,7 +152,7 @@ class Engine:
 
 
 def parser(targets: Sequence[str]) -> ArgumentParser:
-    """What both ways of running a target are told."""
+    """Return a parser of the arguments that both ways of running a target take."""
     made = ArgumentParser()
     made.add_argument("target", choices=targets)
     made.add_argument("--inputs", type=int, required=True)

@@ -1,4 +1,4 @@
-"""What another program publishes: its messages as a feed takes them."""
+"""Fuzz targets for the messages that another program publishes, as a feed takes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies on disk: segments of frames with their CRC, JSON, lines, TOML."""
+"""Forms of files on disk: segments of frames with their CRC, JSON, lines, TOML."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class HistorySegment(Segment):
 
 
 def _directory(payload: bytes) -> int:
-    """How many whole entries are there of as many groups as it says."""
+    """Return how many whole entries there are, at most the number of groups that the payload states."""
     if len(payload) < _OPENING.size:
         return 0
     groups: int = _OPENING.unpack_from(payload)[2]

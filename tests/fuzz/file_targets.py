@@ -142,8 +142,10 @@ def packed_segment(start: int = 0, count: int = 3, step: int = 1) -> bytes:
 
 
 def run_segment(data: bytes) -> int:
-    """What is good and what is torn is all there is, and what is handed out has its CRC. Frames whose payload is
-    passed over are the same ones."""
+    """Check that all bytes are good or torn, and that each payload that is handed out has its CRC.
+
+    A reader that passes over payloads finds the same frames.
+    """
     with small_buffers():
         _check_segment(_segment_reader(data), data)
     return 1
@@ -249,7 +251,10 @@ _WINDOWS: Final = ((0, (1 << 63) - 1), (valid.WALL_NS + 1, valid.WALL_NS + 30 * 
 
 
 def _pick_all(reader: history.HistoryReader, window: tuple[int, int], size: int) -> None:
-    """What is added up, and what one series did. Where nothing is torn, both are of the same intervals."""
+    """Read the sums of all series and the intervals of one series.
+
+    Where nothing is torn, both have the same intervals.
+    """
     whole = _read_all(reader.coarse(*window))
     for interval in whole or ():
         codec.decode_interval(codec.encode_interval(interval))
@@ -263,7 +268,7 @@ def _pick_all(reader: history.HistoryReader, window: tuple[int, int], size: int)
 
 
 def _read_all(found: Iterator[Any]) -> list[Any] | None:
-    """None if it is refused."""
+    """Return all items, or None if the input is refused."""
     try:
         return list(found)
     except RunDirectoryError as error:
@@ -316,7 +321,7 @@ def record_lines() -> bytes:
 
 
 def run_records(data: bytes) -> int:
-    """Whatever can be read can be sent."""
+    """Check that every record that can be read can be sent."""
     try:
         log = records.RecordLog(folder({records.FILE_NAME: data}))
         read = log.read(0, 50, 2 * MIB)
@@ -345,7 +350,7 @@ def run_final(data: bytes) -> int:
 
 
 def run_report(data: bytes) -> int:
-    """Whatever a result says can be shown, and moves nobody's cursor."""
+    """Check that every result that can be read can be shown, and that no text in it moves the cursor."""
     try:
         snapshot = final_snapshot.read_final(folder({"f": data}) / "f")
     except RunDirectoryError as error:
@@ -373,7 +378,7 @@ def run_manifest(data: bytes) -> int:
 
 
 def run_sources(data: bytes) -> int:
-    """What is read can be said in a report, and compared with other sources."""
+    """Check that sources that can be read can be shown in a report, and compared with other sources."""
     directory = run_directory.RunDirectory(folder({merge_sources.SOURCES: data}))
     try:
         found = merge_sources.read_sources(directory)
@@ -463,7 +468,7 @@ def _environment() -> list[bytes]:
 
 
 def run_ready(data: bytes) -> int:
-    """What an aggregator says to the process that started it."""
+    """Read the message of an aggregator to the process that started it."""
     try:
         spawn._facts(data, io.BytesIO(data), 1.0, in_time=True)
     except TelemetryError as error:
@@ -472,7 +477,7 @@ def run_ready(data: bytes) -> int:
 
 
 def run_key(data: bytes) -> int:
-    """What a key file holds: ZeroMQ takes every key that we do."""
+    """Check the content of a key file: ZeroMQ takes every key that we take."""
     text = data.decode("ascii", "replace")
     named = keys.is_name(text)
     for found in {text, text.strip(), text.removeprefix(keys._WARNING).strip()}:

@@ -1,6 +1,6 @@
-"""What valid input looks like from outside: where its parts lie, and what lies worst in their place.
+"""Forms of valid input: where its parts lie, and what lies worst in their place.
 
-A form cuts bytes into spans and holds `treasures`: pieces that such a place has probably never been given. Most
+A form cuts bytes into spans and holds `treasures`, pieces that such a place has probably never been given; most
 changes of `Form.mutate` know the form, some know only bytes.
 """
 
@@ -140,7 +140,7 @@ def _poke(chance: Chance, data: bytes) -> bytes:
 
 
 def _cut(chance: Chance, data: bytes) -> bytes:
-    """Without its end."""
+    """Return the data without its end."""
     return data[: int(chance() * len(data))]
 
 
@@ -152,13 +152,13 @@ def _insert(chance: Chance, data: bytes) -> bytes:
 
 
 def _remove(chance: Chance, data: bytes) -> bytes:
-    """Without a piece."""
+    """Return the data without a piece."""
     at = int(chance() * (len(data) + 1))
     return data[:at] + data[at + 1 + int(chance() ** 3 * 64) :]
 
 
 def _repeat(chance: Chance, data: bytes) -> bytes:
-    """With a piece twice."""
+    """Return the data with a piece twice."""
     at = int(chance() * (len(data) + 1))
     end = at + 1 + int(chance() ** 2 * 64)
     return data[:end] + data[at:]

@@ -86,12 +86,12 @@ _GATES: Final = (
 
 
 def _text(data: bytes) -> str:
-    """As a command line has it: what is no UTF-8 is kept."""
+    """Decode text as a command line does, and keep bytes that are not UTF-8."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def _parsed(text: str) -> tree.Gate | None:
-    """None for what is refused, as it should be."""
+    """Return the gate, or None if the text is refused with a proper error."""
     try:
         return parser.parse(text)
     except UsageError as error:
@@ -155,7 +155,7 @@ class _Folder(MemoryPath):
 
 
 def _history() -> MemoryPath:
-    """Of six seconds, one by one, and another far behind them."""
+    """Return a history of six seconds in a row and of another second far behind them."""
     seconds = (*range(6), 3_600)
     frames = []
     for at in seconds:
@@ -203,7 +203,10 @@ _NOISE: Final = {
 
 
 def run_gate_check(data: bytes) -> int:
-    """Whatever is read is answered, or makes no sense for what was recorded; answers can be kept and read back."""
+    """Check that each expression is answered, or makes no sense for what was recorded.
+
+    Answers can be kept and read back.
+    """
     gate = _parsed(_text(data))
     if gate is None:
         return 1
@@ -238,7 +241,7 @@ def _with_run(results: list[GateResult]) -> Report:
 
 
 def _show(report: Report) -> None:
-    """Of the commands `gate` and `run`."""
+    """Check what the commands `gate` and `run` show."""
     for text in (gate_report.gates_text(report), gate_report.gates_markdown(report)):
         assert all(line.isprintable() for line in text.split("\n"))
     for line in shown.gate_lines(report.gates).lines:
@@ -246,7 +249,7 @@ def _show(report: Report) -> None:
 
 
 def run_gates(data: bytes) -> int:
-    """What is read can be shown, alone and in every form of a report."""
+    """Check that gates that can be read can be shown, alone and in every form of a report."""
     try:
         results = read_gates(folder({gates_file.GATES: data}))
     except RunDirectoryError as error:

@@ -219,7 +219,7 @@ class Chain(Form):
         self._split: dict[bytes, list[Part]] = {}
 
     def split(self, data: bytes) -> list[Part]:
-        """As many whole parts as there are."""
+        """Return as many whole parts as there are."""
         raise NotImplementedError
 
     def join(self, parts: Sequence[Part], like: bytes) -> bytes:
@@ -275,7 +275,7 @@ _STAMPS: Final = (0, 1, 59, 60, 600, (1 << 32) - 1, 1 << 53, 1 << 62, (1 << 63) 
 
 
 class Pieces(Chain):
-    """u8 kind, u32 length, payload; what a script of several messages looks like."""
+    """Pieces of u8 kind, u32 length and payload, as in a script of several messages."""
 
     def split(self, data: bytes) -> list[Part]:
         return [Part(kind, payload) for kind, payload in split_pieces(data)]

@@ -1,4 +1,7 @@
-"""What stands behind the decoders: an aggregator that is fed anything, and the client that is told anything."""
+"""Fuzz targets behind the decoders.
+
+They are an aggregator that is fed anything, and a client that is told anything.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def check_laws(snapshot: MetricsSnapshot) -> None:
 
 
 def take_request(aggregator: Aggregator, data: bytes) -> None:
-    """What a peer asks, as far as it changes numbers."""
+    """Pass the request of a peer to the aggregator if it changes numbers."""
     try:
         request = codec.decode_request(data)
     except Malformed as error:
@@ -177,7 +180,7 @@ _VERBATIM: Final = _verbatim()
 
 
 def run_restore(data: bytes) -> int:
-    """What is restored goes on like any other: it takes batches, rolls, and can be saved again."""
+    """Check that a restored aggregator takes batches, rolls, and can be saved again, like any other."""
     try:
         aggregator = Aggregator.restore(data)
     except Malformed as error:
@@ -233,7 +236,7 @@ def run_fold(data: bytes) -> int:
 
 
 def journals() -> list[bytes]:
-    """Of a run that began with nothing, in one segment and in two."""
+    """Return journals of a run that began with nothing, in one segment and in two."""
     fresh = encode_segment_checkpoint(Aggregator(_CONFIG).checkpoint())
     notes_ = list(map(codec.encode_note, valid.notes()))
     turns = [valid.session("r"), valid.session("s"), list(valid.frames()[2:6])]
@@ -283,7 +286,7 @@ class _Link:
 
 
 def run_conversation(data: bytes) -> int:
-    """Whatever an aggregator says, the producer's account stays true and its memory bounded."""
+    """Check that the producer's account stays true and its memory bounded for any aggregator."""
     clock = FakeClock()
     recorders = python_recorders(now=clock.monotonic_ns)
     recorders.install(recorders.buffer.extend)

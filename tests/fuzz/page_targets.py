@@ -1,4 +1,4 @@
-"""What a server answers to the collector `scrape`."""
+"""Fuzz targets for the answers of a server to the collector `scrape`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What other programs say: whoever scrapes a run, a receiver that answers, and the command that a run wraps."""
+"""Fuzz targets for the input from other programs.
+
+These scrape a run, answer as a receiver, or are the command that a run wraps.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,7 @@ _NOW_S: Final = 1.7e9
 
 @cache
 def _protobuf() -> bool:
-    """Whether its library is here; loads it."""
+    """Load the protobuf library and return whether it is here."""
     try:
         return all(answers.answer_type(signal) for signal in ("metrics", "traces"))  # type: ignore[arg-type]
     except ImportError:
@@ -209,7 +212,7 @@ def run_output(data: bytes) -> int:
 
 
 def _followed(*pieces: bytes) -> list[str]:
-    """As a viewer reads them, one look after each piece."""
+    """Return the lines that a viewer reads with one look after each piece."""
     tail, file = output.OutputTail(Path()), _output_file()
     file.seek(0)
     file.truncate()

@@ -1,4 +1,4 @@
-"""What a fuzz run came to: a line on stdout, results.json, and the table of docs/FUZZING.md."""
+"""The outcome of a fuzz run: a line on stdout, results.json, and the table of docs/FUZZING.md."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def line(facts: dict[str, Any]) -> str:
 
 
 def results() -> dict[str, Any]:
-    """What is known of all targets."""
+    """Return the known results of all targets."""
     known: dict[str, Any] = msgspec.json.decode(RESULTS.read_bytes()) if RESULTS.exists() else {"targets": {}}
     return known
 

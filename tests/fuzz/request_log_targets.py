@@ -37,7 +37,10 @@ def log_bytes() -> bytes:
 
 
 def run_request_log(data: bytes) -> int:
-    """Whatever is read is a row whose times fit in 64 bits, and a writer goes on behind what is good."""
+    """Check that each entry that is read is a row whose times fit in 64 bits.
+
+    A writer goes on behind the good entries.
+    """
     requests = RequestLog(SimpleNamespace(requests=folder({request_log.FILE_NAME: data})))  # type: ignore[arg-type]
     with small_buffers():
         try:

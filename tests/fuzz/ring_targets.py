@@ -70,7 +70,7 @@ def _entries(data: bytes, at: int, end: int) -> list[Span]:
 
 @cache
 def _folder() -> Path:
-    """Where the files lie; gone with the process."""
+    """Return the folder of the files, which is removed when the process ends."""
     made = tempfile.TemporaryDirectory(prefix="ring")
     _KEPT.append(made)
     return Path(made.name)

@@ -71,7 +71,7 @@ class Job:
         self._output = b""
 
     def run(self) -> dict[str, Any]:
-        """What is to be said about it."""
+        """Run the target in both phases and return the facts about it."""
         with tempfile.TemporaryDirectory(prefix=f"fuzz-{self._name}-") as place:
             folder = Path(place)
             inputs = folder / "inputs"
@@ -100,7 +100,10 @@ class Job:
         return result
 
     def _keep_failing(self, failing: bytes, folder: Path) -> None:
-        """Also what libFuzzer found to hang, or to need too much memory."""
+        """Write the failing inputs to files.
+
+        They include those that libFuzzer reports as hanging or as needing too much memory.
+        """
         found = [failing] if failing else [path.read_bytes() for path in folder.glob("guided-result.*")]
         for number, data in enumerate(found):
             self._args.failures.mkdir(parents=True, exist_ok=True)

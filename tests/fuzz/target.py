@@ -1,4 +1,4 @@
-"""What a fuzz target is: one decoder as a function of bytes, and all that is known about its input."""
+"""The fuzz target: one decoder as a function of bytes, and all that is known about its input."""
 
 from __future__ import annotations
 

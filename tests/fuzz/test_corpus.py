@@ -19,7 +19,7 @@ EACH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.slow
 @EACH
 def test_the_corpus_is_taken_or_refused(target: Target) -> None:
-    """What a decoder once survived it survives for ever."""
+    """A decoder survives every input that it survived once."""
     inputs = corpus.load(target.name)
     assert inputs, f"python -m tests.fuzz.run {target.name} makes one"
     for data in inputs:
@@ -57,14 +57,14 @@ def test_memory_follows_the_size_of_the_input(target: Target) -> None:
 
 
 def test_the_corpus_is_small() -> None:
-    """It lies in the tree, and every file of it belongs to a target."""
+    """The corpus lies in the tree, and every file of it belongs to a target."""
     files = sorted(corpus.FOLDER.iterdir())
     assert {path.stem for path in files} == set(TARGETS)
     assert sum(path.stat().st_size for path in files) <= 3 * 1024 * 1024
 
 
 def test_the_page_has_the_figures_of_the_last_long_run() -> None:
-    """docs/FUZZING.md is written from results.json."""
+    """The table of docs/FUZZING.md is written from results.json."""
     assert report.table(report.results()) in report.PAGE.read_text()
 
 

@@ -89,7 +89,7 @@ class Http(Text):
 
 
 class Terminal(Text):
-    """What a program writes to a terminal."""
+    """Output that a program writes to a terminal."""
 
     token = rb"\x1b.[\d;]*.?|[\w.]+|."
     treasures = (

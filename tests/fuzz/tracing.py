@@ -1,4 +1,7 @@
-"""Which lines of the project an input reaches. Slow, and without atheris: for the few inputs that are kept."""
+"""A tracer of the project's lines that an input reaches.
+
+It is slow and works without atheris, so it serves for the few inputs that are kept.
+"""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ INTERVAL = history.Interval(
 
 
 def wide_interval() -> history.Interval:
-    """Of so many slots that they are deflated when it is packed."""
+    """Return an interval with so many slots that they are deflated when it is packed."""
     slots = [*range(900, 1_500, 7), *range(5, 605, 6)]
     halves = len(range(900, 1_500, 7)), 100
     series = history.SeriesColumns(
@@ -247,7 +247,7 @@ def wide_interval() -> history.Interval:
 
 @cache
 def aggregator() -> Aggregator:
-    """After all of `frames`, hellos, one end and one roll. To be read only."""
+    """Return an aggregator after all of `frames`, hellos, one end and one roll. Callers only read it."""
     made = Aggregator(AggregatorConfig(percentiles=("50", "99.9")))
     for request in requests()[:2]:
         assert isinstance(request, control.Hello)
@@ -314,7 +314,7 @@ def small_snapshot() -> snapshot.MetricsSnapshot:
 
 
 def stream_records() -> list[events.StreamRecord]:
-    """Those of a run of 1.1, which streamed scalars as they were, among them."""
+    """Return stream records, among them those of a run of 1.1, which streamed scalars as they were."""
     streamed = [record for record in (*RECORDS, STEP) if isinstance(record, get_args(events.Streamed))]
     return [events.StreamRecord((1, 0), "r", seq, "p", WALL_NS, record) for seq, record in enumerate(streamed)]
 

@@ -68,7 +68,7 @@ def check_rows(array: rows.RowArray) -> None:
 
 
 def check_record(raw: Raw) -> bool:
-    """Whether the record is an event."""
+    """Check a record and return whether it is an event."""
     tag = codec.record_tag(raw)
     row_id = definition_id(raw)
     assert row_id is None or 0 <= row_id < limits.PRODUCER_IDS
@@ -89,7 +89,7 @@ _ONE_BATCH: Final = bytes(valid.frames()[0])
 
 
 def _split_batch() -> tuple[bytes, bytes]:
-    """What is in front of the records and of the rows of a valid batch without either."""
+    """Return the bytes before the records, and before the rows, of a valid batch without either."""
     bare = bytes(codec.encode_batch(codec.OutgoingBatch((1, 0), "p", 0, 0, (1, 2), {}, [], [])))
     assert bare.endswith(b"\x90\x90")
     return bare[:-2], bare[:-1]

@@ -239,7 +239,7 @@ def golden(name: str) -> bytes:
 
 
 def test_every_file_is_decoded_here() -> None:
-    """None is left over, none is missing."""
+    """The golden files are exactly the messages decoded here: none is left over, none is missing."""
     messages = {f"request_{name}" for name in REQUESTS} | {f"response_{name}" for name in RESPONSES}
     others = {"batch_rows", "batch_records", "batch_minimal", "snapshot", "stream_record", "interval"}
     assert {path.stem for path in HERE.glob("*.bin")} == messages | others

@@ -62,7 +62,7 @@ def golden(name: str) -> bytes:
 
 
 def test_every_file_is_decoded_here() -> None:
-    """None is left over, none is missing."""
+    """The golden files are exactly the messages decoded here: none is left over, none is missing."""
     messages = {f"request_{name}" for name in REQUESTS} | {f"response_{name}" for name in RESPONSES}
     others = {"batch_rows", "batch_records", "batch_minimal", "snapshot", "stream_record", "interval"}
     assert {path.stem for path in HERE.glob("*.bin")} == messages | others
@@ -112,7 +112,7 @@ def test_golden_batches_of_records_decode(name: str) -> None:
 
 
 def test_a_reader_of_1_0_takes_what_it_knows_of_1_1() -> None:
-    """It skips what stands behind the fields it knows."""
+    """A reader of 1.0 skips the values behind the fields that it knows."""
 
     class Define10(msgspec.Struct, array_like=True, tag="define"):
         id: int

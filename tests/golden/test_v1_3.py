@@ -54,7 +54,7 @@ def golden(name: str) -> bytes:
 
 
 def test_every_file_is_decoded_here() -> None:
-    """None is left over, none is missing."""
+    """The golden files are exactly the messages decoded here: none is left over, none is missing."""
     messages = {f"request_{name}" for name in REQUESTS} | {f"response_{name}" for name in RESPONSES}
     others = {
         "batch_rows",
@@ -113,7 +113,7 @@ def test_golden_batches_of_records_decode(name: str) -> None:
 
 
 def test_a_reader_of_1_2_takes_what_it_knows_of_1_3() -> None:
-    """It passes over the key it does not know."""
+    """A reader of 1.2 passes over the key that it does not know."""
 
     class End12(msgspec.Struct, tag_field="type", tag="end"):
         id: int

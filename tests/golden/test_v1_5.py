@@ -138,7 +138,7 @@ def test_every_message_type_has_a_sample() -> None:
 
 @pytest.mark.parametrize("name", sorted(samples()))
 def test_encoding_gives_the_golden_bytes(name: str) -> None:
-    """What we send today is byte for byte what 1.5 sent."""
+    """Today's encoder gives byte for byte what 1.5 sent."""
     assert samples()[name].hex() == golden(name).hex()
 
 
@@ -189,7 +189,7 @@ def test_golden_batches_of_records_decode(name: str) -> None:
 
 
 def test_a_reader_of_1_4_takes_what_it_knows_of_1_5() -> None:
-    """It passes over the keys that it does not know."""
+    """A reader of 1.4 passes over the keys that it does not know."""
 
     class StepState14(msgspec.Struct, tag="step_state", tag_field="type"):
         state: str

@@ -119,7 +119,7 @@ def test_nothing_arrives_late_or_is_refused(fits: Trained) -> None:
 
 
 def test_hyperparameters_are_recorded_once_for_each_trainer(fits: Trained) -> None:
-    """Those of a second Trainer are below its number, and secrets are masked."""
+    """Hyperparameters of a second Trainer are recorded below its number, and secrets are masked."""
     first = [record["values"] for record in fits.records("params") if "width" in record["values"]]
     assert first == [{"width": 4, "rate": 0.01, "api_key": "***"}]
     assert fits.params["trainer_2.rate"] == 0.5
@@ -199,7 +199,7 @@ def test_the_explicit_logger_records_with_and_without_the_capture(fits: Trained)
 
 
 def test_there_are_no_other_axes(fits: Trained) -> None:
-    """No fit writes on an axis of another one."""
+    """The run has exactly the expected axes, so no fit writes on an axis of another one."""
     assert fits.axes == {
         *("step", "validation", "own_step", "step_2", "validation_2", "step_3", "own_step_4", "step_5", "step_6"),
         *("validation_6", "validation_dataloader_1_6", "validation_7", "step_8", "val_8", "step_9", "val_9"),
@@ -215,7 +215,7 @@ def test_lightning_has_its_own_functions_after_uninstall(fits: Trained) -> None:
 
 
 def test_reduced_values_are_recorded_by_both_ranks_without_spread(ranks: Trained) -> None:
-    """With `sync_dist=True` both ranks log the same value."""
+    """Both ranks log the same value with `sync_dist=True`, so the recorded values have no spread."""
     steps = [record for record in ranks.records("step") if record["axis"] == "step"]
     assert [record["step"] for record in steps] == [1, 3, 5, 7]
     for record in steps:

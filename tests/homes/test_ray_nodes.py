@@ -126,7 +126,10 @@ def test_nothing_is_lost_if_processes_of_telemetry_are_killed(nodes: RayNodes) -
 
 
 def test_worker_in_the_middle_of_a_task_makes_the_run_incomplete(nodes: RayNodes, tmp_path: Path) -> None:
-    """It might record more, although it is silent when the run ends. An idle worker beside it is complete."""
+    """A worker that is silent when the run ends might still record more, so the run is incomplete.
+
+    An idle worker beside it is complete.
+    """
     with nodes.run("busy") as run:
         node_id = node_ids()[0]
         idle, busy = (Recorder.options(scheduling_strategy=on_node(node_id)).remote() for _ in range(2))
@@ -238,7 +241,7 @@ def test_metrics_of_all_workers_of_rl_insight_are_in_one_place(nodes: RayNodes) 
 
 
 def test_the_documented_monitor_of_rl_insight_exports_from_its_hub(nodes: RayNodes, tmp_path: Path) -> None:
-    """Its metrics are at its port and its spans at its receiver, while the run goes on."""
+    """The monitor has its metrics at its port and its spans at its receiver while the run goes on."""
     port, stop = free_port(), tmp_path / "stop"
     wait = f"import time, pathlib\nwhile not pathlib.Path({str(stop)!r}).exists():\n    time.sleep(0.05)\n"
     with HttpReceiver(tmp_path / "otlp") as receiver:

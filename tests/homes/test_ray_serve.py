@@ -148,7 +148,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def gateways(report: Report) -> list[Any]:
-    """What the run knows of its replicas."""
+    """Return the run's accounts of its replicas."""
     return [one for one in report.snapshot.producers if one.name == "gateway"]
 
 
@@ -281,7 +281,10 @@ def test_the_program_deploys_shows_and_stops(ray_address: str) -> None:
 
 
 def test_the_demonstration_ends_what_it_started(ray_address: str, tmp_path: Path) -> None:
-    """Without a run, the program starts one, delivers four steps to TensorBoard, and deletes the service."""
+    """The program starts a run if there is none, and deletes the service at the end.
+
+    It delivers four steps to TensorBoard.
+    """
     done = program("--replicas", "2", RAY_ADDRESS=ray_address)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the run is complete; its result is in" in done.stdout

@@ -91,7 +91,10 @@ def verl(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def test_the_program_sees_no_difference(insight: Ended, tmp_path: Path) -> None:
-    """Without a capture and a server RL-Insight is off, so only what it returns and raises can be compared."""
+    """The program's return values and exceptions are the same with and without the capture.
+
+    Nothing else can be compared, because without a capture and a server RL-Insight is off.
+    """
     alone = subprocess.run(
         [sys.executable, str(PROGRAMS / "insight_events.py")],
         env=environment(tmp_path),
@@ -108,7 +111,7 @@ def test_the_program_sees_no_difference(insight: Ended, tmp_path: Path) -> None:
 
 
 def test_metrics_arrive_with_their_labels(insight: Ended) -> None:
-    """Through the client that RL-Insight chooses by default."""
+    """Metrics arrive with their labels through the client that RL-Insight chooses by default."""
     snapshot = insight.report.snapshot
     (steps,) = (stat for stat in snapshot.counters if stat.name == "train_step")
     assert (steps.value, steps.labels) == (3.0, {"project": "p", "experiment_name": "e", "worker": "w0"})
@@ -122,7 +125,7 @@ def test_metrics_arrive_with_their_labels(insight: Ended) -> None:
 
 
 def test_traces_arrive_as_spans(insight: Ended) -> None:
-    """With the attributes that its queries use."""
+    """Traces arrive as spans with the attributes that RL-Insight's queries use."""
     rollout = insight.span("rollout")
     assert rollout["track"] == "replica-0"
     assert rollout["end_ns"] - rollout["start_ns"] >= 10_000_000
@@ -139,7 +142,7 @@ def test_traces_arrive_as_spans(insight: Ended) -> None:
 
 
 def test_scrape_targets_are_parameters(insight: Ended) -> None:
-    """No server is asked."""
+    """Scrape targets are recorded as parameters, and no server is asked."""
     params = insight.report.snapshot.params
     assert params["rl_insight.scrape.vllm.10.0.0.1:8000"] == "replica=0"
     assert params["rl_insight.scrape.vllm.10.0.0.2:8000"] == ""
@@ -147,7 +150,10 @@ def test_scrape_targets_are_parameters(insight: Ended) -> None:
 
 
 def test_a_trace_receiver_gets_root_spans_with_these_attributes(insight: Ended, tmp_path: Path) -> None:
-    """As its dashboards ask for them: by text, by number and by service."""
+    """Root spans have the attributes for which RL-Insight's dashboards ask.
+
+    The dashboards ask by text, by number and by service.
+    """
     with HttpReceiver(tmp_path / "got") as receiver:
         to = f"otlp:endpoint={receiver.endpoint},service=rl_insight_monitor,roots=true,integers=global_steps+turn"
         command = [sys.executable, "-m", "telemetry", "export", str(insight.directory), "--to", to]
@@ -188,7 +194,7 @@ def scraped(ended: Ended, folder: Path) -> dict[Key, float]:
 
 
 def test_verl_has_its_names_and_steps(verl: Ended) -> None:
-    """With any number type, and texts as texts."""
+    """Steps of verl have verl's names and any number type, and texts arrive as texts."""
     steps = verl.steps()
     assert steps.keys() == {1, 2, 3, 10, 11}
     for step in (1, 2):
@@ -205,14 +211,17 @@ def test_verl_has_its_names_and_steps(verl: Ended) -> None:
 
 
 def test_verl_is_not_recorded_twice(verl: Ended) -> None:
-    """Only what was logged after verl's own capture had been removed came as RL-Insight's gauge."""
+    """A value that verl's capture records is not recorded as RL-Insight's gauge as well.
+
+    The only gauge was logged after verl's own capture had been removed.
+    """
     names = {stat.name for stat in verl.report.snapshot.gauges}
     assert names == {"actor_entropy"}
     assert verl.gauges("actor_entropy") == {(("experiment_name", "three"), ("project", "p")): 0.5}
 
 
 def test_verl_itself_sees_no_difference(verl: Ended) -> None:
-    """Its console and its file get what they always got."""
+    """The console and the file of verl get what they always got."""
     assert "step:10 - actor/kl:0.1\nstep:11 - actor/kl:0.11\n" in verl.out
     file = verl.directory.parents[1] / "p" / "two.jsonl"
     assert [json.loads(line) for line in file.read_text().splitlines()] == [
@@ -224,7 +233,7 @@ def test_verl_itself_sees_no_difference(verl: Ended) -> None:
 
 
 def test_verl_finds_the_capture_where_the_path_is_replaced(tmp_path: Path) -> None:
-    """Through the variable that verl reads; the capture's own folder is not in the path."""
+    """The capture is loaded through the variable that verl reads. The capture's own folder is not in the path."""
     ended = captured(
         tmp_path,
         "",

@@ -52,7 +52,7 @@ def captured(folder: Path) -> Trained:
 
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> dict[str, Any]:
-    """What the program finds without a capture."""
+    """Return what the program finds without a capture."""
     (folder / "plain").mkdir()
     options: dict[str, Any] = {
         "cwd": folder / "plain",
@@ -216,7 +216,7 @@ def test_further_options_change_nothing(captured: Trained) -> None:
 
 
 def test_defaults_of_a_with_block_are_used(captured: Trained) -> None:
-    """tensorboardX has a step and a time for all calls of a block; arguments of a call win."""
+    """A `with` block of tensorboardX has a step and a time for all its calls. The arguments of a call win."""
     assert recorded(captured)["x/metadata"] == {311: 1.0, 312: 2.0}
     assert one(captured, "text", "x/metadata text")["step"] == 311
     record = next(each for each in captured.records("step") if each["values"].get("x/metadata") == 1)
@@ -231,7 +231,10 @@ def test_two_threads_lose_no_value(captured: Trained) -> None:
 
 
 def test_folders_of_the_same_name_stay_apart(captured: Trained) -> None:
-    """Those of a subclass, whose own methods are seen through the methods that they call."""
+    """Folders of a subclass stay apart.
+
+    The subclass's own methods are captured through the methods that they call.
+    """
     assert recorded(captured)["elsewhere/x/own/loss"] == {2: 1.0}
     assert one(captured, "text", "elsewhere/x/note")["text"] == "by a method of its own"
     assert recorded(captured)["unwritten/unwritten"] == {1: 1.0}
@@ -266,7 +269,7 @@ def test_counted_bins_stay_as_they_are_without_empty_ends(captured: Trained, lib
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_texts_are_recorded(captured: Trained, library: str) -> None:
-    """With a step, on the axis of that writer's values; without one, for the run."""
+    """A text with a step is on the axis of its writer's values. A text without a step is on no axis."""
     found = one(captured, "text", f"{prefix(library)}text")
     assert (found["text"], found["step"], found["axis"]) == (
         "some words",
@@ -277,7 +280,10 @@ def test_texts_are_recorded(captured: Trained, library: str) -> None:
 
 
 def test_hyperparameters_are_recorded_once_and_sets_stay_apart(captured: Trained) -> None:
-    """add_hparams makes a writer of its own and calls its add_scalar, which must not count again."""
+    """The values of `add_hparams` are recorded once.
+
+    It makes a writer of its own and calls that writer's `add_scalar`, which must not count again.
+    """
     assert captured.params == {
         "lr": 0.1,
         "opt": "adam",

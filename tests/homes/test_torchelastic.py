@@ -93,7 +93,7 @@ def keeper(metrics: Any) -> Any:
 
 @pytest.mark.parametrize("name", INTERFACE)
 def test_calls_have_the_arguments_of_the_originals(original: ModuleType, name: str) -> None:
-    """With the same names, order and defaults."""
+    """Our calls have the same argument names, order and defaults as those of the originals."""
     theirs, mine = getattr(original, name), getattr(ours, name)
     if name in ("MetricData", "MetricsConfig", "initialize_metrics") or not inspect.isclass(theirs):
         assert arguments(mine) == arguments(theirs)
@@ -104,7 +104,7 @@ def arguments(call: Any) -> list[tuple[str, object]]:
 
 
 def test_streams_have_the_methods_of_the_originals(original: ModuleType) -> None:
-    """With the same arguments."""
+    """The methods of our streams have the same arguments as those of the originals."""
     stream = APIS[original].MetricStream
     assert arguments(our_api.MetricStream) == arguments(stream)
     assert arguments(our_api.MetricStream.add_value) == arguments(stream.add_value)
@@ -263,7 +263,7 @@ def test_a_replaced_get_stream_gets_the_same(original: ModuleType, monkeypatch: 
 
 
 def test_durations_are_those_of_the_originals(original: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In whole milliseconds, with a clock that goes."""
+    """Durations are in whole milliseconds, measured with a clock that runs."""
     monkeypatch.undo()
 
     def duration(metrics: Any) -> int:
@@ -330,7 +330,7 @@ def test_the_samples_of_the_documentation_print_the_same(
 def test_the_samples_of_the_functions_print_the_same(
     original: ModuleType, output: Callable[[ModuleType, Program], list[str]]
 ) -> None:
-    """Those in the docstrings of `prof` and `put_metric`."""
+    """The samples in the docstrings of `prof` and `put_metric` print the same with our module."""
     [decorated] = samples(inspect.getdoc(original.prof) + "\n")  # type: ignore[operator]
     puts = re.findall(r"^\s+(put_metric\(.*\))$", original.put_metric.__doc__ or "", re.MULTILINE)
     assert len(puts) == 2
@@ -361,7 +361,7 @@ def test_the_samples_of_the_functions_print_the_same(
 def test_handlers_of_the_originals_work_with_ours(
     original: ModuleType, output: Callable[[ModuleType, Program], list[str]]
 ) -> None:
-    """So a program may change one import after another."""
+    """A handler of the originals works with ours, so a program may change one import after another."""
 
     def use(metrics: Any) -> None:
         ours.configure(original.ConsoleMetricHandler(), "g")

@@ -140,7 +140,7 @@ def test_metrics_of_workers_have_their_rank(restarted: Ended) -> None:
 
 
 def test_profiled_functions_of_workers_have_their_rank(restarted: Ended) -> None:
-    """In whole milliseconds, as torch measures them."""
+    """Profiled functions of workers have their rank and whole milliseconds, as torch measures them."""
     for rank in (0, 1):
         labels = {"group": "train", "rank": str(rank)}
         assert restarted.counter("__main__.step.success", **labels) == 10
@@ -150,7 +150,7 @@ def test_profiled_functions_of_workers_have_their_rank(restarted: Ended) -> None
 
 
 def test_our_own_interface_has_one_series_over_all_workers(restarted: Ended) -> None:
-    """With percentiles over both ranks and both starts."""
+    """Our own interface has one series with percentiles over both ranks and both starts."""
     both = restarted.series("both_ranks", group="train")
     assert (both.count, both.min, both.max) == (20, 0, 104)
     assert both.percentiles["50"] == 4
@@ -222,7 +222,7 @@ def test_the_monitor_loop_is_folded(restarted: Ended) -> None:
 
 
 def test_a_restart_is_marked(restarted: Ended) -> None:
-    """With the worker that caused it, in the order of events."""
+    """The marks of a restart are in the order of events and name the worker that caused the restart."""
     order = [text for text, _ in restarted.marks]
     assert order == [
         "rendezvous",
@@ -291,7 +291,10 @@ def test_a_failed_run_is_not_called_a_success(failed: Ended) -> None:
 
 
 def test_values_from_before_the_failure_are_there(failed: Ended) -> None:
-    """Of the worker that failed. The other one was killed, so the run is incomplete without salvage."""
+    """The run has the values of the failed worker from before its failure.
+
+    The other worker was killed, so the run is incomplete without salvage.
+    """
     assert failed.series("examples", group="train", rank="1").count == 5
     assert failed.report.completeness == KILLED
     unended = [one.rank for one in failed.report.snapshot.producers if one.status != "ended"]
@@ -302,7 +305,7 @@ def test_values_from_before_the_failure_are_there(failed: Ended) -> None:
 
 
 def test_the_capture_can_be_installed_late_and_removed(by_hand: Ended) -> None:
-    """After the agent imported torch's functions by name."""
+    """The capture can be installed after the agent imported torch's functions by name, and removed."""
     assert by_hand.code == 0, by_hand.err
     found = json.loads((by_hand.folder / "found.json").read_text())
     assert found == {
@@ -315,10 +318,10 @@ def test_the_capture_can_be_installed_late_and_removed(by_hand: Ended) -> None:
 
 
 def test_forked_workers_have_their_rank(by_hand: Ended) -> None:
-    """They inherit the capture from the agent, which has no rank."""
+    """Forked workers have their own rank. They inherit the capture from the agent, which has no rank."""
     assert [by_hand.series("by_function", group="launched", rank=rank).total for rank in ("0", "1")] == [5, 6]
 
 
 def test_an_event_of_the_program_is_a_mark(by_hand: Ended) -> None:
-    """With its metadata as labels."""
+    """An event of the program becomes a mark with its metadata as labels."""
     assert by_hand.marks_of("checkpoint") == [{"source": "WORKER", "step": "7", "path": "a.pt"}]

@@ -55,7 +55,11 @@ def by_name(steps: dict[int, dict[str, Any]], name: str) -> dict[int, Any]:
 
 
 def test_the_run_has_every_value_at_its_step(trackers: Trained) -> None:
-    """What a SummaryWriter counts by batch and the experiment by epoch is on axes of their own."""
+    """The run has every value at its step.
+
+    Values that a SummaryWriter counts by batch and those that the experiment counts by epoch are on axes of their
+    own.
+    """
     assert trackers.report.completeness == "complete"
     assert trackers.report.snapshot.name == "digits"
     assert by_name(trackers.steps("step"), "batch/loss") == BATCHES
@@ -88,7 +92,7 @@ def test_tensorboard_has_it(trackers: Trained) -> None:
 
 
 def test_wandb_has_it(trackers: Trained) -> None:
-    """Under the name, project and tags of the call."""
+    """The W&B run has the name, project and tags of the call, and all values."""
     [log] = Path(trackers.result["directory"], "backends", "wandb").rglob("*.wandb")
     rows = [
         {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
@@ -104,7 +108,7 @@ def test_wandb_has_it(trackers: Trained) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of SQLAlchemy, about MLflow
 def test_mlflow_has_it(trackers: Trained) -> None:
-    """In the experiment of the project, and in the database of `config`."""
+    """The MLflow run is in the experiment of the project and in the database of `config`."""
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{trackers.folder}/mlflow.db")

@@ -54,13 +54,13 @@ def test_values_and_steps_are_those_of_the_log_history(run: Trained, name: str) 
 
 
 def test_max_steps_are_the_progress_of_each_training(run: Trained) -> None:
-    """Also of the trainers of TRL."""
+    """The progress of each training has its maximum number of steps, also for the trainers of TRL."""
     progress = {item.name: (item.done, item.total) for item in run.report.snapshot.progress}
     assert progress == {"step": (6.0, 6.0), "step_2": (6.0, 6.0), "step_3": (3.0, 3.0), **TRL}
 
 
 def test_evaluations_and_the_summary_are_values_of_their_step(run: Trained) -> None:
-    """They share the axis of the training."""
+    """Evaluations and the summary share the axis of the training."""
     steps = run.steps("step")
     assert sorted(steps) == [2, 3, 4, 6]
     assert {"eval_loss", "eval_runtime", "epoch"} <= set(steps[3])
@@ -76,7 +76,7 @@ def test_a_value_that_is_none_is_left_out(run: Trained) -> None:
 
 
 def test_nothing_is_lost_or_refused(run: Trained) -> None:
-    """No value comes late, and no axis is used twice."""
+    """The run is complete: no value comes late, and no axis is used twice."""
     assert run.report.completeness == "complete"
     assert all(record["revision"] == 0 for record in run.records("step"))
     assert "not recorded" not in run.err
@@ -94,7 +94,7 @@ def test_arguments_and_model_are_params_without_secrets(run: Trained) -> None:
 
 
 def test_later_trainers_record_the_arguments_that_differ(run: Trained) -> None:
-    """They are below the number of their Trainer."""
+    """Arguments of a later Trainer that differ are recorded below its number."""
     assert run.params["trainer_3.output_dir"] == "sft"
     assert run.params["trainer_4.num_generations"] == 2
     assert "trainer_3.seed" not in run.params

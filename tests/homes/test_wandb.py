@@ -1,4 +1,7 @@
-"""accelerate, transformers, TRL, Lightning and verl: with our stand-in, and with W&B captured."""
+"""Tests of accelerate, transformers, TRL, Lightning and verl.
+
+Each runs with our stand-in, and with W&B captured.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass(frozen=True)
 class Ended:
-    """What a program left: what its libraries remember, our report and records, W&B's rows by run."""
+    """The results of a program: its libraries' memory, our report and records, and W&B's rows by run."""
 
     found: dict[str, Any]
     report: telemetry.Report
@@ -179,12 +182,12 @@ def test_libraries_find_the_stand_in_before_wandb(children: dict[str, Any]) -> N
 
 
 def test_libraries_find_the_stand_in_without_wandb(children: dict[str, Any]) -> None:
-    """Only the stand-in is in the path."""
+    """Libraries find the stand-in if only the stand-in is in the path."""
     assert json.loads(children["alone"].splitlines()[-1]) == [True, True, True, "telemetry.compat.wandb"]
 
 
 def test_the_captured_one_is_wandb(captured: Ended) -> None:
-    """And it wrote a file for each run."""
+    """The captured module is W&B itself, and it wrote a file for each run."""
     assert captured.found["module"] == "wandb"
     assert set(captured.rows) == set(captured.found["runs"].values())
 
@@ -201,7 +204,7 @@ def test_nothing_is_lost_or_refused(ended: Ended) -> None:
 
 
 def test_accelerate(ended: Ended) -> None:
-    """By the steps that its caller names."""
+    """The values of accelerate are recorded at the steps that its caller names."""
     assert ended.steps("step") == {1: {"loss": 1.0}, 4: {"tensor": 2.0}}
     [table] = [table for table in ended.of(Table) if table.name == "table"]
     assert (table.axis, table.step, table.columns, table.rows) == ("step", 4, ["a"], [[1]])
@@ -247,7 +250,10 @@ def test_trl_with_its_completions(ended: Ended) -> None:
 
 
 def test_lightning(ended: Ended) -> None:
-    """By `trainer/global_step`; values of validation batches, which count again, on an axis of their own."""
+    """Values of Lightning are recorded by `trainer/global_step`.
+
+    Values of validation batches, which count again, are on an axis of their own.
+    """
     assert (ended.found["experiment"], ended.found["logger"]) == (True, ["lit", True])
     found = ended.steps("trainer/global_step 4")
     assert {step: values["count"] for step, values in found.items() if "count" in values} == {

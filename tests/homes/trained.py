@@ -58,7 +58,7 @@ class Trained:
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        """What the program wrote itself."""
+        """Return the result file that the program wrote itself."""
         return dict(json.loads((self.folder / "result.json").read_text()))
 
 

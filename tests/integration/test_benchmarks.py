@@ -34,7 +34,10 @@ def environment() -> dict[str, str]:
 
 
 def run_tiny(group: str, out: Path) -> dict[str, Any]:
-    """What one group found. Its exit code is 1 if a figure was missed, which means nothing at this size."""
+    """Run one group and return its measurements.
+
+    Its exit code is 1 if a figure was missed, which means nothing at this size.
+    """
     command = [sys.executable, "-m", "benchmarks.run", "--tiny", "--only", group, "--out", str(out)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100, check=False
@@ -77,7 +80,7 @@ def test_a_group_measures(group: str, tmp_path: Path) -> None:
 
 
 def test_what_was_recorded_end_to_end_was_applied(tmp_path: Path) -> None:
-    """Nothing is lost at a rate far below what the flood reaches, and a flood that blocks loses nothing at all."""
+    """A load far below the rate of the flood loses nothing. A flood that blocks loses nothing at all."""
     found = run_tiny("end_to_end", tmp_path / "out.json")["measurements"]
     for name in ("paced 10k", "flood"):
         assert found[name]["recorded"]["median"] == found[name]["applied"]["median"] > 0
@@ -203,6 +206,6 @@ def test_groups_that_did_not_run_keep_their_figures(harness: Any, table: Any, tm
 
 
 def test_the_document_has_its_markers(table: Any) -> None:
-    """Without them a full run would measure for nothing."""
+    """The document has the markers of the table; without them a full run would measure for nothing."""
     text = table.DOCUMENT.read_text()
     assert text.index(table._BEGIN) < text.index(table._END)

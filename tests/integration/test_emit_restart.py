@@ -74,8 +74,11 @@ def finish_meanwhile(process: Process, timeout_s: float) -> Callable[[], Produce
 def test_what_is_in_the_pipe_of_a_dead_aggregator_reaches_the_next(
     short_dir: Path, wait_until: WaitUntil, transport: str
 ) -> None:
-    """In order and whole; but what had left the pipe died with the process or its connection, without an error. So
-    a producer keeps what is not acknowledged, whatever its socket has taken."""
+    """Batches left in the pipe reach the next aggregator in order and whole.
+
+    Batches that had left the pipe died with the process or its connection without an error, so a producer keeps all
+    that is not acknowledged.
+    """
     where = Endpoints(*(f"ipc://{short_dir}/{leaf}" for leaf in "cesr"))
     if transport == "tcp":
         hub = Hub(Endpoints(*["tcp://127.0.0.1:*"] * 4))
@@ -126,8 +129,10 @@ def test_what_is_in_the_pipe_of_a_dead_aggregator_reaches_the_next(
 def test_what_was_not_acknowledged_is_offered_to_the_next_aggregator(
     process: Process, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """With its definitions, and once only. One that begins with nothing learns what it can't have any more, so that
-    the end waits for nobody."""
+    """Batches that were not acknowledged reach the next aggregator once, with their definitions.
+
+    An aggregator that begins with nothing learns what it can't have any more, so the end waits for nobody.
+    """
     add = counter(process).add
     first = FakeAggregator(short_dir, epoch="e1")
     flusher = process.attach(first.endpoint, "job", EmitConfig(flush_ms=5))
@@ -205,8 +210,10 @@ def test_nothing_is_lost_when_the_next_aggregator_knows_the_journal(
 def test_an_idle_producer_finds_the_next_aggregator(
     process: Process, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """By the epoch in the answer to its ping, within a second or two, though it has nothing to send; then its
-    instruments are known there."""
+    """An idle producer sees the next aggregator within two seconds, though it has nothing to send.
+
+    The epoch in the answer to its ping tells it, and then its instruments are known there.
+    """
     add = counter(process).add
     with FakeAggregator(short_dir, epoch="e1") as first:
         process.attach(first.endpoint, "job", EmitConfig(flush_ms=5)).wait_for_welcome(10.0)
@@ -221,7 +228,10 @@ def test_an_idle_producer_finds_the_next_aggregator(
 def test_an_end_without_an_answer_is_said_to_the_next_aggregator(
     process: Process, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """With what the dead one had not read; a finish waits for the one that follows."""
+    """An end without an answer goes to the next aggregator, with what the dead one had not read.
+
+    A finish waits for the next aggregator.
+    """
     add = counter(process).add
     first = FakeAggregator(short_dir, epoch="e1")
     process.attach(first.endpoint, "job", EmitConfig(flush_ms=5)).wait_for_welcome(10.0)
@@ -268,7 +278,10 @@ def test_a_resend_request_is_answered_over_sockets(
 def test_a_producer_that_lacks_what_it_is_asked_for_ends_at_once(
     process: Process, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """It says so, and the account names what is missing; neither side sits out its deadline."""
+    """A producer that lacks what it is asked for reports this, and the account names what is missing.
+
+    Neither side waits for its deadline.
+    """
     add = counter(process).add
     with FakeAggregator(short_dir) as aggregator:
         process.attach(aggregator.endpoint, "job", EmitConfig(flush_ms=2)).wait_for_welcome(10.0)

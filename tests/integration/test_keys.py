@@ -144,7 +144,10 @@ def own_address() -> str:
 def test_a_trusted_key_opens_everything(
     become: Become, start: Callable[..., Aggregator], wait_until: WaitUntil
 ) -> None:
-    """On loopback and on an address that others reach; a trusted user as well as the owner's own processes."""
+    """A trusted key opens every channel, on loopback and on an address that others reach.
+
+    This holds for a trusted user and for the owner's own processes.
+    """
     owner, ann = become("owner"), become("ann")
     owner.trust("ann", ann.own().public.decode())
     for bind in ("tcp://127.0.0.1:*", f"tcp://{own_address()}:*"):
@@ -199,7 +202,7 @@ def test_a_stranger_who_records_is_told(
 def test_who_is_trusted_meanwhile_gets_in(
     become: Become, start: Callable[..., Aggregator], wait_until: WaitUntil
 ) -> None:
-    """Without a restart of the aggregator."""
+    """A key that becomes trusted meanwhile is accepted without a restart of the aggregator."""
     owner, ann = become("owner"), become("ann")
     aggregator = start(owner)
     with pytest.raises(KeysError):
@@ -247,7 +250,7 @@ def test_who_is_revoked_is_out(become: Become, start: Callable[..., Aggregator],
 def test_a_crowd_of_strangers_keeps_nobody_out(
     become: Become, start: Callable[..., Aggregator], context: Context, wait_until: WaitUntil
 ) -> None:
-    """They are refused one by one, and a known peer gets its answer meanwhile."""
+    """The aggregator refuses strangers one by one and answers a known peer meanwhile."""
     owner, stranger = become("owner"), become("stranger").own()
     aggregator = start(owner)
     become("owner")
@@ -293,7 +296,10 @@ def eavesdropper(
 
 
 def test_an_eavesdropper_gets_nothing(become: Become, start: Callable[..., Aggregator], context: Context) -> None:
-    """Without a key, or with an unknown one, not a byte comes on any channel, while who is trusted gets all."""
+    """An eavesdropper without a key or with an unknown one gets no byte on any channel.
+
+    A trusted peer gets everything.
+    """
     owner, stranger = become("owner"), become("stranger").own()
     aggregator = start(owner)
     become("owner")
@@ -355,7 +361,10 @@ class Wire:
 def test_nothing_readable_passes_the_wire(
     become: Become, start: Callable[..., Aggregator], context: Context, wait_until: WaitUntil
 ) -> None:
-    """Neither names nor topics nor control messages; without keys all of them can be read there."""
+    """Names, topics and control messages can't be read on the wire with keys.
+
+    Without keys all of them can be read there.
+    """
     owner = become("owner")
     key = owner.own().public.decode()
     telltales = (DISTINCTIVE.encode(), frames.SNAPSHOTS, frames.EVENTS, b"hello", b"my-producer")

@@ -134,7 +134,7 @@ def test_it_can_begin_anywhere(aggregator: FakeAggregator) -> None:
 
 
 def test_lost_publications_are_filled_from_the_log(aggregator: FakeAggregator) -> None:
-    """Whether a later record shows the gap or nothing follows at all, everything arrives once and in order."""
+    """Lost records come from the log, once and in order. A later record may show the gap, or nothing may follow."""
     with RecordStream(aggregator.endpoint) as stream:
         aggregator.add(4, published=False)
         aggregator.add(2)
@@ -188,7 +188,7 @@ def test_it_outlasts_an_aggregator_that_is_stopped_for_a_while(aggregator: FakeA
 
 
 def test_no_more_than_a_page_waits(aggregator: FakeAggregator) -> None:
-    """Whoever is far behind, and slow, holds little of it; how much there is, it knows."""
+    """A reader that is far behind and slow holds at most a page of records. It knows how many there are."""
     aggregator.add(100, published=False)
     with RecordStream(aggregator.endpoint) as stream:
         assert take(stream, 1) == [0]
@@ -199,7 +199,7 @@ def test_no_more_than_a_page_waits(aggregator: FakeAggregator) -> None:
 
 
 def test_what_is_had_from_elsewhere_is_passed_over(aggregator: FakeAggregator) -> None:
-    """Whether it waits here already or not."""
+    """Records that the reader has from elsewhere are passed over. They may already wait here or not."""
     aggregator.add(10, published=False)
     with RecordStream(aggregator.endpoint) as stream:
         stream.skip_to(1)
@@ -210,7 +210,10 @@ def test_what_is_had_from_elsewhere_is_passed_over(aggregator: FakeAggregator) -
 
 
 def test_who_hurries_hears_of_the_end_at_once(aggregator: FakeAggregator) -> None:
-    """Else within a second. It is not gone then, but over; once it is over all records are here."""
+    """A reader that hurries hears of the end at once; any other hears of it within a second.
+
+    The stream is then over, not gone, and all records are here.
+    """
     with RecordStream(aggregator.endpoint) as stream:
         assert stream.recv(0.0) is None
         aggregator.add(10, published=False)
@@ -224,7 +227,7 @@ def test_who_hurries_hears_of_the_end_at_once(aggregator: FakeAggregator) -> Non
 
 
 def test_nobody_there() -> None:
-    """Without an aggregator the constructor fails in bounded time."""
+    """The constructor of a stream fails in bounded time if there is no aggregator."""
     folder = Path(tempfile.mkdtemp(prefix="tm"))
     with pytest.raises(EndpointError):
         RecordStream(f"ipc://{folder}/nobody", timeout_s=0.1)

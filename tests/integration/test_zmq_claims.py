@@ -1,4 +1,4 @@
-"""What we rely on ZeroMQ for, and what we work around, each shown on real sockets."""
+"""Tests of what we rely on ZeroMQ for, and of what we work around, each on real sockets."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def snapshot(seq: int, state: Any = "LIVE") -> bytes:
 
 
 def send_until_refused(sender: zmq.Socket[bytes], most: int, size: int = 10) -> int:
-    """How many messages a sender takes without blocking."""
+    """Return how many messages a sender takes without blocking."""
     for sent in range(most):
         try:
             sender.send(bytes(size), zmq.NOBLOCK)
@@ -85,7 +85,10 @@ def send_until_refused(sender: zmq.Socket[bytes], most: int, size: int = 10) -> 
 def test_a_publisher_that_does_not_wait_loses_its_first_messages(
     hub: Hub, context: Context, wait_until: WaitUntil
 ) -> None:
-    """Without an error: this is why nothing is sent before the subscription frame."""
+    """A publisher that does not wait loses its first messages without an error.
+
+    This is why no event is sent before the subscription frame.
+    """
     sender = context.socket(zmq.PUB)
     sender.connect(hub.endpoints.events)
     for number in range(100):
@@ -103,7 +106,7 @@ def test_a_publisher_that_does_not_wait_loses_its_first_messages(
 
 
 def test_the_first_event_of_500_joins_is_never_lost(hub: Hub, wait_until: WaitUntil) -> None:
-    """Who waits for the subscription frame has been heard from the first byte on."""
+    """A producer that waits for the subscription frame is heard from the first byte on."""
     received: list[bytes] = []
     for number in range(JOINS):
         link = ProducerLink(hub.endpoints.control, f"p{number}")
@@ -172,7 +175,10 @@ def test_xpub_with_nodrop_says_so(context: Context, short_dir: Path) -> None:
 def test_a_stalled_aggregator_costs_exactly_what_was_counted(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
 ) -> None:
-    """emitted = received + dropped, to the event. The newest went, or with the recorder in Python the oldest."""
+    """The number of emitted events is received plus dropped, to the event.
+
+    The newest events are dropped, or the oldest with the recorder in Python.
+    """
     monkeypatch.setattr(ExitHooks, "register", lambda self: None)
     process = Process()
     counter = process.instrument("counter", "n", "", {})
@@ -219,7 +225,7 @@ def test_a_late_subscriber_needs_only_the_next_snapshot(hub: Hub, wait_until: Wa
 
 
 def test_conflation_keeps_the_newest_frame(context: Context, short_dir: Path) -> None:
-    """With the topic in the frame, prefix subscription works too."""
+    """Conflation keeps the newest frame. Prefix subscription works too, because the topic is in the frame."""
     sender, receiver = context.socket(zmq.XPUB), context.socket(zmq.SUB)
     receiver.setsockopt(zmq.CONFLATE, 1)
     receiver.subscribe(frames.SNAPSHOTS)
@@ -249,7 +255,7 @@ def test_conflation_loses_the_topic_of_a_multipart_message(context: Context, sho
 
 
 def test_100_subscribers_all_see_the_end(hub: Hub, context: Context) -> None:
-    """And publishing waits for none of them."""
+    """All subscribers see the end, and publishing waits for none of them."""
     readers = []
     for _ in range(SUBSCRIBERS):
         reader = context.socket(zmq.SUB)
@@ -281,7 +287,7 @@ def test_100_subscribers_all_see_the_end(hub: Hub, context: Context) -> None:
 
 @pytest.mark.parametrize(("before_bind", "absorbed"), [(True, 2), (False, 1_001)])
 def test_options_after_a_bind_are_too_late(context: Context, before_bind: bool, absorbed: int) -> None:
-    """They are copied when the socket is bound: the table is applied to new sockets only."""
+    """Options are copied when the socket is bound, so our table is applied to new sockets only."""
     receiver, sender = context.socket(zmq.PULL), context.socket(zmq.PUSH)
     if before_bind:
         receiver.setsockopt(zmq.RCVHWM, 1)
@@ -333,7 +339,10 @@ def test_an_address_that_others_could_reach_is_refused_without_being_bound() -> 
 def test_a_message_above_the_guard_disconnects_its_sender(
     context: Context, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """This is why the guard sits far above the frame limit, which is counted instead."""
+    """A message above the guard disconnects its sender.
+
+    This is why the guard is far above the frame limit, and larger frames are counted instead.
+    """
     receiver, sender = context.socket(zmq.PULL), context.socket(zmq.PUSH)
     receiver.setsockopt(zmq.MAXMSGSIZE, 1_000)
     receiver.bind(f"ipc://{short_dir}/p")
@@ -368,6 +377,9 @@ while True:
 
 @pytest.mark.parametrize(("who", "code"), [("process", -6), ("child", 7)])
 def test_a_process_that_closes_the_descriptors_of_zeromq_is_aborted(who: str, code: int) -> None:
-    """No exception tells of it. A forked child may close them, and use a context of its own."""
+    """The process is aborted without an exception if it closes the descriptors of ZeroMQ.
+
+    A forked child may close them, and use a context of its own.
+    """
     done = subprocess.run([sys.executable, "-c", CLOSES, who], capture_output=True, timeout=60, check=False)
     assert done.returncode == code

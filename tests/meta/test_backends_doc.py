@@ -1,4 +1,4 @@
-"""docs/BACKENDS.md = the settings, limits, states and backends there are; and its example is a backend."""
+"""Tests that docs/BACKENDS.md has the settings, limits, states and backends there are. Its example is a backend."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(first_header: str) -> list[list[str]]:
 
 
 def test_every_backend_has_a_row_and_a_page() -> None:
-    """With the extra that it needs."""
+    """Each backend has a row with the extra that it needs, and a page."""
     found = {row[0].strip("`"): row for row in rows("backend")[1:]}
     assert found.keys() == BUILT_IN.keys()
     for name, ours in BUILT_IN.items():
@@ -57,13 +57,13 @@ def test_what_each_has_a_place_for_is_what_it_takes() -> None:
 
 
 def test_those_that_may_have_something_twice_are_named() -> None:
-    """And no others."""
+    """The document names exactly those backends that may have something twice."""
     named = WORDS.partition("All of our backends except ")[2].partition(" do this without duplicates")[0]
     assert set(re.findall(r"`(\w+)`", named)) == {name for name in BUILT_IN if not load(name).idempotent}
 
 
 def test_flat_names_are_those_that_are_made() -> None:
-    """Of each kind of instrument."""
+    """The flat names in the document are those that are made of each kind of instrument."""
     series = SeriesReading(
         name="latency", labels={"route": "/a"}, percentiles={"50": 1.0, "99.9": 2.0}, mean=1.0, min=1.0, max=2.0
     )
@@ -87,7 +87,7 @@ def test_flat_names_are_those_that_are_made() -> None:
 
 @pytest.mark.sdk
 def test_the_settings_can_be_read() -> None:
-    """Those of the example, and all there are are in it."""
+    """The settings of the example can be read, and the example has all settings there are."""
     (text,) = [block for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL) if "[backends]" in block]
     found = msgspec.convert(tomllib.loads(text)["backends"], BackendsConfig)
     parse_all(found.to)
@@ -110,7 +110,7 @@ def test_states_and_numbers_are_those_of_a_status() -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    """Where numbers are given."""
+    """The numbers in the document are the limits of the code."""
     for said in (
         f"{limits.BACKEND_QUEUE_ITEMS:,} items or {limits.BACKEND_QUEUE_BYTES // limits.MIB} MiB",
         f"batches of up to {limits.BACKEND_BATCH_ITEMS:,} items",
@@ -146,7 +146,7 @@ def test_the_example_is_short() -> None:
 
 @pytest.mark.slow
 def test_the_example_keeps_the_contract(tmp_path: Path) -> None:
-    """As it stands in the document: class, entry point and test."""
+    """The class, entry point and test keep the contract as they stand in the document."""
     from tests.backends.third_party import install, run_contract
 
     code, said = run_contract(install(blocks(), tmp_path), "test_csv.py")

@@ -20,7 +20,7 @@ _SLOW = ("statistics", "collectors", "scrape", "report", "writers", "gateway", "
     ],
 )
 def test_a_benchmark_of_choices_runs(module: str) -> None:
-    """With `--tiny` it does all its work once and prints its table."""
+    """A benchmark of choices with `--tiny` does all its work once and prints its table."""
     command = [sys.executable, "-m", f"benchmarks.{module}", "--tiny"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=True)
     assert "|" in done.stdout

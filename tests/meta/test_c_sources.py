@@ -14,7 +14,10 @@ from telemetry.client import native_module
 
 @pytest.mark.parametrize(("holder", "folder"), [(compiled, "."), (native_module, "native")])
 def test_the_checksum_is_that_of_the_sources(holder: ModuleType, folder: str) -> None:
-    """Whoever edits the C code writes the new checksum beside it, and installs again."""
+    """The stored checksum is that of the C sources.
+
+    An editor of the C code writes the new checksum beside it, and installs again.
+    """
     home = Path(str(holder.__file__)).parent / folder
     sources = sorted(home.glob("*.[ch]"))
     crc = zlib.crc32(b"".join(path.read_bytes() for path in sources))

@@ -1,4 +1,4 @@
-"""docs/COCKPIT.md names the keys, settings and options there are."""
+"""Tests that docs/COCKPIT.md names the keys, settings and options there are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def quoted(cell: str) -> list[str]:
 
 
 def test_every_action_has_its_row() -> None:
-    """In the order of the table of keys, with the screens on which it is live."""
+    """Each action has a row with the screens on which it is live, in the order of the table of keys."""
     written = [(quoted(action)[0], where) for action, _, where, _ in rows("action")]
     places = {key.id: "everywhere" if key.on == keys.PLACES else ", ".join(key.on) for key in keys.TABLE}
     assert dict(written) == places
@@ -34,7 +34,7 @@ def test_every_action_has_its_row() -> None:
 
 
 def test_keys_are_the_defaults_and_can_be_written_so() -> None:
-    """What the page calls a key is what the configuration calls it."""
+    """The page names keys as the configuration does, and shows the default keys."""
     written = {quoted(action)[0]: ",".join(quoted(cell)) for action, cell, _, _ in rows("action")}
     assert keys.keymap(written) == keys.keymap({})
 
@@ -51,7 +51,7 @@ def test_settings_have_their_defaults() -> None:
 
 
 def test_the_example_of_settings_is_valid(tmp_path: Path) -> None:
-    """It can be copied."""
+    """The example of settings can be copied."""
     example = TEXT.partition("```toml\n")[2].partition("```")[0]
     (tmp_path / "telemetry.toml").write_text(example)
     config = load(cwd=tmp_path, environ={}).config.tui

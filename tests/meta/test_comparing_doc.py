@@ -1,4 +1,4 @@
-"""docs/COMPARING.md names the options, rules and figures there are."""
+"""Tests that docs/COMPARING.md names the options, rules and figures there are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_options_exist() -> None:
 
 
 def test_every_verdict_has_its_row() -> None:
-    """By the words that reports use."""
+    """Each verdict has a row with the words that reports use."""
     assert {word for cells in rows("verdict") for word in cells[0].split(", ")} == set(VERDICT_WORDS.values())
     assert f"`--min-effect` ({Options().min_effect * 100:g} %)" in TEXT
 
@@ -48,7 +48,7 @@ def test_values_a_percentile_needs() -> None:
 
 
 def test_words_that_decide_a_direction_are_read() -> None:
-    """Those that are named as examples."""
+    """The words that the page names as examples decide the direction that it states."""
     trouble, time, speed, loss, success, settings = (
         re.findall(r"`(\w+)`", WORDS.partition(start)[2].partition(")")[0])
         for start in (

@@ -1,4 +1,7 @@
-"""docs/DASHBOARDS.md = the dashboards with their panels and questions, the alerts and the stored queries."""
+"""Tests that docs/DASHBOARDS.md has the dashboards there are.
+
+It has their panels and questions, the alerts and the stored queries.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def rows(text: str, first_header: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("path", sorted(DASHBOARDS.glob("*.json")), ids=lambda path: path.stem)
 def test_each_panel_has_its_question(path: Path) -> None:
-    """In the order of the dashboard."""
+    """Each panel has its question, in the order of the dashboard."""
     dashboard = json.loads(path.read_text())
     title = dashboard["title"].removeprefix("telemetry / ")
     written = rows(TEXT[TEXT.index(f"### {title}\n") :], "panel")
@@ -32,7 +35,7 @@ def test_each_panel_has_its_question(path: Path) -> None:
 
 
 def test_alerts_and_stored_queries_are_those_there_are() -> None:
-    """With their severity."""
+    """The page lists the alerts with their severity, and the stored queries."""
     queries, alerts = (group["rules"] for group in yaml.safe_load(RULES.read_text())["groups"])
     written = [(name.strip("`"), severity) for name, severity, _ in rows(TEXT, "alert")]
     assert written == [(alert["alert"], alert["labels"]["severity"]) for alert in alerts]

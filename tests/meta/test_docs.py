@@ -41,13 +41,13 @@ def rows(text: str, first_header: str) -> list[list[str]]:
 
 
 def anchor(heading: str) -> str:
-    """As code hosts make it."""
+    """Return the anchor of a heading as code hosts make it."""
     plain = re.sub(r"[`*]", "", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
 
 def anchors(target: Path) -> set[str]:
-    """What may follow a `#`, and nothing."""
+    """Return all texts that may follow a `#` in a link to the page, and the empty text."""
     headings = HEADING.findall(FENCE.sub("", target.read_text())) if target.suffix == ".md" else []
     return {"", *map(anchor, headings)}
 
@@ -71,7 +71,7 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_every_command() -> None:
-    """None is missing from the table, none is promised that is not there."""
+    """The table has every command and promises none that is not there."""
     written = set()
     for first, _ in rows(README, "command"):
         words = " ".join(re.findall(r"`([^`]+)`", first)).replace("telemetry ", "")

@@ -1,4 +1,4 @@
-"""docs/ENDPOINTS.md describes the messages that the feed reads."""
+"""Tests that docs/ENDPOINTS.md describes the messages that the feed reads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OTHER = TEXT.partition("## Another feed\n")[2]
 
 
 def rows(first_header: str) -> dict[str, str]:
-    """Of the table whose header line begins so: the first cell, and what stands beside it."""
+    """Return the rows of the table whose header line begins so, as first cell and remainder."""
     table = PART.partition(f"| {first_header} |")[2].partition("\n\n")[0].splitlines()[2:]
     cells = [line.strip("|").partition(" | ") for line in table]
     return {first.strip().strip("`"): rest for first, _, rest in cells}
 
 
 def publisher() -> dict[str, Callable[..., bytes]]:
-    """What the page's code defines."""
+    """Return the definitions of the page's code."""
     made: dict[str, Any] = {"msgspec": msgspec}
     (block,) = re.findall(r"^```python\n(.*?)^```", PART, re.DOTALL | re.MULTILINE)
     exec(block, made)
@@ -36,7 +36,7 @@ def publisher() -> dict[str, Callable[..., bytes]]:
 
 
 def test_fields_and_types_are_those_of_the_decoder() -> None:
-    """None is missing, none is made up."""
+    """The page has all fields and types of the decoder and invents none."""
     fields = rows("field")
     assert set(fields) == set(Event.__struct_fields__)
     named = set()

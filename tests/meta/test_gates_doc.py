@@ -1,4 +1,7 @@
-"""docs/GATES.md = the language: every expression parses, every table and number is the code's."""
+"""Tests that docs/GATES.md describes the language.
+
+Every expression parses, and every table and number is the code's.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ WORDS = " ".join(TEXT.split())
 
 
 def expressions() -> list[str]:
-    """Of the list, of commands, and of the settings."""
+    """Return the expressions of the list, of commands, and of the settings."""
     (listed,) = re.findall(r"```gates\n(.*?)```", TEXT, re.DOTALL)
     found = listed.splitlines()
     for line in re.findall(r"^(?:\$ |- run: | +)(telemetry (?:gate|run) .*)$", TEXT, re.MULTILINE):
@@ -49,12 +52,12 @@ def column(header: str) -> list[str]:
 
 @pytest.mark.parametrize("text", expressions())
 def test_every_expression_is_one(text: str) -> None:
-    """And prints as one."""
+    """Each expression of the page parses, and prints as an expression."""
     assert parse(str(parse(text))) == parse(text)
 
 
 def test_every_function_and_fact_is_shown_and_told() -> None:
-    """In the examples and in the tables."""
+    """Each function and fact is in the examples and in the tables."""
     functions = {term.function for text in expressions() for term in parse(text).terms}
     assert FUNCTIONS.keys() <= functions
     told = set(re.findall(r"`([a-z.]+)`", " ".join(column("function"))))
@@ -89,7 +92,7 @@ def test_units_and_bounds_are_the_code_s() -> None:
 
 
 def test_exit_codes_and_fields_are_the_code_s() -> None:
-    """And the names in JSON."""
+    """The exit codes, the fields and their names in JSON are those of the code."""
     codes = {int(code) for cell in column("code") for code in re.findall(r"\d+", cell)}
     assert codes == {Exit.OK, Exit.GATE_FAILED, Exit.INCONCLUSIVE, Exit.INCOMPLETE, Exit.INTERRUPTED}
     fields = re.search(r"`gates` has for each result (.*?)\. A missing value is null", WORDS)
@@ -98,7 +101,7 @@ def test_exit_codes_and_fields_are_the_code_s() -> None:
 
 
 def test_the_mistake_is_what_is_said_of_it() -> None:
-    """To the caret."""
+    """The page shows the error message of the mistake exactly, including the caret."""
     (sample,) = re.findall(r"```text\ntelemetry: (.*?)```", TEXT, re.DOTALL)
     with pytest.raises(Exception, match="is not a function") as caught:
         parse(sample.splitlines()[1].strip())

@@ -1,4 +1,7 @@
-"""docs/GUARANTEES.md promises what tests prove: each row names tests that exist, each test of a fault has a row."""
+"""Tests that docs/GUARANTEES.md promises what tests prove.
+
+Each row names tests that exist, and each test of a fault has a row.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def test_every_row_names_tests_that_exist(row: list[str]) -> None:
 
 
 def test_every_test_of_a_fault_has_a_row() -> None:
-    """What is proved is promised."""
+    """Each test of a fault has a row, so all that is proved is promised."""
     found = {
         f"{path.relative_to(TESTS).as_posix()}::{name}"
         for path in sorted((TESTS / "fault").glob("test_*.py"))

@@ -52,7 +52,7 @@ def imports(path: Path) -> set[str]:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_import_loads_nothing_heavy(statement: str, forbidden: set[str]) -> None:
-    """What a user's program pays for the import is bounded by what may be loaded at all."""
+    """An import loads no heavy module. This bounds what a user's program pays for the import."""
     assert loaded_by(statement) & forbidden == set()
 
 
@@ -82,7 +82,10 @@ def test_no_submodule_imports_the_face() -> None:
 
 
 def test_no_submodule_loads_a_module_above_it() -> None:
-    """Also by `import_module`, which the contracts in pyproject.toml don't see."""
+    """A submodule loads no module above it, not even by `import_module`.
+
+    The contracts in pyproject.toml don't see such loads.
+    """
     layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
     height = {name.strip(" ()"): -number for number, layer in enumerate(layers) for name in layer.split("|")}
     guilty = [

@@ -1,4 +1,4 @@
-"""docs/LAKE.md = the tables, columns and options of a lake."""
+"""Tests that docs/LAKE.md has the tables, columns and options of a lake."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def cells(first_header: str, second: str) -> dict[str, list[str]]:
 
 
 def test_tables_and_columns_are_those_of_the_layout() -> None:
-    """In its order, with the version."""
+    """The tables and columns are those of the layout, in its order and with its version."""
     assert list(cells("table", "a row for each")) == list(TABLES)
     assert cells("table", "columns besides") == {name: list(columns) for name, columns in TABLES.items()}
     assert f"the version of this layout: {SCHEMA}." in " ".join(TEXT.split())
 
 
 def test_options_are_those_of_the_backend() -> None:
-    """With their defaults."""
+    """The options are those of the backend, with their defaults."""
     options = {info.encode_name: info.default for info in msgspec.structs.fields(ParquetOptions)}
     assert list(cells("option", "default")) == list(options)
     for name, default in options.items():

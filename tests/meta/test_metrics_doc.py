@@ -1,4 +1,4 @@
-"""docs/METRICS.md names every reason and every figure the system publishes about itself, and no other."""
+"""Tests that docs/METRICS.md names every reason and figure the system publishes about itself. It names no other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_figure_of_the_aggregators_cost_is_explained() -> None:
 
 
 def test_every_figure_about_batches_and_signs_of_life_is_one() -> None:
-    """What a producer's line says about what is missing, and whether it is still there, can be looked up."""
+    """The page explains each figure in a producer's line about missing batches and signs of life."""
     written = first_column("Batches out of order") | first_column("Signs of life")
     fields = {field.name for field in msgspec.structs.fields(snapshot.ProducerStat)}
     assert written <= fields

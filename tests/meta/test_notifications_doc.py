@@ -1,4 +1,4 @@
-"""docs/NOTIFICATIONS.md = the events, settings, limits and addresses there are."""
+"""Tests that docs/NOTIFICATIONS.md has the events, settings, limits and addresses there are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(first_header: str) -> list[list[str]]:
 
 
 def test_every_event_has_a_row_with_its_default() -> None:
-    """In the order of the settings."""
+    """Each event has a row with its default, in the order of the settings."""
     found = {row[0].strip("`"): row[1] for row in rows("event")}
     assert list(found) == list(get_args(EventName))
     assert [name for name, default in found.items() if default == "on"] == list(NotifyConfig().events)
@@ -48,7 +48,7 @@ def test_the_settings_can_be_read() -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    """Where numbers are given."""
+    """The numbers in the page are the limits of the code."""
     for said in (
         f"for {NotifyConfig().stalled_s:g} seconds (`notify.stalled_s`)",
         f"at most {limits.NOTIFY_PER_MINUTE} messages a minute",

@@ -1,4 +1,7 @@
-"""docs/PLUGINS.md = the groups, what each needs, the states and fields of the list; and its capture is one."""
+"""Tests that docs/PLUGINS.md has the groups, what each needs, and the list's states and fields.
+
+Its example of a capture is one.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ def rows(first_header: str) -> list[list[str]]:
 
 
 def test_the_groups_are_those_there_are() -> None:
-    """With their entry points, in both tables."""
+    """The groups are listed with their entry points in one table, and in the same order in the other."""
     found = {row[0].strip("`"): row[-1].strip("`") for row in rows("group | what a plug-in does")}
     assert found == GROUPS
     assert [row[0].strip("`") for row in rows("group | the entry point is")] == list(GROUPS)
 
 
 def test_what_a_plug_in_must_have_is_what_is_checked() -> None:
-    """Nobody finds out by an error."""
+    """The page names all that a plug-in must have, so an author does not learn it from an error."""
     needed = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[2])) for row in rows("group | the entry point is")}
     assert needed["backends"] == set(backends._HAS)
     assert needed["collectors"] == {*collectors._HAS, "interval_s"}
@@ -45,7 +48,7 @@ def test_what_a_plug_in_must_have_is_what_is_checked() -> None:
 
 
 def test_states_and_fields_are_those_of_the_list() -> None:
-    """As people and programs see them."""
+    """The states and fields of the list are shown as people and programs see them."""
     assert [row[0].strip("`") for row in rows("state")] == list(command._LABELS.values())
     states = re.findall(r"`(\w+)`", next(row[1] for row in rows("field") if row[0] == "`state`"))
     assert tuple(states) == get_args(State) == tuple(command._LABELS)
@@ -64,7 +67,10 @@ def test_the_pages_and_suites_exist() -> None:
 
 @pytest.mark.slow
 def test_the_capture_records(tmp_path: Path, run_telemetry: Callable[..., Any]) -> None:
-    """As it stands in the document: module and entry point, with a library of its own."""
+    """The capture in the document, copied as it stands, records calls of a library.
+
+    Its parts are a module and an entry point, and the library is of the test's own.
+    """
     capture = TEXT.partition("### A capture")[2]
     blocks = dict(re.findall(r"`([\w.]+)`:\n\n```\w+\n(.*?)```", capture, re.DOTALL))
     library = "def log(step, **values):\n    return len(values)\n"

@@ -1,4 +1,4 @@
-"""What tests start ends with them, whoever holds its pipes."""
+"""Tests that processes of tests end with their test, whichever process holds their pipes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lives(pid: int) -> bool:
 
 @pytest.mark.parametrize("ended_already", [False, True])
 def test_a_group_ends_with_its_child(ended_already: bool, wait_until: Callable[..., Any]) -> None:
-    """Also where the child itself has gone before."""
+    """A process group ends with its child, also if the child itself has gone before."""
     child, grandchild = start()
     if ended_already:
         child.kill()

@@ -1,4 +1,7 @@
-"""docs/PROTOCOL.md = the constants = the golden bytes. A change of one without the others fails here."""
+"""Tests that docs/PROTOCOL.md, the constants and the golden bytes agree.
+
+A change of one without the others fails here.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ def shown_default(field: msgspec.structs.FieldInfo) -> str:
 
 @pytest.mark.parametrize("name", sorted(HEX))
 def test_hex_samples_are_the_golden_bytes(name: str) -> None:
-    """What a reader types in is what we send."""
+    """The hex samples are the golden bytes, so a reader types in what we send."""
     digits = "".join(line.split(";")[0] for line in HEX[name].splitlines())
     assert re.sub(r"\s", "", digits) == (GOLDEN / f"{name}.bin").read_bytes().hex()
 

@@ -1,5 +1,6 @@
-"""docs/report.schema.json is the schema of the code. After a wanted change:
-`telemetry report --schema > docs/report.schema.json`.
+"""Tests that docs/report.schema.json is the schema of the code.
+
+After a wanted change, run `telemetry report --schema > docs/report.schema.json`.
 """
 
 from __future__ import annotations
@@ -13,5 +14,5 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:
-    """What others build against changes only with the code, and the code only with it."""
+    """The published schema changes only with the code, and the code only with it. Others build on this schema."""
     assert json.loads(PUBLISHED.read_text()) == json_schema()

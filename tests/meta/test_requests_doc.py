@@ -1,4 +1,4 @@
-"""docs/REQUESTS.md names the instruments, calls, limits and numbers there are."""
+"""Tests that docs/REQUESTS.md names the instruments, calls, limits and numbers there are."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_arguments_of_issue_exist() -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    """Where numbers are given."""
+    """The numbers in the page are the limits of the code."""
     assert f"at most {limits.REASONS} different ones" in WORDS
     assert f"`{limits.TURNS}+`" in TEXT
     assert f"{limits.CONVERSATIONS:,} are open at a time" in WORDS
@@ -70,7 +70,7 @@ def test_samples_that_a_percentile_takes() -> None:
 
 
 def test_gates_can_be_read() -> None:
-    """Those that are named parse."""
+    """The gates that the page names can be parsed."""
     gates = re.findall(r"--gate '([^']+)'", TEXT)
     assert len(gates) > 1
     for gate in gates:

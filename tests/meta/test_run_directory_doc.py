@@ -1,4 +1,4 @@
-"""docs/RUN_DIRECTORY.md = what is on the disk: sizes, kinds, names, and and a reader that needs no package."""
+"""Tests that docs/RUN_DIRECTORY.md describes the disk: sizes, kinds, names. Its reader needs no package."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_bounds_are_the_settings() -> None:
 
 
 def test_every_file_is_named(tmp_path: Path) -> None:
-    """Whatever a run leaves is in the list at the top, and what is in the list is left by some run."""
+    """The list at the top names each file that a run leaves. Each file in the list is left by some run."""
     run = written(tmp_path)
     run.write_manifest(Manifest(run_id="r1", name="job"))
     run.final.touch()

@@ -76,7 +76,7 @@ class Ground:
         return child, found[1]
 
     def live(self) -> list[dict[str, Any]]:
-        """What `telemetry ls --json` says of runs that have not come to their end."""
+        """Return what `telemetry ls --json` lists of runs that have not come to their end."""
         code, out, err = self.run("ls", "--json")
         assert code == 0, err
         return [run for run in json.loads(out) if run["endpoint"] and run["state"] not in ENDED]

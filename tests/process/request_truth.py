@@ -1,6 +1,6 @@
-"""What a load generator's log comes to, worked out with nothing but the definitions of docs/REQUESTS.md.
+"""Figures of a load generator's log, worked out from the definitions of docs/REQUESTS.md alone.
 
-Plain Python on purpose: nothing here is imported from the package whose figures it is compared with.
+This is plain Python on purpose: nothing here is imported from the package whose figures it is compared with.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def check_instruments(final: Line, expected: Truth, kind: str = "llm") -> None:
 
 
 def check_series(stat: Line, values: list[float]) -> None:
-    """To the nanosecond: whole values have whole totals, and percentiles are values."""
+    """Check a series to the nanosecond: whole values have whole totals, and percentiles are values."""
     name = stat["name"], stat["labels"]
     assert stat["exact"], name
     assert (stat["count"], stat["min"], stat["max"]) == (len(values), min(values), max(values)), name

@@ -1,4 +1,4 @@
-"""What schemathesis must be told of the gateway: msgpack, and when good data may be refused."""
+"""Hooks that tell schemathesis of the gateway's msgpack, and of when it may refuse good data."""
 
 from __future__ import annotations
 

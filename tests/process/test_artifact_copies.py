@@ -46,7 +46,10 @@ def items(ground: Ground, run: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_copies_outlive_their_originals_and_move_with_the_run(ground: Ground) -> None:
-    """Of a process and its forked child; what can't be copied is a reference, is counted, and is said once."""
+    """Copies of a process and of its forked child outlive their originals, and move with the run.
+
+    An artifact that can't be copied becomes a reference, is counted, and is reported once.
+    """
     program = ground.program("records.py", RECORDS)
     limit = {"TELEMETRY_EMIT__ARTIFACT_COPY_MB": "1"}
     code, _, err = ground.run("run", "--strict", "--", sys.executable, program, environ=limit)
@@ -79,7 +82,10 @@ def test_copies_outlive_their_originals_and_move_with_the_run(ground: Ground) ->
 
 
 def test_a_process_may_copy_before_it_has_met_the_aggregator(ground: Ground) -> None:
-    """It waits for the answer, which says where the run directory is."""
+    """A process that copies before it has met the aggregator waits for the answer.
+
+    The answer says where the run directory is.
+    """
     code = "import telemetry\nopen('a.txt', 'w').write('a')\ntelemetry.artifact('a', 'a.txt', copy=True)\n"
     program = ground.program("early.py", code)
     result, _, err = ground.run("run", "--", sys.executable, program)

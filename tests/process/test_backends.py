@@ -109,7 +109,7 @@ class Field(Ground):
             return {}
 
     def told(self, name: str) -> dict[str, Any]:
-        """What the run's newest snapshot says of it; empty if it says nothing, or nobody answers."""
+        """Return a backend's status from the run's newest snapshot, or nothing if there is none."""
         code, out, _ = self.run("status", "--json", "latest")
         stats = json.loads(out)["backends"] if code == 0 else []
         return dict(next((stat for stat in stats if stat["name"] == name), {}))
@@ -121,7 +121,7 @@ class Field(Ground):
             time.sleep(0.02)
 
     def steps(self, name: str = "jsonl") -> list[int]:
-        """Those that a jsonl writer has, in its order."""
+        """Return the steps that a jsonl writer has, in its order."""
         lines = (self.run_folder / "backends" / name / "data" / "items.jsonl").read_text().splitlines()
         items = [json.loads(line) for line in lines]
         return [item["step"] for item in items if item["item"] == "step" and not item["revision"]]
@@ -130,7 +130,7 @@ class Field(Ground):
         return list(range(int((self.folder / "steps").read_text())))
 
     def recorded(self) -> list[int]:
-        """Those that the run has on its record stream, in its order."""
+        """Return the steps on the run's record stream, in its order."""
         lines = (self.run_folder / "records" / "records.jsonl").read_text().splitlines()
         return [
             item["step"] for item in map(json.loads, lines) if item.get("type") == "step" and not item["revision"]
@@ -184,8 +184,10 @@ def test_a_run_whose_aggregator_dies_is_delivered_completely(field: Field) -> No
 
 
 def test_a_backend_that_fails_is_seen_in_the_run_and_delivered_later(field: Field) -> None:
-    """With its breaker open; the one beside it has all; the exit says what is left, and a later command delivers
-    it."""
+    """A failing backend is shown with its breaker open, while the one beside it has all.
+
+    The exit states what is left, and a later command delivers it.
+    """
     field.environ["TELEMETRY_BACKENDS__FINISH_TIMEOUT_S"] = "3"
     child = field.begin("--to", "jsonl", "--to", f"faulty:folder={field.folder}", "--strict")
     (field.folder / "fails").touch()
@@ -224,7 +226,10 @@ print(report.state, {stat.name: stat.state for stat in report.snapshot.backends}
 
 
 def test_a_backend_that_hangs_does_not_keep_a_program_from_ending(field: Field) -> None:
-    """Its deadline is that of the finish; who is not through is named, in words and in the report."""
+    """A program ends at the deadline of its finish if a backend hangs.
+
+    The backend that is not through is named in words and in the report.
+    """
     (field.folder / "hangs").touch()
     program = field.program("hangs.py", HANGS)
     began = time.monotonic()
@@ -240,7 +245,7 @@ def test_a_backend_that_hangs_does_not_keep_a_program_from_ending(field: Field) 
 
 
 def test_an_aggregator_alone_has_backends_too(field: Field) -> None:
-    """They are through before it ends."""
+    """The backends of an aggregator that runs alone are through before it ends."""
     child, endpoint = field.serve("--to", "jsonl")
     field.enough()
     job = field.popen(sys.executable, field.job, environ={"TELEMETRY_ENDPOINT": endpoint})
@@ -253,7 +258,10 @@ def test_an_aggregator_alone_has_backends_too(field: Field) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_waiting_of_an_aggregator_alone(field: Field, number: signal.Signals) -> None:
-    """Its result is written; what a backend that hangs has not got is said."""
+    """A signal ends the wait of an aggregator alone.
+
+    Its result is written, and it names what a hanging backend has not got.
+    """
     field.environ["TELEMETRY_BACKENDS__FINISH_TIMEOUT_S"] = "600"
     (field.folder / "hangs").touch()
     child, endpoint = field.serve("--to", f"faulty:folder={field.folder}")

@@ -68,7 +68,7 @@ def test_a_flood_of_marks_fills_no_disk(ground: Any) -> None:
 
 
 def test_a_run_that_goes_on_keeps_the_cap(ground: Any) -> None:
-    """What is taken survives the aggregator: the next one drops what follows, and nothing comes twice."""
+    """The cap survives the aggregator: the next one drops what follows, and nothing comes twice."""
     go = ground.folder / "go"
     program = ground.program("half.py", HALF)
     run = ground.popen(

@@ -48,7 +48,7 @@ def enabled_environment(ground: Ground, tmp_path: Path) -> Iterator[str]:
 
 
 def test_an_unchanged_program_is_captured(ground: Ground) -> None:
-    """It imports nothing of telemetry."""
+    """The captured program imports nothing of telemetry."""
     program = ground.program("warns.py", WARNS)
     code, _, err = ground.run("run", "--strict", "--capture", "logging", "--", sys.executable, program)
     assert code == 0, err
@@ -57,7 +57,10 @@ def test_an_unchanged_program_is_captured(ground: Ground) -> None:
 
 
 def test_a_library_that_is_not_imported_is_named(ground: Ground) -> None:
-    """Once, with or without a report. With --strict the exit code tells, too."""
+    """A library that is not imported is named once, with or without a report.
+
+    With --strict the exit code tells it too.
+    """
     program = ground.program("quiet.py", QUIET)
     for quiet, begins in (("--strict", "nothing was recorded"), ("--quiet", "telemetry: nothing to capture")):
         options = ("--strict", quiet, "--capture", "tensorboard,wandb")
@@ -74,14 +77,17 @@ def test_a_library_that_is_not_imported_is_named(ground: Ground) -> None:
     "command", [("true",), ("env", "-i", sys.executable, "-c", "pass"), (sys.executable, "-I", "-c", "")]
 )
 def test_a_command_that_never_reports_is_named(ground: Ground, command: tuple[str, ...]) -> None:
-    """Only from outside it can be seen that nothing inside could report."""
+    """A command that never reports is named. Only from outside it can be seen that nothing inside could report."""
     code, _, err = ground.run("run", "--strict", "--capture", "logging", "--", *command)
     assert code == 6
     assert err.count("no Python process of the command reported that it is captured") == 1
 
 
 def test_a_program_that_records_without_a_sign_counts_as_captured(ground: Ground) -> None:
-    """It may run where it can't write the file of signs. What is known is printed all the same."""
+    """A program that records without a sign may run where it can't write the file of signs.
+
+    It counts as captured, and the missing sign is reported all the same.
+    """
     program = ground.program("records.py", "import telemetry\ntelemetry.mark('recorded')\n")
     command = ("env", "-u", "TELEMETRY_CAPTURE", sys.executable, program)
     code, _, err = ground.run("run", "--strict", "--capture", "logging", "--", *command)
@@ -91,7 +97,7 @@ def test_a_program_that_records_without_a_sign_counts_as_captured(ground: Ground
 
 
 def test_a_program_that_records_itself_is_not_captured_by_that(ground: Ground) -> None:
-    """Its process reported, but no library."""
+    """A program that records by itself counts as a process that reported, but no library is captured."""
     program = ground.program("records.py", "import telemetry\ntelemetry.mark('recorded')\n")
     code, _, err = ground.run("run", "--strict", "--capture", "tensorboard", "--", sys.executable, program)
     assert code == 6
@@ -100,7 +106,7 @@ def test_a_program_that_records_itself_is_not_captured_by_that(ground: Ground) -
 
 @pytest.mark.parametrize("program", ["telemetry.py", "train.py"])
 def test_a_module_of_the_program_with_our_name_is_named(ground: Ground, program: str) -> None:
-    """It runs as without the capture."""
+    """A module with our name stops the capture and is named. The program runs as without the capture."""
     (ground.folder / "code").mkdir()
     ours = ground.program("code/telemetry.py", WARNS + QUIET)
     path = ground.program(f"code/{program}", WARNS + QUIET)
@@ -177,7 +183,7 @@ def test_wrong_names_are_refused_before_the_command(ground: Ground, words: tuple
 
 
 def test_the_list_names_every_capture(ground: Ground) -> None:
-    """In the order of the alphabet."""
+    """The list names every capture in alphabetical order."""
     code, out, _ = ground.run("capture")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == [

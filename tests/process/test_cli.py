@@ -102,7 +102,7 @@ def wait_applied(site: Site, events: int) -> dict[str, Any]:
 
 
 def test_a_live_run_from_first_look_to_report(site: Site) -> None:
-    """ls, status, report, tail, stop and ls again tell one story with the same numbers."""
+    """The commands ls, status, report, tail, stop and ls again show the same numbers of one run."""
     (listed,) = json.loads(site.run("ls", "--json").stdout)
     assert {"name", "run_id", "state", "pid", "endpoint", "dir"} <= set(listed)
     assert (listed["name"], listed["pid"], listed["endpoint"]) == ("job", site.aggregator.pid, site.endpoint)
@@ -185,7 +185,10 @@ def test_ctrl_c_leaves_the_run_alone(site: Site) -> None:
 
 
 def test_a_killed_aggregator_is_dead_and_said_so(site: Site) -> None:
-    """After SIGKILL, ls says DEAD, and status, stop and tail end with one line."""
+    """The command ls calls a killed aggregator DEAD.
+
+    After SIGKILL the commands status, stop and tail end with one line.
+    """
     site.emit(RECORDS)
     wait_applied(site, 4)
     site.aggregator.kill()

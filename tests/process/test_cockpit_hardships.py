@@ -1,4 +1,4 @@
-"""What the cockpit has to bear: a run or an aggregator that is killed, terminals of any size, many strange names.
+"""Tests of the cockpit with killed runs and aggregators, terminals of any size and strange names.
 
 Whatever happens to a viewer, the run is complete in the end and the command's exit code is its own.
 """
@@ -119,7 +119,10 @@ def attach(terminal: Tmux) -> None:
 
 
 def leave(terminal: Tmux, key: str, words: str) -> None:
-    """Whatever these words are on. What is typed too soon after Escape would be one key with it."""
+    """Press a key and wait until these words are gone.
+
+    A key typed too soon after Escape would be one key with it.
+    """
     terminal.press(key)
     terminal.wait_until(lambda: words not in terminal.screen(), f"the end of {words!r}")
 
@@ -153,7 +156,10 @@ def end(ground: Ground, terminal: Tmux) -> None:
 def test_a_killed_run_takes_its_viewer_along(
     ground: Ground, terminals: Callable[[], Tmux], wait_until: Callable[..., object]
 ) -> None:
-    """Nobody is there to end it or to put the terminal back: it does both, and the shell has its terminal."""
+    """A viewer whose run was killed ends by itself and puts the terminal back.
+
+    Nobody else is there to do so, and the shell has its terminal again.
+    """
     terminal = terminals()
     modes = terminal.modes()
     start(ground, terminal, JOB)
@@ -170,7 +176,10 @@ def test_a_killed_run_takes_its_viewer_along(
 def test_a_killed_aggregator_with_two_viewers(
     ground: Ground, terminals: Callable[[], Tmux], wait_until: Callable[..., object]
 ) -> None:
-    """It is started again: both show what comes afterwards, as LIVE, and in the end that nothing was lost."""
+    """Two viewers show what comes after the aggregator was killed and started again, as LIVE.
+
+    In the end both show that nothing was lost.
+    """
     inside, beside = terminals(), terminals()
     start(ground, inside, JOB)
     inside.wait_for("LIVE", "latency")
@@ -193,7 +202,10 @@ def test_a_killed_aggregator_with_two_viewers(
 
 
 def test_an_aggregator_that_is_gone_for_good(ground: Ground, terminals: Callable[[], Tmux]) -> None:
-    """Without a journal none follows it. The viewer says so and stays; the command ends as it would have."""
+    """A viewer reports an aggregator that is gone for good, and stays.
+
+    Without a journal no aggregator follows, and the command ends as it would have.
+    """
     terminal = terminals()
     modes = terminal.modes()
     start(ground, terminal, JOB, "--no-journal")
@@ -212,7 +224,7 @@ def test_an_aggregator_that_is_gone_for_good(ground: Ground, terminals: Callable
 
 
 def test_a_storm_of_sizes(ground: Ground, terminals: Callable[[], Tmux]) -> None:
-    """From one cell to a large screen, on every screen: the viewer draws all of them and is as it was."""
+    """The viewer draws all sizes from one cell to a large screen, on every screen, and is as it was."""
     terminal = terminals()
     modes = terminal.modes()
     start(ground, terminal, JOB)
@@ -262,7 +274,10 @@ def state_of(pid: int) -> str:
 
 
 def test_a_viewer_that_stands_still(ground: Ground, terminals: Callable[[], Tmux]) -> None:
-    """For seconds of a fast run: the aggregator ticks as ever, nothing is lost, and the viewer catches up."""
+    """The aggregator ticks as ever while a viewer stands still for seconds of a fast run.
+
+    Nothing is lost, and the viewer catches up.
+    """
     terminal = terminals()
     start(ground, terminal, FAST)
     terminal.wait_for("LIVE", "latency")
@@ -287,7 +302,10 @@ def test_a_viewer_that_stands_still(ground: Ground, terminals: Callable[[], Tmux
 
 @pytest.mark.parametrize("values", [1, 0])
 def test_a_viewer_before_the_first_event(ground: Ground, terminals: Callable[[], Tmux], values: int) -> None:
-    """It shows the run that is there; the first event when it comes, or a result with nothing in it."""
+    """A viewer shows the run before the first event.
+
+    Then it shows the first event when it comes, or a result with nothing in it.
+    """
     terminal = terminals()
     start(ground, terminal, HUSH)
     terminal.wait_for("job", "Overview")
@@ -301,7 +319,10 @@ def test_a_viewer_before_the_first_event(ground: Ground, terminals: Callable[[],
 
 
 def test_as_many_series_as_there_may_be(ground: Ground, terminals: Callable[[], Tmux]) -> None:
-    """Whatever they are called: they are found, opened, and scrolled through, and their names do nothing."""
+    """The cockpit finds, opens and scrolls through as many series as there may be.
+
+    Their names may be anything and have no effect.
+    """
     terminal = terminals()
     start(ground, terminal, MANY)
     terminal.wait_for("LIVE", "s0001")

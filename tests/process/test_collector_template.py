@@ -97,7 +97,7 @@ def test_a_folder_that_the_command_makes_later_is_recorded(python: Path, tmp_pat
 
 
 def test_a_wrong_option_is_refused_before_the_command_starts(python: Path, tmp_path: Path) -> None:
-    """As for a built-in collector; the message names the collector once."""
+    """A wrong option is refused as for a built-in collector. The message names the collector once."""
     words = ["run", "--dir", str(tmp_path / "runs"), "--collect", "folder:nosuch=1", "--", "touch", "started"]
     said = done(str(python), "-m", "telemetry", *words, cwd=tmp_path, code=2)
     assert "folder has no option 'nosuch'" in said
@@ -106,7 +106,7 @@ def test_a_wrong_option_is_refused_before_the_command_starts(python: Path, tmp_p
 
 
 def test_the_template_passes_the_contract(python: Path, tmp_path: Path) -> None:
-    """With the three lines of its test file."""
+    """The template passes the contract with the three lines of its test file."""
     tmp_path.joinpath("test_folder.py").write_text(FILES["test_folder.py"])
     assert "8 passed" in pytest_of(python, tmp_path, "test_folder.py")
 

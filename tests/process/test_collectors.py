@@ -95,7 +95,7 @@ def test_figures_of_machine_and_command_arrive(ground: Ground, wait_until: Calla
 
 
 def test_the_collectors_end_with_the_run(ground: Ground, wait_until: Callable[..., object]) -> None:
-    """No process of theirs is left, and none is a worker that the end waits for."""
+    """The collectors leave no process behind when the run ends. The end does not wait for them as for workers."""
     child = ground.telemetry("run", "--", sys.executable, "-c", ENOUGH, environ=ON)
     wait_until(lambda: "host.memory" in live_gauges(ground), 40.0, "the first sample")
     assert len(collecting(ground)) == 1
@@ -147,7 +147,7 @@ def test_collectors_that_do_not_react_are_left_behind(ground: Ground, wait_until
 
 
 def test_a_short_command_is_quiet_about_collectors(ground: Ground) -> None:
-    """It ends before they have begun, which is no reason to wait or to say anything."""
+    """A short command ends before the collectors have begun. This is no reason to wait or to print anything."""
     code, _, err = ground.run("run", "--quiet", "--strict", "--", "true", environ=ON)
     assert (code, err, collecting(ground)) == (0, "", [])
 
@@ -169,7 +169,10 @@ def test_one_switch_turns_them_off(
 
 
 def test_a_collector_that_is_asked_for_must_work(ground: Ground, wait_until: Callable[..., object]) -> None:
-    """Without a GPU, `--collect gpu` says what is missing, and --strict has the code 6. The rest goes on."""
+    """A collector that is asked for must work: without a GPU, `--collect gpu` prints what is missing.
+
+    With --strict the exit code is 6, and the rest goes on.
+    """
     child = ground.telemetry(
         "run", "--strict", "--quiet", "--collect", "gpu", "--", sys.executable, "-c", ENOUGH, environ=ON
     )
@@ -192,7 +195,7 @@ def test_a_collector_that_is_asked_for_must_work(ground: Ground, wait_until: Cal
     ],
 )
 def test_a_wrong_collector_starts_no_run(words: str, said: str, ground: Ground) -> None:
-    """It is a usage error, before anything is started."""
+    """A wrong collector is a usage error before anything is started."""
     code, _, err = ground.run("run", "--collect", words, "--", "true")
     assert code == 2
     assert said in err

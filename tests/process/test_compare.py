@@ -93,9 +93,10 @@ with telemetry.start("load") as run:
 
 
 def test_requests_are_compared_by_the_rates_of_the_report(ground: Any) -> None:
-    """To the last digit, by the name that is printed; a name without figures is an error.
+    """Requests are compared by the report's rates, to the last digit, and by the names printed there.
 
-    A figure named by --metric is always shown, also if two runs can't tell whether it differs.
+    A name without figures is an error, and a figure named by --metric is shown even if two runs can't tell whether
+    it differs.
     """
     program = ground.program("load.py", REQUESTS)
     for name in ("old", "new"):
@@ -129,7 +130,7 @@ def test_requests_are_compared_by_the_rates_of_the_report(ground: Any) -> None:
 
 
 def test_a_command_that_fails_ends_a_calibration_with_its_code(ground: Any) -> None:
-    """At the first time, and nothing is stored."""
+    """A command that fails ends the calibration the first time, and nothing is stored."""
     code, out, err = ground.run(
         "calibrate", "--runs", "5", "--name", "bad", "--", "sh", "-c", "echo why >&2; exit 7"
     )
@@ -159,7 +160,7 @@ def test_a_calibration_that_is_ended_ends_its_command(ground: Any, wait_until: A
 
 
 def test_the_benchmark_of_comparisons_runs() -> None:
-    """With `--tiny` it does all its work once and prints its table; the figures mean nothing."""
+    """The benchmark with `--tiny` does all its work once and prints its table. The figures mean nothing."""
     command = [sys.executable, "-m", "benchmarks.compare", "--tiny"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode in (0, 1), done.stderr

@@ -1,4 +1,4 @@
-"""Nothing vanishes: what the loops of real producers sent, against what the report says."""
+"""Tests that nothing vanishes: what loops of real producers sent is compared with the report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def test_blocking_producers_lose_nothing(ground: Any) -> None:
 
 
 def test_dropping_producers_count_what_they_drop(ground: Any) -> None:
-    """With an aggregator that stands still and a small buffer, sent is applied plus dropped, by reason."""
+    """The number of sent events is applied plus dropped, by reason, if the buffer is small.
+
+    The aggregator stands still for a while.
+    """
     sizes = ["--processes", "2", "--threads", "2", "--events", "1500000", "--policy", "drop", "--stop-s", "1.5"]
     code, outcome = conserve(ground, *sizes, TELEMETRY_EMIT__BUFFER_EVENTS="5000")
     assert (code, outcome["faults"]) == (0, [])

@@ -137,7 +137,10 @@ def test_idle_connections_cost_an_ipc_run_nothing(ground: Any, kind: str) -> Non
 
 
 def test_a_result_is_written_while_strangers_hold_what_they_got(ground: Any) -> None:
-    """Nobody has to leave for the run to end, and its control address is the last that is shut."""
+    """The run ends while strangers hold connections, and none of them has to leave.
+
+    The control address of the run is the last that is shut.
+    """
     aggregator, endpoint = serve_few(ground)
     only = producer(ground, endpoint)
     say(only, "recorded")
@@ -151,7 +154,10 @@ def test_a_result_is_written_while_strangers_hold_what_they_got(ground: Any) -> 
 
 
 def test_strangers_without_keys_cost_a_run_with_keys_nothing(ground: Any) -> None:
-    """They hold a descriptor for seconds each; the run, its files and its producers do not notice."""
+    """Strangers without keys hold a descriptor for seconds each.
+
+    The run, its files and its producers do not notice.
+    """
     assert ground.run("keys", "new")[0] == 0
     words = ("--bind", "tcp://127.0.0.1:*")
     aggregator, endpoint = serve_few(ground, *words, TELEMETRY_SECURITY__CURVE="always")

@@ -145,7 +145,7 @@ def test_every_query_has_an_answer(site: Site, wait_until: WaitUntil, more: str)
 
 
 def test_a_run_that_ended_with_losses_is_shown_and_alerted(site: Site, wait_until: WaitUntil) -> None:
-    """Its verdict stays after its end, and the alert names it."""
+    """The verdict of a run with losses stays after its end, and the alert names it."""
     job = site.run("short", site.ground.program("short.py", LOSSY))
     _, err = job.communicate(timeout=DEADLINE_S)
     assert job.returncode == 0, err
@@ -162,7 +162,7 @@ def test_a_run_that_ended_with_losses_is_shown_and_alerted(site: Site, wait_unti
 
 
 def test_dashboards_of_rl_insight_find_their_metrics(site: Site, wait_until: WaitUntil) -> None:
-    """With the namespace that they expect."""
+    """The dashboards of RL-Insight find their metrics with the namespace that they expect."""
     stop = site.ground.folder / "stop-rl"
     program = site.ground.program("rl.py", RL_INSIGHT)
     job = site.run("rl", program, str(stop), to=",namespace=rl_insight_monitor")

@@ -62,7 +62,7 @@ def test_run_with_closed_streams(ground: Any, closed: str) -> None:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_run_whose_reader_of_stderr_is_gone(ground: Any, code: int) -> None:
-    """Nobody hears the report: the command's code is still ours, and the result is on disk."""
+    """The run keeps the command's exit code and has its result on disk if nobody reads the report."""
     ground.program("job.py", RECORD + f"raise SystemExit({code})\n")
     reader, writer = os.pipe()
     os.close(reader)
@@ -179,7 +179,10 @@ def test_nothing_is_left_over(ground: Any, wait_until: Any) -> None:
 
 
 def test_a_wrapped_run_leaves_nothing_over(ground: Any, wait_until: Any) -> None:
-    """Once the final snapshot's grace is over there is no process, no socket and no temporary file."""
+    """A wrapped run leaves no process, no socket and no temporary file.
+
+    This holds once the final snapshot's grace is over.
+    """
     ground.program("job.py", RECORD)
     code, _, err = ground.run("run", "--name", "mine", "--", sys.executable, "job.py")
     assert code == 0, err

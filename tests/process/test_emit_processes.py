@@ -31,7 +31,7 @@ def tell(run):
 
 
 class Done:
-    """What a script printed: JSON lines on stdout, talk on stderr."""
+    """The output of a script: JSON lines on stdout, talk on stderr."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.code = done.returncode
@@ -91,7 +91,7 @@ def test_the_spawner_ends_the_run(script: Script) -> None:
 
 
 def test_two_runs_one_after_the_other(script: Script) -> None:
-    """As in a notebook: the same instruments, another directory."""
+    """Two runs in one process, as in a notebook, share no numbers and have a directory each."""
     done = script("""
         count = telemetry.counter("n")
         for value in (1, 2):
@@ -105,7 +105,7 @@ def test_two_runs_one_after_the_other(script: Script) -> None:
 
 
 def test_a_program_that_just_ends_leaves_a_complete_result(script: Script, short_dir: Path) -> None:
-    """Nobody has to call finish."""
+    """A program that just ends leaves a complete result without a call of finish."""
     done = script("""
         telemetry.start("job")
         telemetry.counter("n").add(5)
@@ -116,7 +116,7 @@ def test_a_program_that_just_ends_leaves_a_complete_result(script: Script, short
 
 
 def test_events_after_finish_are_said_once_at_exit(script: Script) -> None:
-    """And never raised."""
+    """Events after finish are reported once at exit and never raise."""
     done = script("""
         run = telemetry.start("job")
         count = run.counter("n")
@@ -130,7 +130,10 @@ def test_events_after_finish_are_said_once_at_exit(script: Script) -> None:
 
 
 def test_events_after_the_exit_hooks_are_said(script: Script) -> None:
-    """Once, and by nobody else: the objects of a program are destroyed after all of its exit functions."""
+    """Events after the exit hooks are reported once, with no other message.
+
+    Objects of a program are destroyed after all of its exit functions.
+    """
     done = script("""
         telemetry.start("job")
 
@@ -150,7 +153,10 @@ def test_events_after_the_exit_hooks_are_said(script: Script) -> None:
 
 
 def test_a_forked_child_is_a_producer_of_its_own(script: Script) -> None:
-    """With recorders that the parent had bound; what the parent had not sent yet is not sent twice."""
+    """A forked child uses recorders that the parent had bound.
+
+    What the parent had not sent yet is not sent twice.
+    """
     done = script("""
         run = telemetry.start("job", flush_ms=200)
         add = run.counter("n").add
@@ -175,7 +181,10 @@ def test_a_forked_child_is_a_producer_of_its_own(script: Script) -> None:
 
 
 def test_requests_of_a_parent_are_not_the_childs(script: Script) -> None:
-    """It has its own, of the same kind and in the window it was born in; the parent's go on in the parent."""
+    """A forked child has requests of its own, of the same kind and in the window it was born in.
+
+    The parent's requests go on in the parent.
+    """
     done = script("""
         with telemetry.start("job") as run:
             llm = run.requests("llm")
@@ -205,7 +214,7 @@ def test_requests_of_a_parent_are_not_the_childs(script: Script) -> None:
 
 
 def test_a_forked_child_that_records_nothing_is_no_producer(script: Script) -> None:
-    """It may be about to execute something else; the run does not wait for it."""
+    """A forked child that records nothing may be about to execute something else. The run does not wait for it."""
     done = script("""
         run = telemetry.start("job")
         run.counter("n").add(1)
@@ -221,7 +230,7 @@ def test_a_forked_child_that_records_nothing_is_no_producer(script: Script) -> N
 
 
 def test_a_child_of_the_spawner_does_not_end_the_run(script: Script) -> None:
-    """Its finish is its own; the parent goes on."""
+    """The finish of a child is its own, and the parent goes on."""
     done = script("""
         run = telemetry.start("job")
         count = run.counter("n")
@@ -272,7 +281,7 @@ def test_multiprocessing_children_count(script: Script, method: str) -> None:
 
 
 def test_children_that_nobody_joined_are_in_the_result(script: Script, short_dir: Path) -> None:
-    """At exit the run ends after multiprocessing has waited for its children."""
+    """The run ends at exit after multiprocessing has waited for its children."""
     done = script("""
         import multiprocessing
 
@@ -348,7 +357,7 @@ def test_threads_share_one_instrument(script: Script) -> None:
 
 
 def test_inside_a_running_event_loop(script: Script) -> None:
-    """As in a notebook: start and finish touch no loop and no signal handler."""
+    """A run in an event loop, as in a notebook, touches no loop or signal handler at start or finish."""
     done = script("""
         import asyncio, signal
 
@@ -449,7 +458,10 @@ tell(run)
 
 
 def test_an_aggregator_that_is_killed_at_the_exit_of_the_program(script: Script, short_dir: Path) -> None:
-    """Nobody called finish, and the interpreter is about to end: it starts another all the same."""
+    """The exiting program starts another aggregator if its aggregator is killed then.
+
+    Nobody called finish, and the interpreter is about to end.
+    """
     done = script(
         KILL
         + """
@@ -564,7 +576,10 @@ def test_a_run_directory_that_cannot_be_written_is_one_clear_error(script: Scrip
 
 
 def test_an_exception_that_ends_the_program_is_in_the_result(script: Script, short_dir: Path) -> None:
-    """As a mark, like one that leaves a `with` block. The hook of another library and the traceback follow."""
+    """An exception that ends the program is a mark, like one that leaves a `with` block.
+
+    Then the hook of another library and the traceback follow.
+    """
     done = script("""
         def theirs(kind, error, trace):
             print("another library heard", kind.__name__, file=sys.stderr)
@@ -583,7 +598,10 @@ def test_an_exception_that_ends_the_program_is_in_the_result(script: Script, sho
 
 
 def test_an_exception_is_one_mark(script: Script, short_dir: Path) -> None:
-    """Also if it leaves the `with` block and then ends the program. A run that is over has none."""
+    """An exception is one mark, also if it leaves the `with` block and then ends the program.
+
+    A run that is over has no mark of it.
+    """
     done = script("""
         telemetry.start("first").finish()
         with telemetry.start("second"):
@@ -608,7 +626,7 @@ def test_only_the_run_that_an_exception_ended_failed(script: Script, short_dir: 
 
 
 def test_an_exception_in_the_body_is_in_the_result(script: Script, short_dir: Path) -> None:
-    """As a mark; the program fails as it would have."""
+    """An exception in the body is a mark, and the program fails as it would have."""
     done = script("""
         with telemetry.start("job"):
             raise RuntimeError("out of memory")

@@ -96,7 +96,10 @@ def test_finish_ends_an_embedded_run_and_returns_the_final_report(ground: Any) -
 
 
 def test_a_killed_owner_is_noticed_and_named(ground: Any, wait_until: Any) -> None:
-    """kill -9 of the process that started the aggregator: a result that says it never ended."""
+    """The result names the process that started the aggregator and was then ended by kill -9.
+
+    The reason in the result says that this process never finished.
+    """
     program = ground.program(
         "own.py",
         "import telemetry\nrun = telemetry.start('own')\nv = run.series('v')\nprint(run.directory, flush=True)\n"
@@ -114,8 +117,10 @@ def test_a_killed_owner_is_noticed_and_named(ground: Any, wait_until: Any) -> No
 
 
 def test_what_was_recorded_for_a_dead_aggregator_is_missing_not_forgotten(ground: Any, wait_until: Any) -> None:
-    """Without a journal the owner's report falls back to the last live snapshot and adds what the producer itself
-    knows."""
+    """The owner's report without a journal falls back to the last live snapshot.
+
+    It adds what the producer itself knows.
+    """
     program = ground.program(
         "own.py",
         "import json, sys, telemetry\nrun = telemetry.start('own', journal=False)\nn = run.counter('n')\n"
@@ -227,7 +232,10 @@ def test_stop_asks_living_producers_to_end(ground: Any) -> None:
 
 
 def test_one_call_waits_for_the_result(ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes from the aggregator, else from disk, else from the newest snapshot, and says which."""
+    """One call returns the result from the aggregator, else from disk, else from the newest snapshot.
+
+    The result names its source.
+    """
     monkeypatch.chdir(ground.folder)
     aggregator, endpoint = ground.serve()
     directory = str((ground.folder / "runs" / "latest").resolve())
@@ -249,7 +257,7 @@ def test_one_call_waits_for_the_result(ground: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_one_call_does_not_wait_for_a_dead_aggregator(ground: Any) -> None:
-    """Nobody restarts it, so the way to a result is told at once."""
+    """The call names the way to a result of a dead aggregator at once, because nobody restarts it."""
     aggregator, _ = ground.serve()
     aggregator.kill()
     aggregator.communicate(timeout=30)
@@ -319,7 +327,7 @@ def test_a_finish_after_a_kill_waits_two_seconds_for_what_is_acknowledged(ground
 
 
 def test_an_aggregator_whose_producers_are_gone_ends_by_itself(ground: Any) -> None:
-    """After the grace, COMPLETE, without anybody asking."""
+    """The run ends as COMPLETE after the grace, without anybody asking."""
     aggregator, endpoint = ground.serve(environ={"TELEMETRY_RUN__ORPHAN_GRACE_S": "0.3"})
     program = ground.program("job.py", "import telemetry\ntelemetry.start('j').counter('n').add(2)\n")
     ground.popen(sys.executable, program, environ={"TELEMETRY_ENDPOINT": endpoint}).communicate(timeout=30)
@@ -366,7 +374,7 @@ def test_the_service_manager_is_told(ground: Any) -> None:
 
 
 def test_a_directory_that_cannot_be_made_is_one_line(ground: Any) -> None:
-    """No aggregator, no traceback, exit 1."""
+    """A directory that can't be made gives one line, exit code 1, no aggregator and no traceback."""
     (ground.folder / "file").write_text("")
     code, out, err = ground.run("serve", "--name", "x", "--dir", str(ground.folder / "file" / "runs"))
     assert (code, out) == (1, "")
@@ -396,7 +404,7 @@ def test_two_aggregators_on_one_address(ground: Any) -> None:
 
 
 def test_the_run_is_found_while_it_lives_and_after_it_died_by_force(ground: Any) -> None:
-    """kill -9 of the aggregator: `ls` does not call it live any more."""
+    """The command `ls` lists a live run, and does not call it live after kill -9 of its aggregator."""
     aggregator, _ = ground.serve()
     assert [run["pid"] for run in ground.live()] == [aggregator.pid]
     os.kill(aggregator.pid, signal.SIGKILL)
@@ -429,7 +437,7 @@ def test_more_peers_than_the_soft_limit_of_descriptors(ground: Any) -> None:
 
 
 def test_serve_needs_no_terminal(ground: Any) -> None:
-    """With all standard streams closed it works and exits 0 after SIGTERM."""
+    """The command serve works with all standard streams closed, and exits with 0 after SIGTERM."""
     child = ground.telemetry("serve", "--name", "quiet", stdin=subprocess.DEVNULL)
     while not (live := ground.live()):
         assert child.poll() is None

@@ -99,7 +99,7 @@ def test_the_tour_visits_every_command() -> None:
 
 @pytest.mark.parametrize("command", FINISHED)
 def test_a_command_on_finished_runs(site: Ground, command: str) -> None:
-    """It ends well, and prints what it is for."""
+    """Each command on finished runs ends well and prints what it is for."""
     words, printed = FINISHED[command]
     assert words.split()[0] == command
     code, out, err = site.run(*words.split())
@@ -182,7 +182,7 @@ def test_notify(site: Ground) -> None:
 
 
 def test_stack(site: Ground) -> None:
-    """Without a stack it says how to start one."""
+    """The command `stack status` without a stack names the command that starts one."""
     code, _, err = site.run("stack", "status")
     assert code == 1
     assert "telemetry stack up" in err

@@ -37,7 +37,7 @@ def check_job(final: dict[str, Any]) -> None:
 
 
 def test_a_job_of_several_processes_by_itself(ground: Any) -> None:
-    """It starts an aggregator of its own, and ends with what was recorded."""
+    """A job of several processes starts an aggregator of its own, and ends with what was recorded."""
     job = ground.popen(sys.executable, JOB, *SIZES)
     out, err = job.communicate(timeout=90)
     assert (job.returncode, out) == (0, ""), err
@@ -145,5 +145,5 @@ def test_the_demo(ground: Any, where: list[str]) -> None:
 
 
 def test_the_example_is_the_demo() -> None:
-    """What a reader opens is what runs."""
+    """The example that a reader opens is the demo that runs."""
     assert Path(HTTP).resolve().read_text() == (ROOT / "src/telemetry/cli/demo/http_benchmark.py").read_text()

@@ -113,7 +113,7 @@ def test_a_finished_run_goes_to_several_at_once(ground: Any) -> None:
 
 
 def test_what_cant_be_is_said(ground: Any) -> None:
-    """Before anything starts, or by the writer, which is failed then; exit code 2."""
+    """A wrong export exits with code 2 before anything starts, or when its writer fails."""
     run = finished(ground, 1)
     for words, said in (
         (["--to", "jsonl:pat=x"], "did you mean path?"),
@@ -160,8 +160,10 @@ def test_a_live_run_is_followed_over_the_deaths_of_its_writer(ground: Any, wait_
 
 
 def test_what_a_tracker_did_not_take_is_delivered_later(ground: Any) -> None:
-    """It is away to the end: the exit says so, and `--resume` delivers all of it; the library's chatter is in a
-    file."""
+    """The exit reports records that a tracker did not take, because it was away to the end.
+
+    Then `--resume` delivers all of them, and the library's chatter is in a file.
+    """
     environ = plug_in(ground)
     run = finished(ground)
     (ground.folder / "down").touch()

@@ -1,4 +1,7 @@
-"""What an endpoints benchmark publishes, through real sockets into a run: `telemetry feed`, `serve`, `run`."""
+"""Tests of what an endpoints benchmark publishes.
+
+It passes through real sockets into a run by `telemetry feed`, `serve` and `run`.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +157,10 @@ def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def test_a_feed_comes_to_what_the_api_comes_to(ground: Ground, benchmark: Benchmark) -> None:
-    """To the nanosecond, with noise between and errors in either form; what is no event is counted."""
+    """Figures of the feed equal those of the API to the nanosecond.
+
+    The feed has noise between and errors in either form, and messages that are no events are counted.
+    """
     base = time.monotonic_ns() - 10**9
     native = ground.program("native.py", NATIVE)
     computed = {"TELEMETRY_RUN__PERCENTILES": ",".join(with_percentiles(["endpoints"], PERCENTILES))}
@@ -175,7 +181,10 @@ def test_a_feed_comes_to_what_the_api_comes_to(ground: Ground, benchmark: Benchm
 
 
 def test_the_summary_has_their_names(ground: Ground, benchmark: Benchmark) -> None:
-    """Of the requests in the tracking window, from the command line."""
+    """The summary from the command line has the names of the endpoints benchmark.
+
+    It covers the requests in the tracking window.
+    """
     child, _ = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
     benchmark.await_subscriber()
     benchmark.send(*scenario(time.monotonic_ns() - 10**9))
@@ -203,7 +212,7 @@ def test_the_summary_has_their_names(ground: Ground, benchmark: Benchmark) -> No
 def test_texts_are_counted_where_there_is_a_tokenizer(
     ground: Ground, benchmark: Benchmark, tokenizer_file: Path
 ) -> None:
-    """As the library counts them; the first chunk is one token of the time per token."""
+    """Texts are counted as the library counts them. The first chunk is one token of the time per token."""
     from tokenizers import Tokenizer
 
     def tokens(text: str) -> int:
@@ -259,7 +268,10 @@ context.destroy(10_000)
 
 @pytest.mark.parametrize("end", ["end", "die"])
 def test_beside_a_command_everything_it_sent_is_taken(ground: Ground, end: str) -> None:
-    """Its address is found by a pattern, and the run ends after its last event, whether or not that is said."""
+    """The feed finds the benchmark's address by a pattern beside a command.
+
+    The run ends after the last event, whether or not the benchmark reports its end.
+    """
     (ground.folder / "zmq_1").mkdir()
     program = ground.program("bench.py", BENCHMARK)
     repository = str(Path(__file__).parents[2])
@@ -290,7 +302,7 @@ def test_a_benchmark_that_was_killed_is_incomplete_at_once(ground: Ground, other
 def test_a_feed_that_is_killed_is_started_again(
     ground: Ground, benchmark: Benchmark, wait_until: WaitUntil
 ) -> None:
-    """And says that it does not know what came before."""
+    """A feed that was killed is started again, and reports that it does not know what came before."""
     quick = {"TELEMETRY_RUN__DRAIN_TIMEOUT_S": "0.2"}  # the dead one's end never comes
     child, endpoint = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=quick)
     benchmark.await_subscriber()
@@ -316,7 +328,10 @@ def test_a_feed_that_is_killed_is_started_again(
 
 
 def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, wait_until: WaitUntil) -> None:
-    """With what was sent until then; so does a late joiner, which says so."""
+    """A feed that runs alone ends with what was sent until it was told to end.
+
+    A late joiner does the same and reports that it was late.
+    """
     _, endpoint = ground.serve()
     feed = ground.telemetry("feed", f"endpoints:{benchmark.address}", endpoint)
     benchmark.await_subscriber()
@@ -330,7 +345,7 @@ def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, 
 
 
 def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:
-    """Nobody has to look for its process."""
+    """A feed ends with the run, so that nobody has to look for its process."""
     child, endpoint = ground.serve()
     feed = ground.telemetry("feed", f"endpoints:{benchmark.address}", environ={"TELEMETRY_ENDPOINT": endpoint})
     benchmark.await_subscriber()
@@ -355,7 +370,7 @@ def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:
     ],
 )
 def test_what_can_not_be_is_said_at_once(ground: Ground, words: tuple[str, ...], said: str) -> None:
-    """Before there is a run, and with the exit code of the error."""
+    """A wrong option is reported before there is a run, with the exit code of the error."""
     code, _, err = ground.run(*words)
     assert code == (1 if "nowhere" in words[-1] else 2)
     assert re.search(said, err), err
@@ -366,7 +381,10 @@ def test_what_can_not_be_is_said_at_once(ground: Ground, words: tuple[str, ...],
 def test_a_feed_to_which_nothing_came_fails_a_strict_run(
     ground: Ground, code: int, strict: bool, expected: int
 ) -> None:
-    """After the command's own code; a line in the result says it, however short the command was."""
+    """A feed without messages fails a strict run after the command's own code.
+
+    A line in the result states it, however short the command was.
+    """
     flags = ["--strict"] if strict else []
     command = (sys.executable, "-c", f"raise SystemExit({code})")
     ended_with, _, err = ground.run("run", *flags, "--feed", f"endpoints:ipc://{ground.folder}/x", "--", *command)
@@ -443,8 +461,10 @@ def stream(base: int, count: int, *, odd: int) -> list[bytes]:
 def test_an_end_that_is_stamped_before_the_first_piece_is_no_loss(
     ground: Ground, benchmark: Benchmark, tokenizer_file: Path, counts: bool
 ) -> None:
-    """Those requests are there without their time per token, and how many they are is said. Without a tokenizer
-    nobody knows a time per token, so none is missing."""
+    """Requests whose end is stamped before the first piece are counted, and have no time per token.
+
+    Without a tokenizer no time per token is known, so none is missing.
+    """
     words = ("--tokenizer", str(tokenizer_file)) if counts else ()
     child, _ = ground.serve("--strict", "--feed", f"endpoints:{benchmark.address}", *words, environ=SOON)
     benchmark.await_subscriber()
@@ -466,7 +486,10 @@ TOOL = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "
 
 
 def test_without_a_tokenizer_no_token_is_invented(ground: Ground, benchmark: Benchmark) -> None:
-    """Not in figures, rates, gates or the summary, whatever chunks there are; the report says what to do."""
+    """Figures, rates, gates and the summary contain no tokens if there is no tokenizer.
+
+    This holds whatever chunks there are, and the report says what to do.
+    """
     child, _ = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
     benchmark.await_subscriber()
     benchmark.send(*stream(time.monotonic_ns() - 2 * 10**9, 200, odd=0))
@@ -489,7 +512,10 @@ def test_without_a_tokenizer_no_token_is_invented(ground: Ground, benchmark: Ben
 def test_calls_of_tools_have_no_number_of_tokens(
     ground: Ground, benchmark: Benchmark, tokenizer_file: Path
 ) -> None:
-    """With a tokenizer too: they are not 0, and what rests on them all is unknown."""
+    """Tool calls have an unknown number of tokens, not 0, even with a tokenizer.
+
+    All figures that rest on them are unknown.
+    """
     words = ("--feed", f"endpoints:{benchmark.address}", "--tokenizer", str(tokenizer_file))
     child, _ = ground.serve(*words, environ=SOON)
     benchmark.await_subscriber()
@@ -659,7 +685,10 @@ def test_sessions_side_by_side_and_at_one_address(ground: Ground) -> None:
     ],
 )
 def test_an_interrupted_benchmark_makes_an_interrupted_run(ground: Ground, sessions: list[str], said: str) -> None:
-    """Whatever the command's code, with all that came, exact; and with a reason that says which session it was."""
+    """An interrupted benchmark makes the run interrupted, whatever the command's code.
+
+    The run has all that came, exactly, and a reason that names the session.
+    """
     feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
     code, _, err = ground.run("run", "--strict", "--feed", feed, "--", *sessions_of(ground, *sessions))
     assert code == 5, err
@@ -677,7 +706,7 @@ def test_an_interrupted_benchmark_makes_an_interrupted_run(ground: Ground, sessi
 def test_texts_of_an_interrupted_benchmark_are_counted(
     ground: Ground, benchmark: Benchmark, tokenizer_file: Path
 ) -> None:
-    """It has ended in order: what it sent is taken in to the end."""
+    """The texts of an interrupted benchmark are counted to the end, because it ended in order."""
     words = ("--strict", "--feed", f"endpoints:{benchmark.address}", "--tokenizer", str(tokenizer_file))
     child, _ = ground.serve(*words, environ=SOON)
     benchmark.await_subscriber()

@@ -104,7 +104,10 @@ def test_a_killed_command_leaves_its_last_seconds(ground: Ground) -> None:
 
 
 def test_marks_gates_stalls_and_exit_codes_make_recordings(ground: Ground) -> None:
-    """While the command runs, and at its end. The command's exit code stays."""
+    """Marks, gates, stalls and exit codes make recordings while the command runs and at its end.
+
+    The command's exit code stays.
+    """
     program = ground.program("job.py", ASKING)
     words = ("--flight-recorder", "2", "--gate", "value(errors) < 5", "--quiet")
     code, _, err = ground.run("run", *words, "--", sys.executable, program)
@@ -124,7 +127,7 @@ def test_marks_gates_stalls_and_exit_codes_make_recordings(ground: Ground) -> No
 
 
 def test_an_aggregator_that_was_killed_costs_no_recording(ground: Ground) -> None:
-    """Its journal is there, and the next one goes on with it."""
+    """The journal of a killed aggregator remains, and the next one goes on with it."""
     program = """
 import json, os, pathlib, signal, sys, time, telemetry
 run = telemetry.start("job")
@@ -145,7 +148,7 @@ sys.exit(1)
 
 
 def test_a_recorder_without_a_journal_is_refused(ground: Ground) -> None:
-    """Before anything is started."""
+    """A flight recorder without a journal is refused before anything is started."""
     code, _, err = ground.run("run", "--flight-recorder", "30s", "--no-journal", "--", "touch", "started")
     assert code == 2, err
     assert "--flight-recorder reads the journal, and the journal is off" in err

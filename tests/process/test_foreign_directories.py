@@ -222,7 +222,10 @@ def test_nothing_outside_changes(first: int, root: Path, good: Path, other: Path
 
 
 def test_what_a_link_leads_to_survives_a_recovery(root: Path, good: Path) -> None:
-    """In a process of its own, as a user starts it. The rest of the run is recovered, and the link is named."""
+    """A recovery, in a process of its own as a user starts it, leaves a link's target alone.
+
+    The rest of the run is recovered, and the link is named.
+    """
     run = root / "runs" / good.name
     shutil.copytree(good, run)
     (run / "final_snapshot.json").unlink()

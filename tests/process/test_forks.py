@@ -37,6 +37,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 @pytest.mark.parametrize("module", ["telemetry.client", "telemetry.client.process", "telemetry.config.load"])
 def test_a_child_can_load_what_another_thread_was_loading(module: str) -> None:
-    """Else it would wait for ever for a thread that it does not have."""
+    """A child can load a module that another thread of the parent was loading.
+
+    Otherwise it would wait for ever for a thread that it does not have.
+    """
     done = subprocess.run([sys.executable, "-c", PROGRAM, module], capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

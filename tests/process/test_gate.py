@@ -79,7 +79,7 @@ def gate(ground: Any, *words: str, **options: Any) -> tuple[int, str, str]:
 
 
 def outcomes(ground: Any) -> list[str]:
-    """Those in gates.json of the newest run."""
+    """Return the outcomes in gates.json of the newest run."""
     text = (ground.folder / "runs" / "latest" / "gates.json").read_text()
     return [result["outcome"] for result in json.loads(text)["gates"]]
 
@@ -120,7 +120,7 @@ def test_a_gate_that_fails_and_one_that_nobody_can_tell(ground: Any) -> None:
 
 
 def test_the_command_s_own_code_wins(ground: Any) -> None:
-    """Also over a gate that failed, which is still told, however quiet."""
+    """The command's own code wins over a gate that failed. The gate is still reported, however quiet."""
     code, err = run(ground, "--quiet", "--gate", "p99(ttft) < 50ms", "--gate", "lost == 0", argument="7")
     assert code == 7, err
     (said,) = err.splitlines()
@@ -168,7 +168,10 @@ def test_an_interrupted_run(ground: Any) -> None:
 
 
 def test_a_gate_that_can_t_pass_any_more_ends_the_command(ground: Any) -> None:
-    """With --abort-on-fail: SIGTERM, exit 99, and the report says which."""
+    """A gate that can't pass any more ends the command with --abort-on-fail.
+
+    The command gets SIGTERM, the exit code is 99, and the report names the gate.
+    """
     code, err = run(ground, "--abort-on-fail", "--gate", "value(errors) < 20", code=ENDLESS)
     assert code == 99, err
     assert "telemetry: gate failed, stopping the command: value(errors) < 20: " in err
@@ -203,7 +206,10 @@ def test_usage(ground: Any) -> None:
 
 
 def test_the_settings_have_gates_too(ground: Any) -> None:
-    """For both commands; flags come before them, and they can be left out."""
+    """The settings have gates for both commands, and `--no-gates` leaves them out.
+
+    Flags come before the settings.
+    """
     (ground.folder / "telemetry.toml").write_text('[gates]\nexpressions = ["p99(ttft) < 50ms"]\n')
     assert run(ground)[0] == 99
     assert gate(ground)[0] == 99
@@ -211,7 +217,7 @@ def test_the_settings_have_gates_too(ground: Any) -> None:
 
 
 def test_the_share_of_requests_that_failed_for_whatever_reason(ground: Any) -> None:
-    """Of each window by itself, of one, of all together."""
+    """The share of failed requests is judged of each window by itself, of one, and of all together."""
     share = "sum(chat.failed)/value(chat.issued) < 5%"
     measured = "sum(chat.failed{window=measured})/value(chat.issued{window=measured}) <= 1%"
     assert run(ground, "--gate", share, code=FAIL)[0] == 99
@@ -225,7 +231,10 @@ def test_the_share_of_requests_that_failed_for_whatever_reason(ground: Any) -> N
 
 
 def test_throughput_is_the_report_s(ground: Any) -> None:
-    """By each definition, of each window, to the last digit; of a part, of time or of the run, there is none."""
+    """The throughput equals the report's by each definition and window, to the last digit.
+
+    A part of time or of the run has no throughput.
+    """
     assert run(ground, code=FAIL)[0] == 0
     (together,) = json.loads(ground.run("report", "latest", "--json")[1])["requests"]
     definitions = {

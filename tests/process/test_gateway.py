@@ -233,7 +233,7 @@ def test_two_gateways_serve_one_run(site: Site) -> None:
 
 
 def test_a_gateway_that_is_told_to_end_leaves_the_run(site: Site) -> None:
-    """It sends what it has and says so; the run goes on without it."""
+    """A gateway that is told to end sends what it has and says so. The run goes on without it."""
     site.begin()
     leaving, staying = site.gateway(), site.gateway()
     assert leaving.count(1).status_code == 200

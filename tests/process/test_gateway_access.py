@@ -1,4 +1,4 @@
-"""Who may use a gateway, and requests that are broken, too large or sent by halves."""
+"""Tests of who may use a gateway, and of requests that are broken, too large or sent by halves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def send(gateway: Gateway, content: Any, **headers: str) -> httpx.Response:
 
 
 def test_other_machines_need_a_token(site: Site) -> None:
-    """Without one the gateway does not start where they could reach it."""
+    """A gateway without a token does not start where other machines could reach it."""
     site.begin()
     code, out, err = site.run("gateway", "job", "--listen", "0.0.0.0:0")
     assert (code, out) == (2, "")
@@ -53,7 +53,10 @@ def test_other_machines_need_a_token(site: Site) -> None:
 
 
 def test_pages_of_other_sites_get_nothing(site: Site) -> None:
-    """Their name may resolve to this machine; a browser still sends that name."""
+    """Pages of other sites get nothing, because a browser sends the page's name.
+
+    That name may resolve to this machine.
+    """
     site.begin()
     gateway = site.gateway()
     for path in ("/v1/snapshot", "/prometheus", "/openapi.json"):
@@ -167,7 +170,7 @@ def test_a_client_that_goes_away_has_sent_nothing(site: Site, wait_until: WaitUn
 
 
 def test_an_address_that_is_taken_is_named(site: Site) -> None:
-    """With what to do."""
+    """An address that is taken is named, with what to do."""
     site.begin()
     gateway = site.gateway()
     taken = gateway.url.removeprefix("http://")
@@ -181,7 +184,7 @@ def test_an_address_that_is_taken_is_named(site: Site) -> None:
 
 
 def test_a_run_that_is_not_there_is_an_error(site: Site) -> None:
-    """Before the gateway listens."""
+    """A run that is not there is an error before the gateway listens."""
     code, _, err = site.run("gateway", "nothing", "--listen", "127.0.0.1:0")
     assert code != 0
     assert "nothing" in err

@@ -102,7 +102,7 @@ def test_the_sdk_records_the_same_over_grpc_and_http(ground: Ground) -> None:
 
 
 def test_nested_spans_are_sent_on_with_their_ids(ground: Ground, tmp_path: Path) -> None:
-    """From the SDK through the gateway into another receiver: the same traces, spans and parents."""
+    """Spans from the SDK through the gateway into another receiver keep their traces and parents."""
     program = ground.program("sdk.py", PROGRAM)
     with HttpReceiver(tmp_path / "got") as receiver:
         words = (
@@ -190,7 +190,7 @@ def test_requests_are_checked_as_over_http(run: GatewayRun, caller: Caller) -> N
 
 
 def test_a_restarted_gateway_has_the_same_address(run: GatewayRun, caller: Caller) -> None:
-    """What was confirmed before is in the run once."""
+    """A restarted gateway has the same address, and what was confirmed before is in the run once."""
     caller.call(METRICS, counted(1))
     run.kill_gateway()
     until(lambda: accepted(caller), "a gateway that answers")
@@ -199,7 +199,7 @@ def test_a_restarted_gateway_has_the_same_address(run: GatewayRun, caller: Calle
 
 
 def test_a_request_that_the_run_can_not_take_is_to_be_sent_again(run: GatewayRun, caller: Caller) -> None:
-    """While the aggregator does not answer, the code is one that clients retry, with a delay."""
+    """A request gets a code that clients retry, with a delay, while the aggregator does not answer."""
     from google.rpc import error_details_pb2, status_pb2
 
     aggregator = next(pid for pid, words in run._processes() if b"serve" in words or b"telemetry.daemon" in words)
@@ -236,7 +236,10 @@ def refusal(caller: Caller) -> tuple[str, str, dict[str, Any]] | None:
 
 
 def test_an_address_that_is_taken_is_an_error_at_the_start(ground: Ground) -> None:
-    """Also if its owner lets others share the port, as servers of gRPC do."""
+    """An address that is taken is an error at the start.
+
+    This holds also if its owner lets others share the port, as servers of gRPC do.
+    """
     for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, option, 1)
@@ -259,6 +262,6 @@ def test_without_grpcio_the_command_does_not_start(ground: Ground) -> None:
 
 
 def test_grpc_without_a_gateway_is_refused(ground: Ground) -> None:
-    """As every option that would have no effect."""
+    """The option for gRPC without a gateway is refused, like every option that would have no effect."""
     code, _, err = ground.run("run", "--gateway-grpc", "4317", "--", "true")
     assert (code, "add --gateway 8000" in err) == (2, True)

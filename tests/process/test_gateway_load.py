@@ -124,7 +124,10 @@ def test_requests_to_a_silent_aggregator_wait_together(site: Site) -> None:
 
 
 def test_silent_connections_keep_nobody_out(site: Site) -> None:
-    """They are more than the gateway has descriptors. The run loses nothing, and the gateway has nothing to say."""
+    """Silent connections, more than the gateway has descriptors, keep no client out.
+
+    The run loses nothing, and the gateway prints nothing.
+    """
     site.begin()
     gateway = site.gateway(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)))
     connections = [socket.create_connection(gateway.address) for _ in range(400)]

@@ -73,8 +73,10 @@ def instruments(final: dict[str, Any], kind: str) -> dict[str, float]:
 def test_metrics_of_the_sdk_are_instruments_of_the_run(
     ground: Ground, run: GatewayRun, temporality: dict[type, AggregationTemporality]
 ) -> None:
-    """After several exports, counters equal what was added, and gauges what was last. Bins of histograms hold each
-    value once, in buckets with given bounds and in exponential ones."""
+    """Counters equal what was added and gauges what was last, after several exports.
+
+    Bins of histograms hold each value once, in buckets with given bounds and in exponential ones.
+    """
     exporter = OTLPMetricExporter(
         endpoint=f"{run.url}/v1/metrics", preferred_temporality=temporality, compression=Compression.Gzip
     )
@@ -132,7 +134,10 @@ def test_metrics_of_the_sdk_are_instruments_of_the_run(
 
 
 def test_spans_of_the_sdk_are_spans_of_the_run(ground: Ground, run: GatewayRun) -> None:
-    """With their times, ids, kinds and attributes. Their durations are series, and exceptions are marks."""
+    """Spans of the SDK arrive with their times, ids, kinds and attributes.
+
+    Their durations are series, and exceptions are marks.
+    """
     provider = TracerProvider(resource=RESOURCE)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{run.url}/v1/traces")))
     tracer = provider.get_tracer("test")

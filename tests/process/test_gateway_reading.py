@@ -1,4 +1,7 @@
-"""What a gateway tells of its run: snapshots, a stream of them, the history, and a page for Prometheus."""
+"""Tests of what a gateway tells of its run.
+
+It serves snapshots, a stream of them, the history, and a page for Prometheus.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ def test_the_end_of_the_run_ends_everything(site: Site, wait_until: WaitUntil) -
 
 
 def test_a_stream_sends_as_often_as_it_is_asked_to(site: Site, wait_until: WaitUntil) -> None:
-    """Not each of ten snapshots a second, unless that is wanted."""
+    """A stream sends at the pace that its reader asks for, not each of ten snapshots a second."""
     site.begin("--refresh-hz", "20")
     gateway = site.gateway()
     follower = Follower(gateway, 0.5)
@@ -117,7 +120,10 @@ def test_a_stream_sends_as_often_as_it_is_asked_to(site: Site, wait_until: WaitU
 
 @pytest.mark.slow
 def test_a_reader_that_does_not_read_delays_nobody(site: Site, wait_until: WaitUntil) -> None:
-    """Its connection fills up; others get answers and news, and the gateway keeps no backlog for it."""
+    """The connection of a reader that does not read fills up.
+
+    Others get answers and news, and the gateway keeps no backlog for it.
+    """
     site.begin("--refresh-hz", "20")
     gateway = site.gateway()
     many = [{"type": "count", "name": f"counter/{number}", "unit": "u" * 20} for number in range(1_500)]
@@ -190,7 +196,10 @@ def test_the_history_comes_in_pages(site: Site, wait_until: WaitUntil) -> None:
 
 
 def test_prometheus_can_read_the_page(site: Site, wait_until: WaitUntil) -> None:
-    """As text and as OpenMetrics, below each of its paths, and it finds the gateway by itself."""
+    """Prometheus reads the page as text and as OpenMetrics, at each of its paths.
+
+    It finds the gateway by itself.
+    """
     site.begin()
     gateway = site.gateway()
     gateway.post(

@@ -103,7 +103,7 @@ def demonstrate(service: Service) -> dict[int, Values]:
 
 
 def test_every_tracker_has_the_steps_of_the_demonstration_once(ground: Ground) -> None:
-    """Their own readers find each value of each step, no value twice, and the text."""
+    """The trackers' own readers find each value of each step, no value twice, and the text."""
     flags = ("--to", "tensorboard", "--to", "wandb:mode=offline", "--to", "clearml:mode=offline")
     run = GatewayRun(ground, *flags)
     service = Service(run.url)
@@ -287,7 +287,7 @@ def test_tags_are_kept(service: Service, step: int) -> None:
 
 
 def test_the_newest_value_of_a_name_counts(service: Service, step: int) -> None:
-    """As in the dictionary that the service makes of a step."""
+    """The newest value of a name counts, as in the dictionary that the service makes of a step."""
     for value in (1, 3, 2):
         assert service.log_metric(step, "loss", value).status == 200
     assert service.ask(f"query_metrics?step={step}").body["metrics"] == {"loss": 2.0}
@@ -297,7 +297,7 @@ def test_the_newest_value_of_a_name_counts(service: Service, step: int) -> None:
 
 
 def test_query_finds_open_and_reported_steps(service: Service, step: int) -> None:
-    """Without a step it returns the newest values."""
+    """A query finds open and reported steps, and without a step returns the newest values."""
     path = f"query_metrics?step={step}"
     assert service.ask(path).status == 404
     service.log_metric(step, "queried", 1)
@@ -314,7 +314,10 @@ def test_query_finds_open_and_reported_steps(service: Service, step: int) -> Non
 
 
 def test_query_has_texts_and_distributions(service: Service, step: int) -> None:
-    """Of open and reported steps, also of those that have nothing else. The newest one of a name counts."""
+    """A query has the texts and distributions of open and reported steps.
+
+    Steps with nothing else have them too, and the newest one of a name counts.
+    """
     path = f"query_metrics?step={step}"
     for text in ("first", "second"):
         service.log_metric(step, "note", text)

@@ -147,7 +147,7 @@ def judged() -> Any:
 
 
 def test_good_requests_are_those_of_the_log(judged: Ground) -> None:
-    """In each window and for each limit, also for requests exactly at their limits."""
+    """The good requests are those of the log, in each window, for each limit, and exactly at a limit."""
     lines = log_lines(judged.folder / "log.jsonl")
     final = judged.final()
     assert (final["completeness"], len(lines)) == ("complete", 400)
@@ -158,7 +158,10 @@ def test_good_requests_are_those_of_the_log(judged: Ground) -> None:
 
 
 def test_the_report_has_the_share_of_all_that_ended(judged: Ground) -> None:
-    """With its interval; failed and expired requests count as not good."""
+    """The report has the share of all requests that ended, with its interval.
+
+    Failed and expired requests count as not good.
+    """
     code, out, err = judged.run("report", "latest", "--format", "json")
     assert code == 0, err
     (chat,) = json.loads(out)["requests"]
@@ -206,7 +209,10 @@ def test_peaks_are_exact_with_a_whole_request_log(judged: Ground) -> None:
 
 @pytest.mark.parametrize("words", [["ttft:200", "tpo:50"], ["ttft"], ["tpot=50"]])
 def test_limits_that_cannot_be_read_end_it_before_the_command(ground: Ground, words: list[str]) -> None:
-    """Whether they come from the command line or from the environment."""
+    """Limits that can't be read end the run before the command.
+
+    They come from the command line or from the environment.
+    """
     command = ["--", sys.executable, "-c", "open('started', 'w')"]
     for options, environ in ((["--goodput", *words], {}), ([], {"TELEMETRY_GOODPUT": " ".join(words)})):
         code, _, err = ground.run("run", *options, *command, environ=environ)
@@ -290,7 +296,7 @@ run.finish()
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_log_is_whole_if_callers_wait(ground: Ground, wanted: bool) -> None:
-    """No request is left out; without the setting, there is no log."""
+    """The log has every request if callers wait. Without the setting there is no log."""
     environ = {"TELEMETRY_EMIT__REQUEST_LOG": str(wanted).lower()}
     program = ground.program("blocking.py", BLOCKING)
     code, _, err = ground.run("run", "--", sys.executable, program, environ=environ)
@@ -318,7 +324,7 @@ run.finish()
 
 
 def test_chunk_gaps_of_an_older_producer_are_shown_as_itl(ground: Ground) -> None:
-    """And can be gated by both names."""
+    """Chunk gaps of an older producer are shown as `itl`, and can be gated by both names."""
     gates = [word for name in ("itl", "chunk_gap") for word in ("--gate", f"max(chat.{name}) < 6ms")]
     code, _, err = ground.run("run", *gates, "--", sys.executable, ground.program("old.py", OLD))
     assert code == 0, err

@@ -1,4 +1,7 @@
-"""What a run leaves for later: the history, the record stream, the histogram log, the manifest."""
+"""Tests of what a run leaves for later.
+
+It leaves the history, the record stream, the histogram log and the manifest.
+"""
 
 from __future__ import annotations
 
@@ -254,12 +257,12 @@ def check_final(final: dict[str, Any], wanted: dict[Series, Counter[float]]) -> 
 
 
 def events(wanted: dict[Series, Counter[float]]) -> int:
-    """Of both producers: values, increments, gauges, marks, params."""
+    """Return the number of events of both producers: values, increments, gauges, marks, params."""
     return sum(sum(values.values()) for values in wanted.values()) + 2 * ROUNDS * (1 + 1 + MARKS + 1)
 
 
 def check_manifest(directory: RunDirectory, aggregator: Any, endpoint: str, ground: Any) -> None:
-    """Who ran what, where, with which versions; and the link leads there."""
+    """Check that the manifest has who ran what, where, with which versions. Check that the link leads there."""
     manifest = json.loads(directory.manifest.read_text())
     link = ground.folder / "runs" / "latest"
     assert os.readlink(link) == directory.path.name, "a link that survives a move"

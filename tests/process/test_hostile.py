@@ -260,7 +260,10 @@ def test_names_and_producers_without_end(scene: Any, wait_until: Any) -> None:
 
 
 def test_a_message_beyond_all_measure(scene: Any, wait_until: Any) -> None:
-    """It costs its sender the connection, and nobody else anything; the sender may come back."""
+    """A message beyond all measure costs its sender the connection, and no other peer anything.
+
+    The sender may come back.
+    """
     ground, peer, watch, good, endpoint = scene
     peer.events.send(frames.EVENTS + bytes(limits.FRAME_BYTES_HARD))
 

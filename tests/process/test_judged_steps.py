@@ -52,7 +52,10 @@ def outcomes(text: str) -> list[tuple[str, str]]:
 
 
 def test_a_training_run_is_judged_by_its_steps(ground: Any) -> None:
-    """While it is recorded, afterwards, against a baseline, and as a file of rows."""
+    """A training run is judged by its steps in four ways.
+
+    They are while it is recorded, afterwards, against a baseline, and as a file of rows.
+    """
     program = ground.program("train.py", TRAIN)
     for name, scale in (("old", "1"), ("new", "2")):
         conditions = ("steps(train) == 200", "best(accuracy) > 0.9", "last(train/loss) < 0.1")
@@ -89,7 +92,7 @@ def test_a_training_run_is_judged_by_its_steps(ground: Any) -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_a_command(ground: Any) -> None:
-    """With `--abort-on-fail`, once it has lasted for ten seconds. The report says why."""
+    """A loss that is not finite for ten seconds stops the command with `--abort-on-fail`. The report says why."""
     program = ground.program("diverge.py", DIVERGE)
     gate = ["--quiet", "--gate", "last(loss) < 0.5", "--abort-on-fail"]
     code, _, err = ground.run("run", *gate, "--", sys.executable, program)

@@ -131,7 +131,7 @@ def test_a_trusted_name_stands_for_the_key_in_an_address(ground: Any, stranger: 
 
 
 def test_run_and_start_hand_the_key_to_their_children(ground: Any) -> None:
-    """Whatever the command starts joins by itself; the readers find the run as any other."""
+    """A process that the command starts joins by itself. The readers find the run as any other."""
     make_keys(ground)
     program = ground.program(
         "parent.py",
@@ -153,7 +153,7 @@ def test_run_and_start_hand_the_key_to_their_children(ground: Any) -> None:
 
 
 def test_insecure_is_as_open_as_it_says(ground: Any, stranger: dict[str, str]) -> None:
-    """No keys are needed, had or used."""
+    """An insecure run needs no keys, has none and uses none."""
     make_keys(ground)
     child, address = serve(ground, "--insecure")
     assert "#" not in address
@@ -163,7 +163,10 @@ def test_insecure_is_as_open_as_it_says(ground: Any, stranger: dict[str, str]) -
 
 
 def test_an_insecure_run_is_resumed_as_it_was(ground: Any) -> None:
-    """This machine remembers that the user allowed it. A directory alone opens no port to others."""
+    """An insecure run is resumed if this machine remembers that the user allowed it.
+
+    A directory alone opens no port to others.
+    """
     child, address = serve(ground, "--insecure")
     child.kill()
     child.wait(60)
@@ -180,7 +183,7 @@ def test_an_insecure_run_is_resumed_as_it_was(ground: Any) -> None:
 
 
 def test_loopback_needs_no_keys_unless_they_are_demanded(ground: Any, stranger: dict[str, str]) -> None:
-    """On a machine of many users `security.curve` closes it too."""
+    """Loopback needs no keys. On a machine of many users `security.curve` demands them there too."""
     loopback = {"TELEMETRY_TRANSPORT__BIND": "tcp://127.0.0.1:*"}
     show = "import os; print(os.environ['TELEMETRY_ENDPOINT'])"
     code, out, _ = ground.run("run", "--quiet", "--", sys.executable, "-c", show, environ=loopback)
@@ -244,7 +247,7 @@ def test_a_producer_that_is_revoked_says_so_and_goes_on(
 
 
 def test_a_run_goes_on_under_the_same_address(ground: Any) -> None:
-    """After the death of its aggregator the key is the same, so the peers need not be told anything."""
+    """The address and key stay the same after the death of the aggregator, so peers need not be told."""
     make_keys(ground)
     child, address = serve(ground)
     assert record(ground, address)[0] == 0
@@ -261,7 +264,10 @@ def test_a_run_goes_on_under_the_same_address(ground: Any) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--insecure",)], ids=["keys were replaced", "no keys any more"])
 def test_a_run_does_not_go_on_as_somebody_else(ground: Any, words: tuple[str, ...]) -> None:
-    """Its peers insist on the key they were told: an aggregator with another one, or none, would wait for ever."""
+    """A run does not go on with another key or none.
+
+    Its peers insist on the key they were told, so its aggregator would wait for ever.
+    """
     make_keys(ground)
     child, address = serve(ground)
     assert record(ground, address)[0] == 0

@@ -331,7 +331,7 @@ def test_files_have_their_schema(made: Made) -> None:
 
 
 def test_a_folder_of_runs(made: Made, tmp_path: Path) -> None:
-    """It stands for all runs in it; a run that can't be read is told and does not stop the others."""
+    """A folder stands for all runs in it. A run that can't be read is reported and does not stop the others."""
     folder = tmp_path / "some"
     for path in made.runs.values():
         shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("journal"))

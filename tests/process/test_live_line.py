@@ -77,7 +77,7 @@ def assert_rows_whole(screen: str) -> None:
 
 
 def test_the_line_has_the_last_row_and_the_command_the_others(ground: Any, terminal: Tmux) -> None:
-    """It is redrawn there while the output scrolls, and is gone when the report comes."""
+    """The line is redrawn in the last row while the output scrolls. It is gone when the report comes."""
     program = ground.program("load.py", LOAD)
     terminal.type(f"$T run --name whole -- $PY {program}; echo shell saw $?\n")
     terminal.wait_until(lambda: LINE.match(last_row(terminal)), "the live line")
@@ -117,7 +117,10 @@ def test_ctrl_z_and_a_new_size(ground: Any, terminal: Tmux) -> None:
 
 
 def test_a_program_that_asks_has_the_terminal_alone(ground: Any, terminal: Tmux) -> None:
-    """No line while a password is typed; question and answer are where they belong."""
+    """A program that asks for a password has no live line beside it.
+
+    The question and the answer are where they belong.
+    """
     program = ground.program("asks.py", ASKS)
     terminal.type(f"clear; $T run --name asks -- $PY {program}; echo shell saw $?\n")
     terminal.wait_for("secret?")
@@ -132,7 +135,7 @@ def test_a_program_that_asks_has_the_terminal_alone(ground: Any, terminal: Tmux)
 
 
 def test_quiet_has_no_line_and_a_dumb_terminal_no_row(ground: Any, terminal: Tmux) -> None:
-    """Neither touches the terminal."""
+    """A run with --quiet or in a dumb terminal shows no live line and leaves the terminal untouched."""
     program = ground.program("load.py", LOAD)
     terminal.type(f"$T run --quiet -- $PY {program}; echo shell saw $?\n")
     terminal.wait_for("row 20 is whole")
@@ -171,7 +174,10 @@ def test_a_file_gets_few_lines(ground: Any) -> None:
     ],
 )
 def test_a_failed_command_comes_first(ground: Any, command: str, code: int, first: str) -> None:
-    """In red, with what is known of the cause; then that nothing was recorded, and what to look at."""
+    """A failed command is the first line, in red, with what is known of the cause.
+
+    Then a line says that nothing was recorded and what to look at.
+    """
     found, _, err = ground.run("run", "--", "sh", "-c", command, environ={"FORCE_COLOR": "1"})
     assert found == code
     lines = [line for line in err.splitlines() if line != "Killed"]
@@ -180,7 +186,10 @@ def test_a_failed_command_comes_first(ground: Any, command: str, code: int, firs
 
 
 def test_a_plain_script_ends_with_two_lines_on_stderr(ground: Any) -> None:
-    """From the process that owns the run alone; stdout is the program's."""
+    """A plain script ends with two lines on stderr, from the process that owns the run.
+
+    The stdout is the program's.
+    """
     child = ground.popen(sys.executable, ground.program("plain.py", PLAIN.replace("OPTIONS", "")))
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (0, "the program's own\n"), err
@@ -198,7 +207,7 @@ def test_a_plain_script_ends_with_two_lines_on_stderr(ground: Any) -> None:
     ids=["argument", "variable"],
 )
 def test_a_setting_silences_the_two_lines(ground: Any, options: str, environ: dict[str, str]) -> None:
-    """In the program or in the environment."""
+    """A setting in the program or in the environment silences the two lines."""
     program = ground.program("plain.py", PLAIN.replace("OPTIONS", options))
     child = ground.popen(sys.executable, program, environ=environ)
     assert child.communicate(timeout=60) == ("the program's own\n", "")

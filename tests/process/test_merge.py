@@ -64,7 +64,10 @@ def merged(ground: Any, *words: str) -> Path:
 
 
 def test_percentiles_of_all_runs_are_exact(ground: Any, runs: list[str]) -> None:
-    """They are order statistics of the values in both journals. Without a journal, histograms give them."""
+    """The percentiles are order statistics of the values in both journals.
+
+    Without a journal, histograms give the percentiles.
+    """
     path = merged(ground, *runs, "--name", "both")
     final = json.loads((path / "final_snapshot.json").read_text())
     assert (final["exact"], final["exact_reason"]) == (True, "")
@@ -131,7 +134,10 @@ def test_two_runs_become_one(ground: Any, runs: list[str]) -> None:
 
 
 def test_its_history_has_every_value(ground: Any, runs: list[str]) -> None:
-    """As the tools of HdrHistogram read it, also with all starts at one moment."""
+    """The history has every value, as the tools of HdrHistogram read it.
+
+    This holds also with all starts at one moment.
+    """
     for number, words in enumerate([(), ("--align-starts",)]):
         path = merged(ground, *runs, "--name", "both", "-o", str(ground.folder / f"m{number}"), *words)
         log = ground.folder / f"m{number}.hlog"
@@ -152,7 +158,7 @@ def test_its_history_has_every_value(ground: Any, runs: list[str]) -> None:
 
 
 def test_a_live_run_is_not_merged(ground: Any, runs: list[str]) -> None:
-    """It has no result yet, and nothing is made."""
+    """A live run is not merged, because it has no result yet, and nothing is made."""
     ground.serve()
     before = sorted((ground.folder / "runs").iterdir())
     code, out, err = ground.run("merge", runs[0], "latest")

@@ -47,7 +47,10 @@ def test_a_child_without_descriptors_of_its_own_uses_the_reserve(ground: Any) ->
 
 
 def test_a_child_without_any_descriptor_says_what_is_lost(ground: Any) -> None:
-    """It can reach nobody; it ends within seconds and names the number of events and the remedy, in one line."""
+    """A child without any descriptor ends within seconds, though it can reach no aggregator.
+
+    One line names the number of events and the remedy.
+    """
     program = ground.program(
         "none.py",
         dedent("""

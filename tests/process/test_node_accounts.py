@@ -93,7 +93,10 @@ def sums(account: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def test_a_run_of_two_nodes_is_complete(root: Root) -> None:
-    """It ends by itself when both have ended, and has the numbers of both. Members are listed on request."""
+    """The run ends by itself when both nodes have ended, and has the numbers of both.
+
+    Members are listed on request.
+    """
     root.expect("gpu-1", count=2)
     leaves = [root.leaf(f"run-{node}", node) for node in ("gpu-1", "gpu-2")]
     for number, leaf in enumerate(leaves):
@@ -123,7 +126,7 @@ def test_a_run_of_two_nodes_is_complete(root: Root) -> None:
 
 
 def test_a_batch_that_is_lost_for_good_is_said(root: Root) -> None:
-    """Its values are missing, to the value."""
+    """The values of a batch that is lost for good are missing, to the value."""
     root.expect("gpu-1")
     leaf = root.leaf("run-1", "gpu-1")
     leaf.send(*leaf.made.second(10))
@@ -178,7 +181,10 @@ def test_a_leaf_that_was_killed_is_named(root: Root) -> None:
 
 
 def test_a_leaf_that_is_restarted_goes_on(root: Root) -> None:
-    """It is the same producer, whatever its process: its numbers go on, and what it repeats counts once."""
+    """A leaf that is restarted is the same producer, whatever its process.
+
+    Its numbers go on, and what it repeats counts once.
+    """
     root.expect("gpu-1")
     leaf = root.leaf("run-1", "gpu-1")
     for _ in range(3):
@@ -198,7 +204,7 @@ def test_a_leaf_that_is_restarted_goes_on(root: Root) -> None:
 
 
 def test_a_root_that_is_killed_and_resumed_loses_nothing(ground: Any) -> None:
-    """It knows all nodes that it ever had, and those that are still to come."""
+    """A root that was killed and resumed knows all nodes that it ever had, and those still to come."""
     root = Root(ground)
     root.expect("gpu-1", "gpu-2")
     first, second = root.leaf("run-1", "gpu-1"), root.leaf("run-2", "gpu-2")

@@ -1,4 +1,7 @@
-"""What people see of a real run on two nodes: `nodes`, `ls`, reports, gates and the feed of the cockpit."""
+"""Tests of what people see of a run on two nodes.
+
+They see it in `nodes`, `ls`, reports, gates and the feed of the cockpit.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def listed(ground: Any, *words: str) -> Any:
-    """What `telemetry nodes --json` says."""
+    """Return what `telemetry nodes --json` prints."""
     code, out, err = ground.run("nodes", *words, "--json")
     assert code == 0, err
     return json.loads(out)

@@ -99,7 +99,7 @@ def test_a_run_tells_what_happened_and_how_it_ended(ground: Ground, receiver: No
     ("argument", "title"), [("0", "job ended: step 29"), ("7", "job failed: exit code 7")], ids=["well", "failed"]
 )
 def test_the_end_of_a_command(ground: Ground, receiver: NotificationReceiver, argument: str, title: str) -> None:
-    """Without gates, from a setting."""
+    """A setting with an address and events is enough to notify the end of a command without gates."""
     (ground.folder / "telemetry.toml").write_text(
         f'[notify]\nurls = ["{receiver.url}"]\nevents = ["failed", "ended", "start"]\n'
     )
@@ -109,7 +109,7 @@ def test_the_end_of_a_command(ground: Ground, receiver: NotificationReceiver, ar
 
 
 def test_a_switch_turns_all_off(ground: Ground, receiver: NotificationReceiver) -> None:
-    """For one run, in spite of the setting."""
+    """The flag `--no-notify` turns off all notifications of one run, in spite of the setting."""
     environ = {"TELEMETRY_NOTIFY__URLS": receiver.url}
     code, _, err = ground.run("run", "--no-notify", *python(ground, TRAINS), environ=environ)
     assert code == 0, err
@@ -118,7 +118,10 @@ def test_a_switch_turns_all_off(ground: Ground, receiver: NotificationReceiver) 
 
 
 def test_a_gate_that_stops_the_command_is_told_at_once(ground: Ground, receiver: NotificationReceiver) -> None:
-    """Before the command has ended, which may take its time; the end tells it again."""
+    """The notification of a gate that stops the command comes before the command has ended.
+
+    The command may take its time to end, and the notification of its end names the gate again.
+    """
     words = ["--notify", receiver.url, "--gate", "value(errors) == 0", "--abort-on-fail", "--name", "job"]
     child = ground.telemetry("run", *words, *python(ground, SLOW_TO_END))
     receiver.await_title("gate failed, the command is stopped")
@@ -131,7 +134,7 @@ def test_a_gate_that_stops_the_command_is_told_at_once(ground: Ground, receiver:
 
 
 def test_a_stall_and_its_end(ground: Ground, receiver: NotificationReceiver) -> None:
-    """Once each, while the machine's own figures go on."""
+    """A stall and its end are notified once each, while the machine's own figures go on."""
     environ = {"TELEMETRY_NOTIFY__STALLED_S": "1", "TELEMETRY_COLLECT__NAMES": "host"}
     child = ground.telemetry(
         "run", "--name", "job", "--notify", receiver.url, *python(ground, STALLS), environ=environ
@@ -176,7 +179,10 @@ def test_an_interrupted_run_says_so(ground: Ground, receiver: NotificationReceiv
 
 
 def test_no_secret_is_on_disk_or_on_a_command_line(ground: Ground, receiver: NotificationReceiver) -> None:
-    """Of the run's processes only the one that the user typed the address into has it; no file has it."""
+    """Only the process that the user typed the address into has the secret on its command line.
+
+    Other processes of the run do not have it, and no file has it.
+    """
     shown: set[str] = set()
     address = f"{receiver.port}/{SECRET}"
     over = threading.Event()
@@ -227,7 +233,7 @@ def test_a_sweep_hands_the_address_on_in_the_environment(ground: Ground, receive
 
 
 def test_a_program_that_starts_its_own_run_notifies(ground: Ground, receiver: NotificationReceiver) -> None:
-    """By the setting, without `telemetry run`."""
+    """A program that starts its own run notifies by the setting, without `telemetry run`."""
     child = ground.popen(*python(ground, TRAINS)[1:], environ={"TELEMETRY_NOTIFY__URLS": receiver.url})
     _, err = child.communicate(timeout=90)
     assert child.returncode == 0, err
@@ -261,7 +267,7 @@ def test_a_relax_program_keeps_its_option(ground: Ground, receiver: Notification
     ids=["service", "part", "none"],
 )
 def test_a_wrong_address_is_found_before_the_command_starts(ground: Ground, words: list[str], said: str) -> None:
-    """With exit code 2, and without the secret."""
+    """A wrong address ends `telemetry run` with exit code 2. The message does not show the secret."""
     code, _, err = ground.run("run", *words, "--", "touch", "ran")
     assert code == 2, err
     assert said in err
@@ -270,7 +276,7 @@ def test_a_wrong_address_is_found_before_the_command_starts(ground: Ground, word
 
 
 def test_a_missing_library_is_named_with_its_extra(ground: Ground) -> None:
-    """Before the command starts, too."""
+    """A missing library is reported with its extra before the command starts, too."""
     (ground.folder / "sitecustomize.py").write_text(
         "import importlib.util as util\nfind = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'apprise' else find(name, *rest)\n"

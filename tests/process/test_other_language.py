@@ -77,7 +77,10 @@ def test_a_minimal_producer_is_heard_and_called_unknown(
 
 
 def test_a_producer_in_c_reports_requests_and_spans(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    """It compiles without a warning, nothing is lost, and the names of section 18 make requests and a span."""
+    """The producer in C compiles without a warning, and no event is lost.
+
+    The names of section 18 make requests and a span.
+    """
     compiler, program = require_tool("gcc"), tmp_path / "producer"
     require_tool("/usr/include/zmq.h")
     source = EXAMPLES / "producer-c" / "producer.c"

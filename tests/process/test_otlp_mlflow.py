@@ -116,7 +116,10 @@ def traces(ground: Ground, server: str, experiment: str) -> list[dict[str, Any]]
 
 @pytest.mark.timeout(300)
 def test_every_span_is_read_back_from_mlflow(ground: Ground, server: str) -> None:
-    """Once, in one trace, nested as in the program, with name, track, labels, and times to the nanosecond."""
+    """Every span is in MLflow once, in one trace, nested as in the program.
+
+    Name, track and labels are the recorded ones, and times agree to the nanosecond.
+    """
     experiment = ask(server, "experiments/create", {"name": "spans"})["experiment_id"]
     printed = run(ground, server, f"{HEADER}={experiment}")
     assert "rejects" not in printed
@@ -163,7 +166,10 @@ def test_every_span_is_read_back_from_mlflow(ground: Ground, server: str) -> Non
 def test_what_mlflow_rejects_is_said_and_counted(
     ground: Ground, server: str, headers: str, reason: str, words: str
 ) -> None:
-    """Nothing is lost in silence: the answer of the server is in the output, and the spans are counted by it."""
+    """The output has the server's answer when MLflow rejects spans, so no span is lost in silence.
+
+    Rejected spans are counted by this answer.
+    """
     printed = run(ground, server, headers)
     assert f"it rejects traces: HTTP {reason.removeprefix('http_')}" in printed
     assert words in printed

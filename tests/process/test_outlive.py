@@ -58,12 +58,12 @@ def launch(ground: Any, *words: str, flags: tuple[str, ...] = (), **options: Any
 
 
 def recorded(ground: Any, name: str) -> int:
-    """How many values a worker that has finished recorded."""
+    """Return how many values a finished worker recorded."""
     return int((ground.folder / f"{name}.count").read_text())
 
 
 def in_result(ground: Any, name: str) -> int:
-    """How many of its values are in the result, which are the first ones."""
+    """Return how many values of a worker are in the result, and check that they are its first ones."""
     (series,) = (one for one in ground.final()["series"] if one["labels"]["who"] == name)
     count = int(series["count"])
     assert series["total"] == count * (count - 1) // 2
@@ -108,7 +108,7 @@ def test_workers_of_a_killed_command_that_outlive_the_grace_are_named(ground: An
 
 
 def test_a_worker_that_is_killed_in_the_grace_does_not_cost_all_of_it(ground: Any, wait_until: Any) -> None:
-    """Nobody waits for a process of this host that is dead."""
+    """The run does not wait for a process of this host that is dead."""
     wrapper = launch(ground, "a=60", flags=("--worker-grace", "40"))
     lines = iter(wrapper.stderr.readline, "")  # type: ignore[union-attr]
     assert any("waiting up to 40 s for 1 worker still recording: a (pid" in line for line in lines)
@@ -122,7 +122,7 @@ def test_a_worker_that_is_killed_in_the_grace_does_not_cost_all_of_it(ground: An
 
 
 def test_a_worker_that_comes_in_the_grace_is_waited_for_as_well(ground: Any, wait_until: Any) -> None:
-    """It said hello while others were waited for."""
+    """The run also waits for a worker that said hello while the run waited for others."""
     wrapper = launch(ground, "a=60", flags=("--worker-grace", "40"))
     lines = iter(wrapper.stderr.readline, "")  # type: ignore[union-attr]
     assert any("waiting up to 40 s" in line for line in lines)

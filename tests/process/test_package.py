@@ -1,4 +1,7 @@
-"""What people install: the wheel alone, in an environment with nothing else; and how it is built."""
+"""Tests of what people install: the wheel alone, in an environment with nothing else.
+
+Tests of how the wheel is built.
+"""
 
 from __future__ import annotations
 

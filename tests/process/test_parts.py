@@ -34,7 +34,7 @@ with telemetry.start("ignored") as run:
 
 @pytest.fixture
 def directory(ground: Ground) -> RunDirectory:
-    """Of a run of about five seconds."""
+    """Return the directory of a run of about five seconds."""
     code, _, err = ground.run("run", "--name", "job", "--", sys.executable, ground.program("job.py", PROGRAM))
     assert code == 0, err
     return RunDirectory.open(ground.folder / "runs" / "latest")
@@ -47,7 +47,7 @@ def told(ground: Ground, *words: str) -> Any:
 
 
 def agrees(document: Any, own: list[Heard]) -> None:
-    """With what the journal has of these intervals."""
+    """Check that the numbers of a report agree with those that the journal has of the same intervals."""
     (latency,) = document["series"]
     values = np.sort([value for one in own for value in one.values.get("latency", ())])
     assert (latency["count"], latency["min"], latency["max"]) == (values.size, values[0], values[-1])
@@ -59,7 +59,10 @@ def agrees(document: Any, own: list[Heard]) -> None:
 
 
 def test_a_part_is_that_part_of_the_journal(ground: Ground, directory: RunDirectory) -> None:
-    """Of a real producer, a real aggregator and a clock that nobody set, by the command that people use."""
+    """A part that the command prints agrees with that part of the journal.
+
+    The run has a real producer, a real aggregator and a clock that the test does not set.
+    """
     agrees(whole := told(ground), list(journaled(directory)))
     intervals = list(journaled(directory, sliced=True))
     for own, drawn in zip(intervals, HistoryReader(directory.history).fine(), strict=True):
@@ -83,7 +86,10 @@ def test_a_part_is_that_part_of_the_journal(ground: Ground, directory: RunDirect
 
 
 def test_a_run_that_has_only_begun(ground: Ground) -> None:
-    """Its history is being written: the report is the aggregator's, and a part is refused with the reason."""
+    """The report of a run whose history is still being written comes from the aggregator.
+
+    A part of it is refused with the reason.
+    """
     child, endpoint = ground.serve()
     code, out, err = ground.run("report", "job", "--json")
     assert code == 0, err
@@ -96,7 +102,10 @@ def test_a_run_that_has_only_begun(ground: Ground) -> None:
 
 
 def test_a_run_that_kept_no_history(ground: Ground) -> None:
-    """Its report has the bounds that the result allows, and parts are refused with the setting's name."""
+    """The report of a run without a history has the bounds that the result allows.
+
+    A part of it is refused with the name of the setting.
+    """
     ground.environ["TELEMETRY_HISTORY__ENABLED"] = "false"
     code, _, err = ground.run("run", "--name", "job", "--", sys.executable, ground.program("job.py", PROGRAM))
     assert code == 0, err

@@ -56,7 +56,7 @@ with open("told.json", "w") as file:
 
 @pytest.fixture
 def told(ground: Ground) -> Any:
-    """What the program of the run `latest` knows, after about five seconds."""
+    """Return what the program of the run `latest` knows, after about five seconds."""
     code, _, err = ground.run("run", "--name", "job", "--", sys.executable, ground.program("job.py", PROGRAM))
     assert code == 0, err
     return json.loads((ground.folder / "told.json").read_text())

@@ -67,7 +67,7 @@ def by_name(ground: Ground, *words: str) -> tuple[int, dict[str, dict[str, Any]]
 
 
 def test_plug_ins_of_all_packages_are_listed(ground: Ground, shelf: Shelf) -> None:
-    """With their package, their description and their state; built-in ones too."""
+    """The list has each plug-in, built-in ones too, with its package, its description and its state."""
     shelf.add("good-feeds", "feeds", "mine = good:Mine", good=FEED)
     shelf.add("greedy", "backends", "jsonl = good:Mine")
     shelf.add("rival", "feeds", "mine = good:Other")
@@ -137,7 +137,10 @@ def test_a_broken_plug_in_fails_the_check(ground: Ground, shelf: Shelf) -> None:
 
 
 def test_a_plug_in_whose_import_hangs_is_ended(ground: Ground, shelf: Shelf) -> None:
-    """With the processes that it started, after the time that the user gives."""
+    """A plug-in whose import hangs is ended after the time that the user gives.
+
+    The processes that it started are ended too.
+    """
     text = (
         "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
     )
@@ -152,7 +155,7 @@ def test_a_plug_in_whose_import_hangs_is_ended(ground: Ground, shelf: Shelf) -> 
 def test_a_flag_that_names_a_broken_plug_in_says_what_to_do(
     ground: Ground, shelf: Shelf, flag: str, group: str
 ) -> None:
-    """Before the command is started."""
+    """A flag that names a broken plug-in says what to do before the command is started."""
     shelf.add("broken", group, "broken = broken", broken="from json import nothing\n")
     code, out, err = ground.run("run", flag, "broken", "--", "echo", "started")
     assert (code, out) == (2, "")
@@ -161,7 +164,7 @@ def test_a_flag_that_names_a_broken_plug_in_says_what_to_do(
 
 
 def test_a_backend_that_is_broken_says_what_to_do(ground: Ground, shelf: Shelf) -> None:
-    """Its writer reports it, and the command runs."""
+    """The writer of a broken backend reports what to do, and the command runs."""
     shelf.add("broken", "backends", "broken = broken:Mine", broken="from json import nothing\n")
     code, out, err = ground.run("run", "--to", "broken", "--", "echo", "started")
     assert (code, out) == (0, "started\n")
@@ -170,7 +173,7 @@ def test_a_backend_that_is_broken_says_what_to_do(ground: Ground, shelf: Shelf) 
 
 
 def test_a_capture_of_another_package_records(ground: Ground, shelf: Shelf) -> None:
-    """It is installed when the program imports the library, and without the flag it does nothing."""
+    """A capture is installed when the program imports the library, and does nothing without the flag."""
     library = "def compute(value):\n    return value * 2\n"
     shelf.add("their-capture", "integrations", "theirs = their_capture", their_capture=CAPTURE)
     shelf.folder.joinpath("library_of_theirs.py").write_text(library)

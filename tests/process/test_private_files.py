@@ -1,4 +1,7 @@
-"""What a run leaves is its owner's business: run directories, their files, and what killed aggregators left."""
+"""Tests that the files of a run are for its owner alone.
+
+Run directories, their files, and what killed aggregators left are checked.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ with telemetry.start("job") as run:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Of the folder and all that is in it."""
+    """Return the modes of the folder and of everything in it."""
     found = [folder, *(path for path in folder.rglob("*") if not path.is_symlink())]
     return {str(path): stat.S_IMODE(path.stat().st_mode) for path in found}
 
@@ -34,7 +37,10 @@ def open_umask() -> Any:
 
 
 def test_a_run_directory_is_for_its_owner_alone(ground: Any, open_umask: None) -> None:
-    """Its files too, those of writers and gates included; a report that is asked for follows the umask."""
+    """The files of a run, those of writers and gates included, are for their owner alone.
+
+    A report that the user asks for follows the umask.
+    """
     program = ground.program("record.py", RECORD)
     words = ("--to", "jsonl", "--gate", "lost == 0", "--", sys.executable, program)
     code, _, err = ground.run("run", *words)
@@ -48,7 +54,10 @@ def test_a_run_directory_is_for_its_owner_alone(ground: Any, open_umask: None) -
 
 
 def test_a_result_elsewhere_is_for_its_owner_alone(ground: Any, open_umask: None) -> None:
-    """Where the run directory takes nothing, the result goes to a folder that others may read."""
+    """The result is for its owner alone, even in a folder that others may read.
+
+    The result goes to this folder when the run directory takes nothing.
+    """
     (ground.folder / "fallback").mkdir(mode=0o755)
     environ = {"TELEMETRY_RUN__FALLBACK_DIRS": "fallback"}
     aggregator, _ = ground.serve(environ=environ)
@@ -63,7 +72,10 @@ def test_a_result_elsewhere_is_for_its_owner_alone(ground: Any, open_umask: None
 
 
 def test_what_a_killed_aggregator_left_goes_when_a_run_starts(ground: Any) -> None:
-    """Its sockets and locks, if no result can be made; those of a run with a journal wait for `recover`."""
+    """The sockets and locks of a killed aggregator go when a run starts, if no result can be made.
+
+    Sockets and locks of a run with a journal wait for `recover`.
+    """
     runtime = ground.folder / "telemetry"
     left = []
     for words in (("--no-journal",), ()):

@@ -355,9 +355,9 @@ def test_figures_of_aiperf(folder: Path, rows: list[Row]) -> None:
 
 
 def test_a_time_range_has_the_requests_issued_in_it(folder: Path, rows: list[Row]) -> None:
-    """By the wall clock; the time range is the one that the report covers: the second around the median request.
+    """The requests of a time range are those issued in it by the wall clock.
 
-    The first second of a run is too early on a machine whose programs take two to start.
+    The range is the second around the median request, as a slow machine may need two seconds to start the programs.
     """
     started_ns = json.loads(telemetry(folder, "report", "latest", "--json"))["started_ns"]
     half_way_s = (median(wall_ns(row["issued_at"]) for row in rows) - started_ns) / SECOND

@@ -107,7 +107,7 @@ def test_it_equals_what_the_journal_holds(dead: Any) -> None:
 
 
 def test_a_second_time_there_is_nothing_to_do(dead: Any) -> None:
-    """It says so, exits with 0, and prints the result that is there."""
+    """A second `recover` says that there is nothing to do, exits with 0, and prints the result."""
     assert dead.run("recover", "latest")[0] == 0
     final = dead.final()
     before = here(dead).final.stat()
@@ -123,7 +123,10 @@ def test_a_second_time_there_is_nothing_to_do(dead: Any) -> None:
 
 
 def test_a_torn_tail_is_counted_and_no_damage(dead: Any) -> None:
-    """What follows the last good frame is the half of one, and was never in the numbers."""
+    """The bytes after the last good frame are counted, and the result stays exact.
+
+    These bytes are half a frame, which was never in the numbers.
+    """
     reader = JournalReader(here(dead).journal)
     list(reader.frames())
     path = segments(dead)[-1]
@@ -138,7 +141,10 @@ def test_a_torn_tail_is_counted_and_no_damage(dead: Any) -> None:
 
 
 def test_damage_in_the_middle_of_the_only_segment_is_damage(dead: Any) -> None:
-    """What came after it is not in the result, which says so in its first line, its warnings, and later."""
+    """Events after damage in the middle of the only segment are not in the result.
+
+    The first line of the report, the warnings and a later `recover` say so.
+    """
     rows = journaled_rows(dead)
     (path,) = segments(dead)
     middle = path.stat().st_size // 2
@@ -167,7 +173,10 @@ def test_without_a_manifest(dead: Any) -> None:
 
 
 def test_history_and_records_are_completed(dead: Any) -> None:
-    """Also those that a power loss took, as far back as the journal goes."""
+    """History and records are completed as far back as the journal goes.
+
+    Files that a power loss took are completed, too.
+    """
     whole = list(HistoryReader(here(dead).history).intervals(level_s=1))
     records = here(dead).records / "records.jsonl"
     records.write_bytes(records.read_bytes()[:1_000])
@@ -223,7 +232,7 @@ def test_exact_percentiles_can_be_found_later(ground: Any) -> None:
 
 
 def test_a_run_that_is_alive_is_left_alone(ground: Any) -> None:
-    """It will write its own result."""
+    """The `recover` command leaves a live run alone, because the run will write its own result."""
     ground.serve()
     code, out, err = ground.run("recover", "latest")
     assert (code, out) == (1, "")

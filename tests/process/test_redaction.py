@@ -311,7 +311,10 @@ with telemetry.start("own", redact_personal=True, redact_patterns=["ticket=TICKE
 
 
 def test_a_process_that_recorded_already_gets_the_rules_of_start(ground: Ground) -> None:
-    """They hold from then on. At the end of its own run the environment is as before."""
+    """The rules of `start` hold from then on in a process that recorded already.
+
+    At the end of the process's own run the environment is as before.
+    """
     text = """
 import telemetry
 telemetry.mark("early")
@@ -337,7 +340,10 @@ assert "TELEMETRY_REDACT__PATTERNS" not in os.environ
 
 
 def test_settings_switch_the_rules(ground: Ground) -> None:
-    """In a file: no secrets, but a pattern. A wrong pattern stops the run before it begins."""
+    """The rules are set in a file: here secrets are not redacted, but a pattern is.
+
+    A wrong pattern stops the run before it begins.
+    """
     settings_file = ground.folder / "telemetry.toml"
     settings_file.write_text('[redact]\nsecrets = false\npatterns = ["ticket=TICKET-[0-9]{4}"]\n')
     program = ground.program("p.py", f"import telemetry; telemetry.mark('TICKET-1234 {GATEWAY_SECRET}')")

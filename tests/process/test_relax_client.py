@@ -112,7 +112,7 @@ def test_the_demo_runs_against_a_service(ground: Ground, service: RelaxService) 
 
 
 def test_a_primary_process_starts_the_run_with_its_backends(ground: Ground) -> None:
-    """Without `telemetry run` the options of the program choose the backends, in both ways of logging."""
+    """The options of a program choose the backends without `telemetry run`, in both ways to log."""
     text = (
         OPTIONS
         + """
@@ -175,7 +175,10 @@ print(time.monotonic() - begun)
 
 
 def test_the_end_of_a_program_sends_what_waits(ground: Ground, service: RelaxService) -> None:
-    """Also in children of multiprocessing, which skip atexit, and in a forked child that ends by itself."""
+    """The end of a program sends the values that wait.
+
+    Children of multiprocessing, which skip `atexit`, and a forked child that ends by itself do so too.
+    """
     text = """
 import multiprocessing, os, sys
 from telemetry.compat.relax import MetricsClient
@@ -262,7 +265,10 @@ for step in range(200):
 
 
 def test_values_that_are_never_reported_are_told(ground: Ground) -> None:
-    """Their number is the last word of the program. A forked child does not repeat the one of its parent."""
+    """The last line of the program has the number of values that were never reported.
+
+    A forked child does not repeat the number of its parent.
+    """
     text = """
 import os
 from telemetry.compat.relax import MetricsClient

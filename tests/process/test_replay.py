@@ -128,7 +128,10 @@ def test_it_takes_no_events_from_outside(ended: Any) -> None:
 
 @pytest.mark.parametrize("how", ["SIGINT", "stop"])
 def test_it_can_be_ended_before_the_end(ended: Any, how: str) -> None:
-    """What it came to until then is marked as interrupted, and not taken for the run's result."""
+    """The result of a replay that is ended early is marked as interrupted.
+
+    The run's own result is not replaced by it.
+    """
     child, run_id = replay(ended, "--speed", "0.1")
     if how == "stop":
         assert ended.run("stop", run_id)[0] == 0
@@ -142,7 +145,7 @@ def test_it_can_be_ended_before_the_end(ended: Any, how: str) -> None:
 
 
 def test_a_run_that_died_ends_as_recovering_it_would(ended: Any, essence: Essence) -> None:
-    """Without a result of its own the journal says how it ended."""
+    """The journal says how a run without a result ended. A replay of such a run ends as `recover` would end it."""
     original = RunDirectory.open(ended.folder / "runs" / "latest")
     last = sorted(original.journal.iterdir())[-1]
     with last.open("r+b") as file:

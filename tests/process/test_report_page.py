@@ -36,7 +36,10 @@ def names(browser: Page) -> list[str]:
 
 
 def test_requests_are_shown_as_bars(seen: Seen) -> None:
-    """As wide as the page, with a share for each outcome in a colour of its own, light and dark."""
+    """The bar of requests is as wide as the page, with a share for each outcome.
+
+    Each share has a colour of its own, light and dark.
+    """
     browser = seen.open(render(requests_report(), "html"))
     bar = browser.locator("#requests .outcome").first
     widths = bar.locator("rect").evaluate_all("rects => rects.map(rect => rect.getBoundingClientRect().width)")
@@ -57,7 +60,10 @@ def test_requests_are_shown_as_bars(seen: Seen) -> None:
 
 
 def test_how_late_requests_were_stands_above_their_figures(seen: Seen) -> None:
-    """In sight of who reads the first table of the kind, on a narrow page too, and told in the links above."""
+    """The banner on late requests stands right above the kind's first table, on a narrow page too.
+
+    The links at the top name it as well.
+    """
     browser = seen.open(render(requests_report(), "html"))
     for width in (1280, 700):
         browser.set_viewport_size({"width": width, "height": 900})
@@ -74,7 +80,10 @@ def test_how_late_requests_were_stands_above_their_figures(seen: Seen) -> None:
 
 
 def test_series_are_sorted_and_filtered(seen: Seen) -> None:
-    """By any column, both ways, what has no value last; by words of the name; and nothing else happens."""
+    """Series are sorted by any column, both ways, and those without a value come last.
+
+    A filter takes words of the name.
+    """
     browser = seen.open(render(stored_report(), "html"))
     told = names(browser)
     assert told[0].startswith("latency{")
@@ -93,7 +102,10 @@ def test_series_are_sorted_and_filtered(seen: Seen) -> None:
 
 
 def test_a_series_is_opened(seen: Seen) -> None:
-    """It has its curve, its distribution and its course, all of which can be read under the pointer."""
+    """An open series has its curve, its distribution and its course.
+
+    The values of all three can be read under the pointer.
+    """
     browser = seen.open(render(stored_report(), "html"))
     assert browser.locator(".detail svg").count() == 0
     browser.locator(".open").first.click()
@@ -117,7 +129,10 @@ def test_a_series_is_opened(seen: Seen) -> None:
 
 
 def test_light_and_dark(seen: Seen) -> None:
-    """As the system says, until somebody wants it otherwise; both are kept to be looked at."""
+    """The page is light or dark as the system says, until the reader chooses.
+
+    Pictures of both are kept, so that people can look at them.
+    """
     PICTURES.mkdir(exist_ok=True)
     browser = seen.open(render(stored_report(), "html"))
     browser.locator(".open").first.click()
@@ -139,7 +154,7 @@ def test_light_and_dark(seen: Seen) -> None:
 
 
 def test_nothing_from_outside_runs(seen: Seen) -> None:
-    """Whatever names, labels, marks, parameters and gates say, it is shown as it is."""
+    """Names, labels, marks, parameters and gates are shown as they are, and no script in them runs."""
     report = stored_report()
     snapshot = report.snapshot
     stat = replace(snapshot.series[0], name=EVIL, labels={EVIL: EVIL}, unit=EVIL)
@@ -166,7 +181,7 @@ def test_nothing_from_outside_runs(seen: Seen) -> None:
 
 
 def test_what_gets_in_all_the_same_does_not_run(seen: Seen) -> None:
-    """Even if a name were not escaped, the policy stops it, and says so."""
+    """A script from an unescaped name is stopped by the content security policy, which says so."""
     stopped: list[str | None] = []
     seen.page.on("requestfailed", lambda request: stopped.append(request.failure))
     browser = seen.open(page("t", "<script>document.title = 'run'</script><img src='http://127.0.0.1:9/x'>"))
@@ -223,7 +238,7 @@ def test_curves_lie_over_each_other(seen: Seen) -> None:
 
 @pytest.mark.parametrize("unit", ["ns", "ms", "s", "B", "MiB", "tokens", ""])
 def test_numbers_are_written_as_everywhere(unit: str, seen: Seen) -> None:
-    """What the page formats by itself reads as text reports do."""
+    """Numbers that the page formats by itself read as in text reports."""
     browser = seen.open(page("t", ""))
     values = [
         0,

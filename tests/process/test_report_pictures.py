@@ -62,7 +62,7 @@ def test_pictures_are_there_without_a_click(kind: str, seen: Seen) -> None:
 @pytest.mark.parametrize("kind", REPORTS)
 @pytest.mark.parametrize("ground", ["light", "dark"])
 def test_a_narrow_page_does_not_scroll_sideways(kind: str, ground: str, seen: Seen) -> None:
-    """At 400 pixels wide tables scroll by themselves, and every plot fits."""
+    """A page of 400 pixels does not scroll sideways. Tables scroll by themselves, and every plot fits."""
     seen.page.emulate_media(color_scheme="dark" if ground == "dark" else "light")
     seen.page.set_viewport_size({"width": 400, "height": 900})
     browser = shown(seen, REPORTS[kind]())
@@ -104,7 +104,7 @@ def test_arrow_keys_read_values(seen: Seen) -> None:
 
 
 def test_marks_are_lines_on_all_charts_over_time(seen: Seen) -> None:
-    """Their names are on the first one."""
+    """The first chart over time has the names of the marks, and all such charts have their lines."""
     browser = shown(seen, load_report(marks=["deploy", "scale up"]))
     marks = browser.locator(f"{TIME} .plot svg").evaluate_all(MARKS)
     assert set(marks) == {2}
@@ -129,7 +129,7 @@ def test_names_of_marks_are_whole_on_a_narrow_screen(seen: Seen) -> None:
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_print_has_all_pictures_and_no_controls(kind: str, seen: Seen) -> None:
-    """On a light ground, also for a page that was dark on the screen."""
+    """The printed page has a light ground, also if the page was dark on the screen."""
     names = [f"group/value {number}" for number in range(40)]
     report = training_report(names) if kind == "training" else REPORTS[kind]()
     browser = shown(seen, report)
@@ -295,7 +295,7 @@ def test_without_scripts_there_are_no_empty_headings(kind: str, seen: Seen) -> N
 
 
 def test_details_are_open_on_paper_only(seen: Seen) -> None:
-    """They are closed on the screen, before and after."""
+    """Details are closed on the screen, before and after printing."""
     browser = shown(seen, training_report())
     table = browser.locator("#steps details table").first
     assert not table.is_visible()
@@ -307,7 +307,7 @@ def test_details_are_open_on_paper_only(seen: Seen) -> None:
 
 
 def test_a_failed_command_is_first_and_red(seen: Seen) -> None:
-    """Before the verdict, which may still be complete."""
+    """The banner of a failed command comes before the verdict, which may still be complete."""
     report = load_report()
     failed = CommandFacts(argv=["bench"], exit_code=3, wall_s=1.0)
     browser = shown(seen, replace(report, snapshot=replace(report.snapshot, command=failed)))

@@ -1,4 +1,7 @@
-"""What a reader takes from the HTML report: charts as pictures or CSV, links to time ranges; and telephones."""
+"""Tests of what a reader takes from the HTML report: pictures, CSV, and links to time ranges.
+
+Tests of the page on telephones.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ def rows(path: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("kind", CHARTS)
 def test_every_kind_of_chart_is_saved(kind: str, seen: Seen, tmp_path: Path) -> None:
-    """From a page that is a file, by click and by keyboard: a picture in twice the size, and its figures."""
+    """Every kind of chart is saved from a page that is a file, by click and by keyboard.
+
+    A picture has twice the size, and a CSV file has the figures.
+    """
     browser = seen.report(render(load_report(), "html"))
     chart = browser.locator(CHARTS[kind]).first
     picture = saved(browser, chart, "Save as a picture", tmp_path)
@@ -98,7 +104,10 @@ def test_every_kind_of_chart_is_saved(kind: str, seen: Seen, tmp_path: Path) -> 
 
 
 def test_the_picture_is_drawn(seen: Seen, tmp_path: Path) -> None:
-    """With the ground of the page, in the dark too, and with more than a few colours; named after run and chart."""
+    """The picture has the ground of the page, in the dark too, and more than a few colours.
+
+    The file is named after run and chart.
+    """
     seen.page.emulate_media(color_scheme="dark")
     browser = seen.report(render(load_report(), "html"))
     path = saved(browser, browser.locator("#over-time .chart"), "Save as a picture", tmp_path)
@@ -159,7 +168,10 @@ def test_a_zoom_is_in_the_address(seen: Seen) -> None:
 
 
 def test_steps_have_a_range_of_their_own_in_the_address(seen: Seen) -> None:
-    """By the name of the axis, beside that of the time; steps are named at their axis."""
+    """The address has a range of steps under the name of the axis, beside the range of time.
+
+    Charts of steps name the axis.
+    """
     browser = seen.report(render(final(training_report()), "html"))
     steps = "#steps .plot > svg"
     assert browser.locator(f"{steps} .word").first.text_content() == "step"
@@ -203,7 +215,7 @@ def test_a_telephone_has_names_and_p99_in_view(table: str, seen: Seen) -> None:
 
 
 def test_labels_of_axes_do_not_overlap(seen: Seen) -> None:
-    """On a telephone, in charts of all kinds, zoomed or not."""
+    """Labels of axes do not overlap on a telephone, in charts of all kinds, zoomed or not."""
     seen.page.set_viewport_size({"width": 400, "height": 900})
     for report in (load_report(), llm_report(), training_report()):
         browser = seen.report(render(report, "html"))

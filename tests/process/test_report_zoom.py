@@ -126,7 +126,7 @@ def test_a_drag_zooms_all_charts_over_time(seen: Seen) -> None:
 
 
 def test_lines_are_cut_at_the_edges_of_the_range(seen: Seen) -> None:
-    """What lies outside is not drawn over the axis, and the value axis fits what is inside."""
+    """Lines outside the range are not drawn over the axis. The value axis fits what is inside the range."""
     report = load_report()
     over = [
         replace(one, points=[replace(point, max=900.0) if point.start_s < 5 else point for point in one.points])
@@ -229,7 +229,10 @@ def test_lines_of_the_first_chart_have_colours_of_their_own(seen: Seen) -> None:
 
 
 def test_a_distribution_names_its_percentiles(seen: Seen) -> None:
-    """Also those near each other or at the edge. The percentile curve begins at p50, as nothing is known below."""
+    """A distribution names percentiles that are near each other or at the edge, too.
+
+    The percentile curve begins at p50, because nothing is known below.
+    """
     whole = load_report()
     stat = replace(whole.snapshot.series[0], min=1, max=17, percentiles={"50": 15.2, "90": 15.6, "99": 15.9})
     snapshot = replace(whole.snapshot, series=[stat, *whole.snapshot.series[1:]])
@@ -243,7 +246,7 @@ def test_a_distribution_names_its_percentiles(seen: Seen) -> None:
 
 
 def test_the_machine_takes_little_room(seen: Seen, wait_until: Callable[..., object]) -> None:
-    """It is one line with its main figures, which opens small charts and a table."""
+    """The machine takes one line with its main figures, which opens small charts and a table."""
     report = load_report()
     assert report.pictures is not None
     names = [
@@ -284,7 +287,7 @@ def test_the_machine_takes_little_room(seen: Seen, wait_until: Callable[..., obj
 
 
 def test_a_late_series_does_not_shorten_the_whole(seen: Seen) -> None:
-    """Its chart begins late; minus on another chart still leads back to all of the run."""
+    """The chart of a late series begins late. Minus on another chart still leads back to the whole run."""
     report = load_report()
     late = [replace(one, points=one.points[15:]) for one in report.over_time]
     browser = seen.report(render(final(replace(report, over_time=late)), "html"))

@@ -154,7 +154,7 @@ def test_files_of_requests_have_the_programs_figures(load: Any) -> None:
 
 
 def test_a_replay_writes_the_same_log(load: Any) -> None:
-    """To the byte."""
+    """A replay writes the same request log to the byte."""
     ground, _ = load
     code, _, err = ground.run("replay", "latest", "--speed", "max")
     assert code == 0, err
@@ -265,7 +265,7 @@ def test_recovery_makes_the_log_of_the_journal(ground: Any, wait_until: WaitUnti
 
 
 def test_a_killed_program_leaves_the_requests_that_it_had_sent(ground: Any, wait_until: WaitUntil) -> None:
-    """From the first on, without a gap, and each of them whole."""
+    """A killed program leaves its requests from the first on, without a gap, and each of them whole."""
     child, endpoint = ground.serve()
     paced = Paced(ground, endpoint)
     wait_for(ground, wait_until, 300)
@@ -280,7 +280,10 @@ def test_a_killed_program_leaves_the_requests_that_it_had_sent(ground: Any, wait
 
 
 def test_a_full_log_has_the_first_requests_and_says_so(ground: Any) -> None:
-    """Nothing is lost from the numbers, the run is complete, and report and export name cap and numbers."""
+    """A full log costs the numbers nothing, and the run is complete.
+
+    The report and the export name the cap and the numbers.
+    """
     program = ground.program("flood.py", FLOOD)
     environ = {"TELEMETRY_RUN__REQUEST_LOG_CAP": "65536"}
     code, _, err = ground.run("run", "--", sys.executable, program, "5000", environ=environ)
@@ -303,7 +306,7 @@ def test_a_full_log_has_the_first_requests_and_says_so(ground: Any) -> None:
 
 
 def test_a_program_may_keep_its_requests_out_of_the_log(ground: Any) -> None:
-    """By its setting; the figures are the same."""
+    """A setting of the program keeps its requests out of the log, and the figures are the same."""
     program = ground.program("flood.py", FLOOD)
     environ = {"TELEMETRY_EMIT__REQUEST_LOG": "false"}
     code, _, err = ground.run("run", "--", sys.executable, program, "100", environ=environ)

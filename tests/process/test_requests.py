@@ -101,7 +101,10 @@ def test_the_report_counts_as_the_log_does(open_loop: Done) -> None:
 
 
 def test_rates_by_every_definition(open_loop: Done) -> None:
-    """Of requests and of tokens, in each window; altogether where that can be told."""
+    """The rates of requests and of tokens are right by every definition, in each window.
+
+    Rates of the whole run are there where they can be computed.
+    """
     whole = open_loop.requests
     for part in whole["windows"]:
         expected = request_truth.rates(of_window(open_loop.lines, part["window"]))
@@ -143,7 +146,7 @@ def test_conversations_of_users_who_wait(ground: Ground) -> None:
 
 
 def test_long_answers_and_long_conversations(ground: Ground) -> None:
-    """Of an answer of thousands of pieces every gap counts, and from the 33rd on turns are one."""
+    """Every gap of an answer of thousands of pieces counts. Turns from the 33rd on are counted as one."""
     pieces = ["--first-ms", "1", "--gap-ms", "0", "--tokens", "9000", "--max-tokens", "20000"]
     users = ["--users", "1", "--turns", "35", "--requests", "8"]
     done = load(ground, *users, *pieces)
@@ -169,8 +172,11 @@ def test_several_processes_are_one_kind(ground: Ground) -> None:
 
 
 def test_a_stall_that_omission_hides(ground: Ground) -> None:
-    """Nobody answers for 2 s under 1,000 requests a second on 8 connections: 8 of 4,000 latencies tell of it, and
-    half of those from when requests were planned. The report says so in a sentence."""
+    """A stall of 2 s shows in half of the corrected latencies, but in only 8 of 4,000 raw ones.
+
+    The load is 1,000 requests a second on 8 connections, corrected latencies begin at the planned time, and the
+    report has a sentence on it.
+    """
     quick = ["--first-ms", "1", "--gap-ms", "0", "--tokens", "2", "--stall-at-s", "1", "--stall-s", "2"]
     done = load(ground, "--rate", "1000", "--connections", "8", "--seconds", "4", *quick)
     check_instruments(done.final, truth(done.lines))
@@ -195,7 +201,7 @@ def test_stragglers_stretch_no_rate_while_issuing(ground: Ground) -> None:
 
 
 def test_requests_that_nobody_tells_of_expire(ground: Ground) -> None:
-    """Those that were forgotten early are counted as expired, the late ones are still in flight."""
+    """Forgotten requests that were sent early count as expired, and late ones are still in flight."""
     done = load(ground, "--rate", "100", "--seconds", "3", "--forget", "0.1", "--expire-s", "1", *SERVER)
     forgotten = [line for line in done.lines if line["ended"] is None]
     whole = done.requests
@@ -242,7 +248,7 @@ def of_parent(pid: int) -> list[int]:
 
 
 def is_there(pid: int) -> bool:
-    """Whether it has not ended. One that nobody has waited for has."""
+    """Return whether a process has not ended. A process that only has to be waited for has ended."""
     done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return done.stdout.strip()[:1] not in ("", "Z")
 
@@ -251,7 +257,10 @@ def is_there(pid: int) -> bool:
 def test_a_load_that_is_killed_leaves_no_server(
     ground: Ground, wait_until: Callable[..., Any], number: signal.Signals
 ) -> None:
-    """In the middle of requests, by a signal that runs no line of the load: its server ends by itself."""
+    """The server of a load ends by itself when a signal kills the load in the middle of requests.
+
+    SIGTERM and SIGKILL run no line of the load.
+    """
     _, endpoint = ground.serve()
     log = ground.folder / "log.jsonl"
     words = [LOAD, "--users", "4", "--seconds", "60", "--log", str(log), *SERVER]

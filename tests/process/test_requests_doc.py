@@ -52,7 +52,7 @@ run.finish()
 
 
 def test_the_first_program(ground: Any) -> None:
-    """Its report has what the page says is recorded."""
+    """The report of the first program has what the page says is recorded."""
     program = ground.program("first.py", BEFORE + BLOCKS[0])
     code, _, err = ground.run("run", "--name", "load", "--", sys.executable, program)
     assert code == 0, err

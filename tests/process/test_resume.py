@@ -88,7 +88,7 @@ class Paced:
             assert child.stdout.readline() == "up\n"
 
     def end(self) -> list[int]:
-        """What each recorded, in events of one instrument."""
+        """Return how many events each child recorded with one instrument."""
         (self._ground.folder / "go").touch()
         made = []
         for child in self._children:
@@ -263,7 +263,7 @@ def test_killed_again_and_again(ground: Any, wait_until: WaitUntil) -> None:
 
 
 def test_over_tcp_the_ports_stay_the_same(ground: Any, wait_until: WaitUntil) -> None:
-    """Those that the system chose, too: peers know no others."""
+    """A resumed aggregator has the same ports, those that the system chose, too. Peers know no others."""
     first, endpoint = ground.serve("--bind", "tcp://127.0.0.1:*")
     paced = Paced(ground, endpoint)
     wait_until(lambda: applied(ground) > 1_000, DEADLINE_S, "events")
@@ -275,7 +275,10 @@ def test_over_tcp_the_ports_stay_the_same(ground: Any, wait_until: WaitUntil) ->
 
 
 def test_killed_while_it_drains(ground: Any, wait_until: WaitUntil) -> None:
-    """It goes on draining for the reason it began, and takes the last batches and the end."""
+    """An aggregator that was killed while it drains goes on draining for the same reason.
+
+    The resumed aggregator takes the last batches and the end.
+    """
     first, endpoint = ground.serve()
     with closing(Peer(endpoint)) as peer:
         peer.greet(wait_until)
@@ -298,7 +301,10 @@ def test_killed_while_it_drains(ground: Any, wait_until: WaitUntil) -> None:
 
 
 def test_killed_while_it_finds_exact_percentiles(ground: Any, wait_until: WaitUntil) -> None:
-    """Nothing was written yet: the next aggregator does it all again, and ends at once."""
+    """An aggregator that is killed in the exact pass has written no result.
+
+    The next one does the pass again and ends at once.
+    """
     site = ground.folder / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(STUCK)
@@ -376,7 +382,10 @@ def test_killed_right_after_its_start(ground: Any) -> None:
 
 
 def test_a_torn_tail_is_cut_and_said(ground: Any, wait_until: WaitUntil) -> None:
-    """What a dying machine wrote by halves is no damage: the percentiles are exact nevertheless."""
+    """A torn tail, which a dying machine leaves, is cut and is no damage.
+
+    The percentiles are exact nevertheless.
+    """
     first, endpoint = ground.serve()
     paced = Paced(ground, endpoint)
     wait_until(lambda: applied(ground) > 1_000, DEADLINE_S, "events")
@@ -414,8 +423,11 @@ if sys.argv[1] == "finishes":
 
 @pytest.mark.parametrize("how", ["finishes", "just ends"])
 def test_a_program_whose_aggregator_is_dead_for_good_says_so(ground: Any, how: str) -> None:
-    """Once, how many events were not acknowledged, and what makes a result of the others. Its own report claims
-    nothing that it doesn't know, and `recover` finds what it counts as received."""
+    """The program says once how many events were not acknowledged, and how the rest become a result.
+
+    The program's own report claims nothing that it does not know, and `recover` finds the events that it counts as
+    received.
+    """
     aggregator, endpoint = ground.serve()
     environ = {"TELEMETRY_ENDPOINT": endpoint, "TELEMETRY_EMIT__FINISH_TIMEOUT_S": "3"}
     child = ground.popen(sys.executable, ground.program("left.py", LEFT), how, environ=environ)
@@ -439,7 +451,7 @@ def test_a_program_whose_aggregator_is_dead_for_good_says_so(ground: Any, how: s
 
 
 def test_a_run_that_has_ended_is_not_resumed(ground: Any) -> None:
-    """It says so and that is no error; the result stays as it is."""
+    """The command says that a run that has ended is not resumed, and exits with 0. The result stays as it is."""
     child, _ = ground.serve()
     final = finish(ground, child)
     code, out, err = ground.run("serve", "--resume", "latest")
@@ -462,7 +474,7 @@ def test_a_run_that_is_alive_is_left_alone(ground: Any, wait_until: WaitUntil) -
 
 @pytest.mark.parametrize("what", ["no journal", "a journal nobody can read", "no run"])
 def test_what_cannot_be_resumed_is_one_line(ground: Any, what: str) -> None:
-    """With what to do about it."""
+    """A run that cannot be resumed gives one line, with what to do about it."""
     child, _ = ground.serve(*(["--no-journal"] if what == "no journal" else []))
     kill(child)
     if what == "a journal nobody can read":

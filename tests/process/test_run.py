@@ -124,7 +124,10 @@ def test_a_command_that_is_not_there_says_so(ground: Any) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="lists descriptors in /proc")
 def test_a_command_has_the_descriptors_that_were_given_to_it_alone(ground: Any) -> None:
-    """Not those of this package, also with writers and a gateway. A file in this test is what `<(…)` is in bash."""
+    """A command has no descriptors of this package, also with writers and a gateway.
+
+    The file in this test stands for `<(…)` in bash.
+    """
     folder = "/proc/self/fd"
     program = (
         f"import os; print(sorted(int(fd) for fd in os.listdir('{folder}') if os.path.exists('{folder}/' + fd)))"
@@ -161,8 +164,11 @@ def test_signals_reach_the_command_and_its_death_ends_the_run(ground: Any) -> No
 
 
 def test_a_command_killed_in_mid_run_is_named_as_missing(ground: Any) -> None:
-    """kill -9 of a recording command: the run ends by itself. If its last events can't be read, it is incomplete,
-    and names the producer. Else it says how many were read."""
+    """A run whose command is killed by `kill -9` ends by itself.
+
+    The run is incomplete and names the producer if the last events cannot be read; else the run says how many were
+    read.
+    """
     program = ground.program(
         "job.py",
         "import os, telemetry\nrun = telemetry.start('x')\ns = run.series('v')\nprint(os.getpid(), flush=True)\n"
@@ -248,14 +254,14 @@ if "serve" in sys.orig_argv and "--resume" not in sys.orig_argv:
 
 
 def kill_aggregator(ground: Any) -> int:
-    """Of the one live run. Returns its process id."""
+    """Kill the aggregator of the one live run, and return its process id."""
     (live,) = ground.live()
     os.kill(live["pid"], signal.SIGKILL)
     return int(live["pid"])
 
 
 def await_events(ground: Any) -> None:
-    """Until the run has recorded for some seconds, so that the wrapper has seen a snapshot of it."""
+    """Wait until the run has recorded for some seconds, so that the wrapper has seen its snapshot."""
     deadline = time.monotonic() + 60.0
     while not any(run["state"] == "LIVE" and run["events"] and run["duration_s"] > 4.0 for run in ground.live()):
         assert time.monotonic() < deadline
@@ -307,7 +313,10 @@ def test_an_aggregator_that_is_killed_is_started_again(ground: Any) -> None:
 
 
 def test_the_next_aggregator_belongs_to_the_command_as_well(ground: Any, wait_until: Any) -> None:
-    """It is told whom to watch: a wrapper that dies then does not end a run whose command lives."""
+    """The next aggregator watches the command, too.
+
+    A wrapper that dies then does not end a run whose command lives.
+    """
     program = ground.program("job.py", PACED)
     wrapper = ground.telemetry("run", "--name", "both", "--", sys.executable, program)
     wrapper.stdout.readline()
@@ -363,7 +372,10 @@ def test_an_aggregator_that_is_killed_while_it_drains_is_started_again(ground: A
 
 
 def test_an_aggregator_that_is_killed_at_its_exact_pass_is_started_again(ground: Any) -> None:
-    """No producer is left then: the journal alone gives the result, maybe before anybody can say what happened."""
+    """The journal alone gives the result after a kill in the exact pass, as no producer is left.
+
+    The run may end before anybody can say what happened.
+    """
     (ground.folder / "sitecustomize.py").write_text(CRASH_AT_EXACT_PASS)
     (ground.folder / "go").touch()
     program = ground.program("job.py", PACED)
@@ -440,7 +452,7 @@ def test_strict_turns_a_lossy_result_into_exit_4(ground: Any) -> None:
 
 
 def test_ctrl_c_reaches_the_job_once_and_first(ground: Any) -> None:
-    """In a terminal the job decides what an interrupt means; the wrapper waits and reports."""
+    """The job in a terminal decides what an interrupt means, and the wrapper waits and reports."""
     program = ground.program(
         "job.py",
         "import signal, sys, time\ncount = 0\n"
@@ -475,7 +487,10 @@ def test_ctrl_c_reaches_the_job_once_and_first(ground: Any) -> None:
 
 
 def test_a_run_has_the_name_that_its_program_gives_it(ground: Any) -> None:
-    """Before that it has the name of the script; `--name` is stronger; each name finds the run again."""
+    """A run has the name of its script until the program names it, and `--name` is stronger.
+
+    Each name finds the run again.
+    """
     program = ground.program("job.py", NAMES_ITSELF)
     for words, name in ((["nightly run"], "nightly run"), ([], "job")):
         code, _, err = ground.run("run", "--", "env", "X=1", sys.executable, "-u", program, *words)
@@ -493,7 +508,10 @@ def test_a_run_has_the_name_that_its_program_gives_it(ground: Any) -> None:
 
 
 def test_a_program_that_starts_its_own_run_without_a_name_is_called_like_its_script(ground: Any) -> None:
-    """As under `telemetry run`."""
+    """A program that starts its own run without a name gives it the script's name.
+
+    This is as in `telemetry run`.
+    """
     child = ground.popen(sys.executable, ground.program("job.py", NAMES_ITSELF))
     _, err = child.communicate(timeout=60)
     assert child.returncode == 0, err

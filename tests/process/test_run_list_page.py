@@ -77,7 +77,10 @@ def heads(browser: Page) -> list[str]:
 
 
 def test_the_most_repeated_runs_are_drawn_at_once(seen: Seen) -> None:
-    """On one chart for each value, told apart by the parameter that differs, with the same colour in the table."""
+    """Each value of the most repeated runs has one chart.
+
+    The parameter that differs tells the runs apart, with the same colour in the table.
+    """
     browser = seen.report(run_list_page("Runs", [*(training(number) for number in (5, 4, 3, 2)), load(1)]))
     cells = browser.locator("#run-charts .cell")
     assert cells.locator(".enlarge").all_inner_texts() == ["loss", "lr"]
@@ -97,7 +100,10 @@ def test_the_most_repeated_runs_are_drawn_at_once(seen: Seen) -> None:
 
 
 def test_runs_are_sorted_and_filtered(seen: Seen) -> None:
-    """By any column; by words of name, result and parameters. Columns are those that the shown runs need."""
+    """Runs are sorted by any column, and filtered by words of name, result and parameters.
+
+    The columns are those that the shown runs need.
+    """
     browser = seen.report(run_list_page("Runs", [training(3), training(2), load(1)]))
     assert names(browser) == ["aaaa0003", "aaaa0002", "bbbb0001"]
     assert "ranks" in heads(browser)
@@ -154,7 +160,10 @@ def test_smoothing_survives_another_choice(seen: Seen) -> None:
 
 @pytest.mark.parametrize("ground", ["light", "dark"])
 def test_failed_runs_are_red_and_reports_are_links(ground: str, seen: Seen) -> None:
-    """On a narrow page only the table scrolls sideways."""
+    """A list with failed runs and links to reports scrolls only its table sideways on a narrow page.
+
+    Failed runs are red.
+    """
     seen.page.emulate_media(color_scheme="dark" if ground == "dark" else "light")
     seen.page.set_viewport_size({"width": 400, "height": 900})
     browser = seen.report(run_list_page("Runs", [training(3), load(1)]))
@@ -214,7 +223,10 @@ def test_paper_and_browsers_without_scripts_have_the_table(seen: Seen) -> None:
 
 
 def test_the_page_of_recorded_runs(ground: Ground, seen: Seen) -> None:
-    """From the command line to the browser: three runs that differ in a parameter, and their reports."""
+    """The page that the command makes of three recorded runs works in the browser.
+
+    The runs differ in a parameter, and their reports open.
+    """
     script = ground.program(
         "train.py",
         "import sys, telemetry\n"
@@ -243,7 +255,7 @@ def test_the_page_of_recorded_runs(ground: Ground, seen: Seen) -> None:
 
 
 def test_a_parameter_may_have_any_name(seen: Seen) -> None:
-    """Also one that every object of a script has."""
+    """A parameter may also have a name that every object of a script has."""
     odd = {"constructor": "a", "toString": 1, "__proto__": "x", "valueOf": True}
     runs = [training(3), replace(training(2), details=replace(training(2).details, params=odd))]
     browser = seen.report(run_list_page("Runs", runs))

@@ -85,7 +85,7 @@ def output_of(ground: Any) -> str:
 
 
 def filter_by(terminal: Tmux, words: str) -> None:
-    """Without a look at the screen in between."""
+    """Type a filter without a look at the screen in between."""
     terminal.press("/")
     terminal.type(words)
 
@@ -97,7 +97,7 @@ def open_series(terminal: Tmux, name: str) -> None:
 
 
 def assert_tidy(terminal: Tmux, modes: str) -> None:
-    """As before, for the shell."""
+    """Check that the terminal is as before, for the shell."""
     assert not terminal.in_full_screen()
     assert not terminal.mouse_is_wanted()
     assert terminal.modes() == modes
@@ -168,7 +168,10 @@ def test_a_viewer_that_is_attached_and_left(ground: Any, terminal: Tmux) -> None
 
 
 def test_q_gives_the_terminal_to_the_command(ground: Any, terminal: Tmux) -> None:
-    """What it asks is answered with the keyboard, secrets are not shown, Ctrl-C is its own; we say how it goes."""
+    """The command gets the keyboard for its questions, and Ctrl-C is its own.
+
+    Secrets are not shown, and the wrapper says how it goes.
+    """
     modes = terminal.modes()
     terminal.type(f"$T run --tui --name asks -- $PY {ground.program('job.py', ASKS)}; echo shell saw $?\n")
     terminal.wait_for("Overview")
@@ -202,7 +205,10 @@ def test_a_viewer_that_is_killed_leaves_no_trace(ground: Any, terminal: Tmux) ->
 
 
 def test_the_key_that_stops_the_command(ground: Any, terminal: Tmux) -> None:
-    """It asks first; then the command gets SIGTERM, and its end is reported without another key."""
+    """The key that stops the command asks first.
+
+    Then the command gets SIGTERM, and its end is reported without another key.
+    """
     modes = terminal.modes()
     terminal.type(f"$T run --tui --name cut -- $PY {ground.program('job.py', ROUTES)}; echo shell saw $?\n")
     terminal.wait_for("LIVE", "latency{route=/cart}")
@@ -220,7 +226,7 @@ def test_the_key_that_stops_the_command(ground: Any, terminal: Tmux) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_command_and_viewer(ground: Any, terminal: Tmux, number: signal.Signals) -> None:
-    """It is the command's; nobody has to press a key afterwards."""
+    """A signal to the wrapper is for the command, and ends the viewer without a key."""
     modes = terminal.modes()
     terminal.type(f"$T run --tui -- $PY {ground.program('job.py', ROUTES)}; echo shell saw $?\n")
     terminal.wait_for("LIVE", "latency{route=/cart}")
@@ -294,7 +300,7 @@ def test_no_terminal_is_a_usage_error(ground: Any, terminal: Tmux, line: str) ->
 
 
 def test_restarts_of_the_aggregator_are_said_afterwards(ground: Any, terminal: Tmux, wait_until: Any) -> None:
-    """Nothing is written over the viewer; what was to be said is said when it has left."""
+    """A restart is not written over the viewer, but reported when the viewer has left."""
     terminal.type(f"$T run --tui --name twice -- $PY {ground.program('job.py', ROUTES)}; echo shell saw $?\n")
     terminal.wait_for("LIVE", "latency{route=/cart}")
     (live,) = ground.live()
@@ -308,7 +314,10 @@ def test_restarts_of_the_aggregator_are_said_afterwards(ground: Any, terminal: T
 
 
 def test_the_plain_run_needs_no_terminal_of_its_own(ground: Any) -> None:
-    """Without `--tui` the command is in our process group and has our streams, and keeps no log of its output."""
+    """The command without `--tui` is in the process group of `run` and has its streams.
+
+    The run keeps no log of the output.
+    """
     script = "import os; print(os.getpgrp() == os.getpgid(os.getppid()), os.isatty(1))"
     code, out, err = ground.run("run", "--", sys.executable, "-c", script, stdin=subprocess.DEVNULL)
     assert (code, out) == (0, "True False\n"), err

@@ -90,7 +90,10 @@ def prometheus(ground: Ground, require_tool: Callable[[str], str], wait_until: W
 def test_the_monitor_of_rl_insight_reaches_its_prometheus_and_its_tempo(
     ground: Ground, prometheus: Prometheus, receiver: HttpReceiver, wait_until: WaitUntil
 ) -> None:
-    """Without a word about exporters; the file of Prometheus keeps its other jobs, and is read again."""
+    """The monitor reaches its Prometheus and its Tempo without a word about exporters.
+
+    The file of Prometheus keeps its other jobs, and is read again.
+    """
     port = free_port()
     text = sample(
         "rl_insight_monitor",
@@ -130,7 +133,10 @@ def test_the_monitor_of_rl_insight_reaches_its_prometheus_and_its_tempo(
 
 
 def test_init_alone_has_a_page_for_prometheus(ground: Ground, wait_until: WaitUntil) -> None:
-    """At the port of RL-Insight's hub, or at another one that a message names. The end waits for no scrape."""
+    """The page is at the port of RL-Insight's hub, or at another one that a message names.
+
+    The end of the program waits for no scrape.
+    """
     text = "import telemetry.compat.rl_insight as insight\ninsight.init()\ninsight.metric_count('steps')\n"
     program = ground.popen(sys.executable, ground.program("train.py", text + UNTIL_STOPPED))
     folder = ground.folder / "state" / "telemetry" / "targets"
@@ -153,7 +159,10 @@ def test_init_alone_has_a_page_for_prometheus(ground: Ground, wait_until: WaitUn
 
 
 def test_a_run_that_is_joined_names_the_exporters_that_it_lacks(ground: Ground) -> None:
-    """Only those which the program asks for, as words for the command that starts the run."""
+    """A joined run names only those missing exporters which the program asks for.
+
+    The names are words for the command that starts the run.
+    """
     text = "import telemetry.compat.rl_insight as insight\ninsight.init()\ninsight.metric_count('steps')\n"
     words = ("run", "--quiet", "--", sys.executable, ground.program("train.py", text))
     _, _, err = ground.run(*words)
@@ -174,7 +183,10 @@ def delivered(ground: Ground) -> list[dict[str, Any]]:
 
 
 def test_the_steps_of_relax_start_their_own_run(ground: Ground) -> None:
-    """With the backends of its options, and under the name of its experiment."""
+    """The steps of Relax start a run with the backends of the program's options.
+
+    The run has the name of the experiment.
+    """
     child = ground.popen(sys.executable, ground.program("train.py", sample("relax_steps")))
     _, err = child.communicate(timeout=SOON_S)
     assert child.returncode == 0, err
@@ -216,7 +228,7 @@ def test_the_debug_mode_of_relax_says_where_values_go(ground: Ground) -> None:
 
 
 def test_relax_without_a_run_and_a_service_says_that_nothing_is_recorded(ground: Ground) -> None:
-    """Once, and the program goes on."""
+    """The program says once that nothing is recorded, and goes on."""
     nowhere = {"TELEMETRY_GATEWAY_URL": "http://127.0.0.1:9"}
     child = ground.popen(sys.executable, ground.program("train.py", sample("relax_timeline")), environ=nowhere)
     _, err = child.communicate(timeout=SOON_S)

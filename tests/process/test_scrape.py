@@ -105,7 +105,10 @@ with telemetry.start("job") as run:
 
 
 def test_a_run_scrapes_another_run(ground: Ground, wait_until: WaitUntil) -> None:
-    """By the page of the backend `prometheus`: counters, gauges, histograms of one run in another."""
+    """A run scrapes another run's page of the backend `prometheus`.
+
+    The scraped values are counters, gauges and histograms.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}/metrics"
     other = ground.telemetry(
@@ -148,7 +151,7 @@ SLEEPY = "import time; time.sleep(2.5)"
 
 
 def test_a_run_has_its_code_and_its_environment(ground: Ground, tmp_path: Path) -> None:
-    """In the result, the report, and the settings that differ between two runs."""
+    """Code and environment are in the result, the report, and the settings that differ between runs."""
     for words in (
         ["init", "--quiet", "--initial-branch=main"],
         ["commit", "--quiet", "--allow-empty", "--message=a"],

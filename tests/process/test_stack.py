@@ -72,7 +72,7 @@ def test_up_detached_and_down_from_another_shell(stack: Stack) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_everything(stack: Stack, number: signal.Signals, wait_until: WaitUntil) -> None:
-    """As Ctrl-C does in the foreground."""
+    """SIGINT, SIGTERM and SIGHUP end the whole stack, as Ctrl-C does in the foreground."""
     process = stack.start()
     line_of(process, "targets")
     pid = stack.part()["pid"]
@@ -85,7 +85,10 @@ def test_a_signal_ends_everything(stack: Stack, number: signal.Signals, wait_unt
 
 
 def test_ctrl_c_before_it_is_ready_ends_everything(stack: Stack, wait_until: WaitUntil) -> None:
-    """With the exit code of a command that was stopped."""
+    """The command that Ctrl-C stops before it is ready ends with the exit code of a stopped command.
+
+    All its processes are ended.
+    """
     stack.settings["tempo"] = {"program": str(install(stack.bin, "tempo", SILENT))} | ports(
         "port", "otlp_http_port"
     )
@@ -102,7 +105,7 @@ def test_ctrl_c_before_it_is_ready_ends_everything(stack: Stack, wait_until: Wai
 
 
 def test_attached_logs_are_printed_with_their_server(stack: Stack) -> None:
-    """In the level that was asked for."""
+    """Attached logs have the level that the user asked for, and each line names its server."""
     process = stack.start("--attach-logs", "--log-level", "debug")
     assert "level=debug" in line_of(process, "level=debug")
     assert line_of(process, "Server is ready to receive web requests").startswith("prometheus | ")
@@ -112,7 +115,10 @@ def test_attached_logs_are_printed_with_their_server(stack: Stack) -> None:
 
 
 def test_a_taken_port_is_named_with_its_holder(stack: Stack) -> None:
-    """Nothing is started then. With --auto-port another port is taken, and said."""
+    """A taken port is reported with its holder, and nothing is started.
+
+    The flag `--auto-port` takes another port and reports it.
+    """
     with socket.create_server(("127.0.0.1", stack.port)):
         code, _, err = stack.up()
         assert code == 1
@@ -129,7 +135,10 @@ def test_a_taken_port_is_named_with_its_holder(stack: Stack) -> None:
 
 
 def test_a_killed_prometheus_is_started_again(stack: Stack, wait_until: WaitUntil) -> None:
-    """And the status says how often. Its data is kept."""
+    """A killed Prometheus is started again, and the status has the number of restarts.
+
+    The data of Prometheus is kept.
+    """
     assert stack.up()[0] == 0
     pid = stack.part()["pid"]
     os.kill(pid, signal.SIGKILL)
@@ -185,7 +194,7 @@ def test_down_spares_a_later_process_with_the_same_pid(stack: Stack) -> None:
 
 
 def test_a_damaged_state_is_an_error(stack: Stack) -> None:
-    """Which names the file."""
+    """A damaged state is an error that names the file."""
     stack.folder.mkdir(parents=True)
     path = stack.folder / "state.json"
     path.write_text("{")
@@ -199,7 +208,7 @@ def test_a_damaged_state_is_an_error(stack: Stack) -> None:
 
 
 def test_a_new_run_is_scraped_within_15_seconds_and_leaves_at_its_end(stack: Stack, wait_until: WaitUntil) -> None:
-    """Nobody tells Prometheus: it has the run's labels, and its last values."""
+    """Prometheus has the labels of a new run, and its last values, though nobody tells it of the run."""
     assert stack.up()[0] == 0
     run = stack.ground.telemetry(
         *("run", "--dir", "runs", "--name", "job", "--quiet", "--no-collect", "--to", "prometheus:port=0"),
@@ -223,7 +232,7 @@ def test_a_new_run_is_scraped_within_15_seconds_and_leaves_at_its_end(stack: Sta
 
 @pytest.mark.parametrize("cleaner", ["ls", "status"])
 def test_the_target_of_a_killed_writer_leaves(stack: Stack, cleaner: str, wait_until: WaitUntil) -> None:
-    """Once somebody looks: the list of runs, or the status of the stack."""
+    """The target of a killed writer leaves with the next list of runs or status of the stack."""
     assert stack.up()[0] == 0
     run = stack.ground.telemetry(
         *("run", "--dir", "runs", "--quiet", "--no-collect", "--to", "prometheus:port=0", "--", "sleep", "600"),
@@ -242,7 +251,10 @@ def test_the_target_of_a_killed_writer_leaves(stack: Stack, cleaner: str, wait_u
 
 
 def test_targets_and_data_survive_a_restart(stack: Stack, wait_until: WaitUntil) -> None:
-    """Also those that a program gave with RL-Insight's call. No file of Prometheus is written anew for them."""
+    """Targets and data survive a restart, those of RL-Insight's call too.
+
+    No file of Prometheus is written anew for them.
+    """
     assert stack.up()[0] == 0
     engine = f"127.0.0.1:{stack.port}"  # Prometheus serves metrics itself
     program = stack.ground.popen(
@@ -292,7 +304,7 @@ def test_all_three_are_found_in_path_and_waited_for(stack: Stack, wait_until: Wa
 
 
 def test_a_server_that_cant_start_ends_the_start(stack: Stack) -> None:
-    """With its last words, and nothing stays."""
+    """The start ends with the last words of the server that cannot start, and nothing stays."""
     stack.settings["grafana"] = {"program": str(install_grafana(stack.bin / "g", DIES)), "port": free_port()}
     code, out, err = stack.up()
     assert code == 1
@@ -303,7 +315,7 @@ def test_a_server_that_cant_start_ends_the_start(stack: Stack) -> None:
 
 
 def test_a_server_that_never_answers_is_given_up(stack: Stack) -> None:
-    """After the time in the settings."""
+    """A server that never answers is given up after the time in the settings."""
     stack.general["ready_timeout_s"] = 5.0
     stack.settings["tempo"] = {"program": str(install(stack.bin, "tempo", SILENT))} | ports(
         "port", "otlp_http_port"
@@ -334,7 +346,10 @@ def test_containers_are_started_and_ended_by_compose(stack: Stack, wait_until: W
 
 
 def test_containers_that_cant_be_started_end_the_start(stack: Stack) -> None:
-    """With what compose says, and what was started is ended."""
+    """A start whose containers cannot be started ends with the message of compose.
+
+    The parts that were started are ended.
+    """
     install(stack.bin, "docker", "import sys\nif sys.argv[-1] != 'version':\n    sys.exit('no such image')\n")
     code, _, err = stack.up("--only", "compose")
     assert code == 1
@@ -357,7 +372,10 @@ def test_ctrl_c_ends_a_long_pull(stack: Stack, wait_until: WaitUntil) -> None:
 
 
 def test_the_words_of_rl_insight_start_and_end_it(stack: Stack) -> None:
-    """With a configuration in its form. The level may stand at both places."""
+    """The words of RL-Insight start and end the stack, with a configuration in its form.
+
+    The level may stand at both places.
+    """
     text = f"server:\n  backend: local\nprometheus:\n  prometheus_port: {stack.port}\n"
     text += "tempo:\n  enable: false\ngrafana:\n  enable: false\n"
     config = stack.ground.program("server.yaml", text)

@@ -50,7 +50,7 @@ def log_of(stack: Stack, name: str) -> str:
 
 
 def test_a_second_start_keeps_the_log_of_the_first(stack: Stack, wait_until: WaitUntil) -> None:
-    """It is refused, and what the keeper logged stays."""
+    """A second start is refused, and the log of the keeper stays."""
     assert stack.up()[0] == 0
     os.kill(stack.part()["pid"], signal.SIGKILL)
     wait_until(lambda: "it is started again" in log_of(stack, "stack"), SOON_S, "the restart")
@@ -59,7 +59,7 @@ def test_a_second_start_keeps_the_log_of_the_first(stack: Stack, wait_until: Wai
 
 
 def test_a_reader_of_logs_that_leaves_ends_nothing(stack: Stack, wait_until: WaitUntil) -> None:
-    """As `| head` does. The log files go on."""
+    """A reader of logs that leaves, as `| head` does, ends nothing. The log files go on."""
     process = stack.start("--attach-logs", "--log-level", "debug")
     line_of(process, "level=")
     assert process.stdout is not None
@@ -81,7 +81,10 @@ def test_a_reader_of_logs_that_leaves_ends_nothing(stack: Stack, wait_until: Wai
 
 
 def test_a_stack_without_a_reader_of_stdout_becomes_ready(stack: Stack) -> None:
-    """What it says when it is ready may be the first that it writes after its reader has left."""
+    """A stack whose stdout has lost its reader becomes ready.
+
+    The line that says so may be the first one written after the reader has left.
+    """
     process = stack.start()
     assert process.stdout is not None
     process.stdout.close()
@@ -91,7 +94,7 @@ def test_a_stack_without_a_reader_of_stdout_becomes_ready(stack: Stack) -> None:
 
 
 def test_the_server_of_another_is_not_taken_for_ours(stack: Stack, wait_until: WaitUntil) -> None:
-    """It took the port after the check. The start fails with the words of our server."""
+    """The start fails with the words of our server if another server took the port after the check."""
     port = free_port()
     stack.settings["grafana"] = {"program": str(install_grafana(stack.bin / "g", LATE)), "port": port}
     process = stack.start()
@@ -123,7 +126,10 @@ def test_the_server_of_another_is_not_taken_for_ours(stack: Stack, wait_until: W
 
 
 def test_the_state_of_a_machine_that_was_switched_off_is_no_obstacle(stack: Stack) -> None:
-    """None of its processes lives, so there is nothing to end first."""
+    """The state of a machine that was switched off is no obstacle.
+
+    There is nothing to end first, because no process of the state lives.
+    """
     other = stack.ground.popen("sleep", "600")
     started = start_of(other.pid) + 1
     part = {"name": "prometheus", "title": "Prometheus", "how": "native", "pid": other.pid}
@@ -156,7 +162,10 @@ def test_a_stack_on_another_machine_is_left_alone(stack: Stack) -> None:
 
 
 def test_servers_outlive_a_killed_keeper_until_their_next_line(stack: Stack, wait_until: WaitUntil) -> None:
-    """Nobody reads their output then. A new start needs no `down` once they have ended."""
+    """Servers outlive a killed keeper until their next line, which nobody reads.
+
+    A new start needs no `down` once the servers have ended.
+    """
     assert stack.up()[0] == 0
     status, pid = stack.status(), stack.part()["pid"]
     os.kill(status["keeper"], signal.SIGKILL)
@@ -170,7 +179,10 @@ def test_servers_outlive_a_killed_keeper_until_their_next_line(stack: Stack, wai
 
 
 def test_down_ends_a_stack_that_has_only_begun_to_start(stack: Stack, wait_until: WaitUntil) -> None:
-    """It still looks for Docker, and no server runs yet. Its command fails, and says why."""
+    """The command `down` ends a stack that still looks for Docker and has no server yet.
+
+    The command that started it fails and says why.
+    """
     begun, go = stack.ground.folder / "begun", stack.ground.folder / "go"
     text = f"import pathlib, sys, time\nopen({str(begun)!r}, 'w')\n"
     text += f"while not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.02)\nsys.exit(1)\n"
@@ -190,7 +202,10 @@ def test_down_ends_a_stack_that_has_only_begun_to_start(stack: Stack, wait_until
 
 
 def test_a_state_that_cant_be_written_ends_nothing(stack: Stack, wait_until: WaitUntil) -> None:
-    """As on a full disk. It is written once that is possible."""
+    """A state that cannot be written, as on a full disk, ends nothing.
+
+    The state is written once that is possible.
+    """
     assert stack.up()[0] == 0
     path, pid = stack.folder / "state.json", stack.part()["pid"]
     path.unlink()
@@ -245,7 +260,10 @@ def test_folders_with_the_characters_of_patterns(stack: Stack, wait_until: WaitU
 
 @pytest.mark.parametrize("name", ["compose.yaml", "rules.yml", "dashboards/run.json"])
 def test_files_of_the_user_are_not_replaced(stack: Stack, name: str) -> None:
-    """Nothing is written then. Own files are written again."""
+    """The command writes nothing if it would replace a file of the user.
+
+    Files that the command itself wrote are written again.
+    """
     folder = stack.ground.folder / "project"
     file = folder / name
     file.parent.mkdir(parents=True)
@@ -269,7 +287,7 @@ def test_write_says_how_to_start_with_the_same_settings(stack: Stack) -> None:
 
 
 def test_no_home_is_needed_with_a_folder(stack: Stack) -> None:
-    """As in a container without HOME."""
+    """A stack with a folder needs no home, as in a container without `HOME`."""
     folder = stack.ground.folder / "own"
     stack.environ |= {"HOME": "", "XDG_STATE_HOME": ""}
     code, out, err = stack.up("--dir", str(folder))

@@ -49,7 +49,7 @@ assert [rank.exitcode for rank in ranks] == [0, 0, -9]
 
 
 class Ranks(Ground):
-    """They log the same steps, until there is a file that names the last one."""
+    """A ground whose ranks log the same steps until a file names the last step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Ranks(Ground):
         return [record for record in records if record.get("type") == "step"]
 
     def wait_for(self, steps: int, producers: int) -> int:
-        """So many steps of so many producers; returns the newest one."""
+        """Wait for the given number of steps of so many producers, and return the newest step."""
         deadline = time.monotonic() + DEADLINE_S
         while len(found := [step["step"] for step in self.said() if step["producers"] == producers]) < steps:
             assert time.monotonic() < deadline, (self.said()[-1:], self.job.poll())
@@ -93,7 +93,10 @@ def ranks() -> Iterator[Ranks]:
 
 
 def test_steps_go_on_without_a_rank_that_is_killed(ranks: Ranks) -> None:
-    """After the grace, as steps of those who live: each with its mean, its sum and its spread, none left out."""
+    """Steps after the grace are steps of the ranks that live, and none is left out.
+
+    Each has its mean, its sum and its spread.
+    """
     ranks.wait_for(20, producers=RANKS)
     os.kill(ranks.pid(VICTIM), signal.SIGKILL)
     last = ranks.wait_for(20, producers=RANKS - 1) + 50

@@ -114,7 +114,7 @@ def test_a_file_size_limit_fails_the_writers_and_keeps_what_was_written(tmp_path
 
 
 def test_sigkill_loses_nothing_that_was_appended(tmp_path: Path, wait_until: Callable[..., object]) -> None:
-    """After `kill -9` in a flood the journal holds a gapless prefix, and at most one torn frame."""
+    """The journal holds a gapless prefix after `kill -9` in a flood, and at most one torn frame."""
     process = subprocess.Popen([sys.executable, "-c", FLOOD, str(tmp_path)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     with process.stdout:

@@ -63,7 +63,7 @@ def test_a_slow_rank_fails_a_gate(ground: Any) -> None:
 
 
 def test_without_a_slow_rank_the_gate_passes(ground: Any) -> None:
-    """And without the flag it can't tell."""
+    """The gate passes without a slow rank, and cannot tell without the flag `--stragglers`."""
     program = ground.program("job.py", JOB)
     flags = ["--name", "job", "--gate", "straggler() < 20%"]
     code, _, err = ground.run("run", *flags, "--stragglers", "all_*", "--", sys.executable, program, "-1")
@@ -87,7 +87,10 @@ run.finish()
 
 
 def test_the_cockpit_sees_slow_ranks_of_another_machine(ground: Any) -> None:
-    """Through the aggregator alone, also of steps before it looked."""
+    """The cockpit sees slow ranks of another machine through the aggregator alone.
+
+    Steps before the cockpit looked count as well.
+    """
     aggregator, endpoint = ground.serve()
     program = ground.program("log.py", LOG)
     ranks = [

@@ -72,7 +72,10 @@ def test_a_run_of_another_user_is_named_as_such(ground: Ground, wait_until: Call
 
 @pytest.mark.usefixtures("second_user")
 def test_a_program_in_a_folder_without_write_access_goes_on(ground: Ground) -> None:
-    """Its run is in a temporary folder, which it names; a folder that somebody chose is one clear error."""
+    """The run is in a temporary folder, which the program names, if its own folder cannot be written.
+
+    A folder that somebody chose is one clear error.
+    """
     folder = ground.folder / "readonly"
     folder.mkdir()
     program = Path(ground.program("first.py", PROGRAM))
@@ -120,7 +123,10 @@ def test_a_command_says_what_it_has_written(ground: Ground) -> None:
 
 
 def test_a_missing_library_ends_the_command_before_it_starts(ground: Ground) -> None:
-    """With exit code 2, on the command line and in the settings, as a backend that does not exist."""
+    """A missing library ends the command with exit code 2, as a backend that does not exist does.
+
+    This holds for the command line and for the settings.
+    """
     (ground.folder / "sitecustomize.py").write_text(
         "import sys\nclass Hide:\n    def find_spec(self, name, *rest):\n        if name == 'tensorboard':\n"
         "            raise ModuleNotFoundError(name)\nsys.meta_path.insert(0, Hide())\n"
@@ -142,7 +148,7 @@ def test_a_missing_library_ends_the_command_before_it_starts(ground: Ground) -> 
 
 
 def test_a_bench_names_no_folder_that_it_has_deleted(ground: Ground) -> None:
-    """Its runs are temporary, so nothing tells how to open them."""
+    """The runs of a bench are temporary, so its output does not tell how to open them."""
     code, out, err = ground.run("bench", "--seconds", "0.1", "--rate", "1000")
     assert code == 0, err
     assert "maximum throughput" in out
@@ -150,7 +156,10 @@ def test_a_bench_names_no_folder_that_it_has_deleted(ground: Ground) -> None:
 
 
 def test_old_runs_are_removed_at_the_end_of_a_run(ground: Ground, wait_until: Callable[..., object]) -> None:
-    """By the settings, and said in one line; `clean` does not touch a live run."""
+    """The settings remove old runs at the end of a run, and one line says so.
+
+    The command `clean` does not touch a live run.
+    """
     runtime = ground.folder / "telemetry"
     for _ in range(2):
         code, _, err = ground.run("run", "--quiet", "--no-collect", "--", "true")

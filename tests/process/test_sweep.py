@@ -109,7 +109,10 @@ def test_a_failure_can_end_the_sweep(flag: str, ground: Any) -> None:
 
 
 def test_the_environment_has_the_values(ground: Any) -> None:
-    """As they were written; `--env` says that the command reads them, and {NAME} names the runs."""
+    """The environment has the values as they were written.
+
+    The flag `--env` says that the command reads them, and `{NAME}` names the runs.
+    """
     program = ground.program("env.py", ENVIRON)
     words = (
         "sweep",
@@ -153,7 +156,10 @@ def test_an_interrupted_sweep_reports_what_is_there(ground: Any) -> None:
 
 
 def test_a_command_that_does_not_exist_ends_the_sweep(ground: Any) -> None:
-    """It would fail for each value; a usage error of a run ends it too."""
+    """A command that does not exist ends the sweep, because it would fail for each value.
+
+    A usage error of a run ends it too.
+    """
     code, _, err = ground.run("sweep", "--param", "n=1,2", "--", "no-such-program", "{n}")
     assert code == 127
     assert "run 2 of 2" not in err
@@ -163,7 +169,7 @@ def test_a_command_that_does_not_exist_ends_the_sweep(ground: Any) -> None:
 
 
 def test_a_parameter_survives_the_aggregator(ground: Any) -> None:
-    """It is in the journal from the first moment on, so a recovered run has it."""
+    """A recovered run has its parameters, because the journal has them from the first moment on."""
     child, _ = ground.serve("--param", "users=4", "--param", "mode=fast")
     deadline = time.monotonic() + DEADLINE_S
     while not (live := ground.live()):
@@ -176,7 +182,7 @@ def test_a_parameter_survives_the_aggregator(ground: Any) -> None:
 
 
 def test_run_refuses_a_parameter_without_a_value(ground: Any) -> None:
-    """Before anything is started."""
+    """The command `run` refuses a parameter without a value before anything is started."""
     code, _, err = ground.run("run", "--param", "users", "--", "true")
     assert code == 2
     assert "'users' is not a parameter with a value" in err

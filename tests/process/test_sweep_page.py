@@ -66,7 +66,7 @@ def test_points_are_read_by_pointer_and_keys(seen: Seen) -> None:
 
 @pytest.mark.parametrize("ground", ["light", "dark"])
 def test_a_narrow_page_does_not_scroll_sideways(ground: str, seen: Seen) -> None:
-    """At 400 pixels tables scroll by themselves, and every chart fits."""
+    """A page of 400 pixels does not scroll sideways. Tables scroll by themselves, and every chart fits."""
     seen.page.emulate_media(color_scheme="dark" if ground == "dark" else "light")
     seen.page.set_viewport_size({"width": 400, "height": 900})
     browser = seen.report(render_as("sweep", load_sweep(), "html"))
@@ -114,7 +114,7 @@ def test_without_scripts_the_table_is_there(seen: Seen) -> None:
 
 
 def test_print_has_all_charts(seen: Seen) -> None:
-    """And no controls."""
+    """The printed page has all charts and no controls."""
     browser = seen.report(render_as("sweep", load_sweep(), "html"))
     browser.emulate_media(media="print")
     tall = browser.locator(".plot svg").evaluate_all(

@@ -68,7 +68,7 @@ def check_steps(folder: Path, name: str = "timeline_step_{}.json") -> None:
 
 
 def test_each_step_has_a_file_of_its_own(ground: Ground) -> None:
-    """In the folder that was named. The file of the run has all of them, and the marks."""
+    """Each step has a file in the folder that the user named. The file of the run has all steps and the marks."""
     code, _, err = ground.run("run", "--timeline-dir", "traces", "--strict", "--", *job(ground, 0.02))
     assert code == 0, err
     folder = ground.folder / "traces"
@@ -112,7 +112,7 @@ def test_a_writer_that_is_killed_loses_no_span(ground: Ground) -> None:
 
 
 def test_a_finished_run_can_be_written_later(ground: Ground) -> None:
-    """By the command of its own, and by an export; the newest files are kept."""
+    """A finished run can be written later by the command `timeline` and by an export. The newest files are kept."""
     code, _, err = ground.run("run", "--", *job(ground, 0.01))
     assert code == 0, err
     code, out, err = ground.run("timeline", "latest", "-o", "-")
@@ -138,7 +138,10 @@ with telemetry.start("load") as run:
 
 
 def test_requests_have_a_track_for_each_slot(ground: Ground) -> None:
-    """From the request log: queue, first output and the rest; a failed one is one slice with its reason."""
+    """Requests of the request log have a track for each slot: queue, first output and the rest.
+
+    A failed request is one slice with its reason.
+    """
     code, _, err = ground.run("run", "--", sys.executable, ground.program("load.py", LOAD))
     assert code == 0, err
     assert ground.run("timeline", "latest", "-o", "run.json")[0] == 0
@@ -176,7 +179,7 @@ def test_traces_of_a_profiler_are_on_the_same_clock(ground: Ground) -> None:
     ],
 )
 def test_errors_name_what_is_wrong(ground: Ground, words: tuple[str, ...], message: str) -> None:
-    """Before anything is written."""
+    """Errors say what is wrong before anything is written."""
     code, _, err = ground.run("run", "--quiet", "--", sys.executable, "-c", "")
     assert code == 0, err
     code, _, err = ground.run(*words)

@@ -90,7 +90,7 @@ class Peer:
 
 
 def send(endpoint: str, texts: list[str], wait_until: WaitUntil) -> None:
-    """From hello to end."""
+    """Send the texts as one peer, from its hello to its end."""
     peer = Peer(endpoint, wait_until)
     try:
         peer.send(texts)
@@ -140,7 +140,10 @@ def test_a_hundred_thousand_texts_at_the_end_are_counted_in_time(
 def test_texts_beyond_the_budget_are_shown_as_pending(
     ground: Any, tokenizer_file: Path, wait_until: WaitUntil
 ) -> None:
-    """What was counted is right, the rest is said, in the report as well."""
+    """The counts of texts within the budget are right.
+
+    The result and the report have the number of texts that were not counted.
+    """
     texts = [f"to be or not to be, that is question {number} " * 5 for number in range(100_000)]
     child, endpoint = ground.serve("--tokenizer", str(tokenizer_file), "--token-budget", "0.2")
     send(endpoint, texts, wait_until)
@@ -155,7 +158,7 @@ def test_texts_beyond_the_budget_are_shown_as_pending(
 
 
 def test_a_worker_that_is_killed_costs_no_text(ground: Any, tokenizer_file: Path, wait_until: WaitUntil) -> None:
-    """In the middle of its work, several times."""
+    """A worker that is killed several times in the middle of its work costs no text."""
     texts = [f"to be or not to be, that is question {number} " * 4 for number in range(30_000)]
     child, endpoint = ground.serve("--tokenizer", str(tokenizer_file), "--token-workers", "2")
     first = {worker.pid for worker in workers(child.pid)}
@@ -246,7 +249,7 @@ def test_a_tokenizer_that_can_t_be_read_is_said_before_anything_begins(
 def test_a_terminal_s_interrupt_ends_the_run_and_its_workers(
     ground: Any, tokenizer_file: Path, wait_until: WaitUntil
 ) -> None:
-    """Nobody waits for texts then; what is pending is said."""
+    """The run does not wait for texts after Ctrl-C, and the result has the number of pending texts."""
     texts = ["to be or not to be " * 80] * 20_000
     child, endpoint = ground.serve("--tokenizer", str(tokenizer_file), start_new_session=True)
     left = workers(child.pid)

@@ -105,7 +105,7 @@ def test_once_tells_of_now(ground: Ground) -> None:
 
 
 def test_several_live_runs_without_a_terminal(ground: Ground) -> None:
-    """They are named, with exit code 2; with a name it is clear."""
+    """The command `top` names the live runs if there are several, with exit code 2. A name makes it clear."""
     ground.serve()
     other = ground.telemetry("serve", "--name", "training")
     line_with(other.stderr, "TELEMETRY_ENDPOINT")
@@ -117,7 +117,10 @@ def test_several_live_runs_without_a_terminal(ground: Ground) -> None:
 
 
 def test_coming_and_going_on_a_terminal(ground: Ground, require_tool: Callable[[str], str]) -> None:
-    """Of two live runs one is chosen. `q` leaves the run alone and gives the terminal back; so does a signal."""
+    """The user chooses one of two live runs on a terminal.
+
+    The key `q` and a signal leave the run alone and give the terminal back.
+    """
     require_tool("tmux")
     aggregator, endpoint = ground.serve()
     other = ground.telemetry("serve", "--name", "training")
@@ -147,7 +150,10 @@ def test_coming_and_going_on_a_terminal(ground: Ground, require_tool: Callable[[
 
 
 def test_a_training_run_opens_on_its_curves(ground: Ground, require_tool: Callable[[str], str]) -> None:
-    """From its first step on, whenever it was opened; keys enlarge one, read it, and show the tables."""
+    """A training run has its curves from the first step on, whenever `top` was opened.
+
+    Keys enlarge one curve, read it, and show the tables.
+    """
     require_tool("tmux")
     _, endpoint = ground.serve()
     ground.popen(sys.executable, "-c", STEPS, environ={"TELEMETRY_ENDPOINT": endpoint}, stdin=subprocess.PIPE)
@@ -197,7 +203,7 @@ def is_viewer(process: psutil.Process, ground: Ground) -> bool:
 
 
 def test_a_finished_run_on_a_terminal(ground: Ground, require_tool: Callable[[str], str]) -> None:
-    """Without a live one the newest is opened, with all it came to."""
+    """The newest run is opened with its final figures if no run is live."""
     require_tool("tmux")
     aggregator, endpoint = ground.serve()
     recorded(ground, endpoint)

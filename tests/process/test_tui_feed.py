@@ -1,4 +1,4 @@
-"""What a viewer is told of a real run: while it goes on, when its aggregator dies, and when it is over."""
+"""Tests of what a viewer hears of a real run: live, with a dead aggregator, and when it is over."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Run:
         return RunDirectory.open(Path(self.ground.folder) / "runs" / "latest")
 
     def end_producer(self) -> int:
-        """How many values it has recorded."""
+        """End the producer, and return how many values it has recorded."""
         (self.ground.folder / "go").touch()
         out, err = self.producer.communicate(timeout=WAIT_S)
         assert self.producer.returncode == 0, err
@@ -167,7 +167,7 @@ def test_an_aggregator_that_is_killed_and_resumed(
 def test_a_dead_run_that_is_recovered_under_the_eyes_of_a_viewer(
     live: Run, view: Callable[[Any], Viewer], wait_until: Until
 ) -> None:
-    """Its result is what there is to see from then on."""
+    """The viewer of a dead run sees its result from the recovery on."""
     viewer = view(LiveFeed(live.endpoint))
     wait_until(lambda: viewer.last(Trends), WAIT_S, "some history")
     live.aggregator.kill()

@@ -79,7 +79,7 @@ def test_a_leaf_may_end_before_its_root(cluster: Cluster, wait_until: WaitUntil)
 
 
 def test_a_node_that_never_came_is_missing(cluster: Cluster) -> None:
-    """With an expected node without a leaf the run is incomplete, and it is named."""
+    """A run whose expected node has no leaf is incomplete, and a warning names the node."""
     root = cluster.root("--nodes", "a,b")
     leaf = cluster.leaf("a", root)
     cluster.record("a0", leaf, 500)
@@ -130,7 +130,7 @@ def test_a_leaf_without_its_root_goes_on(cluster: Cluster) -> None:
     [("nowhere", "is not an address to connect to"), ("tcp://127.0.0.1:47114", "is the address of this leaf")],
 )
 def test_an_address_that_can_not_be_that_of_a_root(cluster: Cluster, address: str, said: str) -> None:
-    """It is refused at the start, in one line."""
+    """The command refuses an address that cannot be a root's at its start, in one line."""
     bind = ("--bind", address) if address.startswith("tcp") else ()
     code, _, err = cluster.ground.run("serve", "--upstream", address, *bind)
     assert code in (1, 2), err
@@ -167,7 +167,7 @@ def test_run_makes_a_node_of_a_command(cluster: Cluster) -> None:
 
 
 def test_a_leaf_with_a_foreign_key_stays_alone(cluster: Cluster, wait_until: WaitUntil) -> None:
-    """Over tcp with keys, a leaf of the same user is part of the run; one of a stranger says why it is not."""
+    """A leaf of the same user is part of the run over tcp with keys. A stranger's leaf says why it is not."""
     ground = cluster.ground
     stranger = {"XDG_CONFIG_HOME": str(ground.folder / "stranger")}
     (ground.folder / "stranger").mkdir()
@@ -209,7 +209,10 @@ def test_wrong_words_about_nodes_leave_nothing_behind(cluster: Cluster, words: t
 
 
 def test_a_leaf_at_its_own_address_is_no_node_of_itself(cluster: Cluster, wait_until: WaitUntil) -> None:
-    """Whatever the spelling of the address. Its run goes on, and is complete without itself."""
+    """A leaf at its own address, in whatever spelling, is no node of itself.
+
+    The leaf's run goes on, and is complete without itself.
+    """
     (cluster.ground.folder / "link").symlink_to(cluster.ground.folder)
     here = cluster.ground.folder / "own"
     words = ("--bind", f"ipc://{here}", "--upstream", f"ipc://{cluster.ground.folder / 'link' / 'own'}")
@@ -259,7 +262,10 @@ def test_two_nodes_with_one_name_are_told_apart(cluster: Cluster) -> None:
 def test_run_stays_until_the_root_needs_its_leaf_no_more(
     cluster: Cluster, wait_until: WaitUntil, impatient: bool
 ) -> None:
-    """What starts a job may kill all that is left of it once its commands have ended. Ctrl-C ends the wait."""
+    """The command `run` stays until the root needs its leaf no more, and Ctrl-C ends the wait.
+
+    The job's starter may kill all that is left once its commands have ended.
+    """
     root = cluster.root("--nodes", "a,b")
     other = cluster.leaf("b", root)
     program = cluster.ground.program(

@@ -111,7 +111,10 @@ def test_a_root_that_is_killed_and_resumed_loses_nothing(cluster: Cluster, wait_
 
 @pytest.mark.slow
 def test_a_leaf_with_a_full_outbox_adds_up(cluster: Cluster, wait_until: WaitUntil) -> None:
-    """While the root is away, seconds become one once the outbox is full: nothing is lost but their resolution."""
+    """A leaf with a full outbox adds seconds up while the root is away.
+
+    Only the resolution of these seconds is lost.
+    """
     root = cluster.root("--nodes", "a")
     leaf = cluster.leaf("a", root, environ={"TELEMETRY_UPSTREAM__CAP_BYTES": str(64 * 1_024)})
     program = cluster.ground.program("flood.py", FLOOD)

@@ -48,7 +48,7 @@ def page(require_tool: Callable[[str], str]) -> Iterator[Page]:
 
 
 class Seen:
-    """What the page has asked for, and what its terminal was told to draw."""
+    """A record of what the page has asked for, and of what its terminal had to draw."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -66,7 +66,7 @@ class Seen:
             self._drawn += frame
 
     def wait_for(self, *words: str) -> None:
-        """Until all of these have been drawn since the last call."""
+        """Wait until all of these words have been drawn since the last call."""
         deadline = time.monotonic() + DEADLINE_S
         while not all(word in (text := ESCAPE.sub(b"", self._drawn).decode(errors="replace")) for word in words):
             assert time.monotonic() < deadline, (words, text)
@@ -117,7 +117,7 @@ def test_a_run_in_a_browser(ground: Ground, page: Page, wait_until: Callable[...
 
 
 def test_a_server_whose_parent_is_killed(ground: Ground, page: Page, wait_until: Callable[..., object]) -> None:
-    """It ends by itself, and takes the viewers along."""
+    """A server whose parent is killed ends by itself, and its viewers end too."""
     ground.serve()
     server, address = served(ground, "job")
     page.goto(address)

@@ -89,7 +89,10 @@ NOT_UNDERSTOOD: list[tuple[tuple[bytes, ...], str, int]] = [
 
 
 def test_what_can_not_be_understood_is_answered(stranger: Stranger) -> None:
-    """With the id of the request if it has one, and the aggregator goes on."""
+    """A message that cannot be understood is answered with the id of the request if it has one.
+
+    The aggregator goes on.
+    """
     for parts, code, request_id in NOT_UNDERSTOOD:
         answer = stranger.send(*parts)
         assert (answer["type"], answer["code"], answer["id"]) == ("error", code, request_id), parts[0][:40]

@@ -38,7 +38,7 @@ class Tmux:
         subprocess.run(["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True, timeout=30)
 
     def type(self, text: str) -> None:
-        """As it is; a line ends with `\\n`."""
+        """Type the text as it is; a line ends with a newline character."""
         for at, line in enumerate(text.split("\n")):
             if at:
                 self.press("Enter")
@@ -53,7 +53,7 @@ class Tmux:
         self._say("resize-window", "-x", str(columns), "-y", str(rows))
 
     def wipe(self) -> None:
-        """Nothing is seen any more, as if another program had drawn over it."""
+        """Wipe the screen, as if another program had drawn over it."""
         self._say("send-keys", "-R")
 
     def hang_up(self) -> None:
@@ -61,7 +61,7 @@ class Tmux:
         self._say("kill-session")
 
     def screen(self) -> str:
-        """What is seen now, and what has scrolled away. Lines that were too long are whole."""
+        """Return what is on the screen now and what has scrolled away. Lines that were too long are whole."""
         return self._say("capture-pane", "-p", "-J", "-S", "-1000")
 
     def visible(self) -> list[str]:
@@ -75,15 +75,15 @@ class Tmux:
         return done.stdout
 
     def in_full_screen(self) -> bool:
-        """Whether a program has the alternate screen."""
+        """Return whether a program has the alternate screen."""
         return self._say("display-message", "-p", "#{alternate_on}").strip() == "1"
 
     def mouse_is_wanted(self) -> bool:
-        """Whether a program hears of every movement."""
+        """Return whether a program gets every movement of the mouse."""
         return self._say("display-message", "-p", "#{mouse_all_flag}").strip() == "1"
 
     def wait_for(self, *words: str) -> str:
-        """Until all of these are seen. Returns what is seen then."""
+        """Wait until all of these words are on the screen, and return its text."""
         self.wait_until(lambda: all(word in self.screen() for word in words), f"{words} to be seen")
         return self.screen()
 

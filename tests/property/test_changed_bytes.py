@@ -75,7 +75,10 @@ READERS: dict[str, Callable[[Path], tuple[Any, str]]] = {"report": report, "part
 def test_a_changed_byte_changes_no_number_in_silence(
     sample: Path, reader: str, name: str, at: float, bits: int
 ) -> None:
-    """Whatever byte of whatever file it is."""
+    """A changed byte in any file of a run changes no number in silence.
+
+    A reader gives the same numbers, or names the file.
+    """
     with TemporaryDirectory(prefix="tm") as folder:
         run = Path(folder) / sample.name
         shutil.copytree(sample, run)

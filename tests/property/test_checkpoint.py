@@ -237,7 +237,7 @@ class Run:
         return new, self.aggregator.apply(admitted, self.now_ns, WALL_NS + self.now_ns)
 
     def _take_texts(self) -> None:
-        """What a restored one gives out again is no answer."""
+        """Take the texts away, because those that a restored aggregator gives out again are no answer."""
         self.aggregator.uncounted.take(20)
 
     def snapshot(self) -> object:
@@ -267,7 +267,7 @@ def test_a_restored_aggregator_goes_on_as_the_other_one(operations: list[Operati
 
 @given(OPERATIONS)
 def test_questions_change_no_number(operations: list[Operation]) -> None:
-    """How often snapshots are made, or progress is acknowledged, leaves no trace in what is computed."""
+    """The number of snapshots and acknowledgements changes nothing in what is computed."""
     with small_limits():
         asked, left_alone = Run(Aggregator(CONFIG)), Run(Aggregator(CONFIG))
         for operation in operations:

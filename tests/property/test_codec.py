@@ -161,7 +161,7 @@ def test_batches_round_trip(value: events.OutgoingBatch) -> None:
 
 @given(stream_record)
 def test_stream_records_round_trip(value: events.StreamRecord) -> None:
-    """With their place in the sequence."""
+    """Records of the stream come back with their place in the sequence."""
     assert codec.decode_stream_record(codec.encode_stream_record(value)) == value
 
 
@@ -192,7 +192,7 @@ def test_responses_round_trip(value: control.Response) -> None:
 
 @given(note)
 def test_notes_of_the_journal_round_trip(value: journal.Note) -> None:
-    """Whoever folds a journal hears what was written into it."""
+    """A reader of a journal gets the note that was written into it."""
     assert codec.decode_note(codec.encode_note(value)) == value
 
 
@@ -218,7 +218,7 @@ def only_malformed(decode: Callable[[bytes], object], data: bytes) -> None:
 @pytest.mark.parametrize("kind", DECODERS)
 @given(data=st.data())
 def test_random_bytes_raise_nothing_but_malformed(kind: str, data: st.DataObject) -> None:
-    """Behind the right topic as well as without one."""
+    """Random bytes raise nothing but `Malformed`, behind the right topic as well as without one."""
     noise = data.draw(st.binary(max_size=200))
     only_malformed(DECODERS[kind][0], noise)
     only_malformed(DECODERS[kind][0], TOPIC.get(kind, b"") + noise)
@@ -250,7 +250,7 @@ def test_flipped_bits_raise_nothing_but_malformed(kind: str, data: st.DataObject
 
 
 def read_inside(frame: bytes) -> None:
-    """What follows a batch that was accepted: its records are read one by one."""
+    """Read the records of an accepted batch one by one, and check how they are refused."""
     if refusal(codec.decode_batch, frame):
         return
     for raw in codec.decode_batch(frame).records:

@@ -1,4 +1,4 @@
-"""What is in C leaves what numpy would, to the last bit."""
+"""Tests that the code in C leaves the same state as numpy, to the last bit."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ FAR = [[(1, 2.0**52 - 500)], [(0, 999.5)], None, [(1, 2.0**52 - 500)] * 2, [(0, 
 def test_both_ways_lead_to_the_same_state(
     compiled: Callable[..., Any], steps: list[list[tuple[int, float]] | int | None]
 ) -> None:
-    """Whatever is recorded in whatever portions: sums as they round, counts by slot, minimum and maximum."""
+    """Both ways lead to the same sums as they round, counts by slot, minimum and maximum.
+
+    This holds for values in portions of any size.
+    """
     with mock.patch.object(group, "Columns", compiled):
         found = state(steps)
     with mock.patch.object(group, "Columns", None):
@@ -242,7 +245,10 @@ AROUND = st.tuples(st.binary(max_size=60) | st.integers(900, 1_200).map(bytes), 
 def test_rows_are_found_at_the_same_place(
     find_rows: Callable[[bytes, int], int], around: tuple[bytes, bytes], rows: int, begin: int, wide: bool
 ) -> None:
-    """Behind any bytes, also if they are not whole or not quite canonical."""
+    """Rows are found at the same place behind any bytes.
+
+    This holds also for rows that are not whole or not quite canonical.
+    """
     head, tail = around
     array = bytes(canonical([(1.0, MONO_NS, 2.0)] * rows))
     if wide:
@@ -254,7 +260,7 @@ def test_rows_are_found_at_the_same_place(
 
 @given(st.integers(1, 60), st.data())
 def test_one_changed_marker_is_seen(find_rows: Callable[[bytes, int], int], rows: int, data: st.DataObject) -> None:
-    """In whichever row."""
+    """One changed marker is noticed in any row."""
     array = bytearray(canonical([(1.0, MONO_NS, 2.0)] * rows))
     assert find_rows(bytes(array), 0) == 0
     array[3 + 9 * data.draw(st.integers(0, 3 * rows - 1))] ^= data.draw(st.integers(1, 255))

@@ -59,7 +59,7 @@ def test_emitted_is_sent_plus_dropped(steps: list[tuple[str, int]]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 3)), max_size=12))
 def test_every_definition_is_sent_before_rows_may_be(steps: list[tuple[int, int]]) -> None:
-    """Whatever is defined and acknowledged in between."""
+    """Every definition is sent before rows may be, whatever is defined and acknowledged in between."""
     definitions: list[bytes] = []
     announcer = Announcer(definitions)
     carried: set[int] = set()
@@ -81,12 +81,12 @@ def test_every_definition_is_sent_before_rows_may_be(steps: list[tuple[int, int]
 
 @given(st.dictionaries(st.text() | st.integers(), PARAMS))
 def test_whatever_params_hold_the_wire_takes(values: dict[Any, Any]) -> None:
-    """What comes out decodes under every bound."""
+    """Records made of any params decode within every bound."""
     for raw in records.params(values, 1):
         decode_record(raw)
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text() | st.integers()))
 def test_whatever_a_mark_says_the_wire_takes(text: str, labels: dict[str, Any]) -> None:
-    """What comes out decodes under every bound."""
+    """The record of a mark with any text and labels decodes within every bound."""
     decode_record(records.mark(text, labels, 0))

@@ -139,7 +139,10 @@ def test_any_text_is_a_gate_or_an_error_that_points_into_it(text: str) -> None:
     st.sampled_from(["1", "50", "90", "99", "99.9"]),
 )
 def test_what_was_lost_lies_within_what_is_possible(kept: list[int], gone: list[int], key: str) -> None:
-    """Whatever the lost values were: the percentile of all lies where the rest and their number say."""
+    """The percentile of all values lies between the bounds that rest and loss count give.
+
+    This holds whatever the lost values were.
+    """
     found = quantile(Sorted(kept), key, Loss(certain=len(gone), most=len(gone)))
     assert found is not None
     everything = sorted([*kept, *gone])
@@ -155,7 +158,10 @@ def test_what_was_lost_lies_within_what_is_possible(kept: list[int], gone: list[
     st.sampled_from([1, 2, 3]),
 )
 def test_a_share_holds_the_one_of_the_raw_values(values: list[int], limit: int, relation: str, digits: int) -> None:
-    """From histograms of any resolution. It is a point if the limit is in no slot of several values."""
+    """A share from a histogram of any resolution holds the share of the raw values.
+
+    The share is a point if the limit is in no slot of several values.
+    """
     raw = np.array(values)
     true = int({"<": raw < limit, "<=": raw <= limit, ">": raw > limit, ">=": raw >= limit}[relation].sum())
     layout = Layout.of(digits)

@@ -107,7 +107,7 @@ def test_stats_agree_with_the_sorted_values(pairs: list[tuple[int, float]]) -> N
 
 @given(values=st.lists(st.integers(0, LAST_TICK), min_size=1, max_size=60), repetitions=st.integers(1, 200))
 def test_totals_of_integers_are_exact(values: list[int], repetitions: int) -> None:
-    """Whatever their size and number, integers below 2**53 add up exactly."""
+    """Integers below 2**53 add up exactly, whatever their size and number."""
     made = SeriesTable(PERCENTILES, 3)
     made.add("s", {}, "B")
     value = np.tile(np.array(values, dtype=np.float64), repetitions)
@@ -118,7 +118,7 @@ def test_totals_of_integers_are_exact(values: list[int], repetitions: int) -> No
 @given(intervals=st.lists(rows_of_values | st.just([]), min_size=1, max_size=8))
 @settings(max_examples=settings().max_examples // 2)
 def test_window_is_the_last_intervals(intervals: list[list[tuple[int, float]]]) -> None:
-    """After any sequence of rolls the window says what a table of the last intervals alone says."""
+    """The window agrees with a table of the last intervals alone, after any sequence of rolls."""
     made = table(window=3)
     for pairs in intervals:
         if pairs:
@@ -135,7 +135,7 @@ def test_window_is_the_last_intervals(intervals: list[list[tuple[int, float]]]) 
 
 @given(pairs=rows_of_values, memory_bytes=st.sampled_from([1 << 20, 3_000, 500]))
 def test_exact_pass_finds_order_statistics(pairs: list[tuple[int, float]], memory_bytes: int) -> None:
-    """With any values and memory the exact pass ends with the values at the ranks."""
+    """The exact pass ends with the values at the ranks, with any values and any memory."""
     made = table()
     index, value = columns(pairs)
     made.record(index, value)

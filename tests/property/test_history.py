@@ -27,7 +27,7 @@ KEEP_ALL = {1: None, 10: None, 60: None}
 
 
 class Killed(BaseException):
-    """What stands for SIGKILL: nobody catches it."""
+    """A stand-in for SIGKILL that no code catches."""
 
 
 @contextmanager

@@ -193,7 +193,10 @@ def test_names_without_end_are_counted_in_one_place() -> None:
 
 
 def test_a_batch_that_comes_again_and_again_counts_once() -> None:
-    """In one turn, in the next, before and after its neighbours, and with other content under its number."""
+    """A batch that comes again counts once: in one turn, in the next, and around its neighbours.
+
+    Other content under the same number does not count.
+    """
     run = Run()
     first = bytes(frame("bad", 3, 10, records=[Define(0, "n", "counter")], rows=[(0, MONO_NS, 1.0)] * 5))
     other = bytes(frame("bad", 3, 10, rows=[(0, MONO_NS, 100.0)] * 5))
@@ -224,7 +227,10 @@ def test_event_numbers_that_lie_cost_only_who_says_them() -> None:
 
 
 def test_gaps_of_many_producers_share_one_room() -> None:
-    """Else four thousand of them, with a thousand gaps each, are 700 MiB, and as many in each checkpoint."""
+    """Gaps of many producers share one room.
+
+    Else four thousand of them with a thousand gaps each would be 700 MiB, and as many in each checkpoint.
+    """
     aggregator = Aggregator(AggregatorConfig())
     with patch.multiple(limits, SEQUENCE_GAPS=64, GAPS_OF_ALL=512, GAPS_SHOWN=4):
         for at in range(64):
@@ -293,7 +299,10 @@ BESIDE = [
 
 @pytest.mark.parametrize("change", BESIDE, ids=range(len(BESIDE)))
 def test_a_checkpoint_that_leads_beside_its_tables_is_refused(change: Callable[[dict[str, Any]], object]) -> None:
-    """Else the first batch after it would be the end of the aggregator."""
+    """A checkpoint that points outside its tables is refused.
+
+    Else the first batch after it would end the aggregator.
+    """
     assert Aggregator.restore(tampered(lambda state: None)).book.known == ["p", "q"]
     with pytest.raises(codec.Malformed):
         Aggregator.restore(tampered(change))

@@ -88,7 +88,7 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def read(kind: str, folder: Path, data: bytes) -> None:
-    """Whatever is in the file, nothing but one of our own errors comes of it."""
+    """Read a file with any content, and check that only an error of our own comes of it."""
     name, reader = READERS[kind]
     (folder / name).write_bytes(data)
     with suppress(RunDirectoryError):
@@ -105,7 +105,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("noise", JSON_NOISE, ids=lambda noise: f"{noise[:6]!r}x{len(noise)}")
 @pytest.mark.parametrize("kind", READERS)
 def test_json_that_is_noise_is_refused_by_name(kind: str, noise: bytes, folder: Path) -> None:
-    """In place of the whole file, of its first line, of its last, and of each value in it."""
+    """Noise is refused by name in any place of a JSON file.
+
+    The noise stands for the whole file, its first line, its last line, or a value.
+    """
     valid = VALID[kind]
     first, _, rest = valid.partition(b"\n")
     read(kind, folder, noise)
@@ -146,7 +149,10 @@ def test_damaged_files_are_read_or_refused(kind: str, folder: Path, data: DataOb
     ids=lambda changes: next(iter(changes)),
 )
 def test_an_announcement_speaks_of_its_own_folder(changes: dict[str, str], tmp_path: Path) -> None:
-    """What a dead run left beside its sockets is removed by its id, and nobody else's files are."""
+    """An announcement may only name its own folder, as files of a dead run are removed by its id.
+
+    Files of others must not be removed.
+    """
     valid = msgspec.json.decode(VALID["live run"], type=LiveRun)
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(valid, **changes)))
@@ -157,7 +163,7 @@ def test_an_announcement_speaks_of_its_own_folder(changes: dict[str, str], tmp_p
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800"])
 def test_a_path_that_can_be_none_is_no_run_directory(path: str) -> None:
-    """It may come from an announcement or a manifest."""
+    """A path that cannot be one, from an announcement or a manifest, is no run directory."""
     with pytest.raises(RunDirectoryError):
         RunDirectory.open(Path(path))
 
@@ -213,7 +219,10 @@ def interval(**columns: bytes) -> bytes:
     ],
 )
 def test_intervals_that_can_not_be_are_damage(payload: bytes, tmp_path: Path) -> None:
-    """Whoever exports a history that was tampered with gets one clear line, and not 32 GiB of memory."""
+    """The export of a history with impossible intervals ends with one clear error.
+
+    The export does not take 32 GiB of memory.
+    """
     with pytest.raises(RunDirectoryError):
         export_hlog(history(tmp_path, payload), tmp_path / "out.hlog")
     assert not (tmp_path / "out.hlog").exists()

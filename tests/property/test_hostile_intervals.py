@@ -1,4 +1,4 @@
-"""Whatever bytes a leaf puts into its columns, the root's numbers stay possible, or do not change at all."""
+"""Tests that any bytes in a leaf's columns leave possible numbers at the root, or change none."""
 
 from __future__ import annotations
 

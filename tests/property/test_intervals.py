@@ -83,7 +83,7 @@ class Run:
 
 
 def same(left: Figures, right: Figures) -> bool:
-    """But for how totals are rounded."""
+    """Return whether two figures are equal, except for how totals are rounded."""
     words = ("seconds", "count", "rate", "min", "max", "percentiles")
     if any(getattr(left, word) != getattr(right, word) for word in words):
         return False
@@ -92,7 +92,10 @@ def same(left: Figures, right: Figures) -> bool:
 
 @given(SECONDS)
 def test_a_whole_run_is_its_snapshot(seconds: Seconds) -> None:
-    """Over all intervals each series has the percentiles, count, extremes and cells of the final snapshot."""
+    """Each series has over all intervals the same figures as in the final snapshot.
+
+    The figures are percentiles, count, extremes and cells.
+    """
     run = Run(seconds)
     figures = run.time_range(run.intervals)
     for key, stat, timeline in zip(run.keys, run.snapshot().series, run.timelines(run.intervals), strict=True):
@@ -110,7 +113,7 @@ def test_a_whole_run_is_its_snapshot(seconds: Seconds) -> None:
 @given(SECONDS)
 @settings(max_examples=settings().max_examples // 2)
 def test_the_last_seconds_are_the_window(seconds: Seconds) -> None:
-    """As many intervals as the window has rolls say what the window says."""
+    """The last intervals, as many as the window has rolls, give the figures of the window."""
     run = Run(seconds)
     figures = run.time_range(run.intervals[-WINDOW:])
     for key, stat in zip(run.keys, run.snapshot().series, strict=True):
@@ -143,13 +146,13 @@ def test_any_time_range_is_its_values(seconds: Seconds, data: st.DataObject) -> 
 
 
 def _outside(key: SeriesKey, value: float) -> bool:
-    """Whether a value lies beyond what the histogram of its series tells apart."""
+    """Return whether a value lies beyond what the histogram of its series tells apart."""
     return value > 2.0**52 / key.ticks_per_unit or (key.name == "bounded" and value > 200.0)
 
 
 @given(SECONDS, st.data())
 def test_coarser_levels_say_the_same(seconds: Seconds, data: st.DataObject) -> None:
-    """Whatever has been rolled up, and whatever is merged for a plot, the sum of it has the same figures."""
+    """The sum over rolled-up intervals or over merged points of a plot has the same figures."""
     run = Run(seconds)
     cut = data.draw(st.integers(1, len(seconds)))
     coarser = [merge(run.intervals[:cut]), *run.intervals[cut:]]
@@ -192,7 +195,10 @@ def nonsense(draw: st.DrawFn) -> Interval:
 
 @given(st.lists(nonsense(), max_size=5), st.integers(1, 4))
 def test_nonsense_is_no_error(intervals: list[Interval], most: int) -> None:
-    """Whatever a decoder lets through ends in wrong numbers at worst: no error, no warning, no missing key."""
+    """Nonsense that a decoder lets through gives wrong numbers at worst.
+
+    There is no error, no warning and no missing key.
+    """
     run = Run([[]])
     time_range = RangeSums(run.keys, PERCENTILES)
     for interval in intervals:

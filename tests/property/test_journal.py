@@ -1,4 +1,4 @@
-"""Whatever happens to the bytes of a journal: all before the first damage of a segment is read, none after it."""
+"""Tests of journals with changed bytes. Frames before the first damage of a segment are read, and none after it."""
 
 from __future__ import annotations
 

@@ -226,7 +226,10 @@ def test_leaves_add_up_to_one_aggregator(actions: list[Action], most_bytes: int)
 @settings(deadline=None)
 @given(ACTIONS)
 def test_a_restored_leaf_and_a_restored_root_go_on_to_the_last_bit(actions: list[Action]) -> None:
-    """Whatever is restored when, all checkpoints and the snapshot are those of a run without a restart."""
+    """All checkpoints and the snapshot are those of a run without a restart.
+
+    This holds whatever is restored when.
+    """
     restored, whole = Tree(restores=True), Tree(restores=False)
     for action in actions:
         restored.act(action)

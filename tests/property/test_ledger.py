@@ -71,7 +71,7 @@ DISGUISE = st.sampled_from(["canonical", "canonical", "loose", "broken record", 
 
 @st.composite
 def produced(draw: st.DrawFn, producer: str) -> tuple[list[Made], End]:
-    """What one producer makes: batches numbered as it should, drops between them, and its last word."""
+    """Return what a producer makes: batches with right numbers, drops between them, and its end."""
     made: list[Made] = []
     first = 0
     dropped = 0
@@ -164,8 +164,10 @@ def _described(new: list[Made], word: bytes) -> int:
 def test_every_event_is_somewhere(
     journey: tuple[dict[str, tuple[list[Made], End]], list[Made], list[int]],
 ) -> None:
-    """Under losses, duplicates, reordering, resends, unknown ids and bad rows, the ledger balances at any moment,
-    the numbers hold exactly the good events that came, and the last word makes the missing ones exact."""
+    """The ledger balances at any moment under losses, duplicates, reordering and resends.
+
+    The numbers hold exactly the good events that came, and the end record makes the missing ones exact.
+    """
     producers, arriving, cuts = journey
     aggregator = Aggregator(AggregatorConfig())
     for name in producers:
@@ -241,8 +243,10 @@ def test_no_lie_breaks_the_law(
     emitted: int,
     dropped: dict[str, int],
 ) -> None:
-    """Whatever a producer claims about numbers, drops, times and rows: nothing raises, nothing is negative, and the
-    ledger balances."""
+    """A producer's false numbers, drops, times and rows raise no error and make no count negative.
+
+    The ledger balances.
+    """
     aggregator = Aggregator(AggregatorConfig())
     for seq, (rows, records, lie) in enumerate(sent):
         told = replace(batch("p", seq, seq, rows=rows, records=records), **lie)

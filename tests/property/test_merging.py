@@ -96,7 +96,7 @@ def split(root: Path, runs: int, rows: Sequence[Row], offset_ns: int) -> Merged:
 
 
 def same(merged: SeriesStat, alone: SeriesStat) -> None:
-    """But for how sums round, and for percentiles of one run that may be exact."""
+    """Check that two series agree, except for how sums round and for exact percentiles of one run."""
     words = ("count", "min", "max", "digits", "below", "above", "imprecise", "histogram", "cell_unit")
     for word in (*words, "percentiles", "error_bound", "resolution"):
         assert getattr(merged, word) == getattr(alone, word), word
@@ -156,7 +156,7 @@ def test_the_spread_of_large_numbers_survives(parts: list[list[int]], base: int)
 @settings(max_examples=8)
 @given(SPLIT)
 def test_merging_merged_runs_is_merging_all(drawn: tuple[int, list[Row]]) -> None:
-    """In one step or in two: the same numbers, of the same sources."""
+    """Merging in one step or in two gives the same numbers, of the same sources."""
     _, rows = drawn
     with folder() as root:
         parts = [recorded(root, f"r{at}", [row for row in rows if row[0] % 3 == at]) for at in range(3)]

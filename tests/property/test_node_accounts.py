@@ -64,7 +64,7 @@ def values_in(made: MetricsSnapshot) -> int:
 @given(st.data())
 @settings(max_examples=3 * settings().max_examples // 2)
 def test_every_event_of_a_node_is_in_one_place(data: st.DataObject) -> None:
-    """And a run is complete only if everything has arrived, and each node has said that nothing follows."""
+    """A run is complete only if everything has arrived, and each node has said that nothing follows."""
     aggregator = Aggregator(AggregatorConfig())
     aggregator.expected_nodes.expect(ExpectNodes(nodes=["gpu-0"]))
     drawn = [data.draw(leaves(number)) for number in range(data.draw(st.integers(1, 3)))]

@@ -1,4 +1,4 @@
-"""What a history says of a part of a run is what the run's journal says of it, within the stated bound."""
+"""Tests that a history and the run's journal agree on a part of a run, within the stated bound."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_any_part_of_a_run_is_that_part_of_its_journal(recording: Recording) -> 
 
 @pytest.mark.parametrize("step_s", [1.0, 7.0, 10.0, 30.0, 60.0])
 def test_steps_hold_every_value_once(recording: Recording, step_s: float) -> None:
-    """Whatever level of the history they are made of, each interval is in the step of its middle."""
+    """Each interval is in the step of its middle, whatever history level the steps are made of."""
     _, run, intervals = recording
     origin = intervals[0].start_ns
     expected: dict[int, list[Heard]] = {}

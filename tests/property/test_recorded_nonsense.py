@@ -66,7 +66,7 @@ def test_any_result_has_a_report(snapshot: MetricsSnapshot) -> None:
 @pytest.mark.parametrize("pending", [1 << 20, 0], ids=["sorted", "paged"])
 @given(st.lists(nonsense(), max_size=5))
 def test_any_intervals_add_up(pending: int, intervals: list[Interval]) -> None:
-    """To wrong numbers at worst."""
+    """Nonsense intervals add up to wrong numbers at worst."""
     rows = SumRows([SeriesKey(index=index, name=f"s{index}", kind="series") for index in (0, 2, 3)])
     total = Sum(rows)
     with pytest.MonkeyPatch.context() as patch:

@@ -142,7 +142,7 @@ def test_what_ends_a_program_passes(error: type[BaseException]) -> None:
 
 
 def test_more_rows_than_a_ring_begins_with() -> None:
-    """It grows, and gives them back in order."""
+    """A ring that gets more rows than it begins with grows, and gives them back in order."""
     recorders = build_recorders()
     record = recorders.record(1.0)
     recorders.install(recorders.buffer.extend)

@@ -70,7 +70,7 @@ later = st.builds(RequestTokens, st.just("p"), st.integers(0, 9), words, st.inte
 
 @given(st.lists(ended, max_size=3), st.integers(-(1 << 62), 1 << 62), st.integers(-(1 << 61), 1 << 61))
 def test_any_request_comes_back(records: list[EndedRequests], offset_ns: int, step_ns: int) -> None:
-    """Through the wire, the file and the reader, field by field."""
+    """Any request comes back through the wire, the file and the reader, field by field."""
     frame_ = LoggedRecords("p", offset_ns, step_ns, [Raw(msgspec.msgpack.encode(record)) for record in records])
     assert encode_logged(decode_logged(encode_logged(frame_))) == encode_logged(frame_)
     with tempfile.TemporaryDirectory() as folder:
@@ -151,7 +151,10 @@ def completed(live: Live, part: int) -> tuple[bytes, Numbers, int]:
 def test_a_journal_makes_the_log_of_its_run(
     sent: list[tuple[str, list[BaseRecord], str]], cap_bytes: int, share: float
 ) -> None:
-    """To the byte, however much of the file was there; with the same requests left out, and the same budget."""
+    """A journal makes the log of its run to the byte, however much of the file was there.
+
+    The requests left out and the budget are the same.
+    """
     with tempfile.TemporaryDirectory() as folder:
         live = Live(Path(folder), sent, cap_bytes)
         assert len(live.bytes) <= cap_bytes + 16

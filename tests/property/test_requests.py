@@ -99,7 +99,10 @@ class Model:
 
 
 def in_order(rows: list[tuple[str, int, float]], at: int) -> list[tuple[str, int, float]]:
-    """What ends before it begins is left out, and how much that is is counted."""
+    """Return the rows in order.
+
+    Rows that end before they begin are left out, and their number is a row `out_of_order`.
+    """
     kept = [row for row in rows if row[2] >= 0]
     left_out = len(rows) - len(kept)
     return [*kept, ("out_of_order", at, float(left_out))] if left_out else kept
@@ -195,7 +198,7 @@ def test_every_request_has_one_outcome_and_the_figures_of_its_times(calls: list[
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_is_a_reason(failure: str, finish: str) -> None:
-    """It becomes a label that the wire takes."""
+    """Any text becomes a label that the wire takes, as a reason or as a finish."""
     host = Host()
     llm = Kinds(host).requests("llm", {})
     llm.issue().fail(failure)

@@ -32,7 +32,7 @@ HELD: Final = 4
 
 
 class Interrupt:
-    """Whatever is asked of it is interrupted."""
+    """A value whose every use is interrupted."""
 
     def _interrupt(self, *_: object) -> Any:
         raise KeyboardInterrupt
@@ -195,7 +195,7 @@ class Clock:
 
 
 def sides(slo: str, *, logged: bool) -> list[Side]:
-    """In Python; compiled, with rows that are handed over as a list; and compiled, with rows in a ring."""
+    """Return three sides: in Python, compiled with rows as a list, and compiled with rows in a ring."""
     made = [
         Side(PythonRequest, python_recorders(), slo, logged=logged),
         Side(Request, python_recorders(), slo, logged=logged),
@@ -210,7 +210,7 @@ def sides(slo: str, *, logged: bool) -> list[Side]:
 def test_both_ways_come_to_the_same(
     calls: list[tuple[int, tuple[str, dict[str, Any]]]], slo: str, logged: bool
 ) -> None:
-    """Whatever is called in whatever order, with whatever arguments: answers, rows in order, log and counts."""
+    """Both ways give the same answers, rows in order, log and counts for any calls and arguments."""
     clock = Clock()
     hold_chunks(HELD)
     try:

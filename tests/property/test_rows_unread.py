@@ -20,7 +20,10 @@ ROWS = [1.0, 1 << 40, 2.0] * 400
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """As producers make them, with rows of any number; some of them cut, or changed in a few bytes."""
+    """Return a frame as producers make them, with any number of rows.
+
+    Some frames are cut, or changed in a few bytes.
+    """
     count = draw(st.sampled_from([0, 1, 5, 6, 7, 40, 400, 21_845, 21_846]))
     row = [number for strategy in ROW for number in [draw(strategy)]]
     batch = OutgoingBatch(
@@ -40,7 +43,7 @@ def frames(draw: st.DrawFn) -> bytes:
 
 
 def read(frame: bytes | bytearray) -> object:
-    """What is in it, or why it is refused."""
+    """Return the fields of a frame, or the reason why it is refused."""
     try:
         batch = decode_batch(frame)
     except Malformed as malformed:
@@ -53,12 +56,12 @@ FIELDS = [name for name in EventBatch.__struct_fields__ if name != "records"]
 
 @given(frames())
 def test_rows_unread_are_rows_read(frame: bytes) -> None:
-    """Only of `bytes` the rows are left unread."""
+    """Rows of `bytes` are left unread, and are the same as rows that were read."""
     assert read(frame) == read(bytearray(frame))
 
 
 def test_a_batch_of_many_canonical_rows_is_found_to_end_with_them() -> None:
-    """With a frame of any length around them; and one mark that is wrong is seen."""
+    """A batch of many canonical rows is found with a frame of any length around them. One wrong mark is noticed."""
     for rows in (6, 40, 21_845, 21_846):
         frame = bytes(encode_batch(OutgoingBatch(PROTOCOL, "p", 0, 0, (1, 1), {}, [], [1.0, 1 << 40, 2.0] * rows)))
         header = 3 if rows <= 21_845 else 5
@@ -74,7 +77,10 @@ def test_a_batch_of_many_canonical_rows_is_found_to_end_with_them() -> None:
     ids=["behind none", "behind rows", "in rows", "twice in rows", "before more"],
 )
 def test_only_the_field_of_rows_is_left_unread(end: tuple[object, ...]) -> None:
-    """Not what looks like rows within it, nor in a field that a later version may have behind it."""
+    """Only the field of rows is left unread.
+
+    Fields within it that look like rows, or fields of a later version behind it, are read.
+    """
     frame = EVENTS + msgspec.msgpack.encode([PROTOCOL, "p", 0, 0, (1, 1), {}, [], *end])
     assert read(frame) == read(bytearray(frame))
 

@@ -82,7 +82,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     @rule(seq=NUMBERS)
     def look_below(self, seq: int) -> None:
-        """From where on nothing is missing below a number that came."""
+        """Check from where on nothing is missing below a number that came."""
         if seq in self.seen:
             since = max((gone + 1 for gone in self.missing if gone < seq), default=0)
             assert self.tracker.unbroken_from(seq) == since

@@ -54,7 +54,7 @@ def slow(limits: dict[str, int], times: dict[str, int | None], first: int | None
 def test_every_request_is_judged_as_with_fractions(
     limits: dict[str, int], times: dict[str, int | None], first: int | None, tokens: float | None
 ) -> None:
-    """Whatever its times and tokens are: no rounding decides."""
+    """Every request is judged as with fractions, whatever its times and tokens are. So no rounding decides."""
     verdicts = slo.met(
         limits,
         issued_ns=times["issued"] or 0,
@@ -88,7 +88,7 @@ def test_a_tie_is_met_and_a_nanosecond_more_is_not(tokens: int, limit: int, beyo
 
 @given(LIMITS)
 def test_limits_survive_their_text(limits: dict[str, int]) -> None:
-    """To the nanosecond, up to a day."""
+    """Limits survive their text to the nanosecond, up to a day."""
     shorter = {key: min(limit, 86_400 * 10**9) for key, limit in limits.items()}
     assert slo.parse(slo.to_text(shorter)) == shorter
     assert slo.describe(shorter).count(",") == len(shorter) - 1

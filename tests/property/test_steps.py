@@ -52,7 +52,7 @@ def closed(
 def test_the_order_of_arrival_changes_nothing(
     said: list[tuple[str, int, dict[str, float | None]]], reduction: str, closing: ClosingRule, rng: random.Random
 ) -> None:
-    """Not the values, and not the spread: each has its time."""
+    """The order of arrival changes neither the values nor the spread, as each value has its time."""
     axis = Axis("train", reduction, closing=closing)  # type: ignore[arg-type]
     order = list(range(len(said)))
     before = closed(said, order, axis)

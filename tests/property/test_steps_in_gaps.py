@@ -43,14 +43,14 @@ class Script:
         self.turns = turns
 
     def order(self, numbers: list[list[int]]) -> list[EventBatch]:
-        """On the same places each producer's batches, in the order of `numbers`."""
+        """Return the batches of each producer in its same places, in the order of `numbers`."""
         left = [iter(of) for of in numbers]
         return [self.batches[who][next(left[who])] for who in self.turns]
 
 
 @st.composite
 def scripts(draw: st.DrawFn, *, declaring: bool = False) -> tuple[Script, list[list[int]], list[int]]:
-    """With another order in which they come, but for the first of each; and how many come at a time."""
+    """Return a script, another order for all but the first batches, and how many come at a time."""
     ends = [draw(st.lists(st.booleans(), min_size=1, max_size=9)) for _ in range(2)]
     turns = [0, 1, *draw(st.permutations([who for who in range(2) for _ in ends[who][1:]]))]
     numbers = [[0, *draw(st.permutations(range(1, len(said))))] for said in ends]
@@ -99,7 +99,7 @@ def test_batches_that_overtake_each_other_change_no_step(made: tuple[Script, lis
 def test_a_batch_that_never_comes_holds_nothing_back_for_ever(
     made: tuple[Script, list[list[int]], list[int]], data: st.DataObject
 ) -> None:
-    """Once it is given up, steps are those of a run in which it had said nothing."""
+    """Steps without a batch that was given up are those of a run in which it had no content."""
     script, numbers, sizes = made
     who, gone = data.draw(st.sampled_from([(who, seq) for who in (0, 1) for seq in numbers[who]]))
     if not gone or gone == len(numbers[who]) - 1:
@@ -137,7 +137,7 @@ def test_reports_that_overtake_values_change_no_result(made: tuple[Script, list[
 def test_a_lost_batch_holds_no_report_back_for_ever(
     made: tuple[Script, list[list[int]], list[int]], data: st.DataObject
 ) -> None:
-    """Once it is given up, the reports behind it count."""
+    """Reports behind a lost batch count once the batch is given up."""
     script, numbers, sizes = made
     who, gone = data.draw(st.sampled_from([(who, seq) for who in (0, 1) for seq in numbers[who]]))
     if not gone or gone == len(numbers[who]) - 1:

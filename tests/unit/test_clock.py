@@ -23,7 +23,7 @@ def test_both_clocks_are_those_of_the_machine() -> None:
 
 
 def test_waits_grow_with_failures() -> None:
-    """None at first, then longer each time, up to a bound, also after any number of failures."""
+    """The wait is zero at first, then grows to a bound, also after any number of failures."""
     assert [backoff_s(failures, 0.5, 3.0) for failures in range(6)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
     assert [backoff_s(failures, 1.0, factor=3.0) for failures in (1, 2, 3)] == [1.0, 3.0, 9.0]
     assert backoff_s(10**9, 0.5, 30.0) == 30.0

@@ -47,7 +47,7 @@ def test_the_last_word_with_a_meaning_decides(name: str, better: Better) -> None
 
 
 def test_a_loss_of_a_reward_model_is_a_loss() -> None:
-    """Of two words with opposite meanings, the last one is the thing and the first one its kind."""
+    """The last of two words with opposite meanings is the thing, and the first is its kind."""
     assert (better_of_name("reward_model/loss"), better_of_name("loss/accuracy")) == ("lower", "higher")
 
 

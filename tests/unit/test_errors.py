@@ -27,7 +27,7 @@ def test_every_error_is_one_of_ours_and_knows_its_exit_code(error: type[errors.T
 
 
 def test_the_hint_is_part_of_the_line() -> None:
-    """What to do about it stands beside what happened."""
+    """The text of an error has the problem and, in parentheses, what to do about it."""
     assert str(errors.EndpointError("port 5 is taken", hint="choose another")) == "port 5 is taken (choose another)"
     assert str(errors.EndpointError("port 5 is taken")) == "port 5 is taken"
 

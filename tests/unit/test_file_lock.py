@@ -47,7 +47,7 @@ def test_who_only_asks_is_nobody(tmp_path: Path) -> None:
 
 
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
-    """Whoever asks often leaves nothing open."""
+    """`is_locked` leaves no descriptor open, however often it is called."""
     lock = lock_path(tmp_path, os.O_DIRECTORY)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):

@@ -30,7 +30,7 @@ def victim(tmp_path: Path) -> Path:
 
 
 def test_the_run_itself_may_be_reached_through_a_link(run: Path) -> None:
-    """What is in it is read and written as anywhere else."""
+    """A run that is reached through a link is read and written as any other."""
     for path, depth in ((run / "file", 1), (run / "folder" / "file", 2)):
         os.close(open_file(path, APPEND, depth=depth))
         path.write_bytes(b"content")
@@ -42,7 +42,7 @@ def test_the_run_itself_may_be_reached_through_a_link(run: Path) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_link_to_a_file_is_not_followed(run: Path, victim: Path, depth: int) -> None:
-    """Neither for reading nor for writing; a link to nothing makes nothing."""
+    """A link is followed neither for reading nor for writing. A link to a missing file makes no file."""
     path = (run if depth == 1 else run / "folder") / "link"
     for target in (victim, victim.with_name("missing")):
         path.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def test_a_file_with_another_name_is_only_read(run: Path, victim: Path) -> None:
 
 
 def test_special_files_are_not_opened(run: Path) -> None:
-    """At once: opening a pipe would wait for its other end."""
+    """Special files are refused at once, because opening a pipe would wait for its other end."""
     os.mkfifo(run / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(run / "socket"))
@@ -91,7 +91,10 @@ def test_special_files_are_not_opened(run: Path) -> None:
 
 
 def test_a_huge_file_takes_no_memory(run: Path) -> None:
-    """Its size is looked at first. A sparse file of a terabyte has a few bytes in an archive."""
+    """A file above the limit is refused by its size before it is read.
+
+    A sparse file of a terabyte has a few bytes in an archive.
+    """
     with (run / "huge").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(OSError, match=r"1,099,511,627,776 bytes, but at most 1,024 are read"):
@@ -101,7 +104,7 @@ def test_a_huge_file_takes_no_memory(run: Path) -> None:
 
 
 def test_no_descriptor_is_left(run: Path, victim: Path) -> None:
-    """After an error neither."""
+    """No descriptor stays open after an error."""
     (run / "link").symlink_to(victim)
     before = os.listdir("/dev/fd")
     for name in ("link", "missing", "folder"):

@@ -109,7 +109,7 @@ def test_quantities(value: float | None, unit: str, text: str) -> None:
     ],
 )
 def test_decimals(value: float, unit: str, decimals: int, text: str) -> None:
-    """In the unit that the value has with three digits."""
+    """A number with decimals has the unit that it has with three digits."""
     assert formatting.with_decimals(value, unit, decimals) == text
 
 
@@ -147,7 +147,7 @@ def test_width_of_text() -> None:
 
 @given(st.text())
 def test_printable_text_is_printable(text: str) -> None:
-    """Whatever comes in, nothing that steers a terminal comes out, and harmless text is unchanged."""
+    """The output has no control characters, whatever the input. Harmless text is unchanged."""
     said = formatting.printable(text)
     assert said.isprintable()
     assert said == text or not text.isprintable()

@@ -1,4 +1,4 @@
-"""What a command that ends soon does with its memory."""
+"""Tests of the memory of commands that end soon."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_freed_memory_is_used_again() -> None:
 
 
 def test_the_collector_is_on_again_afterwards() -> None:
-    """If it was on before."""
+    """The collector is on afterwards if it was on before."""
     with memory.uncollected():
         assert not gc.isenabled()
     assert gc.isenabled()

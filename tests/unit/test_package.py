@@ -29,7 +29,7 @@ def test_every_public_name_loads(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """As with any module."""
+    """An unknown name of the package raises `AttributeError`, as with any module."""
     with pytest.raises(AttributeError, match="no attribute 'histogram2'"):
         telemetry.histogram2  # noqa: B018
 

@@ -51,7 +51,7 @@ from telemetry.common.programs import command_key, program_name
     ],
 )
 def test_a_program_is_named_behind_whatever_starts_it(line: str, name: str) -> None:
-    """By the stem of its script, or the last part of its module."""
+    """A program is named by the stem of its script or the last part of its module."""
     assert program_name(shlex.split(line)) == name
 
 

@@ -48,7 +48,10 @@ def test_the_time_before_the_first_event_does_not_count() -> None:
 
 
 def test_several_are_counted_together() -> None:
-    """From the first beginning to the last end; one without events has no say."""
+    """The rate of several counters is from the first begin to the last end.
+
+    A counter without events has no effect.
+    """
     found = pace(counter(30, 10.0, 13.0), counter(70, 12.0, 20.0), counter(0, 0.0, 0.0, events=0, began_ns=0))
     assert (found.number, found.seconds, found.per_s) == (100, 10.0, 10.0)
 
@@ -111,7 +114,7 @@ def test_a_few_events_at_the_same_moment_have_no_rate() -> None:
 
 
 def test_a_result_without_times_has_rates_over_the_run() -> None:
-    """And says so; a time range has its length."""
+    """A result without times has rates over the run and says so. A time range has rates over its length."""
     old = counter(120, 0.0, 0.0, began_ns=0, ended_ns=0)
     assert pace(old) == Pace(120, 60.0, is_of_run=True)
     assert pace(old, counter(1, 1.0, 2.0)).is_of_run
@@ -120,7 +123,7 @@ def test_a_result_without_times_has_rates_over_the_run() -> None:
 
 
 def test_a_rate_beyond_all_floats_is_none() -> None:
-    """As of a forged result."""
+    """A number beyond all floats, as in a forged result, has no rate."""
     assert pace(counter(10**400, 1.0, 2.0)).per_s is None
 
 
@@ -135,7 +138,10 @@ def test_a_rate_beyond_all_floats_is_none() -> None:
     ids=["young", "with a window", "silent", "a single event"],
 )
 def test_the_rate_of_the_last_seconds(start_s: float, end_s: float, known: float, expected: float) -> None:
-    """It is that of the window. A young instrument has none yet, so it is counted since its first event."""
+    """The recent rate is that of the window.
+
+    A young instrument without a window is counted since its first event.
+    """
     for stat in (
         counter(100, start_s, end_s, rate=known),
         series(100, start_s, end_s, window=WindowStat(seconds=1, rate=known)),
@@ -162,7 +168,7 @@ def steps_per_s(stat: AxisStat, *beside: CounterStat | SeriesStat) -> float | No
 
 
 def test_steps_are_counted_between_the_first_and_the_last_report() -> None:
-    """As a counter with one event a step, wherever the steps begin."""
+    """Steps have the rate of a counter with one event a step, wherever they begin."""
     assert steps_per_s(axis(0, 60, 10.0, 40.0)) == pytest.approx(2.0)
     assert steps_per_s(axis(5_000, 5_060, 10.0, 40.0)) == pytest.approx(2.0)
     assert steps_per_s(axis(0, 60, 10.0, 40.0)) == pace(counter(61, 9.5, 40.0, events=61)).per_s
@@ -184,7 +190,10 @@ def test_few_steps_are_counted_over_the_time_of_all() -> None:
 
 
 def test_an_axis_without_times_has_no_rate() -> None:
-    """As of an older version, and in the report of a time range. It is no part of the time of the program."""
+    """An axis without times has no rate, as of an older version or in the report of a time range.
+
+    The time of the program does not include it.
+    """
     old = axis(0, 60, 10.0, 40.0, began_ns=0, ended_ns=0)
     few = counter(3, 12.0, 12.1, events=3)
     assert steps_per_s(old, few) is None
@@ -202,7 +211,10 @@ def watched(*moments: tuple[float, AxisStat | None]) -> dict[str, float]:
 
 
 def test_the_speed_of_the_last_seconds() -> None:
-    """That of the window, of an axis that began in it since its first step, and 0 when no more steps come."""
+    """The speed is that of the window, or since the first step of a young axis.
+
+    An axis without further steps has the speed 0.
+    """
     going = [(float(second), axis(0, 4 * second, 0.0, float(second))) for second in range(1, 31)]
     assert watched(*going) == {"step": pytest.approx(4.0)}
     slower = [(30.0 + second, axis(0, 120 + second, 0.0, 30.0 + second)) for second in range(1, 11)]
@@ -221,11 +233,11 @@ def test_the_speed_is_unknown_at_first() -> None:
 
 
 def test_steps_that_waited_for_a_rank_are_no_burst() -> None:
-    """They count over the time of their values, however late and however many at once they arrive."""
+    """Steps count over the time of their values, however late and however many at once they arrive."""
     waiting = [(float(second), axis(0, 4, 0.0, 1.0)) for second in range(1, 26)]
     assert watched(*waiting, (25.5, axis(0, 100, 0.0, 25.0))) == {"step": pytest.approx(4.0)}
 
 
 def test_quick_steps_are_no_burst() -> None:
-    """They count until now, as other events of the last seconds do."""
+    """Quick steps count until now, as other events of the last seconds do."""
     assert watched((3.0, None), (8.0, axis(0, 2, 4.0, 4.00004))) == {"step": pytest.approx(0.75, rel=0.001)}

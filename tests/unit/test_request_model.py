@@ -48,7 +48,7 @@ def counter(word: str, value: int, kind: str = "llm", **labels: str) -> CounterS
 def series(
     word: str, values: list[int], kind: str = "llm", extent: Extent | None = None, **labels: str
 ) -> SeriesStat:
-    """As an aggregator has it: percentiles by rank, cells of one tick a unit."""
+    """Return a series as an aggregator makes it: percentiles by rank, cells of one tick a unit."""
     ordered = sorted(values)
     cells: dict[int, int] = {}
     for value in ordered:
@@ -160,7 +160,7 @@ def test_rates_by_each_definition() -> None:
 
 
 def test_no_rate_where_nobody_knows() -> None:
-    """Without an extent, in no time, or without tokens."""
+    """A rate is unknown without an extent, over no time, or without tokens."""
     alone = Extent(first_ns=5, last_ns=5, last_done_ns=9, end_ns=9, inside=0)
     (one,) = request_counts(snapshot(counter(ISSUED, 1), counter(COMPLETED, 1), series(LATENCY, [4], extent=alone)))
     assert one.rates.while_issuing.requests_per_s is None
@@ -170,7 +170,7 @@ def test_no_rate_where_nobody_knows() -> None:
 
 
 def test_rates_of_some_are_as_their_funnel_has_them() -> None:
-    """Those with the labels of a series; of its kind and window, and of nobody else's."""
+    """The rates of a series are those of its labels, kind and window, and of no other."""
     extent = Extent(first_ns=SECOND, last_ns=5 * SECOND, last_done_ns=6 * SECOND, end_ns=8 * SECOND, inside=4)
     several = snapshot(
         *(counter(ISSUED, 9, kind, model="m", window="w") for kind in ("llm", "llm.other")),
@@ -193,14 +193,14 @@ def test_rates_of_some_are_as_their_funnel_has_them() -> None:
 
 
 def test_what_a_counter_of_issues_is_of() -> None:
-    """By name and unit; one without a kind is of none."""
+    """The kind follows from the name and unit of the counter. A counter without a kind has none."""
     assert issued_kind("llm.chat.issued", "requests") == "llm.chat"
     assert [issued_kind(*one) for one in (("stock.issued", "shares"), ("llm.failed", "requests"))] == ["", ""]
     assert issued_kind("issued", "requests") == ""
 
 
 def test_windows_are_apart_and_together() -> None:
-    """What was outside comes first; counts add up, and of extents only what is known stays."""
+    """Requests outside the windows come first, counts add up, and extents keep only what is known."""
     warm = Extent(first_ns=SECOND, last_ns=2 * SECOND, last_done_ns=3 * SECOND, end_ns=4 * SECOND, inside=1)
     real = Extent(first_ns=5 * SECOND, last_ns=8 * SECOND, last_done_ns=9 * SECOND, end_ns=11 * SECOND, inside=6)
     (one,) = request_counts(
@@ -224,7 +224,10 @@ def test_windows_are_apart_and_together() -> None:
 
 
 def test_what_is_only_outside_is_no_window() -> None:
-    """Without a tracking window there is nothing to tell apart; calls for unknown requests open none."""
+    """Requests outside have no window of their own if the run has no tracking window.
+
+    Calls for unknown requests open none.
+    """
     (one,) = request_counts(snapshot(counter(ISSUED, 3), counter(COMPLETED, 3)))
     assert one.windows == []
     (one,) = request_counts(snapshot(counter(ISSUED, 3, window="measured"), counter("after_end", 2)))
@@ -250,14 +253,14 @@ def test_windows_together_are_as_if_there_had_been_none(parts: list[list[int]]) 
 
 
 def test_one_window_with_values_stands_for_itself() -> None:
-    """Nothing is estimated where nothing has to be."""
+    """A single window with values is used as it is, without an estimate."""
     own = series(LATENCY, [1, 2, 3], window="a")
     assert together([series(LATENCY, [], window="b"), own]) is own
     assert together([series(LATENCY, [], window="b")]).labels == {"window": "b"}
 
 
 def test_the_last_seconds_of_windows() -> None:
-    """Their percentiles are known while only one window is busy; rates add up."""
+    """The rates of windows add up. Their percentiles are known while only one window is busy."""
     quiet, busy = WindowStat(seconds=10.0), WindowStat(seconds=10.0, count=5, rate=0.5, percentiles={"50": 3})
     stats = [series(LATENCY, [1], window="a"), series(LATENCY, [2], window="b")]
     alone = together([_last(stats[0], quiet), _last(stats[1], busy)])
@@ -366,7 +369,10 @@ def test_without_later_chunks_the_tokens_of_a_chunk_are_unknown(later: list[Seri
 
 
 def test_requests_that_did_not_complete_may_lie_outside_the_known_time() -> None:
-    """So the offered rate and the mean in flight are unknown if there are many: a server that died is no load."""
+    """The offered rate and the mean in flight are unknown if many requests did not complete.
+
+    A server that died is no load.
+    """
     extent = Extent(first_ns=0, last_ns=10 * SECOND, last_done_ns=11 * SECOND, end_ns=11 * SECOND, inside=5)
     done = [counter(COMPLETED, 1_000), series(LATENCY, [SECOND // 10] * 1_000, extent=extent)]
 
@@ -383,7 +389,7 @@ def test_requests_that_did_not_complete_may_lie_outside_the_known_time() -> None
 
 
 def test_without_limits_or_times_nothing_is_said_of_them() -> None:
-    """Not 0, which would be a figure."""
+    """Figures without limits or times are unknown and not 0, which would be a figure."""
     (one,) = request_counts(snapshot(counter(ISSUED, 1)))
     figures = (one.good, one.attainment, one.goodput_per_s, one.offered_per_s, one.concurrency_mean)
     assert (*figures, one.tokens_per_chunk, one.total_tokens_per_s, one.slo) == (*[None] * 7, "")
@@ -405,7 +411,7 @@ def test_good_requests_of_windows_add_up() -> None:
 
 
 def test_chunk_gaps_of_earlier_versions_are_itl() -> None:
-    """Also beside those of a present program."""
+    """Chunk gaps of earlier versions count as ITL, also beside the ITL of a present program."""
     old = replace(series(ITL, [5, 7]), name="llm.chunk_gap")
     (one,) = request_counts(snapshot(counter(ISSUED, 1), old))
     assert one.series[ITL] == old

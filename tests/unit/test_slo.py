@@ -71,7 +71,7 @@ def test_limits_that_cannot_be_read(text: Any, message: str) -> None:
 
 
 def test_limits_by_kind_of_request() -> None:
-    """Those of a kind replace those of every kind, key by key."""
+    """The limits of a kind replace those of every kind, key by key."""
     by_kind = slo.parse_by_kind(["ttft:200", "tpot:50", "chat=ttft:300, gap:1s"])
     assert by_kind == {"": {"ttft": 200 * MS, "tpot": 50 * MS}, "chat": {"ttft": 300 * MS, "gap": 1_000 * MS}}
     assert slo.for_kind(by_kind, "chat") == {"ttft": 300 * MS, "tpot": 50 * MS, "gap": 1_000 * MS}
@@ -92,7 +92,7 @@ def test_limits_by_kind_of_request() -> None:
     ],
 )
 def test_limits_for_people(text: str, words: str) -> None:
-    """In the largest unit that keeps the number above one."""
+    """A limit has the largest unit that keeps its number above one."""
     assert slo.describe(slo.parse(text)) == words
 
 
@@ -135,5 +135,8 @@ def test_a_request_at_its_limits_meets_them() -> None:
     ],
 )
 def test_requests_that_lack_something(limits: str, given: dict[str, Any], expected: list[bool]) -> None:
-    """No output: not `ttft`. One piece: `tpot` and `gap`. Several pieces of unknown tokens: not `tpot`."""
+    """A request without output fails `ttft`, and several pieces of unknown tokens fail `tpot`.
+
+    A request of one piece meets `tpot` and `gap`.
+    """
     assert list(judged(limits, **given).values()) == expected

@@ -1,4 +1,4 @@
-"""Where the time goes, from a snapshot."""
+"""Tests of where the time goes, from the spans of a snapshot."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_self_time_that_is_unknown_is_not_zero() -> None:
 
 
 def test_other_instruments_are_not_spans() -> None:
-    """Neither is a series of such a name with labels or another unit."""
+    """A series with the name of a span but with labels or another unit is no span."""
     odd = [series("span.x", 1.0, unit="s"), series("span.y", 1.0, rank="0"), series("span.never", 0.0, count=0)]
     assert span_times(MetricsSnapshot(run_id="r", name="job", series=odd)) == []
     assert without_spans(odd[:2]) == odd[:2]
@@ -64,7 +64,7 @@ def test_other_instruments_are_not_spans() -> None:
 
 
 def test_the_section_has_a_row_for_each_name() -> None:
-    """Without spans there is no section."""
+    """The section has a row for each name of a span. A report without spans has no section."""
     section = spans(Report(snapshot=SNAPSHOT, source="final"))
     assert section.table is not None
     assert [row[:5] for row in section.table.rows] == [
@@ -76,7 +76,7 @@ def test_the_section_has_a_row_for_each_name() -> None:
 
 
 def test_the_section_names_the_ranks_with_the_least_and_the_most() -> None:
-    """Where several processes recorded a span."""
+    """The section names the ranks with the least and the most if several processes recorded a span."""
     spread = SpanSpread(name="step", producers=2, mean_ms=50.0, least_ms=40.0, most_ms=60.0, least="a", most="b")
     known = [ProducerStat(producer="a", name="trainer", rank=3)]
     snapshot = replace(SNAPSHOT, producers=known)
@@ -87,7 +87,7 @@ def test_the_section_names_the_ranks_with_the_least_and_the_most() -> None:
 
 
 def test_spans_without_any_self_time_have_no_share() -> None:
-    """No division by zero."""
+    """Spans without self time have no share, since the share would be a division by zero."""
     counters = [counter("span_self.x", 0.0)]
     none = MetricsSnapshot(run_id="r", name="job", series=[series("span.x", 0.0)], counters=counters)
     assert [(one.share, one.self_ms) for one in span_times(none)] == [(None, 0.0)]

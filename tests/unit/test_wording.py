@@ -38,7 +38,7 @@ from telemetry.wire.snapshot import (
 
 
 def test_every_reason_has_words() -> None:
-    """No loss is reported by its code word alone, and all fit beside their count at 80 columns."""
+    """Every reason of a loss has words, which fit beside its count at 80 columns."""
     assert set(REASON_WORDS) == {reason.value for reason in Reason}
     assert max(map(len, REASON_WORDS.values())) <= 42
 
@@ -62,7 +62,10 @@ def test_a_bound_says_what_it_is_worth() -> None:
 
 
 def test_a_producer_is_known_by_name_rank_and_place() -> None:
-    """What is unknown is left out; escapes stand for what a terminal would obey."""
+    """A producer is named by what is known of it.
+
+    Control characters are escaped, so that a terminal does not obey them.
+    """
     assert producer(ProducerStat(producer="p1")) == "p1"
     assert producer(ProducerStat(producer="p1", name="load", rank=3, host="h", pid=7)) == "load rank 3 (h:7)"
     assert producer(ProducerStat(producer="\x1b[2J")) == "\\x1b[2J"
@@ -79,7 +82,7 @@ def test_batches_and_what_is_waited_for_are_counted() -> None:
 
 
 def test_values_that_do_not_fit_are_counted_by_why() -> None:
-    """Nothing is said of a series whose values all fit."""
+    """The words name each reason with its count. A series whose values all fit has none."""
     assert outside(SeriesStat(name="a", below=1, above=2, imprecise=3)) == (
         "1 below the range, 2 above the range, 3 beyond 2^53, rounded"
     )
@@ -87,7 +90,7 @@ def test_values_that_do_not_fit_are_counted_by_why() -> None:
 
 
 def test_a_command_ended_or_did_not() -> None:
-    """By a signal, with a code, or not yet."""
+    """A command has ended by a signal, has ended with a code, or still runs."""
     assert ending(CommandFacts(argv=[], exit_code=3)) == "exit code 3"
     assert ending(CommandFacts(argv=[], exit_code=-15, signal="SIGTERM")) == "ended by SIGTERM"
     assert ending(CommandFacts(argv=[])) == "still running"
@@ -137,7 +140,10 @@ def test_what_a_writer_does() -> None:
 
 
 def test_a_writer_that_goes_on_after_its_run_is_looked_at_now() -> None:
-    """No snapshot follows to tell how long it has been silent; what came before the end stays."""
+    """The silence of a writer after its run is measured until now, because no snapshot follows.
+
+    A status from before the end keeps the time of the snapshot.
+    """
     over = MetricsSnapshot(run_id="r", name="n", state="COMPLETE", time_ns=NOW)
     assert looked_at_ns(stat(), over) == NOW
     assert looked_at_ns(stat(time_ns=NOW + 1), replace(over, state="LIVE")) == NOW
@@ -146,7 +152,7 @@ def test_a_writer_that_goes_on_after_its_run_is_looked_at_now() -> None:
 
 
 def test_a_backend_in_part_of_a_line() -> None:
-    """What was delivered, or what is wrong, how much waits, and why."""
+    """The part of the line tells what was delivered or what is wrong, how much waits, and why."""
     assert str(backend(stat(queued=400), NOW)) == "✓ 12,300"
     away = stat(state="retrying", queued=3_200, last_error="connection\x1brefused")
     assert str(backend(away, NOW)) == "retrying, 3,200 queued: connection\\x1brefused"
@@ -155,7 +161,7 @@ def test_a_backend_in_part_of_a_line() -> None:
 
 
 def test_what_was_not_delivered_and_what_to_do() -> None:
-    """With a command that can be copied, whatever the directory is called."""
+    """The sentence tells what is missing, with a command to copy, whatever the directory is called."""
     assert shortfall(stat(state="done"), "/d") == ""
     assert shortfall(stat(state="done", dropped={"b": 1, "a": 1_000}), "/d") == (
         "wandb: 1,001 items were not accepted: 1,000 a, 1 b"
@@ -171,7 +177,7 @@ def test_what_was_not_delivered_and_what_to_do() -> None:
 
 
 def test_no_command_goes_on_with_what_never_was() -> None:
-    """Of a backend that nobody has there is no writer to resume; of others only once the reason is mended."""
+    """An unknown backend has no writer to resume. Another one is resumed once the cause is fixed."""
     never = stat(state="failed", time_ns=0, written=0)
     assert (shortfall(never, "/d"), resumable(never)) == ("wandb: its writer could not start", False)
     missing = stat(state="failed", written=0, last_error="no key")

@@ -1,5 +1,7 @@
-"""For processes with this folder in PYTHONPATH: as after `pip install mlflow-skinny`, which our extra is, without
-what the whole of MLflow loads in a third of a second."""
+"""A stand-in for `mlflow-skinny`, which our extra installs.
+
+A process with this folder in PYTHONPATH does not load the rest of MLflow, which takes a third of a second.
+"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What users read of each command: a changed sentence shows in the diff of one file."""
+"""Tests of the help of each command. A changed sentence shows in the diff of one file."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _SHOWN: Final = 40
 
 @dataclass(frozen=True)
 class Source:
-    """Where a tool's functions are, and what they need."""
+    """The place of a tool's functions, and the packages that they need."""
 
     files: tuple[str, ...]
     """Files of the wheel that are unpacked; empty for all."""

@@ -26,7 +26,10 @@ _ASSETS: Final = ("page.css", *PAGE_SCRIPTS, *REPORT_SCRIPTS)
 
 
 def stored_report() -> Report:
-    """With everything a report can have: a time range, bounds, figures over time, findings, gates, sources."""
+    """Return a report with everything that a report can have.
+
+    It has a time range, bounds, figures over time, findings, gates and sources.
+    """
     document = msgspec.json.decode((HERE / "recorded.json").read_bytes())
     document["snapshot"] = msgspec.json.decode((HERE / "snapshot.json").read_bytes())
     return msgspec.convert(document, Report)

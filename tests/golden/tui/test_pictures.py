@@ -72,7 +72,7 @@ def test_series(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 @SIZES
 def test_series_compared(snap_compare: Compare, size: tuple[int, int]) -> None:
-    """With the baseline beside it, by percentile."""
+    """The series screen shows the baseline beside the run, by percentile."""
     app = cockpit(live(), baseline=feeds.baseline())
     assert snap_compare(app, terminal_size=size, run_before=after("enter", "v", words="by percentile"))
 
@@ -90,7 +90,7 @@ def test_producers(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 
 def of_requests(feed: feeds.FakeFeed, *keys: str, words: str = "failed: timeout") -> Before:
-    """In their tab, once a second snapshot has told how fast tokens come."""
+    """Return an action that opens the tab of requests. A second snapshot first tells how fast tokens come."""
 
     async def act(pilot: Pilot[None]) -> None:
         await shows(pilot, "4 Requests", "53 s")
@@ -116,7 +116,7 @@ def test_requests(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 
 def test_requests_of_a_whole_run(snap_compare: Compare) -> None:
-    """With rates by each definition, in a light theme."""
+    """The tab of requests shows rates by each definition, in a light theme."""
     feed = loads.live(loads.load().snapshots[-8])
     before = of_requests(feed, "w", words="whole run")
     app = cockpit(feed, title="llm-bench", theme="textual-light")
@@ -124,7 +124,7 @@ def test_requests_of_a_whole_run(snap_compare: Compare) -> None:
 
 
 def test_requests_in_16_colours(snap_compare: Compare, terminal: Callable[[Mapping[str, str]], None]) -> None:
-    """Those of the terminal, while one looks at the past."""
+    """The tab of requests uses the terminal's 16 colours and shows a moment in the past."""
     terminal({"TERM": "xterm"})
     feed = loads.live(loads.load().snapshots[-8])
     before = of_requests(feed, "comma", "comma", words="failed: –")
@@ -132,7 +132,7 @@ def test_requests_in_16_colours(snap_compare: Compare, terminal: Callable[[Mappi
 
 
 def of_llm(feed: feeds.FakeFeed, key: str) -> Before:
-    """In one of its tabs, once a second snapshot has told how fast tokens come."""
+    """Return an action that opens a tab of a model's load. A second snapshot first tells how fast tokens come."""
 
     async def act(pilot: Pilot[None]) -> None:
         await shows(pilot, "4 Requests", "53 s")
@@ -150,7 +150,7 @@ def of_llm(feed: feeds.FakeFeed, key: str) -> Before:
 
 
 def of_training(*keys: str, words: str) -> Before:
-    """Once the run is on the screen; it was watched from its beginning."""
+    """Return an action that presses keys once the run is on the screen. The run was watched from its beginning."""
 
     async def act(pilot: Pilot[None]) -> None:
         await shows(pilot, "from 1.11")
@@ -205,7 +205,7 @@ def test_value(snap_compare: Compare, size: tuple[int, int], downs: int, words: 
 
 @SIZES
 def test_spans(snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Where the time goes."""
+    """The tab of spans shows where the time goes."""
     app = trainings.watched(cockpit(trainings.live(), title="spirals"))
     assert snap_compare(app, terminal_size=size, run_before=of_training("6", words="where the time goes"))
 
@@ -245,7 +245,10 @@ def test_nodes(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 
 def test_steps_of_a_whole_run(snap_compare: Compare) -> None:
-    """That all backends have got, in a light theme, with its backends under the cursor."""
+    """The tab of steps shows a run that all backends have got, in a light theme.
+
+    The cursor is on the run's backends.
+    """
     over = feeds.ended(trainings.done(trainings.training().last))
     app = trainings.watched(cockpit(trainings.live(over), title="spirals", theme="textual-light"))
     before = of_training("v", "shift+tab", "shift+tab", words="where: http://collector:4318")
@@ -254,7 +257,7 @@ def test_steps_of_a_whole_run(snap_compare: Compare) -> None:
 
 @SIZES
 def test_backends_on_the_overview(snap_compare: Compare, size: tuple[int, int]) -> None:
-    """In a line, those in trouble by name."""
+    """The overview shows backends in one line, with those in trouble by name."""
     app = trainings.watched(cockpit(trainings.live(), title="spirals"))
     assert snap_compare(app, terminal_size=size, run_before=of_training("1", words="22:14:00.000"))
 
@@ -268,7 +271,7 @@ def test_backends_on_the_overview(snap_compare: Compare, size: tuple[int, int]) 
 def test_states(
     snap_compare: Compare, size: tuple[int, int], state: Callable[[MetricsSnapshot], MetricsSnapshot], words: str
 ) -> None:
-    """How a run ends."""
+    """The screen shows how a run ends."""
     assert snap_compare(cockpit(live(state(feeds.play().last))), terminal_size=size, run_before=after(words=words))
 
 
@@ -288,7 +291,10 @@ def test_terminals(
     environment: dict[str, str],
     keys: tuple[str, ...],
 ) -> None:
-    """With few colours the terminal's own are used, and without any, bold and underlined words tell the same."""
+    """The screen uses the terminal's own colours if there are few.
+
+    Without colours, bold and underlined words tell the same.
+    """
     terminal(environment)
     assert snap_compare(cockpit(live()), terminal_size=SMALL, run_before=after(*keys, words="last 10 s"))
 
@@ -301,7 +307,10 @@ def test_past(snap_compare: Compare) -> None:
 
 
 def test_filter(snap_compare: Compare) -> None:
-    """While it is typed, with the cursor at rest: on a busy machine the picture may be taken between two blinks."""
+    """The overview shows a filter while it is typed.
+
+    The cursor rests, because on a busy machine the picture may be taken between two blinks.
+    """
     typed = after("slash", *"query", words="2 of 12 series")
 
     async def before(pilot: Pilot[None]) -> None:
@@ -347,12 +356,12 @@ def test_log(snap_compare: Compare) -> None:
     ids=["help", "stop", "baseline"],
 )
 def test_dialogs(snap_compare: Compare, key: str, words: str) -> None:
-    """They lie above the screen, which stays in sight."""
+    """A dialog lies above the screen, which stays in sight."""
     assert snap_compare(cockpit(live()), terminal_size=SMALL, run_before=after(key, words=words))
 
 
 def test_nothing_yet(snap_compare: Compare) -> None:
-    """Before the first snapshot."""
+    """The screen shows CONNECTING before the first snapshot."""
 
     async def before(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: isinstance(pilot.app, Cockpit) and pilot.app.cockpit_screen)

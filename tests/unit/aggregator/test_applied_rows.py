@@ -54,7 +54,7 @@ def test_every_kind_of_every_producer_is_seen() -> None:
 
 
 def test_rows_that_waited_are_seen_once_they_are_applied() -> None:
-    """With the time at which they were recorded."""
+    """Rows that waited reach the observer once they are applied, with the time of their recording."""
     eye = Eye()
     eye.turn(batch("p", rows=[(0, MONO_NS - 5, 1.0)]))
     assert eye.seen == []
@@ -64,7 +64,7 @@ def test_rows_that_waited_are_seen_once_they_are_applied() -> None:
 
 @pytest.mark.parametrize("step_ns", [3_600 * 10**9, -3_600 * 10**9])
 def test_times_follow_the_wall_clock(step_ns: int) -> None:
-    """As those of marks do."""
+    """Times of rows follow the wall clock, as those of marks do."""
     eye = Eye()
     eye.turn(batch("p", records=DEFINITIONS))
     eye.turn(batch("p", 1, rows=[(0, MONO_NS, 1.0)]), wall_ns=WALL_NS + step_ns)

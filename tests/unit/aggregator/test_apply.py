@@ -1,4 +1,4 @@
-"""From admitted batches to columns, through the whole aggregator."""
+"""Tests of the way from admitted batches to columns, through the whole aggregator."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_rows_of_every_kind_in_one_batch() -> None:
 
 @pytest.mark.parametrize("row_id", [1, 2, 3])
 def test_a_batch_of_one_kind_takes_the_short_way(row_id: int) -> None:
-    """With the same numbers as among others."""
+    """A batch of one kind gives the same numbers as among others."""
     rows = [(row_id, T + n, n) for n in range(4)]
     snapshot = _feed(_aggregator(), batch(records=DEFINES, rows=rows))
     events = (snapshot.series[0].count, snapshot.counters[0].events, snapshot.gauges[0].events)
@@ -61,7 +61,10 @@ def test_a_batch_of_one_kind_takes_the_short_way(row_id: int) -> None:
 
 
 def test_bad_values_are_dropped_by_reason_and_their_neighbours_stay() -> None:
-    """Not a number, infinities, and negatives where a kind has none."""
+    """Bad values are dropped by reason: NaN, infinities, and negatives where a kind has none.
+
+    The neighbours of bad values stay.
+    """
     bad = [(1, T, math.nan), (1, T, math.inf), (1, T, -1), (2, T, -5), (2, T, math.nan), (3, T, -math.inf)]
     good = [(1, T, 4), (2, T, 3), (3, T, -2)]
     rows = [row for pair in zip(bad, good * 2, strict=True) for row in pair]
@@ -83,7 +86,7 @@ def test_drops_are_booked_to_the_producer_that_sent_them() -> None:
 
 
 def test_rows_wait_for_their_definition() -> None:
-    """They are received, then applied with the time they had."""
+    """Rows are received before their definition, then applied with the time they had."""
     aggregator = _aggregator()
     waiting = _feed(aggregator, batch(seq=0, rows=[(1, T, 5), (3, T + 5, 8), (9, T, 1)]))
     assert (waiting.accounting.waiting, waiting.accounting.applied) == (3, 0)
@@ -94,7 +97,7 @@ def test_rows_wait_for_their_definition() -> None:
 
 
 def test_waiting_rows_may_turn_out_to_be_bad() -> None:
-    """Their value is judged when their kind is known."""
+    """The value of a waiting row is judged when its kind is known."""
     aggregator = _aggregator()
     _feed(aggregator, batch(seq=0, rows=[(1, T, math.nan), (2, T, -1), (3, T, -1)]))
     snapshot = _feed(aggregator, batch(seq=1, first=3, records=DEFINES))
@@ -110,7 +113,7 @@ def test_a_definition_later_in_the_same_call_is_early_enough() -> None:
 
 
 def test_the_room_for_waiting_rows_is_bounded() -> None:
-    """What doesn't fit drops as unknown; closing the books drops the rest."""
+    """Rows beyond the room for waiting drop as unknown, and closing the books drops the rest."""
     aggregator = _aggregator()
     rows = [(1, T, 1)] * 16_000
     sent = [batch(seq=seq, first=seq * 16_000, rows=rows) for seq in range(13)]
@@ -135,7 +138,10 @@ def test_bad_ids_and_rows_that_are_none_are_malformed() -> None:
 
 
 def test_a_batch_that_only_looks_canonical_costs_only_itself() -> None:
-    """Its neighbours in the same group are applied, and so are its own readable rows."""
+    """A batch that only looks canonical costs only itself.
+
+    The neighbours in its group are applied, and so are its own readable rows.
+    """
     good = batch("a", records=DEFINES, rows=[(1, T, 1)] * 3)
     disguised = Raw(b"\x93\xcb" + bytes(8) + b"\xcf" + bytes(8) + b"\xa8" + b"not a 64")
     other = Raw(b"\x93" + b"\xcb\x3f\xf0" + bytes(6) + b"\xd3" + bytes(8) + b"\xcb" + bytes(8))
@@ -154,7 +160,10 @@ def test_a_batch_that_only_looks_canonical_costs_only_itself() -> None:
 @pytest.mark.parametrize("time_mark", [b"\xcf", b"\xd3"], ids=["uint64", "int64"])
 @pytest.mark.parametrize("row_id", [3, 3.0])
 def test_batches_are_applied_in_order(row_id: float, time_mark: bytes) -> None:
-    """Also where one between others that are joined has rows that are not canonical, of that size or another."""
+    """Batches are applied in order, also if rows in the middle are not canonical.
+
+    Such rows have the canonical size or another.
+    """
     rows = Raw(bytes(loose_rows([row_id, T, 2.0])).replace(b"\xcf", time_mark))
     between, last = with_raw_rows(batch("a", 1, 1), rows), batch("a", 2, 2, rows=[(1, T, 1)])
     snapshot = _feed(_aggregator(), batch("a", records=DEFINES, rows=[(3, T, 1)]), between, last)
@@ -205,7 +214,7 @@ def test_more_rows_than_a_chunk_in_small_batches() -> None:
 
 
 def test_streamed_records_come_back_in_order() -> None:
-    """With producer and wall time, over all batches of the call."""
+    """Streamed records come back in order with producer and wall time, over all batches of the call."""
     aggregator = _aggregator()
     batches = [batch("a", records=[Mark("1"), Mark("2", T + 9)]), batch("b", records=[Mark("3")])]
     assert all(aggregator.admit(sent, 0) for sent in batches)
@@ -214,7 +223,10 @@ def test_streamed_records_come_back_in_order() -> None:
 
 
 def test_what_overtakes_others_within_a_call_ends_nothing_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where there is no room to wait for the end of the call: only as many steps close as have to."""
+    """A batch that overtakes others within a call ends nothing for them.
+
+    Without room to wait for the end of the call, only as many steps close as have to.
+    """
     monkeypatch.setattr(limits, "STEPS_OPEN", 3)
     aggregator = _aggregator()
     low = batch(seq=0, records=[Scalars("train", 0, {"x": 0.0})])

@@ -33,7 +33,10 @@ def cut(*entries: Any) -> Any:
 
 
 def columns(**changed: Any) -> dict[str, Any]:
-    """Of two series, whole numbers and fractions, whose first pages are there; two usual rows of each."""
+    """Return columns of two series, whole numbers and fractions, with their first pages.
+
+    Each series has two usual rows.
+    """
     table = np.ones(4 * LAYOUT.pages, np.int64)[LAYOUT.pages : -LAYOUT.pages]
     table[:] = 0
     table[0], table[1], table[LAYOUT.pages] = 1, 2, 3
@@ -106,7 +109,7 @@ def test_usual_rows_are_added_up(compiled: Columns) -> None:
     ],
 )
 def test_one_unusual_row_and_nothing_changes(compiled: Columns, changed: dict[str, Any]) -> None:
-    """Also not for the rows before it."""
+    """One unusual row changes nothing, not even for the rows before it."""
     given = columns(**changed)
     before = {name: np.copy(column) for name, column in given.items()}
     assert call(compiled, given) == -1.0
@@ -139,7 +142,7 @@ def test_what_does_not_fit_together_is_refused(
 
 
 def test_a_column_that_can_not_be_written_is_refused(compiled: Columns) -> None:
-    """It would be one that somebody else counts on."""
+    """A column that cannot be written is refused, because other code counts on it."""
     given = columns()
     given["fresh"].setflags(write=False)
     with pytest.raises(ValueError, match="read-only"):
@@ -148,7 +151,7 @@ def test_a_column_that_can_not_be_written_is_refused(compiled: Columns) -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"reached": 1e16}, {"half_bits": 0}, {"fresh_sums": np.zeros(4, np.int8)}])
 def test_columns_are_let_go(compiled: Columns, changed: dict[str, Any]) -> None:
-    """Whatever came of them. Small integers are shared with all other threads."""
+    """Columns are let go, whatever came of them. Small integers are shared with all other threads."""
     given = columns(**changed)
     arrays = {name: column for name, column in given.items() if isinstance(column, np.ndarray)}
     held = {name: sys.getrefcount(column) for name, column in arrays.items()}
@@ -173,7 +176,7 @@ def test_no_page_is_looked_for_beyond_the_table(compiled: Columns, of: int, page
 
 
 def test_arguments_are_counted(compiled: Columns, find_rows: Callable[..., int]) -> None:
-    """None is optional."""
+    """Every argument is counted, and none is optional."""
     held = compiled(*[None] * 6)
     with pytest.raises(TypeError, match="record takes 3 arguments, not 2"):
         held.record(1, 2)
@@ -228,7 +231,7 @@ def test_squares_are_rounded_before_they_are_added(compiled: Columns, monkeypatc
 
 
 def test_series_of_other_digits_are_taken_one_by_one(compiled: Columns, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their histograms are of another layout."""
+    """Series of other digits are taken one by one, because their histograms have another layout."""
 
     def unasked(*columns: object) -> float:
         raise AssertionError("asked")
@@ -313,7 +316,7 @@ def test_a_batch_is_added_up_by_kind(compiled: Columns) -> None:
     ids=["none", "usual", "to come", "no time", "the last one"],
 )
 def test_times_are_those_of_the_run(compiled: Columns, time_ns: int, run_ns: int) -> None:
-    """From the producer's clock, and not in the future."""
+    """The times of rows come from the producer's clock, and are not in the future."""
     given = tables()
     ingest(compiled, given, rows((3, time_ns, 1.0)))
     assert given["time"].tolist() == [run_ns]
@@ -331,7 +334,7 @@ def test_the_first_beginning_and_the_last_end_are_kept(compiled: Columns) -> Non
 
 
 def test_each_part_has_ids_and_a_clock_of_its_own(compiled: Columns) -> None:
-    """Of two producers whose ids mean different things."""
+    """Each part has ids and a clock of its own, as ids of two producers mean different things."""
     given = tables()
     other = np.array([-4, 2 << 24, -1], np.int32)
     found = ingest(compiled, given, rows((3, 100, 1.0)), (rows((0, 100, 2.0)), other, 40, 0), rows((2, 0, 1.0)))
@@ -371,7 +374,7 @@ def test_each_part_has_ids_and_a_clock_of_its_own(compiled: Columns) -> None:
 def test_one_special_row_and_no_batch_is_added(
     compiled: Columns, row: tuple[float, int, float], changed: dict[str, Any]
 ) -> None:
-    """Not even the rows before it, or the batches."""
+    """One special row keeps all batches out, even the rows before it."""
     given = tables(**changed)
     before = {name: np.copy(column) for name, column in given.items()}
     usual_rows = rows((0, 1, 3.0), (2, 1, 5.0), (3, 60, -9.0))
@@ -382,7 +385,10 @@ def test_one_special_row_and_no_batch_is_added(
 
 
 def test_missing_pages_are_named_chunk_by_chunk(compiled: Columns) -> None:
-    """As they are allocated: by key, of all values of series that are added up at once. Nothing is added before."""
+    """Missing pages are listed by key, chunk by chunk, before anything is added.
+
+    A chunk's list has the pages for all values that are added up at once, as they are allocated.
+    """
     given = tables()
     far = 33_333.0
     body = rows((1, 1, 300.0), (2, 1, 1.0), (0, 1, 3.0), (0, 1, far), (3, 1, 1.0), (1, 1, 600.0))
@@ -395,7 +401,7 @@ def test_missing_pages_are_named_chunk_by_chunk(compiled: Columns) -> None:
 
 
 def test_watched_rows_are_returned(compiled: Columns) -> None:
-    """By kind: index, value and time, and how many are in each part."""
+    """Watched rows are returned by kind: index, value, time, and their number in each part."""
     given = tables(watched=[np.array([False, True]), np.zeros(0, np.bool_), np.array([True])])
     first, second = rows((1, 70, 0.75), (0, 71, 3.0)), rows((3, 72, 5.0), (1, 73, 0.0), (2, 74, 1.0))
     values, _, (series, counters, gauges) = ingest(compiled, given, first, rows(), second)
@@ -408,7 +414,10 @@ def test_watched_rows_are_returned(compiled: Columns) -> None:
 
 
 def test_increments_are_rounded_chunk_by_chunk(compiled: Columns) -> None:
-    """As numpy adds the sum of each chunk to an increase that has a fraction."""
+    """Increments are rounded chunk by chunk.
+
+    As in numpy, the sum of each chunk is added to an increase with a fraction.
+    """
     given = tables(increase=np.array([2.0**52 + 0.5]))
     ingest(compiled, given, rows(*[(2, 1, 0.0)] * 2, *[(2, 1, 3.0)] * 3), chunk=2)
     assert given["increase"].tolist() == [2.0**52 + 0.5 + 0.0 + 6.0 + 3.0]
@@ -429,7 +438,7 @@ def test_increments_are_rounded_chunk_by_chunk(compiled: Columns) -> None:
     ],
 )
 def test_what_is_no_part_is_refused(compiled: Columns, part: Any, error: type[Exception]) -> None:
-    """Also behind one that is, which is let go."""
+    """A part that is none is refused, also behind one that is a part, which is let go."""
     given = tables()
     held = sys.getrefcount(ENTRIES)
     with pytest.raises(error):
@@ -450,7 +459,10 @@ def test_what_is_no_call_is_refused(compiled: Columns) -> None:
 
 
 def test_columns_are_held_as_long_as_their_object(compiled: Columns) -> None:
-    """So no array is freed under it; and none is kept behind it, whatever came of a call."""
+    """Columns are held as long as their object, so no array is freed under it.
+
+    No array is kept afterwards, whatever came of a call.
+    """
     given = tables()
 
     def counts() -> dict[str, int]:

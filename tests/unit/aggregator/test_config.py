@@ -1,4 +1,4 @@
-"""What an aggregator is built with."""
+"""Tests of what an aggregator is built with."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_missing_batch_is_named_and_asked_for() -> None:
 
 
 def test_a_producer_that_never_ended_makes_the_run_incomplete() -> None:
-    """And is named, while draining and after."""
+    """A producer that never ended makes the run incomplete, and is named while draining and after."""
     bench = _Bench()
     bench.hello("quiet")
     assert bench.snapshot().pending.producers == []
@@ -145,7 +145,10 @@ def test_a_producer_without_a_hello_is_unknown_and_spoils_nothing() -> None:
 
 
 def test_batches_after_the_end_are_journaled_and_dropped() -> None:
-    """They are new, so they count as received; nothing of them is in the numbers, nor in a second pass."""
+    """Batches after the end are new, so they count as received.
+
+    The numbers and a second pass have nothing of these batches.
+    """
     bench = _Bench()
     bench.hello()
     bench.end(0, 0)
@@ -183,14 +186,14 @@ def test_numbers_that_cant_be_are_refused_as_a_frame(lie: dict[str, object]) -> 
 
 
 def test_a_stranger_with_an_unbelievable_batch_number_is_refused() -> None:
-    """Before it takes a place among the producers."""
+    """A stranger with an unbelievable batch number is refused before it takes a producer's place."""
     bench = _Bench()
     assert bench.feed(batch("liar", seq=1 << 62)) == [False]
     assert bench.aggregator.book.known == []
 
 
 def test_producers_beyond_the_limit_are_refused_and_make_the_run_lossy() -> None:
-    """By hello, by batch and by end alike."""
+    """Producers beyond the limit are refused by hello, batch and end alike. The run is then lossy."""
     bench = _Bench()
     for number in range(limits.PRODUCERS):
         assert bench.hello(f"p{number}")
@@ -241,7 +244,7 @@ def test_progress_counts_over_all_labels() -> None:
 
 @pytest.mark.parametrize(("total", "done"), [(199.0, 199.0), (200.0, 149.0), (100.0, 149.0)])
 def test_a_loop_that_never_records_its_last_step_is_done(total: float, done: float) -> None:
-    """Once the run is over, if the next step that it would have recorded is the last one or beyond."""
+    """A loop is done once the run is over, if its next recorded step would be the last one or beyond."""
     bench = _Bench()
     steps = [Scalars("train", step, {"loss": 1.0}) for step in (49, 99, 149)]
     bench.feed(batch(records=[Expect("train", total), *steps]))
@@ -336,7 +339,10 @@ def test_a_lost_producer_may_return() -> None:
 
 
 def test_the_last_gap_given_up_reconciles_the_end() -> None:
-    """Nobody waits any longer; what was in it is missing, and named."""
+    """The last gap given up reconciles the end, and nobody waits any longer.
+
+    The events in the gap are missing, and named.
+    """
     bench = _Bench()
     bench.hello()
     bench.feed(batch(records=[Count("x")]), batch(seq=3, first=7, records=[Count("x")]))
@@ -358,7 +364,7 @@ def test_the_last_gap_given_up_reconciles_the_end() -> None:
 
 
 def test_a_batch_given_up_too_early_is_applied() -> None:
-    """It comes late and counts once: repaired, and nothing is missing."""
+    """A batch given up too early comes late and counts once. The batch is repaired, and nothing is missing."""
     bench = _Bench()
     bench.hello()
     given_up = batch(seq=1, first=1, records=[Count("x")])
@@ -385,7 +391,10 @@ def test_a_batch_given_up_is_a_duplicate_once_the_end_is_reconciled() -> None:
 
 
 def test_batches_that_the_end_overtook_are_not_repaired() -> None:
-    """It comes by another way: that it was heard first is no trouble that was overcome."""
+    """Batches that the end overtook are not repaired.
+
+    The end comes by another way, so hearing it first is no trouble that was overcome.
+    """
     bench = _Bench()
     bench.hello()
     bench.feed(batch(records=[Count("x")]))
@@ -399,7 +408,7 @@ def test_batches_that_the_end_overtook_are_not_repaired() -> None:
 
 
 def test_what_a_stranger_cannot_resend_is_nothing() -> None:
-    """It takes no place among the producers."""
+    """A stranger that cannot resend takes no place among the producers."""
     aggregator = _Bench().aggregator
     aggregator.cannot_resend("x", 0, 9, 0)
     assert aggregator.book.known == []
@@ -426,7 +435,7 @@ def test_the_newest_event_is_dated_by_its_own_clock() -> None:
 
 
 def test_questions_about_strangers_have_answers() -> None:
-    """Nothing raises but `producer`, which promises facts."""
+    """A question about a stranger raises nothing, except for the facts of a producer."""
     aggregator = _Bench().aggregator
     assert aggregator.book.gaps("x") == []
     assert aggregator.book.applied_batches("x") == 0
@@ -438,7 +447,7 @@ def test_questions_about_strangers_have_answers() -> None:
 
 
 def test_refused_frames_are_told_by_reason() -> None:
-    """In the account and in a warning."""
+    """Refused frames are in the account by reason, and in a warning."""
     bench = _Bench()
     bench.aggregator.bad_frame(Reason.FRAME_UNREADABLE)
     bench.aggregator.bad_frame(Reason.FRAME_UNREADABLE)
@@ -458,7 +467,10 @@ def test_bad_frames_are_taken_once() -> None:
 
 
 def test_bad_frames_told_by_a_note_count_once() -> None:
-    """Also where a checkpoint between two notes, or a hello without a place, counted some of them before."""
+    """Bad frames in a note count once.
+
+    This holds also if a checkpoint between two notes, or a hello without a place, counted some of them before.
+    """
     live = _Bench().aggregator
     live.bad_frame(Reason.WRONG_TOPIC)
     live.take_bad_frames()
@@ -472,7 +484,7 @@ def test_bad_frames_told_by_a_note_count_once() -> None:
 
 
 def test_the_facts_of_the_run_are_in_the_snapshot() -> None:
-    """What the owner knows is said as it is; time runs from the start."""
+    """The owner's facts are in the snapshot as they are, and time runs from the start."""
     bench = _Bench()
     facts = SnapshotFacts(run_id="r", name="n", seq=4, reason="done", started_mono_ns=0, warnings=["w"], exact=True)
     snapshot = bench.aggregator.snapshot(facts, 2_500_000_000, 9)
@@ -495,7 +507,7 @@ def test_an_end_before_its_batches_waits_for_them() -> None:
 
 
 def test_an_end_gives_up_rows_whose_definition_never_came() -> None:
-    """Once all batches are in, no definition can come any more."""
+    """An end gives up rows without a definition, because none can come once all batches are in."""
     bench = _Bench()
     bench.hello()
     bench.feed(batch(rows=[(5, T, 1), (5, T, 2)]))
@@ -505,7 +517,7 @@ def test_an_end_gives_up_rows_whose_definition_never_came() -> None:
 
 
 def test_progress_stays_a_number() -> None:
-    """Also where the sum over all labels is beyond every float."""
+    """Progress stays a number, even if the sum over all labels is beyond every float."""
     bench = _Bench()
     largest = 1.7e308
     bench.feed(batch(records=[Count("c", largest, 0, "", {"a": "1"}), Count("c", largest), Expect("c", 1.0)]))

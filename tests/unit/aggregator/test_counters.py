@@ -91,7 +91,7 @@ def test_the_smallest_fractions_there_are_add_up() -> None:
 
 
 def test_a_roll_tells_the_increase_and_starts_anew() -> None:
-    """Only counters that moved are in an interval, by ascending index."""
+    """A roll has only counters that moved in the interval, by ascending index."""
     table = _table(3)
     _record(table, (2, 4), (0, 1), (2, 1))
     columns = table.roll(1.0)
@@ -128,7 +128,10 @@ def test_counters_may_come_at_any_time() -> None:
 
 
 def test_increments_that_were_rounded_are_counted() -> None:
-    """From 2**53 on nobody knows whether a float was another integer; totals of smaller ones stay whole."""
+    """Increments from 2**53 on are counted as rounded, since the float may stand for another integer.
+
+    Totals of smaller ones stay whole.
+    """
     table = _table(3)
     _record(table, *[(0, 2.0**52 + 1)] * 4, (1, 2.0**53), (1, 1.0), (1, 1e300), (2, 0.5))
     stats = table.stats()
@@ -137,7 +140,7 @@ def test_increments_that_were_rounded_are_counted() -> None:
 
 
 def test_a_total_beyond_the_wire_is_no_whole_number_either() -> None:
-    """It is the nearest float, which is said; so is one with a fraction."""
+    """A total beyond the wire is the nearest float, and counted as imprecise. So is a total with a fraction."""
     table = _table(2)
     _record(table, *[(0, 2.0**52)] * 2_048, *[(1, 2.0**52)] * 2, (1, 0.5))
     _record(table, (0, 1.0))
@@ -162,7 +165,10 @@ def test_added_sums_are_exact() -> None:
 
 
 def test_only_a_leaf_sums_the_fractions_of_an_interval() -> None:
-    """From zero after each interval; those of its own leaves count too."""
+    """A leaf sums fractions from zero after each interval, those of its own leaves too.
+
+    Other aggregators sum none.
+    """
     for leaf, wanted in ((False, 0.0), (True, 1.0)):
         table = CounterTable(3, leaf=leaf)
         table.add("c", {}, "")

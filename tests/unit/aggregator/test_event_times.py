@@ -65,7 +65,10 @@ def test_durations_begin_before_their_events(numbers: Aggregator) -> None:
 
 
 def test_a_first_event_stands_for_the_mean_time_between_two(numbers: Aggregator) -> None:
-    """So the number of events divided by the time is their rate: 4 in 400 ms."""
+    """A first event counts as if it came after the mean time between two.
+
+    The number of events divided by the time is thus their rate: 4 in 400 ms.
+    """
     feed(numbers, *((of, at_ms, 7.0) for at_ms in (1_100, 1_200, 1_300, 1_400) for of in (2, 3)))
     assert times(numbers) == {"size": (1_000.0, 1_400.0), "requests": (1_000.0, 1_400.0)}
 
@@ -90,7 +93,10 @@ def test_no_value_begins_before_all_times(numbers: Aggregator) -> None:
 
 
 def test_both_ways_keep_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the last bit, in random order, also without a time and with one in the future."""
+    """Rows read as columns and rows read one by one give the same times, to the last bit.
+
+    The rows are in random order, and some have no time or one in the future.
+    """
     random = np.random.default_rng(5)
     at_ms = random.integers(-100, 200_000, 600)
     values = random.integers(0, 90_000, 600).astype(float)
@@ -136,7 +142,7 @@ def test_an_instrument_without_new_events_falls_to_zero(numbers: Aggregator) -> 
 
 
 def test_a_checkpoint_keeps_the_times(numbers: Aggregator) -> None:
-    """And the rates of the window."""
+    """A restored aggregator has the times of the events and the rates of the window."""
     feed(numbers, *((of, at_ms, 100.0) for at_ms in range(100, 1_001, 100) for of in (1, 2, 3)))
     before = rate_and_window(numbers, 1_000, 5.0), times(numbers)
     again = Aggregator.restore(bytes(numbers.checkpoint()))
@@ -161,7 +167,7 @@ def test_events_from_before_an_old_checkpoint_have_no_time() -> None:
 
 
 def test_an_impossible_time_is_refused() -> None:
-    """As of a forged checkpoint."""
+    """A state with a time that can't be, as in a forged checkpoint, is refused."""
     made = EventTimes()
     made.add("ms")
     state = save(made)

@@ -21,13 +21,16 @@ def _record(table: GaugeTable, *events: tuple[int, float, int]) -> None:
 
 
 def test_a_gauge_never_set_has_no_value() -> None:
-    """Neither value nor extremes, instead of a zero that nobody sent."""
+    """A gauge that was never set has neither value nor extremes, instead of a zero that nobody sent."""
     stat = _table().stats()[1]
     assert (stat.value, stat.min, stat.max, stat.events) == (None, None, None, 0)
 
 
 def test_the_newest_by_time_wins_whatever_the_order() -> None:
-    """Within a call and across calls, an older value changes the extremes but not the value."""
+    """An older value changes the extremes of a gauge but not its value.
+
+    This holds within a call and across calls.
+    """
     table = _table()
     _record(table, (0, 5, 200), (1, 1.5, 10), (0, -7, 100))
     _record(table, (0, 99, 150))
@@ -64,7 +67,10 @@ def test_times_are_shown_as_the_wall_clock_tells_them() -> None:
 
 
 def test_values_that_were_rounded_are_counted() -> None:
-    """On either side of zero, from 2**53 on, also if they are not the newest."""
+    """A gauge counts values that were rounded: those from 2**53 on, on either side of zero.
+
+    Older values count too, not only the newest.
+    """
     table = _table(3)
     _record(table, (0, 2.0**53, 5), (0, -(2.0**60), 3), (0, 1.0, 9), (1, 2.0**53 - 1, 5), (2, 0.1, 5))
     assert [stat.imprecise for stat in table.stats()] == [2, 0, 0]

@@ -1,4 +1,4 @@
-"""What a run says in words, within bounds."""
+"""Tests of the marks, params, expectations and warnings that a run notes, and of their bounds."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def add(pending: PendingRows, rows: BatchGroup, now_ns: int, at: list[int] | Non
 
 
 def test_slots_tell_instruments_apart() -> None:
-    """They are small where routes of a second kind are beyond 16 million."""
+    """Slots of instruments all differ and are small. Routes of a second kind are beyond 16 million."""
     slots = [slot_of(kind, index) for kind in KIND_CODES.values() for index in (0, 1, (1 << INDEX_BITS) - 1)]
     assert len(set(slots)) == len(slots)
     assert slots[:2] == [0, 4]
@@ -78,7 +78,10 @@ def test_rows_of_some_lots_only(producer: Producer) -> None:
 
 
 def test_what_is_kept_is_as_large_as_its_rows(producer: Producer) -> None:
-    """Of lots without any, of which there may be thousands in a group, nothing is."""
+    """Rows that wait take as much memory as they need, and lots without rows take none.
+
+    A group may have thousands of such lots.
+    """
     pending = PendingRows()
     many = group([RowRange(producer, (0, number), 1) for number in range(2_000)], [7] * 2_000)
     add(pending, many, NOW_NS, at=[5])

@@ -137,7 +137,10 @@ def test_definitions_bind_ids_and_may_be_repeated() -> None:
 
 
 def test_an_id_defined_as_something_else_is_ambiguous_from_then_on() -> None:
-    """Its further events can't be told apart, so they drop as a conflict; the warning names id and producer."""
+    """Events of an id defined as something else can't be told apart, so they drop as a conflict.
+
+    The warning names the id and the producer.
+    """
     bench = _Bench()
     bench.read(Define(3, "x", "series", "ms"), Define(3, "y", "series", "ms"))
     assert bench.producer.ids[3] == CONFLICT
@@ -154,7 +157,7 @@ def test_a_conflicting_definition_binds_its_id_to_the_conflict() -> None:
 
 
 def test_an_unreadable_definition_makes_its_id_invalid_until_a_good_one_comes() -> None:
-    """It is no event; an id already bound stays so."""
+    """An unreadable definition is no event and makes its id invalid. An id that is already bound stays bound."""
     bench = _Bench()
     bench.read(raw=UNREADABLE_DEFINE)
     assert bench.producer.ids[5] == INVALID
@@ -164,7 +167,7 @@ def test_an_unreadable_definition_makes_its_id_invalid_until_a_good_one_comes() 
 
 
 def test_an_unreadable_record_costs_only_itself() -> None:
-    """Its neighbours are read, and it is counted by reason."""
+    """A reader drops an unreadable record, counts it by reason, and reads the records beside it."""
     bench = _Bench()
     streamed = bench.read(Mark("before"), Sample("x", 1.0), raw=UNREADABLE)
     ledger = bench.producer.account.ledger
@@ -197,7 +200,10 @@ def test_self_describing_events_become_rows_of_their_kind() -> None:
 
 @pytest.mark.parametrize("record", STREAMED, ids=lambda record: type(record).__name__)
 def test_other_records_go_to_the_stream_and_count_as_applied(record: EventRecord) -> None:
-    """With their producer and wall time."""
+    """A record that is no event goes to the stream, with its producer and wall time.
+
+    Such a record counts as applied.
+    """
     bench = _Bench()
     streamed = bench.read(record)
     assert [(item.producer, item.record) for item in streamed] == [("p", record)]
@@ -206,7 +212,7 @@ def test_other_records_go_to_the_stream_and_count_as_applied(record: EventRecord
 
 
 def test_marks_params_and_expectations_are_noted() -> None:
-    """They are in snapshots, too."""
+    """The notes of a run take marks, params and expectations, which are in snapshots, too."""
     bench = _Bench()
     bench.read(Mark("m", MONO_NS + 5), Params({"a": 1}), Expect("x", 5.0))
     assert (bench.notes.marks[0].text, bench.notes.marks[0].time_ns) == ("m", WALL_NS + 5)
@@ -215,7 +221,7 @@ def test_marks_params_and_expectations_are_noted() -> None:
 
 
 def test_scalars_become_steps_and_count_as_applied() -> None:
-    """They are not in the stream as they are: the step is, with the wall clock of its newest value."""
+    """Scalars are not in the stream, but their step is, with the wall clock of its newest value."""
     bench = _Bench()
     assert bench.read(Scalars("train", 1, {"loss": 0.5}, MONO_NS + 5), StepEnd("train", 1, MONO_NS + 9)) == []
     assert bench.producer.account.ledger.applied == 2
@@ -225,7 +231,7 @@ def test_scalars_become_steps_and_count_as_applied() -> None:
 
 
 def test_scalars_there_is_no_room_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In their producer's account, by reason."""
+    """Scalars beyond the bound of axes are dropped in their producer's account, by reason."""
     monkeypatch.setattr(limits, "AXES", 1)
     bench = _Bench()
     bench.read(Scalars("a", 1, {"x": 1.0}), Scalars("b", 1, {"x": 1.0}), StepEnd("b", 1))
@@ -264,7 +270,7 @@ def test_every_record_but_a_definition_is_an_event() -> None:
     [(["define", 7], 7), (["define"], None), (["define", -1], None), (["define", "x"], None), (None, None)],
 )
 def test_the_id_of_an_unreadable_definition_is_read_if_it_can_be(value: object, row_id: int | None) -> None:
-    """Whatever else is wrong with it."""
+    """A reader gets the id of an unreadable definition, whatever else is wrong with that definition."""
     assert definition_id(Raw(msgspec.msgpack.encode(value))) == row_id
 
 
@@ -284,7 +290,10 @@ def test_a_batch_without_readable_rows_still_counts() -> None:
 
 
 def test_a_full_record_log_takes_no_record_more() -> None:
-    """What does not fit is dropped and counted, and so is all that comes after it; events are no records."""
+    """A full record log drops and counts what does not fit and all records after it.
+
+    Events are no records and are applied.
+    """
     bench = _Bench(record_cap_bytes=1_000)
     long, short = Mark("x" * 500), Mark("y")
     assert len(bench.read(long, long, short)) == 1
@@ -303,6 +312,9 @@ def test_a_full_record_log_takes_no_record_more() -> None:
     "record", [*STREAMED, Mark('"\n\x01é"' * 9), ClosedStep("a", 1, {"x": None, "y": math.inf}, {}, 2)]
 )
 def test_a_line_takes_no_more_than_its_bound(record: Any) -> None:
-    """So the file stays below the cap; and not much less, so that most of the cap can be used."""
+    """A line is at most as long as its bound, so the file stays below the cap.
+
+    The bound is at most 100 bytes above that, so most of the cap can be used.
+    """
     line = record_line(StreamRecord(PROTOCOL, "r" * 64, 1 << 60, 'p"é', 1 << 62, record))
     assert len(line) <= line_bytes('p"é', record) <= len(line) + 100

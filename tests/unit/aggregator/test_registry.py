@@ -1,4 +1,4 @@
-"""Which instruments exist."""
+"""Tests of the registry of instruments: names, labels, kinds, units, and the cap."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_instruments_no_registry_made_are_refused(items: list[DefinedInstrument]
 
 
 def test_instruments_beyond_the_cap_have_the_same_number_in_every_process() -> None:
-    """They are remembered by a hash that is fixed."""
+    """A registry remembers instruments beyond the cap by a hash that is fixed."""
     registry, _ = _registry(cap=1)
     for number in range(5):
         registry.resolve("counter", f"c{number}", {"k": "v"}, "")

@@ -75,7 +75,7 @@ def test_requests_go_to_the_log_and_not_to_the_stream() -> None:
 
 
 def test_a_run_without_requests_has_no_figure_of_a_log() -> None:
-    """Its snapshot is as it was before there was one."""
+    """A run without requests has a snapshot without a figure of the request log."""
     run = Run()
     run.send(Mark("m"), Count("n"))
     assert (run.stat, run.logged) == (None, [])
@@ -92,7 +92,10 @@ def test_times_lead_to_the_clock_of_the_run() -> None:
 
 
 def test_the_first_requests_are_kept() -> None:
-    """Once a record does not fit, later ones are left out, small ones too; nothing of that counts as lost."""
+    """A log leaves out all requests after the first record that does not fit, small ones too.
+
+    Requests that are left out do not count as lost.
+    """
     run = Run(cap_bytes=20_000)
     for number in range(200):
         run.send(ended([number], chunks=40))
@@ -106,7 +109,7 @@ def test_the_first_requests_are_kept() -> None:
 
 
 def test_a_full_log_still_takes_the_tokens_of_its_requests() -> None:
-    """They are counted later; an eighth of the room is theirs."""
+    """A full log has an eighth of its room for tokens of its requests, which are counted later."""
     run = Run(cap_bytes=20_000)
     while not (run.stat and run.stat.left_out):
         run.send(ended([0], chunks=40))
@@ -121,7 +124,7 @@ def test_a_full_log_still_takes_the_tokens_of_its_requests() -> None:
 
 
 def test_what_producers_left_out_is_counted() -> None:
-    """With requests of the same record, and alone."""
+    """A run counts requests that producers left out, whether their record has other requests or none."""
     run = Run()
     run.send(replace(ended([0]), left_out=2))
     run.send(EndedRequests("llm", {}, [], 5))
@@ -153,7 +156,10 @@ def changed(**fields: Any) -> EndedRequests:
     ],
 )
 def test_a_record_that_contradicts_itself_is_dropped(record: Any) -> None:
-    """As a whole, with its reason: the program that sent it is wrong."""
+    """A record that contradicts itself is dropped as a whole, with its reason.
+
+    The program that sent it is wrong.
+    """
     run = Run()
     run.send(record)
     assert run.account.dropped == {"malformed_record": 1}
@@ -182,7 +188,7 @@ def test_odd_times_are_kept_as_they_are(record: Any) -> None:
 
 
 def test_a_leaf_sends_no_requests() -> None:
-    """They stay in the log of the leaf."""
+    """Requests of a leaf stay in the leaf's own log."""
     run = Run()
     run.aggregator.hello(Hello(id=1, version=(1, 4), producer="leaf", name="l", node="gpu-1"), MONO_NS, WALL_NS)
     run.send(ended([0]), producer="leaf")
@@ -218,7 +224,10 @@ def test_counts_stay_within_their_range() -> None:
 
 
 def test_the_producer_of_a_text_is_remembered() -> None:
-    """Whatever the text says, so that its tokens find its request; a text without a request needs none."""
+    """A text keeps the producer that sent it, whatever it names, so that its tokens find its request.
+
+    A text without a request needs no producer.
+    """
     run = Run()
     run.send(
         Uncounted("a b", "llm.output_tokens", number=7, producer="somebody else"),

@@ -78,7 +78,7 @@ def test_empty_rows_are_empty_columns() -> None:
 
 
 def test_a_row_of_nested_arrays_costs_no_more_memory_than_its_frame() -> None:
-    """What is inside an element that is no number is never built."""
+    """A reader never builds the inside of an element that is no number."""
     inner = 1_000_000
     nested = b"\x93\xdd" + inner.to_bytes(4, "big") + b"\x90" * inner + b"\x00\x00"
     tracemalloc.start()

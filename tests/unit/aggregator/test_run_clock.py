@@ -32,7 +32,7 @@ def test_it_begins_as_the_wall_clock_and_goes_on_as_the_monotonic_one(clock: Run
 
 
 def test_asking_for_the_shift_changes_nothing() -> None:
-    """Neither before the first batch nor after it."""
+    """A question for the shift does not move the clock, neither before the first batch nor after it."""
     clock = RunClock()
     assert clock.shift_at(UP, WALL) == 0
     clock.read(UP, WALL)
@@ -42,14 +42,17 @@ def test_asking_for_the_shift_changes_nothing() -> None:
 
 @pytest.mark.parametrize("delay", [0, SECOND // 50, HOUR])
 def test_a_process_of_our_machine_has_our_clock(clock: RunClock, delay: int) -> None:
-    """To the nanosecond, however late its batch is taken."""
+    """A process of our machine has our clock to the nanosecond, however late its batch is taken."""
     anchor = UP - delay, WALL - delay + 30_000
     assert clock.offset_of(anchor) == WALL - UP
 
 
 @pytest.mark.parametrize("step", [3 * HOUR, -5 * HOUR, 20 * SECOND, -20 * SECOND])
 def test_a_step_before_the_first_batch_of_a_process_of_our_machine(clock: RunClock, step: int) -> None:
-    """It moves nothing, whether we know of it yet or not, and whether the batch was made before it or after."""
+    """A step of the wall clock moves nothing for a process of our machine.
+
+    This holds whether or not our clock has read it, and for batches from before or after it.
+    """
     now = UP + 60 * SECOND
     for told_us, told_it in ((0, step), (step, step), (step, 0)):
         clock.read(now, WALL + 60 * SECOND + told_us)
@@ -58,16 +61,19 @@ def test_a_step_before_the_first_batch_of_a_process_of_our_machine(clock: RunClo
 
 @pytest.mark.parametrize("step", [0, 3 * HOUR, -5 * HOUR])
 def test_the_clock_of_another_machine_is_told_by_the_wall_clocks(clock: RunClock, step: int) -> None:
-    """Which agree there, before a step of both and after it."""
+    """The clock of another machine follows from the two wall clocks.
+
+    These agree, before a step of both and after it.
+    """
     clock.read(UP + SECOND, WALL + SECOND + step)
     assert clock.offset_of((OTHER, WALL + step)) == WALL - OTHER
 
 
 def test_a_wall_clock_that_runs_ahead_is_not_believed(clock: RunClock) -> None:
-    """Nothing comes from later than now: the batch was made at the latest when it came."""
+    """A batch counts as made when it came, at the latest: no batch comes from later than now."""
     assert clock.offset_of((OTHER, WALL + HOUR)) == WALL - OTHER
 
 
 def test_a_batch_of_another_machine_may_have_been_long_on_its_way(clock: RunClock) -> None:
-    """As one that was sent again, or whose anchor was read once for all."""
+    """A batch of another machine may be old: it was sent again, or its anchor was read once for all."""
     assert clock.offset_of((OTHER, WALL - HOUR)) == WALL - HOUR - OTHER

@@ -1,4 +1,4 @@
-"""What a snapshot says beyond the instruments."""
+"""Tests of the parts of a snapshot beyond the instruments: its account and its completeness."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_account_is_the_sum_over_producers() -> None:
 
 
 def test_events_that_collectors_lost_leave_the_job_complete() -> None:
-    """Their events are in their own row only, also where some are lost."""
+    """Events of collectors are in their own row only, also if some of them are lost."""
     job = ProducerStat(producer="a", emitted=10, received=10, applied=10)
     collectors = ProducerStat(
         producer="telemetry.collectors.1", emitted=9, received=7, applied=6, dropped={"negative": 1}, missing=2

@@ -114,7 +114,7 @@ def attributes(owner: object) -> set[str]:
 
 
 def test_every_attribute_is_declared() -> None:
-    """Nobody forgets a new field: it is state, or somebody said that it can be worked out."""
+    """Each attribute of a part is declared as state or as derived, so no new field is forgotten."""
     for part in stateful_parts(busy()):
         state, derived = set(part.STATE), set(part.DERIVED)
         properties = {name for name in state if isinstance(getattr(type(part), name, None), property)}
@@ -126,7 +126,10 @@ def test_every_attribute_is_declared() -> None:
 
 
 def test_what_has_a_state_is_reached_by_one_path() -> None:
-    """Nothing that is shared is saved twice, and nothing with a state hides behind an attribute called derived."""
+    """A checkpoint saves no shared part twice.
+
+    No part with a state hides behind an attribute that is declared as derived.
+    """
     parts = list(stateful_parts(busy()))
     reached = [id(part) for part in parts]
     assert len(set(reached)) == len(reached)
@@ -159,7 +162,7 @@ def test_a_restored_aggregator_says_the_same() -> None:
 
 
 def test_a_batch_may_be_admitted_before_a_checkpoint_and_applied_after_it() -> None:
-    """Nobody makes one there, and nothing would be lost if somebody did."""
+    """A checkpoint between admitting and applying a batch loses nothing. In practice none is made there."""
     whole = busy()
     sent = batch("p", 3, 250, rows=[(0, T, 3.0)])
     assert whole.admit(sent, 0)
@@ -170,7 +173,7 @@ def test_a_batch_may_be_admitted_before_a_checkpoint_and_applied_after_it() -> N
 
 
 def test_a_restored_aggregator_acknowledges_anew() -> None:
-    """Its producers may have missed what was said before."""
+    """A restored aggregator acknowledges anew, as its producers may have missed what it sent before."""
     whole = busy()
     whole.book.acknowledgements()
     assert whole.book.acknowledgements() == []
@@ -186,7 +189,7 @@ def test_a_new_aggregator_has_a_checkpoint() -> None:
 
 @pytest.mark.slow
 def test_checkpoints_are_the_same_in_every_process() -> None:
-    """No number depends on how this process hashes strings, or on memory nobody wrote to."""
+    """No number in a checkpoint depends on how a process hashes strings, or on unwritten memory."""
     program = (
         "import sys; from test_state import busy; a = busy(); "
         "from telemetry.aggregator import Aggregator; "
@@ -266,7 +269,7 @@ STRIDE = 7  # all values by all lies would take a minute; each lie begins at ano
     [lie if lie in ("not a number", "one more") else pytest.param(lie, marks=pytest.mark.slow) for lie in LIES],
 )
 def test_what_no_aggregator_saved_is_refused_or_harmless(lie: str) -> None:
-    """Whatever one value is replaced by: one clear error, or an aggregator that goes on."""
+    """A checkpoint with one value replaced gives one clear error, or an aggregator that goes on."""
     aggregator = busy()
     tree = msgspec.msgpack.decode(aggregator.checkpoint())
     Aggregator.restore(msgspec.msgpack.encode(tree))
@@ -323,7 +326,7 @@ def without_reports(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_checkpoint_of_1_3_is_read() -> None:
-    """Its axes close as before, and go on the same."""
+    """A restored checkpoint of version 1.3 has axes that close as before and go on the same."""
     before = busy(reported=False)
     tree = without_reports(msgspec.msgpack.decode(before.checkpoint()))
     restored = Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 4}))
@@ -332,7 +335,10 @@ def test_a_checkpoint_of_1_3_is_read() -> None:
 
 
 def test_the_oldest_format_is_read() -> None:
-    """It knew no clock of the run, whose times are wall clock then, and of no counter or gauge what was rounded."""
+    """A checkpoint of the oldest format has no clock of the run, so its times are of the wall clock.
+
+    The format has no count of rounded values in counters and gauges either.
+    """
     before = busy(reported=False)
     tree = without_reports(msgspec.msgpack.decode(before.checkpoint()))
     del tree["state"]["_clock"], tree["state"]["_gauges"]["_imprecise"]
@@ -428,7 +434,10 @@ def _filled() -> Outer:
 
 
 def test_a_state_comes_back_in_the_containers_the_constructor_made() -> None:
-    """Only what is in use of a column; a deque keeps its bound; what is derived is worked out."""
+    """A loaded state has the used part of each column and deques with their bounds.
+
+    Derived values are computed anew.
+    """
     outer = Outer()
     load(outer, _moved(_filled()))
     assert outer.column.tolist() == [1.5, math.inf, -1.0, -1.0]
@@ -480,7 +489,10 @@ class Wide:
 def test_wide_counts_are_one_byte_each_while_they_are_small(
     values: list[int], width: type[np.unsignedinteger[Any]]
 ) -> None:
-    """And come back as they were; without those that are not small, they are refused."""
+    """Small wide counts take one byte each and come back as they were.
+
+    A load without the entries for larger counts is refused.
+    """
     wide, other = Wide(), Wide()
     wide.counts = np.array(values, width)
     moved = msgspec.msgpack.decode(encode(save(wide)))

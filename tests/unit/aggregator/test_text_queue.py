@@ -33,7 +33,7 @@ def taken(texts: TextQueue, most_bytes: int = 1_000_000) -> list[tuple[int, str]
 
 
 def restored(texts: TextQueue) -> TextQueue:
-    """What a checkpoint makes of it."""
+    """Return the queue that is restored from a checkpoint of the given one."""
     fresh = TextQueue()
     load(fresh, msgspec.msgpack.decode(encode(save(texts)), strict=False))
     return fresh
@@ -184,7 +184,7 @@ def sent(aggregator: Aggregator, seq: int, first: int, *records: Uncounted | Cou
 
 
 def test_texts_are_events_that_are_applied_and_not_streamed() -> None:
-    """They show as deferred in every state, and tell when their producer was last heard of."""
+    """Texts show as deferred in every state and tell when their producer was last active."""
     aggregator = Aggregator(AggregatorConfig())
     sent(aggregator, 0, 0, Uncounted("a", "tokens", MONO_NS - 5), Uncounted("b", "tokens", MONO_NS - 9))
     assert told(aggregator)[0].deferred == 2
@@ -197,7 +197,7 @@ def test_texts_are_events_that_are_applied_and_not_streamed() -> None:
 
 
 def test_a_run_with_texts_nobody_counted_is_incomplete() -> None:
-    """And says so at its end, not before."""
+    """A run with texts that were not counted says so at its end and not before."""
     aggregator = Aggregator(AggregatorConfig())
     sent(aggregator, 0, 0, Uncounted("a", "tokens"), Uncounted("b", "tokens"))
     said = "the tokens of 2 texts were not counted in time"

@@ -97,7 +97,7 @@ class Going:
         return replace(made, window_s=3.0)
 
     def end(self) -> MetricsSnapshot:
-        """With a result; nobody has the directory any more."""
+        """End the run with a result, after which no process holds the directory."""
         if self._history is not None:
             self._history.close()
         result = self.snapshot(state="COMPLETE")
@@ -112,7 +112,7 @@ class Going:
             self._lock = None
 
     def come_back(self) -> None:
-        """As another aggregator, which goes on with the files."""
+        """Take the files again as another aggregator that goes on with them."""
         self._lock = self.directory.lock()
         self.log = RecordLog(self.directory.records, resume=True)
         if self._history is not None:
@@ -150,7 +150,7 @@ class Face:
         self.told = self.run.snapshot(**facts)
 
     def stop(self) -> None:
-        """It is gone. May be called twice."""
+        """Stop the aggregator for good. A second call is allowed."""
         self._stopping.set()
         self._thread.join()
         self._hub.close()
@@ -213,7 +213,7 @@ def keys(reads: Sequence[Read]) -> list[str]:
 
 
 class ListSource:
-    """What a test gives it; then it is over, unless it goes on."""
+    """A source that hands out the given reads and is then over, unless `goes_on` is set."""
 
     def __init__(self, reads: Sequence[Read], run: Any, position: Position) -> None:
         self.run = run

@@ -1,4 +1,4 @@
-"""Which axis a name belongs to."""
+"""Tests of the axis that a name belongs to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from telemetry.backends.axis_owners import AxisOwners
 
 
 def test_the_first_axis_has_the_name(tmp_path: Path) -> None:
-    """For ever, whoever comes later."""
+    """The first axis of a name keeps it for ever, whichever axis comes later."""
     owners = AxisOwners(tmp_path / "names.json")
     assert owners.has("loss", "train")
     assert not owners.has("loss", "eval")
@@ -18,7 +18,7 @@ def test_the_first_axis_has_the_name(tmp_path: Path) -> None:
 
 
 def test_the_next_process_knows_it(tmp_path: Path) -> None:
-    """Once it was kept; what was not is forgotten, and a file that is none is as none."""
+    """The next process knows owners that were kept, and not the others. An unreadable file counts as none."""
     owners = AxisOwners(tmp_path / "names.json")
     owners.has("loss", "train")
     owners.keep()
@@ -36,7 +36,7 @@ def test_the_next_process_knows_it(tmp_path: Path) -> None:
     ids=["number", "list", "pairs", "axis of number", "axis of list", "no text", "deep"],
 )
 def test_a_file_of_something_else_is_as_none(tmp_path: Path, damaged: bytes) -> None:
-    """Whatever it holds: names are text, and so are axes."""
+    """A file with other content counts as none, whatever it holds. Names are text, and so are axes."""
     path = tmp_path / "names.json"
     path.write_bytes(damaged)
     owners = AxisOwners(path)

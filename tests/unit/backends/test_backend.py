@@ -1,4 +1,4 @@
-"""What a backend may say."""
+"""Tests of the errors and facts that a backend may give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from telemetry.backends.jsonl import JsonlBackend, JsonlOptions
 
 
 def test_what_it_says_can_be_read() -> None:
-    """By people, and by the courier."""
+    """Errors of a backend are readable for people and for the courier."""
     assert str(missing("wandb", "wandb")) == "wandb is not installed (pip install 'telemetryd[wandb]')"
     error = ImportError("no libssl")
     assert str(missing("aim", "aim", error)) == "can't import aim: no libssl (pip install 'telemetryd[aim]')"
@@ -22,6 +22,6 @@ def test_what_it_says_can_be_read() -> None:
 
 
 def test_ours_are_backends(tmp_path: Path) -> None:
-    """As the type checker sees them."""
+    """A backend of ours follows the protocol `Backend`, as the type checker sees it."""
     backend: Backend = JsonlBackend(JsonlOptions(), tmp_path)
     assert backend.where() == ""

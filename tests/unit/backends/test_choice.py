@@ -1,4 +1,4 @@
-"""What `--to` may say, and what it says when it may not."""
+"""Tests of the values of `--to` and of the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_kind_and_its_options(text: str, name: str, options: dict[str, str]) -
     ],
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:
-    """And what would be right."""
+    """A wrong value is an error that tells what would be right."""
     with pytest.raises(UsageError, match=said) as error:
         parse(text)
     assert str(error.value).isprintable()
@@ -124,7 +124,10 @@ def test_options_of_ours_are_checked_before_anything_starts() -> None:
 
 
 def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """None takes the place of ours; those that can't be loaded say why, when they are to begin and not before."""
+    """Other backends come by their entry points and never replace ours.
+
+    One that can't be loaded says why when it is to begin, not before.
+    """
     here = "tests.unit.backends.test_choice"
     others(monkeypatch, mine=f"{here}:Good", jsonl=f"{here}:Good", broken="no_such_module:thing", bad=f"{here}:Bad")
     assert {"mine", "broken", "jsonl", "console"} <= set(known())
@@ -144,7 +147,7 @@ def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_options_are_shown_with_their_defaults() -> None:
-    """As a person would write them."""
+    """Options and their defaults are shown as a person would write them."""
     options = options_of(ConsoleBackend.Options)
     assert [(one.name, one.default) for one in options] == [("every_s", "2.0"), ("values", "8")]
     assert [(one.type, one.default) for one in options_of(Good.Options)] == [
@@ -174,7 +177,10 @@ def test_an_option_of_few_values_says_which() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind, ours in BUILT_IN.items() if ours.needs])
 def test_a_library_that_is_missing_is_a_usage_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything starts, as a name that does not exist; with the command that installs it."""
+    """A missing library is a usage error before anything starts, like an unknown name.
+
+    The hint has the command that installs it.
+    """
     monkeypatch.setattr(choice_module, "is_installed", lambda _module: False)
     with pytest.raises(UsageError, match=f"the backend {kind} needs .*, which is not installed") as caught:
         parse_all([f"{kind}:as=other"])

@@ -61,7 +61,7 @@ def reading(*, final: bool) -> Reading:
 
 
 def test_each_kind_in_a_line(tmp_path: Path) -> None:
-    """With units, and nothing in it that moves the cursor."""
+    """Each kind of item is one line, with units, and with no sign that moves the cursor."""
     console = Console(tmp_path)
     said = console.write(
         Step(key="a", time_ns=0, axis="train", step=1_200, values={"loss": 0.125, "x\x1b": math.nan}),
@@ -109,7 +109,7 @@ def test_lines_are_few_and_short(tmp_path: Path) -> None:
 
 
 def test_it_has_nothing_to_go_on_with(tmp_path: Path) -> None:
-    """And says where its lines are once it is open."""
+    """The console backend has no state and tells where its lines are once it is open."""
     console = Console(tmp_path)
     assert (console.backend.state(), console.backend.where()) == ({}, "stderr")
     assert ConsoleBackend(ConsoleOptions(), tmp_path).where() == ""

@@ -21,7 +21,10 @@ def upper(index: int, scale: int) -> float:
 
 @given(CELL_LISTS, st.integers(-2, FINEST))
 def test_no_value_is_lost_or_moved_out_of_its_cell(cells: list[tuple[float, float, int]], scale: int) -> None:
-    """At each bucket's bound the count is between those of the cells below and of the cells that begin below."""
+    """No value is lost or moved.
+
+    At a bucket's bound the count is between those of the cells below and of the cells that begin below.
+    """
     made = buckets(cells, scale)
     assert made.zero + sum(made.counts.values()) == sum(count for _, _, count in cells)
     for index in made.counts:
@@ -35,7 +38,10 @@ def test_no_value_is_lost_or_moved_out_of_its_cell(cells: list[tuple[float, floa
 def test_buckets_never_shrink_as_cells_grow(
     before: list[tuple[float, float, int]], more: list[tuple[float, float, int]]
 ) -> None:
-    """What is cumulative may not decrease, or a reader takes it for a restart."""
+    """Buckets never shrink as cells grow.
+
+    A cumulative count may not decrease, or a reader takes it for a restart.
+    """
     sums = {(low, high): count for low, high, count in before}
     for low, high, count in more:
         sums[low, high] = sums.get((low, high), 0) + count
@@ -63,7 +69,7 @@ def test_zeros_have_a_bucket_of_their_own() -> None:
 
 
 def test_a_wide_distribution_gets_a_coarser_scale() -> None:
-    """As fine as so many buckets allow."""
+    """A wide distribution gets the finest scale that the number of buckets allows."""
     assert scale_within([(1.0, 2.0, 1)], 160) == 3
     assert scale_within([(1.0, 2.0**20, 1)], 160) == 3
     assert scale_within([(1.0, 2.0**21, 1)], 160) == 2

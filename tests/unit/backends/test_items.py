@@ -1,4 +1,4 @@
-"""What backends are given, as a set of kinds."""
+"""Tests of the items that backends get, as a set of kinds."""
 
 from __future__ import annotations
 

@@ -48,7 +48,10 @@ def test_a_line_has_all_of_an_item() -> None:
 
 
 def test_what_was_not_acknowledged_is_taken_back(tmp_path: Path) -> None:
-    """By the next process, which gets it again, and by the same one after a failure."""
+    """Items that were not acknowledged are taken back.
+
+    The next process gets them again, and so does the same one after a failure.
+    """
     first = opened(tmp_path)
     first.write([step(0), step(1)])
     first.flush()
@@ -65,7 +68,7 @@ def test_what_was_not_acknowledged_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_a_first_process_that_was_killed_early_leaves_nothing(tmp_path: Path) -> None:
-    """In the writer's own folder what lies there is ours."""
+    """A first process that was killed early leaves nothing. A file in the writer's own folder is ours."""
     first = opened(tmp_path)
     first.write([step(0)])
     second = opened(tmp_path)
@@ -75,7 +78,7 @@ def test_a_first_process_that_was_killed_early_leaves_nothing(tmp_path: Path) ->
 
 
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    """So is one that has become shorter, and what is no file."""
+    """A file of somebody else is left alone. So is a file that has become shorter, and a path that is no file."""
     other = tmp_path / "other.jsonl"
     other.write_text("precious\n")
     for path, state, said in (
@@ -98,8 +101,10 @@ def test_a_path_may_be_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_file_that_was_taken_away_is_no_delivery(tmp_path: Path) -> None:
-    """Whether it is gone or another has its name, at a flush, at the end, or when the next process goes on; what to
-    do about it is said, and nothing is made anew."""
+    """A file that is gone or replaced is no delivery, at a flush, at the end, or in the next process.
+
+    The error tells what to do, and nothing is made anew.
+    """
     path = tmp_path / "run" / "writer" / "data" / "items.jsonl"
     backend = opened(path.parent)
     backend.write([step(0)])
@@ -122,7 +127,7 @@ def test_a_file_that_was_taken_away_is_no_delivery(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_replaced_or_cut_is_no_delivery(tmp_path: Path) -> None:
-    """Its name is there, and not what was written."""
+    """A file that was replaced or cut is no delivery: its name is there without the written items."""
     for number, change in enumerate((lambda path: path.unlink() or path.touch(), lambda path: path.write_text(""))):
         backend = opened(tmp_path / str(number))
         backend.write([step(0)])

@@ -1,4 +1,4 @@
-"""What goes to a backend is what the settings let through, under the names they give."""
+"""Tests of the mapping: a backend gets what the settings let through, under the names they give."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def values_after(mapping: ItemMapping, item: Item) -> dict[str, float]:
 
 
 def test_without_settings_everything_goes_as_it_is() -> None:
-    """Not even a copy is made."""
+    """A mapping without settings passes an item on and does not even copy it."""
     item = step(loss=1.0)
     assert ItemMapping(BackendValues()).apply(item) is item
 
@@ -74,14 +74,14 @@ def test_names_become_others() -> None:
 
 
 def test_a_name_is_never_nothing() -> None:
-    """What would be left without one keeps its own."""
+    """A name that a rename would make empty keeps its own text."""
     mapping = ItemMapping(BackendValues(rename={"train/*": "*"}))
     assert values_after(mapping, step(train__=1.0)) == {"train/": 1.0}
 
 
 @pytest.mark.parametrize("rename", [{"train/*": "loss"}, {"loss": "*"}, {"a*b*": "*"}, {"a": "x", "b": "x"}])
 def test_renames_that_make_two_names_one_are_refused(rename: dict[str, str]) -> None:
-    """As far as that can be seen before there are names."""
+    """Renames that make two names one are refused, as far as that is clear before there are names."""
     with pytest.raises(ConfigError, match="can't"):
         ItemMapping(BackendValues(rename=rename))
 
@@ -151,7 +151,7 @@ def test_snapshots_have_what_readings_have() -> None:
 
 @pytest.mark.parametrize("values", [BackendValues(), BackendValues(include=("*",))])
 def test_the_choice_of_figures_is_no_parameter_of_a_tracker(values: BackendValues) -> None:
-    """Neither alone nor among others."""
+    """The choice of figures is no parameter of a tracker, neither alone nor among others."""
     mapping = ItemMapping(values)
     params = mapping.apply(Params(key="r1", time_ns=1, values={"lr": 1, PARAM: '["loss"]'}))
     assert isinstance(params, Params)
@@ -160,7 +160,10 @@ def test_the_choice_of_figures_is_no_parameter_of_a_tracker(values: BackendValue
 
 
 def test_params_are_left_out_by_exclude_alone() -> None:
-    """Who chooses some values still wants to know the settings; marks have no name at all."""
+    """Params are left out by `exclude` alone, as a choice of values does not exclude the settings.
+
+    Marks have no name and all go.
+    """
     mapping = ItemMapping(BackendValues(include=("train/*",), exclude=("*token*",)))
     params = mapping.apply(Params(key="r1", time_ns=1, values={"lr": 1, "api_token": "x"}))
     assert isinstance(params, Params)

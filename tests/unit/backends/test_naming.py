@@ -59,7 +59,7 @@ def test_the_result_stands_apart() -> None:
 
 
 def test_an_instrument_called_as_a_number_of_another_keeps_its_value() -> None:
-    """Nothing is lost where two names meet."""
+    """An instrument whose name is that of another's number keeps its value."""
     gauges = [GaugeReading(name="requests/rate", value=5.0)]
     found = flat(reading(counters=[CounterReading(name="requests", value=1.0, rate=2.0)], gauges=gauges))
     assert found == {"requests": 1.0, "requests/rate": 2.0, "requests/rate (gauge)": 5.0}
@@ -69,14 +69,14 @@ def test_an_instrument_called_as_a_number_of_another_keeps_its_value() -> None:
     st.lists(st.tuples(st.text("ab{},=\\"), st.dictionaries(st.text("a{},=\\"), st.text("b{},=\\"))), max_size=8)
 )
 def test_labels_tell_instruments_apart(instruments: list[tuple[str, dict[str, str]]]) -> None:
-    """Whatever signs names and labels are made of."""
+    """Labels tell instruments apart, whatever signs names and labels are made of."""
     distinct = {(name, tuple(sorted(labels.items()))) for name, labels in instruments}
     assert len({labelled(name, dict(labels)) for name, labels in distinct}) == len(distinct)
 
 
 @given(st.text(), st.sampled_from([("%", string.ascii_letters + string.digits + "/._-"), ("_", "0123456789")]))
 def test_what_is_escaped_comes_back(name: str, how: tuple[str, str]) -> None:
-    """Only allowed characters, hexadecimal digits and the mark are left, and the name can be read again."""
+    """An escaped name has only allowed characters, hexadecimal digits and the mark. The name can be read again."""
     mark, allowed = how
     text = escape(name, allowed, mark)
     assert set(text) <= set(allowed + mark + "0123456789ABCDEF")
@@ -84,7 +84,7 @@ def test_what_is_escaped_comes_back(name: str, how: tuple[str, str]) -> None:
 
 
 def test_names_that_need_nothing_stay_as_they_are() -> None:
-    """And a mark that stands for no byte is a mark."""
+    """A name that needs nothing stays as it is. A mark that stands for no byte remains a mark."""
     assert escape("train/loss", string.ascii_letters + "/") == "train/loss"
     assert escape("é 1", string.digits) == "%C3%A9%201"
     assert unescape("100% of") == "100% of"

@@ -28,7 +28,7 @@ def test_what_is_a_file_of_this_machine(uri: str, path: str | None) -> None:
 
 
 def test_reads_what_is_there(tmp_path: Path) -> None:
-    """By path and by address, also with a space in it."""
+    """A picture is read by path and by address, also with a space in it."""
     path = tmp_path / "a b.png"
     path.write_bytes(b"data")
     assert (read(str(path)), read(path.as_uri())) == (b"data", b"data")
@@ -36,7 +36,7 @@ def test_reads_what_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("uri", ["/nowhere/x.png", "/", "/a\0b", "http://[half", "s3://bucket/x.png", ""])
 def test_what_can_not_be_read_is_none(uri: str) -> None:
-    """Whatever it is called: a producer names it, and nothing is raised."""
+    """A picture that can't be read is None and raises nothing, as a producer may name anything."""
     assert read(uri) is None
 
 

@@ -20,7 +20,7 @@ def left(thinning: Thinning) -> list[tuple[int, Item | None]]:
 
 
 def test_multiples_are_let_through_and_the_newest_is_held() -> None:
-    """What is held is what came after the last multiple."""
+    """The held step is the newest after the last multiple of the interval."""
     thinning = Thinning(10, {})
     assert [number for number in range(-10, 26) if thinning.admits(step(number))] == [-10, 0, 10, 20]
     assert left(thinning) == [(25, step(25))]
@@ -28,7 +28,7 @@ def test_multiples_are_let_through_and_the_newest_is_held() -> None:
 
 
 def test_each_axis_has_its_own() -> None:
-    """And one whose newest step was let through holds none."""
+    """Each axis has a held step of its own, and none if its newest step was let through."""
     thinning = Thinning(10, {})
     for one in (step(3), step(4, axis="eval"), step(10, axis="eval"), step(5)):
         thinning.admits(one)
@@ -36,7 +36,10 @@ def test_each_axis_has_its_own() -> None:
 
 
 def test_corrections_belong_to_their_step() -> None:
-    """Those of the newest are held behind it, those of steps that were passed over are too."""
+    """Corrections of the newest step are held behind it.
+
+    Corrections of steps that were passed over are held back too.
+    """
     thinning = Thinning(10, {})
     for one in (step(3, 0), step(4, 1), step(4, 2, revision=1), step(3, 3, revision=1)):
         assert not thinning.admits(one)
@@ -53,7 +56,7 @@ def test_steps_that_come_late_are_not_the_newest() -> None:
 
 
 def test_what_a_process_held_the_next_one_has() -> None:
-    """It reads again which step that was, so that the next one takes its place and its corrections join it."""
+    """The next process reads the held step again. A newer step takes its place, and its corrections join it."""
     thinning = Thinning(10, {"train": [7], "gone": [2]})
     thinning.recall(lambda number: step(23, number) if number == 7 else None)
     assert not thinning.admits(step(22, 8))
@@ -65,7 +68,7 @@ def test_what_a_process_held_the_next_one_has() -> None:
 
 
 def test_what_was_held_is_not_changed_by_what_comes() -> None:
-    """Whoever looked at it keeps what was true then."""
+    """A copy of what is held stays as it was when newer steps come."""
     thinning = Thinning(10, {})
     thinning.admits(step(3))
     before = thinning.held

@@ -23,7 +23,7 @@ class Desk:
         os.write(self.far, keys)
 
     def wait_for(self, words: bytes) -> bytes:
-        """Until they are on the screen. Returns all of it."""
+        """Wait until the words are on the screen, and return all of it."""
         deadline = time.monotonic() + DEADLINE_S
         while words not in self.seen:
             left_s = deadline - time.monotonic()
@@ -33,7 +33,7 @@ class Desk:
         return self.seen
 
     def look(self) -> bytes:
-        """What is on the screen by now."""
+        """Return the content of the screen by now."""
         while select.select([self.far], [], [], 0)[0]:
             self.seen += os.read(self.far, 65_536)
         return self.seen
@@ -57,7 +57,7 @@ def desk() -> Iterator[Desk]:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """For any thread."""
+    """Wait until the condition holds, whatever thread makes it so."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline
@@ -65,7 +65,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def read_until(fd: int, words: bytes) -> bytes:
-    """What comes on a descriptor until all of the words are there."""
+    """Return the bytes of a descriptor, read until all of the words are there."""
     found = b""
     deadline = time.monotonic() + DEADLINE_S
     while words not in found:

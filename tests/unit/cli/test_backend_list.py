@@ -24,7 +24,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_options_have_their_types_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the bounds left to whoever oversteps them."""
+    """Options have types and defaults. Bounds are not in the list, as a value beyond one gets an error."""
     assert show(as_json=False) == 0
     assert capsys.readouterr().out == (
         "console\n"

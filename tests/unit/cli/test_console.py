@@ -1,4 +1,4 @@
-"""Where words go, how wide, and in which colour."""
+"""Tests of where messages and results are written, how wide they are, and in which colour."""
 
 from __future__ import annotations
 
@@ -81,6 +81,9 @@ def test_talk_that_nobody_hears_is_no_error() -> None:
 
 
 def test_closed_streams_are_filled() -> None:
-    """Nothing else gets descriptors 0 to 2, here and in children, and both kinds of words go nowhere."""
+    """Closed streams get a file each, so no other file takes descriptors 0 to 2, here or in children.
+
+    Results and messages vanish.
+    """
     done = subprocess.run([sys.executable, "-c", CLOSED], timeout=60, check=False)
     assert done.returncode == 0

@@ -20,7 +20,7 @@ from telemetry.transport.zmq_version import ZmqFacts
 
 @pytest.fixture(autouse=True)
 def in_a_directory_of_its_own(root: Path) -> None:
-    """Nothing of this machine's settings or runs is seen."""
+    """Hide the settings and the runs of this machine from each test."""
 
 
 def test_a_long_socket_path_fails(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
@@ -42,7 +42,7 @@ def test_disk_space(monkeypatch: pytest.MonkeyPatch, free: int, status: str) -> 
 
 
 def test_no_journal_needs_less_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a journal its cap is no concern."""
+    """The cap of the journal is no concern of a run that has no journal."""
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _path: usage(0, 0, limits.GIB))
     assert doctor_checks.check_run_directory(Config(journal=JournalConfig(enabled=False)))[0] == "ok"
@@ -90,7 +90,7 @@ def test_a_free_threaded_interpreter_needs_no_compiler(monkeypatch: pytest.Monke
 
 
 def test_a_module_of_other_sources_is_a_warning(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an edit of the C code without a new installation, the old module is not used."""
+    """An old module is not used after the C code was edited without a new installation."""
     monkeypatch.setattr("telemetry.aggregator.compiled.SOURCE_CRC", 1)
     status, found, *advice = doctor_checks.check_compiled(Config())
     assert (status, found) == ("warn", "recorder compiled, ingest compiled from other sources, not used")
@@ -115,7 +115,7 @@ def test_a_stale_endpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_keys_are_no_matter_without_any() -> None:
-    """As long as nothing leaves the machine."""
+    """Missing keys are no failure as long as the run can only be reached from this machine."""
     status, found, *_ = doctor_checks.check_keys(Config())
     assert (status, found.startswith("none in ")) == ("ok", True)
     reachable = Config(transport=TransportConfig(bind="tcp://0.0.0.0:*"))
@@ -139,7 +139,7 @@ def test_keys_are_looked_at(root: Path) -> None:
 
 
 def test_a_library_that_cannot_encrypt_is_found(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where it is needed."""
+    """A ZeroMQ library that can't encrypt is a failure only if there are keys."""
     facts = ZmqFacts("27", "4.3.5", ipc=True, curve=False)
     monkeypatch.setattr("telemetry.transport.zmq_version.zmq_facts", lambda: facts)
     assert doctor_checks.check_keys(Config())[0] == "ok"
@@ -148,7 +148,10 @@ def test_a_library_that_cannot_encrypt_is_found(root: Path, monkeypatch: pytest.
 
 
 def test_an_endpoint_whose_key_is_unknown_says_what_helps(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is alive, so to unset the variable would be the wrong advice."""
+    """The advice for an endpoint with an unknown key is to create keys.
+
+    The endpoint is alive, so the advice to unset the variable would be wrong.
+    """
     monkeypatch.setenv("TELEMETRY_ENDPOINT", "tcp://127.0.0.1:1#somebody")
     status, found, *advice = doctor_checks.check_endpoint(Config())
     assert (status, "no keys in" in found) == ("fail", True)
@@ -156,7 +159,7 @@ def test_an_endpoint_whose_key_is_unknown_says_what_helps(root: Path, monkeypatc
 
 
 def test_another_project_of_the_same_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its package overwrites files of this one; the advice repairs that."""
+    """The package of the other project overwrites files of this one. The advice repairs that."""
     monkeypatch.setattr(doctor_checks, "version", lambda package: "1.0")
     status, found, *advice = doctor_checks.check_versions(Config())
     assert status == "fail"
@@ -165,7 +168,7 @@ def test_another_project_of_the_same_name_is_noticed(monkeypatch: pytest.MonkeyP
 
 
 def test_where_the_events_of_a_killed_program_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a place for them, they end with the program; without the compiled recorder, too."""
+    """The events of a killed program end with it if they have no place, or no compiled recorder."""
     monkeypatch.setattr(native_module, "RECORDER", object())
     monkeypatch.setattr(ring_directory, "ring_directory", lambda: tmp_path)
     assert doctor_checks.check_salvage(Config()) == ("ok", f"the last events of a killed program are in {tmp_path}")

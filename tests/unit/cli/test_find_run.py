@@ -1,4 +1,4 @@
-"""Which run RUN means, and where its report comes from."""
+"""Tests of which run RUN means, and of where its report comes from."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_report_finds_the_run_however_it_is_named(
 def test_an_unknown_run_is_one_line(
     make_run: MakeRun, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No such run: exit 1 and one line that helps, whatever the command."""
+    """An unknown run gives exit code 1 and one line that helps, whatever the command is."""
     make_run("load-test", "aaaa1111")
     assert main([command[0], "lod-test", *command[1:]]) == 1
     captured = capsys.readouterr()
@@ -124,7 +124,7 @@ def test_a_run_that_has_ended_is_read_though_its_aggregator_is_still_there(
 def test_a_run_that_has_ended_elsewhere_is_reported_by_its_aggregator(
     make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    """What lies here is not its result."""
+    """The report comes from the aggregator, since no directory here holds the result of the run."""
     ended = read_final(make_run("job", "aaaa1111").final)
     there = str(make_run("job", "bbbb2222").path) if left == "another run" else ""
     monkeypatch.setattr(find_run, "ask", lambda _: replace(ended, directory=there))

@@ -55,7 +55,7 @@ def test_the_whole_parser_can_be_built() -> None:
 
 
 def test_the_exit_code_is_the_commands(command: Callable[[Behave], None]) -> None:
-    """What the command returns is what the process returns."""
+    """The process returns the exit code that the command returns."""
     command(lambda args: int(args.flag))
     assert main(["probe", "--flag", "4"]) == 4
 
@@ -152,13 +152,13 @@ def test_every_command_suggests_an_option(command: str, capsys: pytest.CaptureFi
     ],
 )
 def test_unknown_options_name_the_near_one(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also with a value, between other arguments, and of an action of a command."""
+    """An unknown option is noticed with a value, between other arguments and in an action."""
     assert main(argv) == 2
     assert capsys.readouterr() == ("", f"telemetry: unknown option {said}\n")
 
 
 def test_words_of_the_users_command_are_not_options(command: Callable[[Behave], None]) -> None:
-    """Behind `--` nothing is looked at."""
+    """Words after `--` are not checked for unknown options."""
     command(lambda _args: 0)
     assert main(["probe", "--flag", "1"]) == 0
     with pytest.raises(SystemExit):
@@ -181,7 +181,7 @@ def test_wrong_words_name_the_near_one(argv: list[str], said: str, capsys: pytes
 
 
 def test_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without arguments, or with --help, every command is shown with what it does."""
+    """`telemetry` without arguments, or with `--help`, shows every command with what it does."""
     assert main([]) == 0
     shown = capsys.readouterr().out
     assert main(["--help"]) == 0
@@ -224,7 +224,7 @@ def test_help_names_a_command_in_either_order(capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_a_bare_command_does_its_natural_thing(argv: list[str], action: str) -> None:
-    """It shows what is there, with the options of that action."""
+    """A command without an action shows what is there, and it takes the options of that action."""
     assert build_parser(only=argv[0]).parse_args(argv).action == action
 
 

@@ -86,7 +86,10 @@ def as_json(capsys: Capture, *words: str) -> dict[str, Any]:
 
 
 def test_the_first_line_names_the_version(run_of: RunOf, capsys: Capture) -> None:
-    """Then the run, and the report in the layout of the tool, and what is not known."""
+    """The first line names the version.
+
+    The run, the report in the layout of the tool, and the unknown figures follow.
+    """
     run_of({("llm", ""): [entry(0), entry(1)]})
     assert main(["report", "--as", "vllm@0.33"]) == 0
     first, second, _, third, *rest = capsys.readouterr().out.splitlines()
@@ -127,7 +130,10 @@ def test_a_run_without_a_log_says_what_to_do(make_run: MakeRun, capsys: Capture)
 
 
 def test_a_log_that_is_not_whole_says_which_share_is_covered(run_of: RunOf, capsys: Capture) -> None:
-    """Before anything else, and in JSON. Goodput of the whole run can't be judged from it."""
+    """The covered share comes before anything else, and is in the JSON.
+
+    Goodput of the whole run can't be judged from such a log.
+    """
     run_of({("llm", ""): [entry(0), entry(1)]}, missing=6)
     assert main(["report", "--as", "sglang"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
@@ -246,7 +252,10 @@ def test_figures_beside_ours_are_a_table(run_of: RunOf, capsys: Capture) -> None
 
 
 def test_requests_are_judged_by_other_limits_afterwards(run_of: RunOf, capsys: Capture) -> None:
-    """In every window, key by key; limits of a single request stay; failures are never good."""
+    """New limits judge the requests of every window, key by key.
+
+    The limits of a single request stay, and failures are never good.
+    """
     run_of(
         {
             ("llm", ""): [entry(0), entry(1, outcome="failed")],
@@ -264,7 +273,7 @@ def test_requests_are_judged_by_other_limits_afterwards(run_of: RunOf, capsys: C
 
 
 def test_the_report_says_that_it_was_judged_afterwards(run_of: RunOf, capsys: Capture) -> None:
-    """With the limits that the run had."""
+    """The report also names the limits that the run had."""
     run_of({("llm", ""): [entry(0)]})
     findings = as_json(capsys, "job", "--goodput", "ttft:20")["findings"]
     assert "llm was judged afterwards by ttft:20ms: the run had no limits" in findings
@@ -273,7 +282,10 @@ def test_the_report_says_that_it_was_judged_afterwards(run_of: RunOf, capsys: Ca
 def test_a_peak_far_from_ours_is_explained(
     run_of: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """vLLM counts requests that overlap in no moment. The reason is that of `--beside`, where no note has it."""
+    """vLLM can count requests as overlapping that never overlap.
+
+    The reason is the one that `--beside` gives, and it appears where no note has it.
+    """
     entries = [
         entry(number, issued_ns=(at := BEGIN + number * 101 * MS), ended_ns=at + 100 * MS, first_ns=at + 20 * MS)
         for number in range(8)

@@ -1,4 +1,4 @@
-"""Where results go."""
+"""Tests of where results are written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from telemetry.report import TABLE
 
 
 def test_every_form_has_a_suffix_of_its_own() -> None:
-    """And all that can be rendered can be asked for; the history log and others' forms are made elsewhere."""
+    """Each form that can be rendered can be asked for.
+
+    The history log and the forms of other tools are made elsewhere.
+    """
     assert set(FORMATS) == {*RENDERED, "hlog", "endpoints"}
     suffixes = [suffix for format in TABLE.values() for suffix in format.suffixes]
     assert len(set(suffixes)) == len(suffixes)
@@ -53,7 +56,7 @@ def test_a_page_needs_no_suffix_and_no_format() -> None:
 
 
 def test_a_folder_that_is_there_needs_no_slash(tmp_path: Path) -> None:
-    """It can't be a file."""
+    """An existing folder needs no slash, since it can't be a file."""
     assert outputs(["md"], [str(tmp_path)]) == [Output("md", tmp_path / "report.md", True)]
 
 
@@ -68,7 +71,7 @@ def test_a_folder_that_is_there_needs_no_slash(tmp_path: Path) -> None:
     ],
 )
 def test_what_can_not_be_meant(forms: list[str], files: list[str], said: str) -> None:
-    """Nobody guesses, and the hint says what to write."""
+    """A contradictory choice of formats and files is an error, not a guess. The hint says what to write."""
     with pytest.raises(UsageError, match=said) as caught:
         outputs(forms, files)
     assert caught.value.hint

@@ -30,7 +30,10 @@ def snapshot(applied: int, state: State = "LIVE", **more: float) -> MetricsSnaps
 
 
 class Aggregators:
-    """What each subscription gets to hear before it hears nothing more; an error: nobody answers."""
+    """Aggregators that send the given snapshots to each subscription, then nothing more.
+
+    An error stands for an aggregator that doesn't answer.
+    """
 
     def __init__(self, *lives: Iterable[MetricsSnapshot] | EndpointError) -> None:
         self._lives = list(lives)
@@ -100,7 +103,7 @@ def test_a_slow_rhythm_is_no_silence(follow: Follow) -> None:
 
 
 def test_a_result_on_disk_ends_the_wait(follow: Follow, make_run: MakeRun) -> None:
-    """Whoever slept through the end finds what was written."""
+    """A viewer that missed the end of the run finds the result on disk."""
     make_run("job", "aaaa1111")
     for lives in ([[snapshot(1)], EndpointError("gone")], [EndpointError("gone")]):
         out, _ = follow(*lives)
@@ -108,7 +111,10 @@ def test_a_result_on_disk_ends_the_wait(follow: Follow, make_run: MakeRun) -> No
 
 
 def test_a_run_that_died_is_given_up(follow: Follow, make_run: MakeRun) -> None:
-    """Not at once, as its aggregator may be started again; then with the way to a result."""
+    """The viewer waits before it gives up, since the aggregator may be started again.
+
+    Then the error names the way to a result.
+    """
     make_run("job", "aaaa1111", ended=False, journal=True)
     begun_s = time.monotonic()
     with pytest.raises(RunDirectoryError, match="its aggregator died"):
@@ -117,6 +123,6 @@ def test_a_run_that_died_is_given_up(follow: Follow, make_run: MakeRun) -> None:
 
 
 def test_nobody_at_the_address(follow: Follow) -> None:
-    """At the beginning that is an error: there is nothing to wait for."""
+    """A missing aggregator is an error at the beginning, since there is nothing to wait for."""
     with pytest.raises(EndpointError, match="no answer"):
         follow(EndpointError("no answer"))

@@ -29,12 +29,12 @@ def shared() -> argparse.ArgumentParser:
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_given_options_come_back_as_words(words: list[str]) -> None:
-    """And nothing that was not given."""
+    """The words hold each option that was given, and no other."""
     assert run_options.given_words(shared(), shared().parse_args(words)) == words
 
 
 def test_options_can_be_left_out() -> None:
-    """By their destination."""
+    """Options can be left out by their destination."""
     args = shared().parse_args(["--dir", "x", "--abort-on-fail"])
     assert run_options.given_words(shared(), args, without=("dir",)) == ["--abort-on-fail"]
 

@@ -1,4 +1,4 @@
-"""Nothing that a producer sends reaches a terminal as a control or direction character."""
+"""Tests that no control or direction character from a producer reaches a terminal."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def bad_run(make_run: MakeRun) -> RunDirectory:
 def test_a_command_shows_them_as_escapes(
     bad_run: RunDirectory, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """On stdout and stderr, whatever the outcome."""
+    """A command escapes such characters on stdout and stderr, whatever its outcome."""
     main(words)
     out, err = capfd.readouterr()
     assert out + err
@@ -83,7 +83,7 @@ def test_a_command_shows_them_as_escapes(
 
 
 def test_json_with_escapes_is_the_same_json() -> None:
-    """Only how it is written differs; text of any language stays as it is."""
+    """Escapes change only how the JSON is written. Text of any language stays as it is."""
     document = {"a": BAD, BAD: ["gr\u00fc\u00df", "\u65e5\u672c", "\U0001f600"]}
     shown = printable_json(json.dumps(document, ensure_ascii=False))
     assert json.loads(shown) == document

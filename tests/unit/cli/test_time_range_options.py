@@ -57,7 +57,7 @@ def test_flags_become_a_choice() -> None:
     ],
 )
 def test_wrong_values_name_their_flag(words: tuple[str, ...], said: str) -> None:
-    """And say how a time is written."""
+    """The error names the flag that has a wrong value, and says how a time is written."""
     args = parsed(*words)
     with pytest.raises(UsageError) as caught:
         step_of(args) if args.every else choice_of(args)
@@ -66,7 +66,7 @@ def test_wrong_values_name_their_flag(words: tuple[str, ...], said: str) -> None
 
 
 def test_a_report_of_a_run_that_has_ended(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By itself it has bounds, figures over time and findings."""
+    """The report of an ended run has bounds, figures over time and findings without further options."""
     assert main(["report", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["time_range"] is None
@@ -111,7 +111,7 @@ def test_no_history_no_parts(run: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its report is that of its aggregator; parts of it are not to be had."""
+    """The report of a live run is that of its aggregator. Parts of the run can't be reported."""
     live = Report(snapshot=MetricsSnapshot(run_id="r", name="n", state="LIVE"), source="status")
     monkeypatch.setattr(find_run, "report_of", lambda target: live)
     target = find_run.RunTarget("job", Path("runs"), endpoint="ipc:///nowhere")

@@ -66,7 +66,7 @@ class FakeLink:
 
 
 class Reader:
-    """What batches hold."""
+    """A reader of the records, definitions, values and events in a batch."""
 
     @staticmethod
     def records(batch: EventBatch) -> list[EventRecord]:

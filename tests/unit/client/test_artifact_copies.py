@@ -45,7 +45,7 @@ def files(run: Path) -> list[Path]:
 
 
 def test_a_copy_has_the_name_of_its_content(tmp_path: Path, run: Path) -> None:
-    """It is there for its owner only, and the original may go."""
+    """A copy has the name of its content, and only its owner can read it. The original may go."""
     source = tmp_path / "model.bin"
     source.write_bytes(DATA)
     digest = hashlib.sha256(DATA).hexdigest()
@@ -59,7 +59,7 @@ def test_a_copy_has_the_name_of_its_content(tmp_path: Path, run: Path) -> None:
 
 
 def test_the_same_content_is_stored_once(tmp_path: Path, run: Path) -> None:
-    """Under whatever name, and a damaged copy is replaced."""
+    """The same content is stored once, under whatever name. A damaged copy is replaced."""
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(DATA)
     assert copied(tmp_path / "a", run).bytes == len(DATA)
@@ -71,7 +71,7 @@ def test_the_same_content_is_stored_once(tmp_path: Path, run: Path) -> None:
 
 
 def test_an_empty_file_is_a_copy_too(tmp_path: Path, run: Path) -> None:
-    """Its hash is that of nothing."""
+    """An empty file has a copy whose hash is that of zero bytes."""
     (tmp_path / "empty").touch()
     assert copied(tmp_path / "empty", run).digest == hashlib.sha256().hexdigest()
     assert len(files(run)) == 1
@@ -108,7 +108,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, run: Path) -
     ],
 )
 def test_limits_hold(source: Path, most: int, left: int, reason: str, words: str) -> None:
-    """Of one file, and of all copies of the run."""
+    """Limits hold for one file, and for all copies of the run."""
     run = source.parent / "job-r1"
     run.mkdir()
     with pytest.raises(NotCopied, match=words) as error:
@@ -138,7 +138,7 @@ def test_a_file_that_grows_beyond_the_limit_is_left(
 
 
 def test_the_hash_is_that_of_the_copied_bytes(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file changes meanwhile, the copy may be a mixture, and that is told."""
+    """If the file changes meanwhile, the copy may be a mixture of both, and is marked as changed."""
     path = tmp_path / "file"
     path.write_bytes(DATA)
     read = os.read
@@ -157,7 +157,7 @@ def test_the_hash_is_that_of_the_copied_bytes(tmp_path: Path, run: Path, monkeyp
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither if the disk is full on the way, nor if the journal needs the last of it."""
+    """A failed copy leaves no file, whether the disk fills up or the journal needs the rest of it."""
     (tmp_path / "file").write_bytes(DATA)
     monkeypatch.setattr(artifact_copies.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(OSError, match="full"):
@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, run: Path, monkeypatc
 
 
 def test_threads_may_copy_the_same_content_at_once(tmp_path: Path, run: Path) -> None:
-    """Whoever is last replaces the file by one that is equal."""
+    """Threads may copy the same content at once. The last one replaces the file by an equal one."""
     (tmp_path / "file").write_bytes(DATA)
     stored: list[Stored] = []
     threads = [threading.Thread(target=lambda: stored.append(copied(tmp_path / "file", run))) for _ in range(8)]
@@ -191,14 +191,14 @@ def test_only_files_of_this_machine_can_be_copied(where: str) -> None:
 
 
 def test_an_address_of_a_file_is_its_path() -> None:
-    """With the escapes of an address; and a path is made absolute."""
+    """The escapes in the address of a file become characters of its path. A path is made absolute."""
     assert artifact_copies._local("file:///a%20b/c") == "/a b/c"
     assert artifact_copies._local("file://localhost/a") == "/a"
     assert artifact_copies._local("a:b") == f"{os.getcwd()}/a:b"
 
 
 def test_a_process_without_a_run_copies_nothing(tmp_path: Path) -> None:
-    """And says nothing, as with any other record."""
+    """A process without a run copies no file and gives no warning, as with any other record."""
     process: Any = SimpleNamespace(emit_config=None, ready=lambda: None)
     assert artifact_copies.ArtifactCopies(process).reference("a", tmp_path) is tmp_path
 
@@ -255,7 +255,10 @@ def test_a_run_on_another_machine_gets_references(
 
 
 def test_the_directory_of_another_run_gets_no_copies(source: Path, run: Path) -> None:
-    """On another machine the same path may be that of another run, whose id is in its name."""
+    """The directory of another run gets no copies.
+
+    On another machine the same path may lead to it, and its name has the run id.
+    """
     process: Any = Process(str(run), run_id="r2")
     assert artifact_copies.ArtifactCopies(process).reference("model", source) == source
     assert files(run) == []
@@ -291,7 +294,7 @@ def test_the_name_of_a_file_may_be_any_bytes(tmp_path: Path, run: Path) -> None:
 
 
 def test_all_copies_of_a_run_count_for_its_limit(source: Path, run: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Also those of other processes, and those of this one at once."""
+    """Copies of other processes count for the limit of the run, and copies of this one count at once."""
     process: Any = Process(str(run))
     process.emit_config.artifact_total_mb = 8
     copies = artifact_copies.ArtifactCopies(process)
@@ -306,7 +309,7 @@ def test_all_copies_of_a_run_count_for_its_limit(source: Path, run: Path, caplog
 
 
 def test_nothing_that_is_given_raises(run: Path, source: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is counted and goes to the record, which says what it thinks of it."""
+    """A bad value is counted and passed on unchanged to the record, which checks it."""
 
     class Odd:
         def __fspath__(self) -> str:
@@ -326,7 +329,7 @@ def test_nothing_that_is_given_raises(run: Path, source: Path, caplog: pytest.Lo
 
 
 def test_a_folder_of_copies_that_is_a_link_is_not_used(tmp_path: Path, run: Path, source: Path) -> None:
-    """It may lead out of a run directory that somebody else made."""
+    """A folder of copies that is a link may lead out of a run directory that somebody else made."""
     (tmp_path / "elsewhere").mkdir()
     (run / "artifacts").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="it is a link"):

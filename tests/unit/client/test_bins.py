@@ -20,7 +20,7 @@ from telemetry.wire.events import Bins
 
 @pytest.fixture(params=["numpy", "python"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With numpy loaded and without."""
+    """Return the way of counting, with numpy loaded or without it."""
     if request.param == "python":
         monkeypatch.setattr(bins, "_array", lambda values: None)
     return str(request.param)
@@ -71,7 +71,7 @@ def test_values_at_the_edge_of_what_floats_can_tell_apart(way: str, values: list
 
 
 def test_values_that_are_not_finite_are_left_out(way: str) -> None:
-    """They are in no bin."""
+    """Values that are not finite are in no bin."""
     check(bins.count([1.0, math.nan, 2.0, math.inf, -math.inf]), [1.0, 2.0])
     for nothing in ([], [math.nan], iter(())):
         with pytest.raises(ValueError, match="no finite value"):
@@ -91,13 +91,13 @@ def test_what_is_no_number_is_told() -> None:
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int8", "int64", "uint64", "bool"])
 def test_arrays_of_all_kinds(kind: str) -> None:
-    """Whatever their shape."""
+    """Arrays of each kind are counted, whatever their shape."""
     array = np.arange(6).reshape(2, 3).astype(kind)
     check(bins.count(array), [float(value) for value in array.ravel()])
 
 
 def test_nested_lists_are_one(way: str) -> None:
-    """Also rows of several lengths, and generators."""
+    """Nested lists are counted as one, also with rows of several lengths, and generators as well."""
     for values in ([[1.0, 2.0], [3.0, 4.0]], [[1.0], [2.0, 3.0], 4.0], (value for value in (1.0, 2.0, 3.0, 4.0))):
         check(bins.count(values), [1.0, 2.0, 3.0, 4.0])
 
@@ -126,25 +126,25 @@ class Tensor:
 
 
 def test_a_tensor_is_fetched() -> None:
-    """From its gradient, its device and its type."""
+    """A tensor is fetched from its gradient, its device and its type."""
     check(bins.count(Tensor([1.0, 2.0])), [1.0, 2.0])
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])
 def test_bins_that_were_counted_elsewhere_stay(kind: Any) -> None:
-    """In the order of `numpy.histogram`, or in the other."""
+    """Bins that were counted elsewhere stay, in the order of `numpy.histogram` or in the other order."""
     expected = ([0.0, 1.0, 4.0], [3, 5])
     assert bins.count((kind([0, 1, 4]), kind([3, 5])))[:2] == expected
     assert bins.count((kind([3.0, 5.0]), kind([0, 1, 4])))[:2] == expected
 
 
 def test_a_pair_of_numbers_is_two_values() -> None:
-    """Not edges and counts."""
+    """A pair of numbers is two values, not edges and counts."""
     check(bins.count((1.0, 2.0)), [1.0, 2.0])
 
 
 def test_too_many_bins_are_put_together() -> None:
-    """No value is lost, and no edge moves but those that go."""
+    """Too many bins are merged without the loss of a value. No edge moves, but some are removed."""
     counts = list(range(2_500))
     counted = bins.count((list(range(2_501)), counts))
     assert len(counted.counts) <= limits.BINS
@@ -170,12 +170,12 @@ def test_too_many_bins_are_put_together() -> None:
     ids=str,
 )
 def test_bins_that_cannot_be_are_refused(pair: Any) -> None:
-    """Neither is a guess made."""
+    """Impossible bins are refused, and no guess replaces them."""
     with pytest.raises(ValueError):  # noqa: PT011 – each says something else
         bins.count(pair)
 
 
 def test_a_record_of_bins() -> None:
-    """As the wire takes it, with its step."""
+    """A record of bins has its step, and the form that the wire takes."""
     raw = bins.encoded("w", bins.CountedBins([0.0, 1.0], [2]), Place(7, "train", 3))
     assert decode_record(raw) == Bins("w", [0.0, 1.0], [2], 7, "train", 3)

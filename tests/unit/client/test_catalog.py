@@ -39,7 +39,7 @@ def test_each_kind_gets_an_id_and_a_definition(catalog: Catalog) -> None:
 
 
 def test_same_name_and_labels_is_the_same_object(catalog: Catalog) -> None:
-    """Whatever the order of the labels, and from every thread."""
+    """The same name and labels give the same object, in any order of labels and from every thread."""
     first = catalog.instrument("series", "s", "ms", {"a": "1", "b": 2})
     found: list[object] = []
     threads = [

@@ -1,4 +1,4 @@
-"""When a process ends: what is called, how often, and after what."""
+"""Tests of the end of a process: what is called, how often, and after what."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_program_ends_once() -> None:
 
 
 def test_an_exception_that_ends_the_program_is_heard_before_the_end() -> None:
-    """Once, before the hook that was there, which always follows. Later hooks call ours."""
+    """Our hook runs once, before the hook that was there, which always follows. Later hooks call ours."""
     assert lines_of("""
         def theirs(kind, error, trace):
             note("theirs")
@@ -73,7 +73,10 @@ def test_without_a_producer_there_are_no_hooks() -> None:
 
 
 def test_it_ends_after_children_that_nobody_joined() -> None:
-    """multiprocessing joins them in an exit function of its own, which may be due before or after ours."""
+    """The end comes after unjoined children.
+
+    The exit function of multiprocessing that joins them may be due before or after ours.
+    """
     for first, second in (
         ("import multiprocessing.util", "hooks.register()"),
         ("hooks.register()", "import multiprocessing.util"),
@@ -102,7 +105,10 @@ def test_it_ends_after_children_that_nobody_joined() -> None:
     ids=["hooked in the parent", "hooked at its first event"],
 )
 def test_a_forked_child_of_multiprocessing_ends_too(earlier: str, later: str) -> None:
-    """It skips `atexit`, and has cleared the finalizers of its parent."""
+    """A forked child of multiprocessing skips `atexit`, and has cleared the finalizers of its parent.
+
+    Its end runs all the same.
+    """
     lines = lines_of(f"""
         {earlier}
         hooks.register()

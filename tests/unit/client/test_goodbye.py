@@ -34,7 +34,7 @@ LATENCY = SeriesStat(name="latency", unit="ms", count=500, max=7.0, percentiles=
 
 
 def test_figures_and_how_to_open_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its id where the commands look, else by its path."""
+    """The run opens by its id if the commands look in its folder, else by its path."""
     monkeypatch.chdir(tmp_path)
     here, below, away = f"{tmp_path}/runs/load", f"{tmp_path}/a b/load", "/elsewhere/load"
     first, second = goodbye(report(series=[LATENCY], directory=here))
@@ -63,14 +63,14 @@ def test_warnings_take_the_place_of_lesser_figures() -> None:
 
 
 def test_a_program_that_failed_says_so_first() -> None:
-    """With its exception. That its data are complete is another statement."""
+    """The line begins with the failure and its exception. Whether the data are complete is another statement."""
     marks = [MarkStat(text="ValueError: boom", time_ns=1)]
     (line,) = goodbye(report(2, reason="the program failed", marks=marks))
     assert line == "load-test failed: ValueError: boom · data complete, 2 events in 2.50 s"
 
 
 def test_a_result_that_is_not_complete_says_so() -> None:
-    """With the words of the report."""
+    """An incomplete result is described with the words of the report."""
     (line,) = goodbye(report(lost=5, completeness="lossy"))
     assert line == "lossy: load-test, 1,000 of 1,005 events applied, 5 lost"
     assert goodbye(report(0)) == ["load-test: nothing was recorded"]
@@ -89,7 +89,7 @@ def test_a_training_run() -> None:
 
 
 def test_names_are_safe_to_show() -> None:
-    """They may come from anywhere."""
+    """Names are made safe to show, since they may come from anywhere."""
     (line,) = goodbye(report(name="\x1b[2J"))
     assert line.isprintable()
 

@@ -36,7 +36,7 @@ def test_a_rank_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_says_who_it_is() -> None:
-    """And where, so that a report can name it."""
+    """A hello says who the process is and where it runs, so that a report can name it."""
     hello = make_hello("p1", "job")
     assert (hello.producer, hello.name) == ("p1", "job")
     assert (hello.pid, hello.host) == (os.getpid(), os.uname().nodename[:200])
@@ -65,7 +65,10 @@ def test_a_name_is_masked_and_short(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_without_a_name_it_is_the_programs(monkeypatch: pytest.MonkeyPatch, path: str, name: str) -> None:
-    """As `telemetry run` names the run. An interpreter without a program has a name, too."""
+    """The name of the program is the one that `telemetry run` gives the run.
+
+    An interpreter without a program has a name, too.
+    """
     monkeypatch.setattr(sys, "argv", [path, "--fast"])
     assert program_name() == name
     monkeypatch.setattr(sys, "argv", [])

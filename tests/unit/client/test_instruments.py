@@ -1,4 +1,4 @@
-"""What a program holds in its hands."""
+"""Tests of the instruments that a program holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_kind_has_its_verb(recorders: Recorders) -> None:
 
 
 def test_what_an_instrument_is_can_be_read(recorders: Recorders) -> None:
-    """Also from its repr."""
+    """An instrument shows its name, unit and labels as attributes and in its repr."""
     made = Catalog(recorders, Tally()).instrument("gauge", "memory", "B", {"gpu": 1})
     assert (made.name, made.unit, dict(made.labels)) == ("memory", "B", {"gpu": "1"})
     assert repr(made) == "<Gauge 'memory', unit='B', gpu='1'>"

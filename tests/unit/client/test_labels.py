@@ -25,7 +25,7 @@ from telemetry.errors import InstrumentError
     ],
 )
 def test_a_misspelt_option_is_an_error_that_names_the_right_one(make: str, keywords: Any, remedy: str) -> None:
-    """It would be a label otherwise, and the option would count for nothing without a word."""
+    """A misspelt option would become a label otherwise, and the option would silently have no effect."""
     with pytest.raises(InstrumentError, match=remedy):
         getattr(telemetry, make)("labels.misspelt", **keywords)
 
@@ -60,7 +60,7 @@ def test_labels_have_to_be_a_mapping() -> None:
 
 
 def test_marks_and_spans_take_a_mapping_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a run they are dropped, and never raise."""
+    """Marks and spans take a mapping of labels. Without a run they are dropped, and never raise."""
     monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
     telemetry.mark("deployed", labels={"git.commit": "abc"}, version="1.4")
     telemetry.span_at("rollout", 1, 2, labels={"gpu.index": 0})

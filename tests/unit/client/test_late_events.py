@@ -19,7 +19,7 @@ from telemetry.client.late_events import LateEvents
     ],
 )
 def test_the_line_says_how_many_and_why(said: Callable[[], list[str]], reason: str, number: int, line: str) -> None:
-    """Once; the next line is about later events."""
+    """One line gives the number and the reason. The next line is about later events."""
     late = LateEvents()
     late.reason = reason
     late.hit_many(number)

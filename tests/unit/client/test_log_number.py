@@ -28,7 +28,7 @@ def aggregator(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fak
 
 
 def test_numbers_under_known_names_are_recorded(aggregator: FakeAggregator) -> None:
-    """As `log` records them."""
+    """Numbers under known names are recorded as `log` records them."""
     run = start("job")
     module_level.log({"fast/x": 0.0}, step=0, axis="fast")
     for step, value in enumerate((0.5, 3, True, np.float32(0.25), np.array([2.0]), math.nan, math.inf), 1):
@@ -41,7 +41,7 @@ def test_numbers_under_known_names_are_recorded(aggregator: FakeAggregator) -> N
 
 
 def test_the_rest_is_left_to_log(aggregator: FakeAggregator) -> None:
-    """It says no, and records nothing."""
+    """`log_number` returns false and records no value if the case is one for `log`."""
     assert not module_level.log_number("fast/y", 0.5, 0, "fast")
     run = start("job")
     assert not module_level.log_number("fast/y", 0.5, 0, "fast")

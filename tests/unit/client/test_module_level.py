@@ -18,7 +18,7 @@ HEAVY = ["numpy", "asyncio", "textual", "rich", "hdrh", "multiprocessing", "logg
 
 
 def test_each_kind_can_be_made_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an endpoint they are null objects with the same API."""
+    """Instruments without an endpoint are null objects with the same API."""
     monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
     counter, gauge = (
         module_level.counter("module.c", "requests", host="a"),
@@ -70,7 +70,7 @@ def test_requests_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an endpoint they vanish; a declaration that can't be raises nevertheless."""
+    """Records without an endpoint vanish. An impossible declaration raises nevertheless."""
     monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
     telemetry.axis("train", reduce="sum")
     telemetry.log({"loss": 0.5}, step=1, axis="train")
@@ -92,7 +92,7 @@ def test_records_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_call_of_a_run_is_a_function_of_the_package() -> None:
-    """Under the same name, but for what concerns one run alone."""
+    """Every call of a run is a package function of the same name, but for calls about one run alone."""
     of_one_run = {"finish", "finished", "owner", "report", "live_report"}
     calls = {name for name in dir(telemetry.Run) if not name.startswith("_")} - of_one_run
     assert calls == {name for name in vars(module_level) if name in calls}

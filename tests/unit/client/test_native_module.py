@@ -22,14 +22,14 @@ print(is_locked() == before)
 
 
 def test_a_free_threaded_interpreter_is_told_by_its_flags() -> None:
-    """As its build says, which takes longer to import."""
+    """The flags of the interpreter give the same answer as its build settings. Those take longer to import."""
     assert native_module.IS_FREE_THREADED is bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def test_a_free_threaded_interpreter_gets_the_recorder_in_python(
     native: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if somebody compiled the other one for it."""
+    """A free-threaded interpreter gets the recorder in Python, even if the other one was compiled."""
     assert native_module._compiled() is not None
     monkeypatch.setattr(native_module, "IS_FREE_THREADED", True)
     assert native_module._compiled() is None

@@ -49,7 +49,10 @@ def entries(path: Path) -> list[object]:
 
 
 def test_files_of_a_producer(recorders: Recorders, tmp_path: Path) -> None:
-    """For this user alone; definitions come after the rules of redaction, as soon as they are made."""
+    """The files are readable by this user alone.
+
+    Definitions follow the rules of redaction, as soon as they are made.
+    """
     path = Path(recorders.memory.open("p1", BOUND, [msgspec.msgpack.encode(["define", 0])]))
     recorders.memory.define(msgspec.msgpack.encode(["define", 1]))
     assert path == tmp_path / "p1.ring"
@@ -115,7 +118,7 @@ def test_a_directory_without_room_leaves_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_full_ring_drops_the_newest(recorders: Recorders) -> None:
-    """To the event; rows of a group all or none."""
+    """A full ring drops exactly the newest events. Rows of a group are dropped all or none."""
     recorders.memory.open("p", BOUND, [])
     recorders.install(recorders.buffer.extend)
     record = recorders.record(0.0)
@@ -131,7 +134,10 @@ def test_a_full_ring_drops_the_newest(recorders: Recorders) -> None:
 
 
 def test_a_child_has_no_part_of_its_parents_ring(recorders: Recorders) -> None:
-    """Even if it was forked by something that runs no hook of Python: nothing goes in, and nothing is removed."""
+    """A forked child adds no event to its parent's ring and removes none.
+
+    This holds even if the fork ran no hook of Python.
+    """
     recorders.memory.open("p", BOUND, [])
     recorders.install(recorders.buffer.extend)
     record = recorders.record(0.0)
@@ -178,7 +184,7 @@ def test_a_bound_may_change(recorders: Recorders, more: int) -> None:
 
 
 def test_memory_may_go_while_rows_are_read(recorders: Recorders) -> None:
-    """Then the rows are dropped and counted."""
+    """Rows are dropped and counted if the memory goes while they are read."""
     recorders.memory.open("p", BOUND, [])
 
     class Number:
@@ -191,7 +197,7 @@ def test_memory_may_go_while_rows_are_read(recorders: Recorders) -> None:
 
 
 def test_memory_may_go_with_the_target_before(recorders: Recorders) -> None:
-    """Its end runs any code."""
+    """The end of the previous target runs any code, so the memory may go with it."""
     recorders.memory.open("p", BOUND, [])
 
     class Target:
@@ -208,7 +214,7 @@ def test_memory_may_go_with_the_target_before(recorders: Recorders) -> None:
 
 
 def test_rows_of_the_producer_before_may_still_be_in_the_works(recorders: Recorders) -> None:
-    """Whoever takes them takes nothing of the next producer."""
+    """A reader that still takes rows of the previous producer takes none of the next producer."""
     rows = 500_000
     recorders.memory.open("p1", rows, [])
     buffer = recorders.buffer
@@ -223,7 +229,10 @@ def test_rows_of_the_producer_before_may_still_be_in_the_works(recorders: Record
 
 
 def test_many_records_at_once_leave_a_ring_that_can_be_read(recorders: Recorders) -> None:
-    """Of more bytes than it has. No position contradicts another, whenever the process dies."""
+    """Many records of more bytes than the ring has leave it readable.
+
+    Its positions stay consistent, whenever the process dies.
+    """
     path = recorders.memory.open("p", BOUND, [])
     recorders.buffer.new_records().extend([bytes(200_000)] * 10)
     with open(path, "rb") as file:
@@ -233,7 +242,10 @@ def test_many_records_at_once_leave_a_ring_that_can_be_read(recorders: Recorders
 
 
 def test_a_thread_that_grows_the_ring_at_exit_holds_up_nobody() -> None:
-    """It never gets the interpreter's lock again."""
+    """A thread that grows the ring at exit never gets the interpreter's lock again.
+
+    The exit does not wait for the thread.
+    """
     done = subprocess.run([sys.executable, "-c", _GROWS_AT_EXIT], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"released", b"")
 
@@ -264,7 +276,7 @@ begun.wait()
 
 
 def test_signatures(recorders: Recorders) -> None:
-    """As those in Python: all arguments have names."""
+    """The recorders have the same signatures in C and in Python, and all arguments have names."""
     for made, ours in ((recorders, build_recorders()), (python_recorders(), recorders)):
         record, add = inspect.signature(made.record(0.0)), inspect.signature(ours.add(0.0))
         assert (*record.parameters, *add.parameters) == ("value", "at_ns", "n", "at_ns")
@@ -283,7 +295,10 @@ def test_without_the_compiled_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_requests_are_counted_for_whoever_finds_the_file(recorders: Recorders) -> None:
-    """Those that ended, and those that are in records. Numbers go on from one producer to the next."""
+    """The file counts requests that ended, and requests that are in records.
+
+    Their numbers go on from one producer to the next.
+    """
     assert [recorders.next_request() for _ in range(2)] == [0, 1]
     path = recorders.memory.open("p", BOUND, [])
     assert [recorders.next_request() for _ in range(3)] == [2, 3, 4]
@@ -309,13 +324,16 @@ def test_a_producer_introduces_itself_beside_its_ring(recorders: Recorders, tmp_
 
 
 def test_there_is_no_file_for_an_aggregator_elsewhere(recorders: Recorders, tmp_path: Path) -> None:
-    """It could not read it."""
+    """An aggregator on another machine gets no file, since it could not read it."""
     assert recorders.memory.open("p1", BOUND, [], Hello(producer="p1"), "tcp://node1:5555") == ""
     assert not list(tmp_path.iterdir())
 
 
 def test_a_live_process_touches_its_file_once_a_minute(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    """By its time, files of processes that died long ago are told from those of processes that record nothing."""
+    """A live process touches its file once a minute.
+
+    Files of long dead processes differ by their time from those of silent live ones.
+    """
     library = tmp_path / "clock.so"
     source = tmp_path / "clock.c"
     source.write_text(_CLOCK)

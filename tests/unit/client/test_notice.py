@@ -8,6 +8,6 @@ from telemetry.client import notice
 
 
 def test_a_warning_is_one_line_in_the_programs_own_log(said: Callable[[], list[str]]) -> None:
-    """Who configures logging decides where it goes."""
+    """A warning is one line in the program's own log. The program's logging configuration decides where it goes."""
     notice.warn("the disk is on fire")
     assert said() == ["telemetry: the disk is on fire"]

@@ -27,7 +27,7 @@ def test_what_was_emitted_since_is_missing(source: Any, missing: int) -> None:
 
 
 def test_what_was_acknowledged_is_received_and_the_rest_is_not_known() -> None:
-    """Of an aggregator that is silent for ever: nothing is called lost that may be in its journal."""
+    """Unacknowledged events of a silent aggregator may be in its journal, so none counts as lost."""
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source="last_live")
     ending = ProducerEnding(None, "gone", sent=10, taken=7)
     hello = Hello(producer="p", name="part", host="h", pid=5, rank=2)
@@ -44,7 +44,7 @@ def test_what_was_acknowledged_is_received_and_the_rest_is_not_known() -> None:
 
 
 def test_a_report_that_has_nodes_is_left_alone() -> None:
-    """It has numbers of other producers, even if none has a row."""
+    """A report with nodes has numbers of other producers, even if no producer has a row."""
     snapshot = MetricsSnapshot(run_id="r", name="job", nodes=[NodeStat(node="n1")])
     report = Report(snapshot=snapshot, source="last_live")
     assert with_acknowledged(report, Hello(), {}, ProducerEnding(None, "gone", sent=10, taken=7)) == report
@@ -52,6 +52,6 @@ def test_a_report_that_has_nodes_is_left_alone() -> None:
 
 @pytest.mark.parametrize("source", ["file", "journal", "status", "pubsub"])
 def test_an_account_that_the_aggregator_gave_is_left_alone(source: Any) -> None:
-    """It knows better."""
+    """An account from the aggregator is left alone, since the aggregator knows better."""
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source=source)
     assert with_acknowledged(report, Hello(), {}, ProducerEnding(None, "gone", sent=10, taken=7)) == report

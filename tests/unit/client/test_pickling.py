@@ -21,7 +21,7 @@ def test_an_instrument_travels_to_another_process_as_itself() -> None:
 
 
 def test_a_kind_of_request_is_the_same_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an instrument is: by its name."""
+    """A kind of request is pickled by its name, as an instrument is."""
     monkeypatch.setattr(PROCESS, "kinds", Kinds(PROCESS))  # later runs of this process would declare the condition
     made = PROCESS.requests("pickled", {"a": 1}, 5.0, "p99 known")
     assert pickle.loads(pickle.dumps(made)) is made

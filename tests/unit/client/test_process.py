@@ -53,8 +53,10 @@ def counter(process: Process, name: str = "n") -> Counter:
 def test_an_exception_is_recorded_only_while_the_process_is_live(
     process: Process, aggregator: FakeAggregator
 ) -> None:
-    """Before, nobody hears it; after its end it would count as late. One whose text raises does no harm, and one
-    that the run has in other words is left out."""
+    """An exception before a run has no reader, and one after its end would count as late.
+
+    One whose text raises does no harm, and one that the run has in other words is left out.
+    """
 
     class Odd(Exception):
         def __str__(self) -> str:
@@ -74,7 +76,7 @@ def test_an_exception_is_recorded_only_while_the_process_is_live(
 
 
 def test_before_an_attach_instruments_are_null_objects(process: Process) -> None:
-    """Nothing is kept, nothing is counted."""
+    """Events before an attach are neither kept nor counted."""
     counter(process).add()
     process.put_records(lambda: [records.mark("m", {}, 0)])
     assert process.recorders.buffer == []
@@ -82,7 +84,7 @@ def test_before_an_attach_instruments_are_null_objects(process: Process) -> None
 
 
 def test_instruments_made_before_bind_when_the_run_comes(process: Process, aggregator: FakeAggregator) -> None:
-    """What was bound long ago records from then on."""
+    """An instrument that was bound before the run records from its start on."""
     add = counter(process).add
     add(1)
     process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
@@ -106,7 +108,7 @@ def records_mark(text: str, time_ns: int) -> Any:
 def test_after_a_finish_events_are_counted_and_said_once(
     process: Process, aggregator: FakeAggregator, said: Callable[[], list[str]]
 ) -> None:
-    """At exit, in one line."""
+    """Events after a finish are counted, and one line at exit reports them."""
     made = counter(process)
     process.attach(aggregator.endpoint, "job", QUICK)
     process.finish(5.0)
@@ -119,7 +121,7 @@ def test_after_a_finish_events_are_counted_and_said_once(
 
 
 def test_what_is_held_back_is_recorded_before_the_end(process: Process, aggregator: FakeAggregator) -> None:
-    """Once for each producer, and not without one."""
+    """Values that were held back are recorded once for each producer, and not without a producer."""
     process.before_finish.append(lambda: counter(process).add(1))
     process.finish(5.0)
     process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
@@ -132,7 +134,7 @@ def test_what_is_held_back_is_recorded_before_the_end(process: Process, aggregat
 
 
 def test_a_new_run_after_a_finish_is_a_new_producer(process: Process, aggregator: FakeAggregator) -> None:
-    """With the same instruments, announced again."""
+    """A new run after a finish is a new producer, which announces the same instruments again."""
     made = counter(process)
     for value in (1, 2):
         process.reopen()
@@ -144,7 +146,7 @@ def test_a_new_run_after_a_finish_is_a_new_producer(process: Process, aggregator
 
 
 def test_many_threads_share_an_instrument(process: Process, aggregator: FakeAggregator) -> None:
-    """No event is lost, none is doubled."""
+    """Threads that share an instrument lose no event and double none."""
     process.attach(aggregator.endpoint, "job", QUICK)
 
     def work() -> None:
@@ -183,7 +185,7 @@ def test_policy_block_loses_nothing_while_the_aggregator_is_behind(
 
 
 def test_bad_values_are_counted_with_the_run(process: Process, aggregator: FakeAggregator) -> None:
-    """And so is a record whose text can't be made."""
+    """Bad values are counted with the run, and so is a record whose text can't be made."""
 
     class Mute:
         def __str__(self) -> str:
@@ -206,7 +208,7 @@ def test_bad_values_are_counted_with_the_run(process: Process, aggregator: FakeA
 def test_with_an_endpoint_in_the_environment_an_instrument_attaches(
     process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has to call `start`; it never waits."""
+    """An instrument attaches without a call of `start` if the environment has an endpoint. It never waits."""
     monkeypatch.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
     counter(process).add(5)
     assert process.state == "live"
@@ -233,7 +235,7 @@ def test_an_endpoint_nobody_listens_at_is_one_line(
 def test_an_address_that_never_answers_is_given_up(
     process: Process, short_dir: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
 ) -> None:
-    """After the start timeout, so that nothing piles up for ever."""
+    """A silent address is given up after the start timeout, so that events don't pile up for ever."""
     import socket
 
     with socket.socket(socket.AF_UNIX) as listener:
@@ -291,7 +293,7 @@ def test_a_process_that_outlives_its_work_is_complete_unless_it_records_on(
 
 
 def test_a_start_takes_over_what_attached_by_itself(process: Process, aggregator: FakeAggregator) -> None:
-    """Its policy and bounds hold from then on."""
+    """`start` takes over an earlier automatic attach. Its policy and bounds hold from then on."""
     process.attach(aggregator.endpoint, "job", QUICK)
     attached = process.flusher
     config = EmitConfig(policy="block", buffer_events=1_000, block_timeout_s=0)
@@ -311,7 +313,10 @@ def test_a_start_takes_over_what_attached_by_itself(process: Process, aggregator
 def test_a_run_that_is_over_is_not_joined_again(
     process: Process, aggregator: FakeAggregator, wait_until: WaitUntil
 ) -> None:
-    """Its flusher has ended; the next start gets one of its own, and nothing is kept for the old one."""
+    """The flusher of a run that is over has ended.
+
+    The next start gets its own, and no event is kept for the old one.
+    """
     first = process.attach(aggregator.endpoint, "job", QUICK)
     first.wait_for_welcome(5.0)
     aggregator.state = "DRAINING"
@@ -350,7 +355,7 @@ def test_a_refusal_in_mid_run_makes_null_objects(
     said: Callable[[], list[str]],
     awaited: bool,
 ) -> None:
-    """Nothing piles up for an aggregator that will never take it, and one line says so."""
+    """One line reports the refusal. Events don't pile up for an aggregator that will never accept them."""
     flusher = process.attach(aggregator.endpoint, "job", QUICK, awaited=awaited)
     flusher.wait_for_welcome(5.0)
     assert flusher._conversation is not None
@@ -365,7 +370,10 @@ def test_a_refusal_in_mid_run_makes_null_objects(
 def test_without_room_for_a_thread_instruments_are_null_objects(
     process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
-    """Also in a forked child, whose recording calls don't raise; and nobody waits for that thread at exit."""
+    """Recording calls don't raise if there is no room for a thread, also in a forked child.
+
+    The exit doesn't wait for that thread.
+    """
 
     def fail(_self: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -412,7 +420,10 @@ def test_an_attach_that_fails_leaves_no_files(
 def test_a_process_that_ends_leaves_no_files(
     process: Process, aggregator: FakeAggregator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    """Whether its aggregator has the events, or was never there. Nobody would read them."""
+    """A process that ends leaves no files, whether its aggregator has the events or was never there.
+
+    The files would have no reader.
+    """
     monkeypatch.setattr(native_recorders, "ring_directory", lambda: tmp_path)
     made = counter(process)
     endpoint = aggregator.endpoint if is_there else f"{aggregator.endpoint}.none"
@@ -440,7 +451,10 @@ def test_a_producer_that_finds_no_room_leaves_no_files(
     wait_until: WaitUntil,
     said: Callable[[], list[str]],
 ) -> None:
-    """It tells how many events are lost, so nobody may find them later."""
+    """A producer without room reports the number of lost events.
+
+    Its files are removed, so that no one recovers the events later.
+    """
     made = counter(process)
     made.add()
     flusher = process.attach(aggregator.endpoint, "job", QUICK, awaited=True)
@@ -462,7 +476,7 @@ def test_a_producer_that_finds_no_room_leaves_no_files(
 def test_events_that_no_aggregator_took_are_reported_once(
     built: str, aggregator: FakeAggregator, said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the ending. They are not late as well."""
+    """Events that no aggregator took are reported once, by the ending. They do not count as late as well."""
     if built == "Python":
         monkeypatch.setattr(process_module, "build_recorders", python_recorders)
     process = Process()
@@ -491,7 +505,10 @@ def test_names_that_are_not_unicode_can_be_told(
 
 @pytest.mark.usefixtures("native")
 def test_an_address_that_is_not_unicode_costs_no_more_than_its_events(process: Process) -> None:
-    """No message can name it, so the file of definitions does not."""
+    """An address that is not Unicode loses only its events.
+
+    No message can name it, so the file of definitions does not.
+    """
     process.attach("ipc:///nowhere/caf\udce9", "job", QUICK, awaited=True)
     counter(process).add()
     process.finish(0.1)
@@ -499,7 +516,10 @@ def test_an_address_that_is_not_unicode_costs_no_more_than_its_events(process: P
 
 @pytest.mark.usefixtures("native")
 def test_a_join_brings_its_bound(process: Process, aggregator: FakeAggregator) -> None:
-    """Whoever waits for room waits as soon as so many events are there, and drops none before."""
+    """A join brings its bound.
+
+    A caller that waits for room waits from that number of events on, and drops none before.
+    """
     made = counter(process)
     process.attach(f"{aggregator.endpoint}.none", "job", EmitConfig(buffer_events=1_000), awaited=True)
     patient = EmitConfig(buffer_events=50_000, policy="block", block_timeout_s=0.01, finish_timeout_s=0.1)
@@ -559,7 +579,7 @@ def test_a_run_that_ends_elsewhere_makes_later_events_late(
 
 
 def test_a_program_that_finishes_before_the_run_says_so(process: Process, aggregator: FakeAggregator) -> None:
-    """Nothing more comes of it."""
+    """A program that finishes before the run reports that no more events will come from it."""
     process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
     process.finish(5.0)
     [heard] = aggregator.heard.values()
@@ -568,8 +588,10 @@ def test_a_program_that_finishes_before_the_run_says_so(process: Process, aggreg
 
 
 def test_requests_live_and_end_with_the_run(process: Process, aggregator: FakeAggregator) -> None:
-    """Before it they are null objects; what is left of conversations is recorded at its end; another run does not
-    know them."""
+    """Requests before a run are null objects, and its end records what is left of conversations.
+
+    Another run does not know its requests.
+    """
     llm = process.requests("llm", {})
     llm.issue(conversation="c").complete()
     process.attach(aggregator.endpoint, "job", QUICK)
@@ -593,7 +615,7 @@ def test_requests_live_and_end_with_the_run(process: Process, aggregator: FakeAg
 def test_requests_expire_on_the_flushers_thread(
     process: Process, aggregator: FakeAggregator, wait_until: WaitUntil
 ) -> None:
-    """Also with policy block, where it is the one that makes room."""
+    """Requests also expire with policy block, where the flusher's thread is the one that makes room."""
     config = EmitConfig(policy="block", buffer_events=1_000, flush_ms=1, block_timeout_s=30)
     process.attach(aggregator.endpoint, "job", config)
     llm = process.requests("llm", {}, expire_s=0.001)
@@ -605,7 +627,7 @@ def test_requests_expire_on_the_flushers_thread(
 
 
 def test_a_forked_child_knows_none_of_the_parents_requests(process: Process, aggregator: FakeAggregator) -> None:
-    """Its first own request brings it to life, and has all its figures."""
+    """The first own request of a forked child starts its recording, and has all its figures."""
     process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
     parents = process.flusher
     assert parents is not None

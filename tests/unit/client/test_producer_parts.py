@@ -68,13 +68,13 @@ def test_an_outbox_sends_what_the_process_has(recorders: Recorders, catalog: Cat
 def test_an_outbox_drops_rows_only_if_no_caller_waits(
     recorders: Recorders, catalog: Catalog, config: EmitConfig, bound: int | None
 ) -> None:
-    """With policy block, the bound is the callers'."""
+    """The outbox has no bound of rows with policy block, since the callers keep the bound there."""
     assert row_bound(config) == bound
     assert make_outbox("p1", config, recorders, catalog).row_bound == bound
 
 
 def test_callers_wait_with_policy_block_alone(recorders: Recorders) -> None:
-    """They wake the sender first. After the timeout the event is dropped and counted."""
+    """Callers that wait first wake the sender. After the timeout the event is dropped and counted."""
     sender = Sender()
     record_into(recorders, cast(Flusher, sender), BLOCK)
     fill(recorders, 1_001)
@@ -85,7 +85,7 @@ def test_callers_wait_with_policy_block_alone(recorders: Recorders) -> None:
 
 
 def test_without_descriptors_there_are_no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """libzmq would abort the process. The error says what to do."""
+    """libzmq would abort the process without descriptors, so no socket is made. The error names the remedy."""
     reserve = DescriptorReserve()
     monkeypatch.setattr(reserve, "has_room", lambda: False)
     with pytest.raises(NoRoomError, match="too many open files") as raised:

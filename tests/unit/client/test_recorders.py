@@ -69,7 +69,7 @@ def _kind(value: object) -> str:
 
 @pytest.mark.parametrize("value", NUMBERS, ids=_kind)
 def test_a_number_of_any_class_becomes_a_plain_float(live: Recorders, value: Any) -> None:
-    """What is in the buffer can always be encoded, and no longer changes."""
+    """A plain float in the buffer can always be encoded, and no longer changes."""
     live.record(3.0)(value)
     assert live.buffer == [3.0, 42, float(value)]
     assert [type(part) for part in live.buffer] == [float, int, float]
@@ -86,7 +86,7 @@ def test_what_is_no_number_is_counted_and_never_raises(live: Recorders, value: A
 
 
 def test_nan_goes_on_to_the_aggregator(live: Recorders) -> None:
-    """It counts it as not finite: there the loss has a producer's name."""
+    """The aggregator counts NaN as not finite, and there the loss has a producer's name."""
     live.record(3.0)(math.nan)
     assert math.isnan(live.buffer[2])
 
@@ -109,7 +109,7 @@ def test_a_counter_adds_one_by_default(live: Recorders) -> None:
 
 
 def test_a_given_time_replaces_the_clock(live: Recorders) -> None:
-    """For replays and feeds; numpy integers and booleans become plain."""
+    """A given time serves replays and feeds. Integers of numpy and booleans become plain integers."""
     record = live.record(1.0)
     record(1, at_ns=7)
     record(1, at_ns=np.int64(8))
@@ -121,7 +121,7 @@ def test_a_given_time_replaces_the_clock(live: Recorders) -> None:
 
 @pytest.mark.parametrize("at_ns", [-1, 1 << 63, 1.5, "now", b""])
 def test_what_is_no_time_is_counted(live: Recorders, at_ns: Any) -> None:
-    """It would make a batch that nobody can read."""
+    """An invalid time is counted, since it would make a batch that can't be read."""
     live.record(1.0)(1, at_ns=at_ns)
     assert live.buffer == []
     assert live.refused.take() == 1
@@ -220,7 +220,7 @@ def test_policy_block_gives_up_after_its_timeout() -> None:
 
 
 def test_a_stuck_aggregator_costs_one_timeout() -> None:
-    """Until something moved, later events are dropped at once; after that, callers wait again."""
+    """Later events are dropped at once until the aggregator moves. After that, callers wait again."""
     blocked = Blocked()
     blocked.put(100)
     assert blocked.now == pytest.approx(5.0, abs=0.01)
@@ -234,7 +234,7 @@ def test_a_stuck_aggregator_costs_one_timeout() -> None:
 
 
 def test_policy_block_waits_once_for_all_rows_of_a_call() -> None:
-    """They go in together or are dropped together, each counted."""
+    """The rows of a call go in together or are dropped together, and each is counted."""
     blocked = Blocked()
     rows: Rows = (0.0, 1, 2.0) * 4
     blocked.extend(rows)

@@ -88,7 +88,10 @@ def test_a_run_says_all_of_it_in_order(aggregator: FakeAggregator) -> None:
 
 
 def test_a_step_can_be_reported_or_forgotten(aggregator: FakeAggregator) -> None:
-    """On an axis that says so; numbers of numpy are steps too, and a step that is none is counted."""
+    """A step can be reported on an axis that says so, and cleared.
+
+    Steps may be numbers of numpy, and an invalid step is counted.
+    """
     with start("job") as run:
         run.axis("step", reduce="last", closing="reported")
         run.clear_step(np.int64(4))
@@ -109,7 +112,7 @@ def test_a_step_can_be_reported_or_forgotten(aggregator: FakeAggregator) -> None
 
 
 def test_a_span_is_a_block_or_a_decorator(aggregator: FakeAggregator) -> None:
-    """It is recorded when it ends, whether it returns or raises."""
+    """A span is recorded when its block or function ends, whether it returns or raises."""
     with start("job") as run:
 
         @run.span("call", track="cpu", rank=1)

@@ -71,7 +71,7 @@ def test_a_map_that_contains_itself_ends() -> None:
 
 
 def test_many_params_are_several_records() -> None:
-    """None exceeds the wire's count or the batch's bytes."""
+    """No record of params exceeds the count of the wire or the bytes of a batch."""
     assert len(decoded_params({f"k{number}": number for number in range(2_500)})) == 2_500
     fat = {f"k{number}": "é" * limits.TEXT_CHARS for number in range(150)}
     encoded = list(records.params(fat, 5))
@@ -81,7 +81,7 @@ def test_many_params_are_several_records() -> None:
 
 
 def test_expect_is_checked() -> None:
-    """It is a definition: an error shows at the call."""
+    """An expectation is a definition, so an error in it shows at the call."""
     assert decode_record(records.expect("n", 5, 3)) == Expect(name="n", total=5.0, time_ns=3)
     for name, total in (("", 1), ("n", -1), ("n", float("nan")), ("n", float("inf")), ("n", "5")):
         with pytest.raises(InstrumentError):
@@ -128,7 +128,7 @@ def decoded_table(columns: Any, rows: Any) -> tuple[Table, int]:
 
 
 def test_an_axis_is_checked() -> None:
-    """It is a declaration: an error shows at the call."""
+    """An axis is a declaration, so an error in it shows at the call."""
     made = records.axis("train", "sum", {"*/loss": "mean"}, 7)
     assert decode_record(made) == Axis("train", "sum", {"*/loss": "mean"}, 7)
     made = records.axis("train", "sum", {}, 7, "reported")
@@ -166,7 +166,7 @@ def test_ranked_names_are_checked() -> None:
 
 
 def test_a_text_is_cut_to_the_bounds_of_the_wire() -> None:
-    """And so is its name."""
+    """A text and its name are cut to the bounds of the wire."""
     assert decode_record(records.note("n", "hello", AT)) == Note("n", "hello", 7, "train", 3)
     record = decode_record(records.note("n" * 300, "x" * 10_000, Place(0)))
     assert isinstance(record, Note)
@@ -199,7 +199,7 @@ def test_an_array_is_a_table() -> None:
 
 
 def test_a_table_is_cut_to_the_bounds_of_the_wire() -> None:
-    """By its rows, and by its bytes."""
+    """A table is cut by its rows and by its bytes."""
     table, left_out = decoded_table(["n"], ([n] for n in range(limits.TABLE_ROWS + 5)))
     assert (len(table.rows), left_out) == (limits.TABLE_ROWS, 5)
     fat, left_out = decoded_table(["n", "text"], [[n, "é" * limits.TEXT_CHARS] for n in range(500)])
@@ -208,7 +208,7 @@ def test_a_table_is_cut_to_the_bounds_of_the_wire() -> None:
 
 
 def test_a_table_has_columns() -> None:
-    """At least one, and as many as the wire takes."""
+    """A table has at least one column, and at most as many as the wire takes."""
     for count in (0, limits.TABLE_COLUMNS + 1):
         with pytest.raises(ValueError, match="columns"):
             records.table("t", ["c"] * count, [], AT)
@@ -217,7 +217,7 @@ def test_a_table_has_columns() -> None:
 
 
 def test_a_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who delivers it works elsewhere. It need not be there yet."""
+    """A path is made absolute, since the process that delivers it works elsewhere. The file need not exist yet."""
     monkeypatch.chdir(tmp_path)
     for path in ("a/../b.png", b"b.png", Path("b.png"), str(tmp_path / "b.png")):
         record = decode_record(records.artifact("i", path, "image", AT))

@@ -42,7 +42,7 @@ def nothing_left() -> Iterator[None]:
 
 
 def test_start_is_idempotent(aggregator: FakeAggregator, caplog: pytest.LogCaptureFixture) -> None:
-    """It returns the run that is open, and warns whoever asked for another name."""
+    """`start` returns the open run, and warns a caller that asked for another name."""
     run = start("one")
     assert start("one", policy="block") is run
     assert start() is run
@@ -139,7 +139,7 @@ def test_a_clean_exit_is_no_mark(aggregator: FakeAggregator) -> None:
 
 
 def test_records_with_bad_arguments_never_raise(aggregator: FakeAggregator) -> None:
-    """They are counted; an expectation is a definition and does raise."""
+    """Records with bad arguments are counted. An expectation is a definition and does raise."""
     with start("job") as run:
         run.mark("x", at_ns=-1)
         run.params("no map")  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ def test_records_with_bad_arguments_never_raise(aggregator: FakeAggregator) -> N
 def test_an_endpoint_nobody_answers_at_is_an_error_after_a_bounded_wait(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names the endpoint and what to do, and leaves nothing running."""
+    """The error names the endpoint and the remedy, and leaves no producer running."""
     monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/none")
     with pytest.raises(EndpointError, match=r"none within 0\.1 s .*required=False"):
         start("job", start_timeout_s=0.1)
@@ -175,7 +175,7 @@ def test_not_required_it_goes_on_with_null_objects(
 
 
 def test_a_wrong_setting_is_the_callers_error(aggregator: FakeAggregator) -> None:
-    """Also when the run is not required."""
+    """A wrong setting raises, also when the run is not required."""
     with pytest.raises(ConfigError, match=r"argument of start\(\)\): expected "):
         start("job", flush_ms=-1, required=False)
 
@@ -201,7 +201,7 @@ def test_only_who_spawned_ends_the_run(aggregator: FakeAggregator) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 201, 5])
 def test_a_name_that_can_not_be_is_refused_before_anything_starts(name: Any) -> None:
-    """No aggregator is spawned for it."""
+    """An impossible name starts no aggregator."""
     with pytest.raises(UsageError):
         start(name)
 
@@ -209,7 +209,7 @@ def test_a_name_that_can_not_be_is_refused_before_anything_starts(name: Any) -> 
 def test_only_who_spawned_starts_backends(
     aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
-    """Whoever takes part in a run that is there has them from whoever began it."""
+    """A process that joins a run has its backends from the process that began it."""
 
     def never(*_: object) -> None:
         raise AssertionError
@@ -228,7 +228,7 @@ def test_backends_that_can_t_be_told_apart_start_nothing() -> None:
 
 
 def test_a_run_makes_requests(aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the tracking window that is open; marks say when it began and ended."""
+    """Requests of a run are in the open tracking window. Marks name the begin and the end of the window."""
     monkeypatch.setattr(PROCESS, "kinds", Kinds(PROCESS))  # later runs of this process would declare the condition
     with start("job") as run:
         llm = run.requests("llm", expire_s=30.0, stop_when="p99 known", model="m")
@@ -251,7 +251,10 @@ def test_a_run_makes_requests(aggregator: FakeAggregator, monkeypatch: pytest.Mo
 def test_a_backend_that_nobody_has_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregator: FakeAggregator
 ) -> None:
-    """As on the command line; who joins a run has no use for backends, and need not have them."""
+    """An unknown backend raises and starts no run, as on the command line.
+
+    A process that joins a run needs no backends.
+    """
     monkeypatch.delenv(ENDPOINT_VARIABLE)
     with pytest.raises(UsageError, match="did you mean wandb"):
         start("job", dir=tmp_path, to=["wandbb"])
@@ -270,7 +273,7 @@ def test_the_report_is_the_result_and_the_state_so_far_is_asked_for(aggregator: 
 
 
 def test_without_an_aggregator_there_is_nothing_to_ask(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said at once."""
+    """A run without an aggregator says at once that there is none to query."""
     monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/nobody")
     run = start("job", required=False, start_timeout_s=0.2)
     with pytest.raises(EndpointError, match="'job' has no aggregator to query"):
@@ -279,7 +282,7 @@ def test_without_an_aggregator_there_is_nothing_to_ask(short_dir: Path, monkeypa
 
 
 def test_a_notebook_shows_the_run(aggregator: FakeAggregator) -> None:
-    """Its name, how it goes, and the commands that open it."""
+    """A notebook shows the name of the run, how it goes, and the commands that open it."""
     html = start("job")._repr_html_()
     assert "<strong>fake</strong>" in html
     assert "telemetry top fake" in html

@@ -69,7 +69,7 @@ def work(bench: Bench, ms: float) -> None:
 
 
 def test_a_span_is_a_record_a_duration_and_a_self_time(bench: Bench) -> None:
-    """With its track and labels."""
+    """A span is a record with its track and labels, a duration and a self time."""
     with bench.span("forward", "gpu 0", layer=3):
         work(bench, 2)
     assert bench.records == [Span("forward", 1_000 * MS, 1_002 * MS, "gpu 0", {"layer": "3"})]
@@ -77,7 +77,7 @@ def test_a_span_is_a_record_a_duration_and_a_self_time(bench: Bench) -> None:
 
 
 def test_self_time_is_without_the_spans_inside(bench: Bench) -> None:
-    """Those of all depths, each once."""
+    """The self time of a span excludes the spans inside it at all depths, each once."""
     with bench.span("step"):
         work(bench, 1)
         with bench.span("forward"):
@@ -158,7 +158,7 @@ def test_a_name_that_is_taken_leaves_the_record(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 500, 7])
 def test_any_name_is_recorded(bench: Bench, name: Any) -> None:
-    """As far as the wire can carry it."""
+    """Any name is recorded as far as the wire can carry it."""
     with bench.span(name):
         pass
     [record] = bench.records
@@ -166,7 +166,7 @@ def test_any_name_is_recorded(bench: Bench, name: Any) -> None:
 
 
 def test_without_a_run_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is kept."""
+    """A span without a run calls the function, and keeps no event."""
     monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
     process = Process()
     call: Callable[[], int] = SpanTimer(process, SpanInstruments(process), "x", "", {})(lambda: 5)
@@ -209,7 +209,7 @@ async def test_a_task_is_inside_the_span_that_started_it(bench: Bench) -> None:
 
 
 def test_a_generator_that_outlives_a_span_is_no_parent_of_later_ones(bench: Bench) -> None:
-    """It restores the span in which it began, which is over by then."""
+    """A generator restores the span in which it began. That span is over by then, and gets no later child."""
 
     @bench.span("steps")
     def steps() -> Any:
@@ -227,7 +227,10 @@ def test_a_generator_that_outlives_a_span_is_no_parent_of_later_ones(bench: Benc
 
 
 def test_a_span_with_many_labels_has_no_ids(bench: Bench) -> None:
-    """Its labels are worth more, and spans inside it have the next outer span as their parent."""
+    """The labels of such a span are worth more than ids.
+
+    Spans inside it have the next outer span as their parent.
+    """
     many = {f"k{number}": "x" for number in range(limits.LABEL_COUNT)}
     with bench.span("outer"), bench.span("full", **many), bench.span("inner"):
         pass
@@ -237,7 +240,7 @@ def test_a_span_with_many_labels_has_no_ids(bench: Bench) -> None:
 
 
 def test_a_span_by_its_times_is_inside_the_open_one(bench: Bench) -> None:
-    """If it began there, and has no ids of its own."""
+    """A span by its times is inside the open span if it began there and has no ids of its own."""
     with bench.span("outer"):
         now_ns = bench.now_ns
         assert set(spans.parent_labels(now_ns, {})) == {"parent_id"}

@@ -56,7 +56,7 @@ def recorded(
 
 
 def test_another_run_of_the_process_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its aggregator knows nothing of earlier steps, so the first axis is free again."""
+    """The aggregator of another run knows no earlier steps, so the first axis is free again."""
     axes = StepAxes()
     for step in range(500):
         axes.axis("train/loss", step)
@@ -95,7 +95,7 @@ def test_a_name_that_counts_lower_gets_an_axis_named_after_its_first_part() -> N
 
 
 def test_a_name_left_far_behind_moves() -> None:
-    """Before the aggregator refuses it."""
+    """A name far behind moves to its own axis before the aggregator refuses it."""
     axes = StepAxes()
     assert axes.axis("slow", 0) == axes.axis("fast", 0) == "step"
     for step in range(1, 1_000):
@@ -142,7 +142,7 @@ def test_the_number_of_axes_is_bounded() -> None:
 
 
 def test_a_record_that_is_no_value_goes_to_the_nearest_axis_and_stays_there() -> None:
-    """It moves no axis, so that later values find the right one."""
+    """A record that is no value moves no axis, so that later values go to the right one."""
     axes = StepAxes()
     assert axes.near("words", 3) == "step"
     for batch in range(101):
@@ -184,7 +184,7 @@ def test_steps_in_descending_order_are_not_lost() -> None:
 
 
 def test_batches_and_epochs_are_not_lost() -> None:
-    """And they stay on two axes."""
+    """Values by batch and values by epoch are kept, and stay on two axes."""
     said = []
     for epoch in range(30):
         said += [("train/loss", epoch * 100 + batch) for batch in range(100)]
@@ -232,7 +232,10 @@ STREAMS = st.lists(
 def test_no_value_of_interleaved_names_is_lost(
     streams: list[tuple[str, int, int, int, float]], order: random.Random, pauses: bool
 ) -> None:
-    """Whatever their beginnings, distances, directions and paces, and whenever time passes."""
+    """No value is lost, whatever the beginnings, distances, directions and paces of the names.
+
+    Time may pass at any point.
+    """
     left = [[name, first, apart, count, pace] for name, first, apart, count, pace in streams]
     said: list[tuple[str, int]] = []
     while left:
@@ -251,7 +254,10 @@ def test_no_value_of_interleaved_names_is_lost(
 def test_no_value_is_lost_beside_sources_that_name_their_axis(
     streams: list[tuple[str, int, int, int, float]], order: random.Random, pauses: bool
 ) -> None:
-    """Such a source counts upwards, at any distance and pace."""
+    """No value is lost beside sources that name their axis.
+
+    Such a source counts upwards, at any distance and pace.
+    """
     guests = {"wandb": (0, 1), "trainer": (order.randint(-5, 500), order.choice([1, 50]))}
     left = [[name, first, apart, count, pace] for name, first, apart, count, pace in streams]
     left += [[name, first, apart, 600, order.random() + 0.01] for name, (first, apart) in guests.items()]
@@ -288,7 +294,7 @@ def test_sources_share_the_first_axis_alone() -> None:
 
 
 def test_sources_begin_anew_with_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its aggregator knows no axis yet."""
+    """Sources begin anew with another run, since its aggregator knows no axis yet."""
     axes = StepAxes()
     for step in range(500):
         axes.axis("loss", step)

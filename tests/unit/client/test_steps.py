@@ -48,7 +48,10 @@ class Bench:
         return found
 
     def values(self, values: Any) -> dict[str, float | None]:
-        """What the wire gets of a call; it also gets it when it is made again, and takes the short way."""
+        """Return the values that the wire gets of a call.
+
+        Make the call twice, since the second one takes the short way.
+        """
         one, again = self.log(values), self.log(values)
         merged: list[dict[str, float | None]] = [{}, {}]
         for into, records in zip(merged, (one, again), strict=True):
@@ -73,7 +76,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 class Tensor:
-    """What is known of a tensor: a shape, a float if it is of one element, an item."""
+    """A tensor with a shape and an item, and a float if it has one element."""
 
     def __init__(self, value: float, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -128,7 +131,10 @@ def test_values_of_all_kinds_of_numbers_are_floats(bench: Bench) -> None:
 
 
 def test_a_value_that_is_not_finite_is_null(bench: Bench) -> None:
-    """Also an integer that no float holds. Its neighbours keep theirs, and nothing is counted."""
+    """A value that is not finite is null, also an integer that no float holds.
+
+    Its neighbours keep their values, and no loss is counted.
+    """
     values = {"a": 1.0, "nan": math.nan, "inf": -math.inf, "np": np.float32("nan"), "huge": 10**400}
     values["long"] = np.longdouble("1e4000")
     assert bench.values(values) == {"a": 1.0, "nan": None, "inf": None, "np": None, "huge": None, "long": None}
@@ -166,7 +172,7 @@ def test_a_name_that_cannot_be_is_left_out_by_itself(bench: Bench, said: Said) -
 
 
 def test_names_of_a_class_of_their_own_are_names(bench: Bench) -> None:
-    """numpy has one, and so has an enumeration of strings."""
+    """Names may be of a string class of numpy or of an enumeration of strings."""
     assert bench.values({np.str_("a"): 1.0, "b": 2.0}) == {"a": 1.0, "b": 2.0}
 
 
@@ -189,7 +195,7 @@ def test_names_of_a_class_of_their_own_are_names(bench: Bench) -> None:
     ids=str,
 )
 def test_a_call_that_cannot_be_is_refused(bench: Bench, said: Said, call: dict[str, Any], why: str) -> None:
-    """It never raises: it is counted each time, and said once."""
+    """An impossible call never raises. It is counted each time, and reported once."""
     assert bench.log({"a": 1.0}) != []
     whole = {"values": {"a": 1.0}, **call}
     assert [bench.log(**whole), bench.log(**whole)] == [[], []]
@@ -201,7 +207,7 @@ def test_a_call_that_cannot_be_is_refused(bench: Bench, said: Said, call: dict[s
 
 @pytest.mark.parametrize("step", [0, -5, (1 << 63) - 1, -(1 << 63), True, np.int64(9), np.uint8(3), np.array(4)])
 def test_a_step_is_any_integer_of_64_bits(bench: Bench, step: Any) -> None:
-    """numpy's as well."""
+    """A step is any integer of 64 bits, also one of numpy."""
     for _ in range(2):
         [record] = bench.log({"a": 1.0}, step=step)
         assert isinstance(record, Scalars)
@@ -209,7 +215,7 @@ def test_a_step_is_any_integer_of_64_bits(bench: Bench, step: Any) -> None:
 
 
 def test_a_time_may_be_given(bench: Bench) -> None:
-    """Of the monotonic clock, as everywhere."""
+    """A given time is a time of the monotonic clock, as everywhere."""
     assert bench.log({"a": 1.0}, at_ns=7) == [Scalars("train", 1, {"a": 1.0}, 7)]
 
 
@@ -219,14 +225,14 @@ def test_nothing_is_said_of_no_values(bench: Bench) -> None:
 
 
 def test_many_names_are_several_records(bench: Bench) -> None:
-    """None holds more than the wire takes."""
+    """Many names become several records, each within the limit of the wire."""
     values = {f"name {n}": float(n) for n in range(limits.PARAMS_PER_RECORD + 1)}
     assert bench.values(values) == values
     assert len(bench.log(values)) == 2
 
 
 def test_names_without_end_cost_no_memory(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those beyond the bound are checked at each call, and recorded like the others."""
+    """Names beyond the bound are checked at each call, and recorded like the others."""
     monkeypatch.setattr(REDACTION, "step_names", set())
     for first in range(0, limits.STEP_NAMES_KNOWN + 2_000, 1_000):
         bench.log({f"name {n}": 0.5 for n in range(first, first + 1_000)})
@@ -249,7 +255,10 @@ def test_later_changes_do_not_show(bench: Bench) -> None:
 
 
 def test_a_step_is_ended(bench: Bench) -> None:
-    """In the order of the calls; one that can't be ended is refused like one that can't be logged."""
+    """The end of a step keeps the order of the calls.
+
+    A step that can't be ended is refused like one that can't be logged.
+    """
     bench.steps.log({"a": 1.0}, 4, DEFAULT_AXIS, None)
     bench.steps.end(np.int64(4), DEFAULT_AXIS, 8)
     bench.steps.end(0.5, DEFAULT_AXIS, None)  # type: ignore[arg-type]
@@ -281,7 +290,7 @@ def test_after_the_end_calls_are_counted_as_late(bench: Bench) -> None:
 
 
 def test_number_and_step_raise_for_what_is_none() -> None:
-    """Their callers count it."""
+    """`number` and `plain_step` raise for invalid values, which their callers count."""
     assert (number(2), number(math.inf)) == (2.0, None)
     with pytest.raises(TypeError):
         number("2")
@@ -290,7 +299,7 @@ def test_number_and_step_raise_for_what_is_none() -> None:
 
 
 def test_an_axis_of_a_class_of_its_own_is_an_axis(bench: Bench) -> None:
-    """On both ways to the wire."""
+    """An axis of a string class of its own is accepted on both ways to the wire."""
     for _ in range(2):
         [record] = bench.log({"a": 1.0}, axis=np.str_("eval"))
         assert isinstance(record, Scalars)

@@ -86,7 +86,10 @@ def test_a_step_is_divided_into_work_and_wait(bench: Bench) -> None:
 
 
 def test_waits_inside_and_beside_each_other_count_once(bench: Bench) -> None:
-    """Of one thread or of several. A wait that began before the step counts from its begin."""
+    """Overlapping waits of one thread or of several count once.
+
+    A wait that began before the step counts from its begin.
+    """
     bench.run.stragglers(wait=["sync", "nccl.*"])
     bench.take()
     bench.end(0)
@@ -100,7 +103,7 @@ def test_waits_inside_and_beside_each_other_count_once(bench: Bench) -> None:
 
 
 def test_many_waits_are_put_together(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a step with very many keeps few."""
+    """Many waits are merged, so that a step with very many keeps few."""
     monkeypatch.setattr(stragglers, "_SPANS", 10)
     waits = StepWaits("step", ["w"])
     waits.end(0)
@@ -125,7 +128,10 @@ def test_a_step_without_a_wait_is_not_known(bench: Bench) -> None:
 
 
 def test_a_later_step_ends_the_one_before(bench: Bench) -> None:
-    """For loops that never call `end_step`: what is logged for a step does not end it."""
+    """A later step ends the one before, for loops that never call `end_step`.
+
+    Values that are logged for a step do not end it.
+    """
     bench.run.stragglers(wait="all_reduce")
     bench.run.log({"loss": 1.0}, step=0)
     bench.run.log({"loss": 1.0}, step=1)
@@ -142,7 +148,7 @@ def test_a_later_step_ends_the_one_before(bench: Bench) -> None:
 
 
 def test_a_step_ends_once(bench: Bench) -> None:
-    """Neither an older step nor the same one again has a second work."""
+    """A step ends once. Neither an older step nor the same one again has a second work."""
     bench.run.stragglers(wait="w")
     bench.take()
     bench.end(0)
@@ -166,7 +172,10 @@ def test_other_axes_have_steps_of_their_own(bench: Bench) -> None:
 
 
 def test_a_program_may_log_both_itself(bench: Bench) -> None:
-    """Then the run says which names they are, and nothing is measured."""
+    """If a program logs work and wait itself, the run says which names they are.
+
+    The client measures neither of them.
+    """
     bench.run.stragglers(work="time/compute_ms", wait="time/all_reduce_ms", axis="train")
     axis, params = bench.take()
     assert isinstance(axis, Axis)
@@ -188,13 +197,16 @@ def test_a_program_may_log_both_itself(bench: Bench) -> None:
     ],
 )
 def test_wrong_declarations_raise(arguments: dict[str, object], words: str) -> None:
-    """At the call, with what to write."""
+    """A wrong declaration raises at the call, and the error says what to write."""
     with pytest.raises(InstrumentError, match=words):
         declared(arguments.get("axis", "step"), arguments.get("work"), arguments["wait"])  # type: ignore[arg-type]
 
 
 def test_a_setting_declares_it(bench: Bench) -> None:
-    """For programs that are not changed. A declaration of the program itself comes first."""
+    """A setting declares stragglers for programs that are not changed.
+
+    A declaration of the program itself comes first.
+    """
     config = EmitConfig(stragglers=("all_reduce", "nccl.*"))
     declare_all(bench.process, bench.outbox, config)  # type: ignore[arg-type]
     [axis] = bench.take()

@@ -27,7 +27,7 @@ def test_take_returns_what_is_new() -> None:
 
 
 def test_hits_from_many_threads_are_all_there() -> None:
-    """Without a lock, and while somebody looks."""
+    """Hits of many threads are all counted without a lock, also while another thread takes them."""
     tally = Tally()
     threads = [threading.Thread(target=lambda: [tally.hit() for _ in range(20_000)]) for _ in range(4)]
     for thread in threads:
@@ -39,7 +39,7 @@ def test_hits_from_many_threads_are_all_there() -> None:
 
 
 def test_many_hits_at_once() -> None:
-    """As many as were said, also none."""
+    """`hit_many` counts the given number of hits, also zero."""
     tally = Tally()
     for times in (0, 3, 1):
         tally.hit_many(times)

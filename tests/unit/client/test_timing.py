@@ -45,7 +45,7 @@ def test_a_block_is_timed_in_the_series_unit(watch: Stopwatch) -> None:
 
 
 def test_a_block_that_raises_is_timed_too(watch: Stopwatch) -> None:
-    """And the exception goes on."""
+    """A block that raises is timed, and the exception goes on."""
 
     def fail() -> None:
         with watch.timer():
@@ -107,7 +107,7 @@ def test_a_coroutine_is_timed_until_it_is_done(watch: Stopwatch) -> None:
 
 
 def test_a_generator_is_timed_to_its_end(watch: Stopwatch) -> None:
-    """What is sent in and what it returns pass through."""
+    """A generator is timed to its end. Values that are sent in or returned pass through."""
 
     @watch.timer()
     def echo() -> Generator[str, str, str]:

@@ -19,7 +19,7 @@ NEAR_NS = 5_000_000_000
 
 
 def test_a_time_keeps_its_distance_from_now() -> None:
-    """Within the time that the test itself may take."""
+    """A converted time keeps its distance from now, within the time that the test itself may take."""
     for ago_s in (0.0, 0.5, 30.0):
         found = monotonic_ns(time.time() - ago_s)
         assert found is not None

@@ -43,7 +43,7 @@ def collected(folder: Path, directory: Path | None = None, **options: object) ->
 
 
 def test_a_clean_repository(repository: Path) -> None:
-    """From a folder within it. The second sample adds nothing."""
+    """The facts of a repository are collected from a folder within it. The second sample adds none."""
     below = repository / "b" / "c"
     below.mkdir(parents=True)
     run = collected(below)
@@ -65,7 +65,7 @@ def test_changed_files_are_counted(repository: Path) -> None:
 
 
 def test_a_repository_without_a_commit_and_a_detached_head(repository: Path, tmp_path: Path) -> None:
-    """What there is not is left out."""
+    """Missing facts, such as a commit or a branch, are left out."""
     git(repository, "checkout", "--quiet", "--detach")
     assert "git.branch" not in collected(repository).all_params
     empty = tmp_path / "empty"
@@ -91,7 +91,7 @@ def test_the_remote_has_no_credentials(repository: Path, url: str, shown: str) -
 
 
 def test_the_diff_is_kept_on_request(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the run directory, for its owner alone, with secrets masked, up to a limit."""
+    """The diff is kept in the run directory, for its owner alone. Secrets are masked, and its size has a limit."""
     repository.joinpath("a.txt").write_text('api_key = "abcdef123456"\nchanged\n')
     run = collected(repository, tmp_path, diff=True)
     path = tmp_path / "git.diff"
@@ -107,7 +107,7 @@ def test_the_diff_is_kept_on_request(repository: Path, tmp_path: Path, monkeypat
 
 
 def test_a_clean_repository_has_no_diff(repository: Path, tmp_path: Path) -> None:
-    """So no file is made, and neither is one without the request."""
+    """A clean repository has no diff, so no file is made. Without the request no file is made either."""
     collected(repository, tmp_path, diff=True)
     repository.joinpath("a.txt").write_text("changed\n")
     collected(repository, tmp_path)
@@ -147,7 +147,7 @@ def test_a_repository_that_git_refuses_is_not_available(tmp_path: Path) -> None:
 def test_a_git_that_fails_or_hangs_is_an_error(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, script: str, timeout: float, words: str
 ) -> None:
-    """Which the process of the collectors shows once."""
+    """The failure of git is an error, which the process of the collectors shows once."""
     tools = tmp_path / "tools"
     tools.mkdir()
     program = tools / "git"

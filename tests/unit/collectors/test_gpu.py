@@ -98,7 +98,7 @@ def collector(nvml: Nvml, environ: Mapping[str, str] | None = None) -> GpuCollec
 
 
 def test_each_gpu_has_all_figures(recorded: Recorded) -> None:
-    """By its index, with units."""
+    """Each GPU has all figures by its index, with units."""
     made = collector(nvml := Nvml(Gpu("GPU-aa"), Gpu("GPU-bb", utilization=90)))
     made.sample(recorded.run)
     assert {name: value for name, value in recorded.last.items() if "gpu=1" in name} == {
@@ -157,7 +157,10 @@ def test_memory_errors_are_those_of_this_run(recorded: Recorded) -> None:
     [("2,0", ["2", "0"]), ("GPU-bb", ["1"]), ("1,-1,0", ["1"]), ("1,9,0", ["1"]), (" 0 ", ["0"])],
 )
 def test_only_gpus_of_the_job_are_recorded(visible: str, indices: list[str], recorded: Recorded) -> None:
-    """By index or by the beginning of the id. CUDA stops reading at the first entry that is no GPU."""
+    """The job's GPUs are listed by index or by the beginning of the id.
+
+    CUDA stops reading at the first entry that is no GPU.
+    """
     gpus = Nvml(Gpu("GPU-aa"), Gpu("GPU-bb"), Gpu("GPU-cc"))
     collector(gpus, {"CUDA_VISIBLE_DEVICES": visible}).sample(recorded.run)
     shown = [name for name in recorded.last if name.startswith("gpu.power{")]
@@ -173,7 +176,7 @@ def test_a_job_without_gpus_has_no_collector() -> None:
 
 
 def test_a_lost_gpu_is_an_error_of_the_sample(recorded: Recorded) -> None:
-    """It is counted and tried again, since a driver may be reset."""
+    """A lost GPU is counted as an error and tried again, since a driver may be reset."""
     made = collector(nvml := Nvml(Gpu("GPU-aa")))
 
     def lost(_gpu: Gpu) -> int:

@@ -19,7 +19,7 @@ class Counting:
     """A collector that counts its calls, and raises in some of them."""
 
     class Options(Struct):
-        """No options."""
+        """Options of a collector that has none."""
 
     interval_s = 0.1
 
@@ -131,7 +131,7 @@ def test_a_collector_that_fails_to_the_end_has_failed_if_asked_for(
 def test_a_collector_that_can_not_start_is_absent(
     error: BaseException, asked_for: bool, said: list[str], recorded: Recorded
 ) -> None:
-    """Without a message if the machine lacks what a default collector observes."""
+    """The absence has no message if the machine lacks what a default collector observes."""
 
     def make() -> Any:
         raise error
@@ -144,7 +144,10 @@ def test_a_collector_that_can_not_start_is_absent(
 
 @pytest.mark.slow
 def test_a_collector_that_hangs_has_failed(recorded: Recorded, wait_until: Callable[..., object]) -> None:
-    """Also after samples that worked. The end says so. A call that goes on for a moment is no such case."""
+    """A hanging call is a failure, also after samples that worked, and the end reports it.
+
+    A call that takes only a moment is none.
+    """
     release, hangs = threading.Event(), threading.Event()
 
     class Hanging(Counting):

@@ -102,7 +102,10 @@ def test_the_timers_are_one_object() -> None:
 
 
 def test_end_returns_the_seconds_of_the_block() -> None:
-    """They are of the monotonic clock, and the name keeps them unless it is told not to."""
+    """`end` returns seconds of the monotonic clock.
+
+    The timer keeps them under the name unless `keep=False` is given.
+    """
     made = relax.Timer()
     made.start("a")
     begun = time.monotonic()
@@ -118,7 +121,7 @@ def test_end_returns_the_seconds_of_the_block() -> None:
 
 
 def test_a_timer_that_was_not_started_takes_no_time(said: Callable[[], list[str]]) -> None:
-    """It is reported once, and the program goes on."""
+    """An end without a start is reported once, and the program goes on."""
     assert relax.Timer().end("never") == 0.0
     assert relax.Timer().end("never") == 0.0
     assert relax.Timer().log_dict() == {}
@@ -224,7 +227,7 @@ def test_an_inverse_timer_leaves_a_block_out() -> None:
 
 
 def test_a_deferred_function_is_called_after_the_function() -> None:
-    """It is called also after an error, and after the end of a coroutine."""
+    """A deferred function is also called after an error, and after the end of a coroutine."""
     order: list[str] = []
     defer = relax.with_defer(lambda: order.append("deferred"))
 
@@ -266,7 +269,7 @@ def test_blocks_are_spans_of_the_step_that_is_logged(records: Records) -> None:
 
 
 def test_blocks_that_no_step_took_are_recorded_at_the_end(records: Records) -> None:
-    """They belong to no step."""
+    """Blocks that no step took are recorded at the end, and belong to no step."""
     with relax.timer("last"):
         pass
     assert steps(records()) == [("last", None)]
@@ -313,7 +316,7 @@ def test_a_forked_child_begins_without_events() -> None:
 
 
 def test_an_event_has_the_fields_of_the_trace_format() -> None:
-    """It has a call stack only if it is given one."""
+    """An event has a call stack only if one is given."""
     made = relax.TimelineEvent("a", 10.0, 10.5, step=4)
     assert made.to_trace_event() == {
         "name": "a",
@@ -335,7 +338,7 @@ def test_an_event_has_the_fields_of_the_trace_format() -> None:
 
 
 def test_a_begin_and_an_end_are_one_span(records: Records) -> None:
-    """They may come in two calls; arguments of both are labels, and call stacks are left out."""
+    """A begin and an end may come in two calls. Arguments of both are labels, and call stacks are left out."""
     ts = now_us()
     mono_ns = time.monotonic_ns()
     relax.record_timeline(99, [event("B", ts - 2_000_000, args={"engine": 1, "call_stack": "main"})])
@@ -378,7 +381,7 @@ def test_events_pair_by_process_thread_and_name(records: Records) -> None:
 
 
 def test_begins_and_ends_without_each_other_are_marks(records: Records, said: Callable[[], list[str]]) -> None:
-    """Of each kind, the first one is reported. A begin is known to have no end when the run ends."""
+    """The first one of each kind is reported. A begin is known to have no end when the run ends."""
     ts = now_us()
     relax.record_timeline(5, [event("E", ts, name=f"end {n}") for n in range(3)])
     relax.record_timeline(5, [event("B", ts, name=f"begin {n}") for n in range(3)])
@@ -426,7 +429,7 @@ def test_marks_and_open_begins_are_bounded(records: Records, monkeypatch: pytest
 def test_a_wrong_event_does_not_lose_its_neighbours(
     records: Records, said: Callable[[], list[str]], wrong: Any, message: str
 ) -> None:
-    """It is reported once."""
+    """A wrong event is reported once, and its neighbours are recorded."""
     good = event("X", now_us() - 10, dur=5)
     relax.record_timeline(1, [good, wrong, wrong, good])
     assert len(spans(records())) == 2
@@ -482,7 +485,10 @@ def test_events_of_the_timers_do_not_become_two_spans(records: Records) -> None:
 def test_an_event_without_times_does_not_lose_its_neighbours(
     records: Records, said: Callable[[], list[str]]
 ) -> None:
-    """It is reported once, also if it waits for the end of the run. Events of Relax's own type are taken, too."""
+    """An event without times is reported once, also if it waits for the end of the run.
+
+    Events of Relax's own type are accepted.
+    """
 
     class Foreign:
         def to_trace_event(self) -> dict[str, Any]:
@@ -504,7 +510,7 @@ def test_an_event_without_times_does_not_lose_its_neighbours(
 
 @pytest.mark.parametrize("folder", [None, "", "  "])
 def test_an_adapter_without_a_folder_collects_nothing(folder: str | None) -> None:
-    """As in Relax."""
+    """An adapter without a folder collects no events, as in Relax."""
     adapter = relax.TimelineTraceAdapter(folder)
     assert not adapter.is_enabled()
     adapter.add_events([relax.TimelineEvent("a", 1.0, 2.0)])

@@ -110,7 +110,7 @@ def test_metrics_are_recorded_without_their_step_key(records: Records) -> None:
 
 
 def test_flush_without_a_step_reports_the_newest(records: Records) -> None:
-    """Before anything is logged it has nothing to do."""
+    """`flush` without a step reports the newest one. Before any value is logged it has no effect."""
     adapter = MetricsServiceAdapter(Namespace())
     assert adapter.flush() is True
     adapter.log({"step": 3, "x": 1.0})
@@ -139,7 +139,10 @@ def test_each_role_has_an_axis(records: Records) -> None:
 
 
 def test_a_role_that_never_flushes_reports_at_its_next_step(records: Records) -> None:
-    """In Relax the trainer flushes for the rollout, which counts its own steps."""
+    """A role without a flush reports at its next step.
+
+    In Relax the trainer flushes for the rollout, which counts its own steps.
+    """
     adapter = MetricsServiceAdapter(Namespace())
     for step in range(3):
         for name in ("a", "b"):
@@ -171,7 +174,7 @@ def test_direct_log_reports_at_once(records: Records) -> None:
 
 
 def test_timers_ride_along(records: Records) -> None:
-    """With a folder for the timeline, timers become spans of the step. Without one they wait."""
+    """Timers become spans of the step if there is a folder for the timeline. Without one they wait."""
     MetricsServiceAdapter(Namespace()).log({"step": 1, "x": 1.0})
     timers = Timer()
     timers.start("update")
@@ -220,7 +223,7 @@ def test_a_service_that_is_away_is_told_and_flush_goes_on(
 
 
 def test_with_the_service_a_step_waits_for_flush(records: Records) -> None:
-    """Without `init_tracking`, the first call makes the adapter."""
+    """The first call makes the adapter if `init_tracking` was not called."""
     args = Namespace(use_metrics_service=True)
     assert tracking_utils.log(args, {"step": 1, "x": 1.0}, "step") is True
     assert relax.flush_metrics(args, 1) is True
@@ -285,7 +288,7 @@ def test_init_joins_the_run_and_names_the_backends(records: Records, said: Calla
 
 
 def test_a_secondary_process_without_a_run_says_so(said: Callable[[], str]) -> None:
-    """It starts no run of its own, which would split the result."""
+    """A secondary process starts no run of its own, which would split the result."""
     relax.init_tracking(Namespace(use_metrics_service=False), primary=False, router_addr="http://x")
     assert f"{ENDPOINT_VARIABLE} is not set" in said()
     assert PROCESS.state == "idle"
@@ -315,7 +318,7 @@ def test_the_metrics_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_address_of_a_gateway_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one, and without Ray Serve, it is the default of Ray Serve."""
+    """The address of a gateway comes first. Without one, and without Ray Serve, the default of Ray Serve holds."""
     assert relax.get_serve_url() == "http://localhost:8000/metrics"
     assert relax.get_serve_url(route_prefix="rollout/") == "http://localhost:8000/rollout"
     assert relax.get_serve_url("/") == "http://localhost:8000"

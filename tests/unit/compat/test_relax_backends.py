@@ -80,7 +80,7 @@ def test_options_become_backends(options: dict[str, Any], environment: dict[str,
 
 
 def test_secrets_go_through_the_environment() -> None:
-    """No text of a backend has the key of W&B."""
+    """The key of W&B goes through the environment, so no text of a backend has it."""
     args = Namespace(use_wandb=True, wandb_key="secret", wandb_host="https://w.example")
     assert environment_of(args) == {"WANDB_API_KEY": "secret", "WANDB_BASE_URL": "https://w.example"}
     assert environment_of(Namespace(use_wandb=False, wandb_key="secret")) == {}
@@ -98,7 +98,7 @@ def test_secrets_go_through_the_environment() -> None:
     ids=["commas", "freq", "empty", "none"],
 )
 def test_receivers_of_notifications_travel_by_environment(given: object, urls: list[str] | None) -> None:
-    """Without `freq`, which is no part of an address."""
+    """Addresses of receivers travel without `freq`, which is no part of an address."""
     wanted = ["ntfy://a", "json://h?x=1", "json://h?x=1&y=2"] if urls is None else urls
     found = environment_of(Namespace(notify_urls=given))
     assert found == ({"TELEMETRY_NOTIFY__URLS": "\n".join(wanted)} if wanted else {})

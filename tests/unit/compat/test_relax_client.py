@@ -233,7 +233,7 @@ def test_a_list_is_counted_at_the_call(records: Records) -> None:
 def test_a_value_that_nothing_fits_costs_only_itself(
     records: Records, said: Callable[[], list[str]], value: Any
 ) -> None:
-    """Its neighbours are kept, and it is named once."""
+    """A value that does not fit is named once, and its neighbours are kept."""
     client = MetricsClient()
     assert client.log_metric(0, "bad", value) is False
     assert client.log_metrics_batch(0, {"good": 1.0, "bad": value})
@@ -336,7 +336,7 @@ def test_the_buffer_is_bounded(monkeypatch: pytest.MonkeyPatch, said: Callable[[
 
 
 def test_threads_may_share_a_client(records: Records) -> None:
-    """No value of eight threads is lost."""
+    """No value is lost when eight threads share a client."""
     client = MetricsClient()
 
     def work(thread: int) -> None:
@@ -382,7 +382,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[RelaxService]:
 
 
 def test_values_without_a_run_go_to_the_service_at_the_default_address(service: RelaxService) -> None:
-    """As in Relax, whose client has this address by default."""
+    """Values without a run go to the service at the default address, as with the client of Relax."""
     client = MetricsClient()
     assert client.service_url == service.url
     client.log_metric(1, "loss", 0.5)
@@ -419,7 +419,7 @@ def test_a_run_that_begins_later_wins(
 def test_a_service_that_begins_later_is_found_by_a_report(
     monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
-    """Until then, one line on stderr says that nothing is recorded."""
+    """One line on stderr says that no value is recorded, until a report reaches the service."""
     monkeypatch.setattr(serve_url, "_DEFAULT", "http://127.0.0.1:9")
     for name in ("_LOOK_AGAIN_S", "_LOOK_SHARE"):
         monkeypatch.setattr(client_module, name, 0.0)
@@ -450,7 +450,10 @@ def test_what_answers_at_the_default_address_must_be_a_metrics_service(service: 
 
 
 def test_the_debug_log_says_where_values_go(service: RelaxService, caplog: pytest.LogCaptureFixture) -> None:
-    """With `logging.basicConfig(level=logging.DEBUG)`, which Relax's guide uses."""
+    """The debug log of a program that logs at the level DEBUG says where values go.
+
+    Relax's guide uses `logging.basicConfig(level=logging.DEBUG)`.
+    """
     caplog.set_level(logging.DEBUG)
     client = MetricsClient()
     client.log_metric(1, "loss", 0.5)

@@ -93,7 +93,7 @@ def test_an_immediate_value_is_sent_without_waiting(service: RelaxService) -> No
 
 
 def test_values_of_all_kinds_travel(service: RelaxService) -> None:
-    """What is not finite is null, arrays are lists, dictionaries are flat, and events stay events."""
+    """Values that are not finite become null, arrays lists, and dictionaries flat. Events stay events."""
     client = MetricsClient(service.url, report_timeout_s=LONG_S)
     event = {"name": "forward", "ph": "B", "ts": 5, "args": {"rank": numpy.int64(3), "note": object}}
     client.log_metrics_batch(
@@ -132,7 +132,7 @@ def test_values_of_all_kinds_travel(service: RelaxService) -> None:
 
 
 def test_a_large_tensor_is_refused(service: RelaxService, said: Callable[[], str]) -> None:
-    """Its text would be many megabytes, so the message asks for a part of it."""
+    """The text of a large tensor would be many megabytes. The message asks for a part of it."""
     client = MetricsClient(service.url)
     assert client.log_metric(0, "weights", numpy.zeros(values.LIST_NUMBERS + 1)) is False
     assert client.log_metric(0, "flags", [0.5] * (values.LIST_NUMBERS + 1)) is False
@@ -310,7 +310,7 @@ def test_a_service_that_hangs_costs_one_wait(
 def test_a_request_that_breaks_the_service_is_given_up(
     service: RelaxService, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]
 ) -> None:
-    """After five answers of 500 it makes room for those behind it."""
+    """A request that breaks the service is given up after five answers of 500. The requests behind it go on."""
     monkeypatch.setattr(http, "_RETRY_S", 0.01)
     client = MetricsClient(service.url, report_timeout_s=LONG_S)
 
@@ -341,7 +341,7 @@ def test_a_backend_that_failed_for_good_holds_up_nothing(service: RelaxService, 
 
 
 def test_the_502_of_a_proxy_is_tried_again(service: RelaxService, eventually: Eventually) -> None:
-    """It only says that the service is away."""
+    """The 502 of a proxy is tried again, since it only says that the service is away."""
     service.answer = with_status(502, b"<html>Bad Gateway</html>")
     client = MetricsClient(service.url, report_timeout_s=0.01)
     assert client.report_step(1)["status"] == "pending"
@@ -367,7 +367,7 @@ _LOOP.append(_LOOP)
 def test_what_json_can_not_hold_costs_only_itself(
     service: RelaxService, said: Callable[[], str], bad: Any, immediate: bool
 ) -> None:
-    """No call raises, and the values beside it arrive."""
+    """A value that JSON can't hold raises in no call, and the values beside it arrive."""
     client = MetricsClient(service.url, report_timeout_s=LONG_S)
     good = {"name": "rollout", "ph": "X", "ts": 1, "dur": 1}
     assert client.log_metrics_batch(
@@ -385,7 +385,7 @@ def test_what_json_can_not_hold_costs_only_itself(
 def test_a_full_queue_refuses(
     service: RelaxService, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]
 ) -> None:
-    """By number and by bytes; a step goes in as a whole or not at all."""
+    """A full queue refuses by number and by bytes. A step goes in as a whole or not at all."""
     monkeypatch.setattr(http, "REQUESTS", 5)
     client = MetricsClient(service.url, report_timeout_s=0.1)
     service.open.clear()

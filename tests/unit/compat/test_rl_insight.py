@@ -187,7 +187,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_calls_outside_init_and_finish_have_no_effect(ran: Ran) -> None:
-    """As in RL-Insight; nothing is lost in between."""
+    """Calls outside `init` and `finish` have no effect, as in RL-Insight. No event in between is lost."""
     names = {stat.name for report in (ran.report, ran.second) for stat in report.snapshot.gauges}
     assert names.isdisjoint({"too_early", "too_late"})
     assert not ran.spans("too_early")
@@ -196,7 +196,7 @@ def test_calls_outside_init_and_finish_have_no_effect(ran: Ran) -> None:
 
 
 def test_the_first_init_counts(ran: Ran) -> None:
-    """Until `finish`, after which another one begins another run."""
+    """The first `init` counts until `finish`. After that another one begins another run."""
     params = ran.report.snapshot.params
     assert (params["rl_insight.project"], params["rl_insight.experiment_name"]) == ("p", "e")
     assert params["rl_insight.namespace"] == "mine"
@@ -216,13 +216,13 @@ def test_metrics_have_the_labels_of_init_and_their_own(ran: Ran) -> None:
 
 
 def test_the_older_names_work(ran: Ran) -> None:
-    """They record the same."""
+    """The older names record the same values as the new ones."""
     assert list(ran.gauges("old_gauge").values()) == [4.0]
     assert ran.report.series("old_series", project="p", experiment_name="e").count == 1
 
 
 def test_states_that_overlap_on_a_lane_are_kept(ran: Ran) -> None:
-    """Also those of different names, which RL-Insight drops."""
+    """Overlapping states on a lane are kept, also states of different names, which RL-Insight drops."""
     (outer,), (inner,) = ran.spans("outer"), ran.spans("inner")
     assert outer["start_ns"] < inner["start_ns"] < inner["end_ns"] < outer["end_ns"]
     assert outer["track"] == inner["track"] == "lane"
@@ -251,7 +251,10 @@ def test_the_lane_is_the_process_by_default(ran: Ran) -> None:
 
 
 def test_each_call_of_an_operation_has_a_span(ran: Ran) -> None:
-    """Of functions and coroutines, also if they raise or are cancelled, or if their labels can't be made."""
+    """Each call of a function or coroutine has a span.
+
+    This holds also if it raises, is cancelled, or has labels that can't be made.
+    """
     first, second = ran.spans("double")
     assert (first["labels"]["number"], second["labels"]["number"]) == ("3", "9")
     assert first["labels"]["phase"] == "extra"
@@ -265,7 +268,7 @@ def test_each_call_of_an_operation_has_a_span(ran: Ran) -> None:
 
 
 def test_a_direct_span_is_kept_as_it_is(ran: Ran) -> None:
-    """No segment is added."""
+    """A direct span is kept as it is, and no segment is added."""
     (direct,) = ran.spans("direct")
     assert direct["end_ns"] - direct["start_ns"] == 5_000
     assert direct["labels"].keys() == {"process_id", "project", "experiment_name", "turn"}
@@ -303,7 +306,7 @@ def test_targets_are_parameters_in_both_forms(ran: Ran) -> None:
 
 
 def test_a_run_of_the_program_is_joined_and_goes_on(tmp_path: Path) -> None:
-    """Whoever started a run ends it."""
+    """A run is ended by the program that started it, and not by RL-Insight's `finish`."""
     done = run(JOINS, tmp_path)
     assert done.returncode == 0, done.stderr
     (directory,) = tmp_path.glob("mine-*")
@@ -312,7 +315,7 @@ def test_a_run_of_the_program_is_joined_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_an_absent_aggregator_only_warns(tmp_path: Path) -> None:
-    """At once: training does not wait for it."""
+    """The warning comes at once, since training does not wait for an absent aggregator."""
     nowhere = f"ipc://{tmp_path}/nowhere"
     done = run(NO_AGGREGATOR, tmp_path, TELEMETRY_ENDPOINT=nowhere)
     assert (done.returncode, done.stdout) == (0, "went on\n")

@@ -48,14 +48,14 @@ def test_ports_and_programs_are_taken_over(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_toml_file_is_that_of_the_stack(tmp_path: Path) -> None:
-    """It is not read here."""
+    """A TOML file is passed to the stack and not read here."""
     assert settings_file(tmp_path / "stack.toml") == tmp_path / "stack.toml"
 
 
 def test_what_cant_be_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With its exit code; also without a reader of YAML."""
+    """An unreadable file is an error with its exit code, also without a reader of YAML."""
     path = tmp_path / "server.yaml"
     assert main(["server", "start", "--config", str(path)]) == 2
     assert "can't read" in capsys.readouterr().err
@@ -81,7 +81,7 @@ def test_what_cant_be_read_is_an_error(
 def test_each_action_is_a_command_of_the_stack(
     words: list[str], command_line: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It replaces this process, so the exit code and signals are those of the stack."""
+    """The stack's command replaces this process, so exit code and signals are those of the stack."""
     lines: list[list[str]] = []
 
     def replace(path: str, line: list[str]) -> None:

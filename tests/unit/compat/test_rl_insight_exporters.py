@@ -24,7 +24,7 @@ Told = Callable[[], str]
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No stack, no variables, and no addresses of other tests."""
+    """Keep the stack, the variables and the addresses of other tests away."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in (TRACES_VARIABLE, "OTEL_SERVICE_NAME", "TELEMETRY_BACKENDS__TO"):
         monkeypatch.delenv(name, raising=False)
@@ -42,7 +42,7 @@ def start_stack(otlp: str = "") -> None:
 
 
 def test_init_alone_has_a_page_and_waits_for_nobody() -> None:
-    """It was not asked for, so a joined run says nothing about it."""
+    """A joined run reports nothing about the page, because `init` alone did not ask for it."""
     found = exporters_of(None)
     assert (found.to, found.environment, found.is_asked_for) == ([f"{PAGE},linger=0"], {}, False)
 
@@ -65,7 +65,7 @@ def test_the_configuration_names_port_namespace_and_receiver() -> None:
 
 
 def test_the_environment_wins_and_the_stack_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in RL-Insight, whose configuration has a default receiver on this machine."""
+    """The order is as in RL-Insight, whose configuration has a default receiver on this machine."""
     start_stack("http://127.0.0.1:4318")
     assert exporters_of(None).to == [PAGE, SPANS]
     assert exporters_of(None).environment == {TRACES_VARIABLE: "http://127.0.0.1:4318/v1/traces"}

@@ -177,7 +177,7 @@ def use(made: Any) -> None:
 
 @pytest.mark.parametrize("call", RELAX, ids=str)
 def test_relax(joined: Joined, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
-    """As its guide of the metrics service shows them, in a run."""
+    """The calls are those of Relax's guide of the metrics service, and run in a run."""
     monkeypatch.setattr(relax_client, "_CLIENT", [])
     monkeypatch.setattr(metrics_service_adapter, "_ADAPTER", [])
     both(call)
@@ -185,13 +185,13 @@ def test_relax(joined: Joined, monkeypatch: pytest.MonkeyPatch, call: Call) -> N
 
 @pytest.mark.parametrize("call", TRACELET, ids=str)
 def test_tracelet(joined: Joined, call: Call) -> None:
-    """As its architecture document shows them."""
+    """The calls are those of Tracelet's architecture document."""
     both(call)
 
 
 @pytest.mark.parametrize("call", RL_INSIGHT, ids=str)
 def test_rl_insight(monitor: Joined, call: Call) -> None:
-    """As its pull request and its release 0.3 show them."""
+    """The calls are those of RL-Insight's pull request and its release 0.3."""
     both(call)
 
 

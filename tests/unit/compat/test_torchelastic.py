@@ -123,7 +123,7 @@ def values_of(producer: Heard) -> dict[tuple[str, str, str], list[float]]:
 
 
 def test_a_handler_gets_each_value(keeper: Keeper) -> None:
-    """With the wall-clock time, as torchelastic gives it."""
+    """A handler gets each value with the wall-clock time, as torchelastic gives it."""
     before = time.time()
     metrics.put_metric("examples", 3, "train")
     metrics.put_metric("alive", 1)
@@ -133,7 +133,7 @@ def test_a_handler_gets_each_value(keeper: Keeper) -> None:
 
 
 def test_values_reach_a_handler_as_they_are(keeper: Keeper) -> None:
-    """Also those that no series takes."""
+    """Values that no series takes reach a handler unchanged, too."""
     odd = [-1, math.nan, "text", None, SameValue(), True, [1, 2]]
     for value in odd:
         metrics.put_metric("odd", value, "g")
@@ -141,20 +141,20 @@ def test_values_reach_a_handler_as_they_are(keeper: Keeper) -> None:
 
 
 def test_the_console_handler_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """With time, group, name and value."""
+    """The console handler prints time, group, name and value on one line."""
     metrics.configure(metrics.ConsoleMetricHandler())
     metrics.ConsoleMetricHandler().emit(metrics.MetricData(1574213883.4182858, "my_app", "my_metric", 7))
     assert capsys.readouterr().out == "[1574213883.4182858][my_app]: my_metric=7\n"
 
 
 def test_the_spelling_of_the_documentation_works() -> None:
-    """torch's own documentation uses names that torch does not have."""
+    """The names in torch's own documentation work, although torch does not have them."""
     assert metrics.ConsoleMetricsHandler is metrics.ConsoleMetricHandler
     assert metrics.NullMetricsHandler is metrics.NullMetricHandler
 
 
 def test_a_handler_of_a_group_wins_over_the_default(keeper: Keeper) -> None:
-    """Until another one is configured for the group."""
+    """A group's handler is used until another one is configured for the group."""
     own = Keeper()
     metrics.configure(own, "mine")
     metrics.put_metric("a", 1, "mine")
@@ -178,7 +178,7 @@ def test_a_pattern_stands_for_groups() -> None:
 
 
 def test_a_removed_handler_gets_nothing_more(keeper: Keeper) -> None:
-    """Its group has the default handler again."""
+    """A group whose handler is removed has the default handler again."""
     own = Keeper()
     metrics.configure(own, "mine")
     metrics.unconfigure("mine")
@@ -191,7 +191,7 @@ def test_a_removed_handler_gets_nothing_more(keeper: Keeper) -> None:
 
 
 def test_a_stream_follows_later_configuration() -> None:
-    """In torchelastic it keeps the handler of the time when it was taken."""
+    """A stream follows later configuration; in torchelastic it keeps the handler it was taken with."""
     stream = metrics.getStream("late")
     assert isinstance(stream, metrics.MetricStream)
     stream.add_value("a", 1)
@@ -202,7 +202,7 @@ def test_a_stream_follows_later_configuration() -> None:
 
 
 def test_a_stream_with_a_handler_keeps_it(keeper: Keeper) -> None:
-    """Whatever is configured for its group."""
+    """A stream that is made with a handler keeps it, whatever is configured for its group."""
     own = Keeper()
     stream = metrics.MetricStream("g", own)
     metrics.configure(keeper, "g")
@@ -211,7 +211,7 @@ def test_a_stream_with_a_handler_keeps_it(keeper: Keeper) -> None:
 
 
 def test_a_fault_of_a_handler_is_reported_once(said: Callable[[], list[str]]) -> None:
-    """It reaches neither `put_metric` nor a profiled function."""
+    """A handler's fault reaches neither `put_metric` nor a profiled function."""
     metrics.configure(Broken())
     metrics.put_metric("a", 1)
     metrics.getStream("g").add_value("b", 2)
@@ -222,14 +222,17 @@ def test_a_fault_of_a_handler_is_reported_once(said: Callable[[], list[str]]) ->
 
 
 def test_a_handler_without_emit_is_a_fault_like_others(said: Callable[[], list[str]]) -> None:
-    """It is reported, and the program goes on."""
+    """A handler without `emit` is reported, and the program goes on."""
     metrics.configure(object())  # type: ignore[arg-type]
     metrics.put_metric("a", 1)
     assert len(said()) == 1
 
 
 def test_groups_and_names_of_any_type_reach_the_handler(keeper: Keeper, said: Callable[[], list[str]]) -> None:
-    """torchelastic takes them. What can't be an instrument is reported."""
+    """A handler gets groups and names of any type, as in torchelastic.
+
+    A name that can't be an instrument is reported.
+    """
     metrics.put_metric("a", 1, None)  # type: ignore[arg-type]
     metrics.put_metric(7, 2, "g")  # type: ignore[arg-type]
     metrics.put_metric(["b"], 3, "g")  # type: ignore[arg-type]
@@ -268,7 +271,7 @@ def test_handlers_may_be_configured_while_others_put(keeper: Keeper) -> None:
 def test_a_configuration_names_handlers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By short names, or by module and class."""
+    """A configuration names handlers by short names, or by module and class."""
     sink = type(sys)("sink")
     sink.Keeper = Keeper  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sink", sink)
@@ -325,7 +328,7 @@ def test_prof_puts_outcome_and_duration(keeper: Keeper) -> None:
 
 
 def test_prof_keeps_what_a_function_is() -> None:
-    """Its name, and that it is a coroutine function."""
+    """A profiled function keeps its name, and a coroutine function stays one."""
     assert plain.__name__ == "plain"
     assert asyncio.iscoroutinefunction(metrics.prof(asyncio.sleep))
 
@@ -344,7 +347,7 @@ def test_any_exception_is_a_failure(keeper: Keeper, error: type[BaseException]) 
 
 
 async def test_a_coroutine_is_measured_until_it_returns(keeper: Keeper) -> None:
-    """In torchelastic only its creation is measured."""
+    """A coroutine is measured until it returns; in torchelastic only its creation is measured."""
 
     @metrics.prof
     async def rest(seconds: float) -> str:
@@ -359,7 +362,7 @@ async def test_a_coroutine_is_measured_until_it_returns(keeper: Keeper) -> None:
 
 
 async def test_a_cancelled_coroutine_failed(keeper: Keeper) -> None:
-    """As any other exception ends it."""
+    """A coroutine that is cancelled counts as failed, as after any other exception."""
 
     @metrics.prof
     async def rest() -> None:
@@ -374,7 +377,7 @@ async def test_a_cancelled_coroutine_failed(keeper: Keeper) -> None:
 
 
 def test_a_generator_is_measured_until_its_end(keeper: Keeper) -> None:
-    """What is sent and returned passes through."""
+    """A measured generator passes on the values that are sent and returned."""
 
     @metrics.prof
     def count(most: int) -> Generator[int, str, str]:
@@ -393,7 +396,7 @@ def test_a_generator_is_measured_until_its_end(keeper: Keeper) -> None:
 
 
 def test_a_generator_that_is_closed_early_succeeded(keeper: Keeper) -> None:
-    """Its consumer had enough."""
+    """A generator whose consumer had enough counts as a success."""
 
     @metrics.prof
     def count() -> Generator[int, None, None]:
@@ -406,7 +409,7 @@ def test_a_generator_that_is_closed_early_succeeded(keeper: Keeper) -> None:
 
 
 async def test_an_async_generator_is_measured_until_its_end(keeper: Keeper) -> None:
-    """What is sent and thrown passes through."""
+    """A measured async generator passes on the values and exceptions that are sent and thrown."""
 
     @metrics.prof
     async def count(most: int) -> AsyncGenerator[int, str]:
@@ -435,7 +438,7 @@ async def test_an_async_generator_is_measured_until_its_end(keeper: Keeper) -> N
 
 
 def test_a_callable_object_is_named_after_its_class(keeper: Keeper) -> None:
-    """It has no name of its own."""
+    """A callable object is named after its class, because it has no name of its own."""
 
     class Step:
         def __call__(self) -> int:
@@ -460,7 +463,7 @@ def test_the_deprecated_calls_warn_and_work(keeper: Keeper) -> None:
 
 
 def test_elapsed_time_is_in_whole_milliseconds() -> None:
-    """From a time of the wall clock."""
+    """The elapsed time counts from a time of the wall clock, in whole milliseconds."""
     elapsed = metrics.get_elapsed_time_ms(time.time() - 2.0)
     assert type(elapsed) is int
     assert 2_000 <= elapsed < 60_000
@@ -470,7 +473,7 @@ def test_elapsed_time_is_in_whole_milliseconds() -> None:
 
 
 def test_each_metric_is_a_series_with_its_group(recorded: Recorded) -> None:
-    """Whatever the handler does, and without any."""
+    """Each metric is a series with its group, whatever the handler does, and without any handler."""
     metrics.configure(Broken(), "broken")
     for value in (1, 2.5, True):
         metrics.put_metric("te.examples", value, "train")
@@ -489,7 +492,7 @@ def test_each_metric_is_a_series_with_its_group(recorded: Recorded) -> None:
 
 
 def test_values_below_zero_and_not_finite_are_kept(recorded: Recorded) -> None:
-    """Under longer names, as a series can't hold them."""
+    """Values that a series can't hold are kept under longer names."""
     for value in (-3, 2, -1.5, math.nan, math.inf, -math.inf):
         metrics.put_metric("te.delta", value, "g")
     metrics.put_metric("te.cold", -5, "g")
@@ -551,7 +554,7 @@ def test_a_name_that_is_in_use_otherwise_is_reported_once(said: Callable[[], lis
 
 
 def test_a_value_that_is_no_number_is_counted(recorded: Recorded) -> None:
-    """In the report, under `not_a_number`."""
+    """The report counts a value that is no number under `not_a_number`."""
     PROCESS.recorders.refused.take()
     for value in ("3", None, [1.0, 2.0], SameValue()):
         metrics.put_metric("te.word", value)
@@ -564,14 +567,14 @@ def test_a_value_that_is_no_number_is_counted(recorded: Recorded) -> None:
 
 
 def test_prof_names_a_function_after_its_class_or_module() -> None:
-    """As torchelastic does; its tests call this function."""
+    """`prof` names a function as torchelastic does, whose tests call this function."""
     assert api._get_metric_name(plain) == f"{__name__.rpartition('.')[2]}.plain"
     assert api._get_metric_name(Worker().work) == "Worker.work"
     assert api._get_metric_name(metrics.prof(group="g")) == "prof.<locals>.wrap"
 
 
 def test_a_replaced_get_stream_gets_all_values(monkeypatch: pytest.MonkeyPatch, recorded: Recorded) -> None:
-    """As in torchelastic, whose tests replace it so that they configure nothing."""
+    """A replaced `getStream` gets all values: torchelastic's tests replace it to configure nothing."""
     keeper, configured = Keeper(), Keeper()
     metrics.configure(configured)
     stream = metrics.MetricStream("replaced", keeper)
@@ -640,7 +643,7 @@ def test_the_samples_run_with_another_import(
 
 
 def test_documented_calls_work_by_name_and_by_position(keeper: Keeper) -> None:
-    """With each argument under the name that it has in torchelastic."""
+    """Each argument has the name that it has in torchelastic."""
     metrics.configure(handler=keeper, group="g")
     metrics.configure(keeper, "g")
     for stream in (metrics.getStream("g"), metrics.getStream(group="g")):
@@ -668,14 +671,14 @@ def test_documented_calls_work_by_name_and_by_position(keeper: Keeper) -> None:
 
 
 def test_the_interface_is_also_under_api() -> None:
-    """Where torch has `MetricStream`. The package has the names, too."""
+    """The names are in `api`, where torch has `MetricStream`, and in the package, too."""
     assert api.__all__ == metrics.__all__ == package.__all__
     assert all(getattr(api, name) is getattr(metrics, name) for name in metrics.__all__)
     assert all(getattr(package, name) is getattr(metrics, name) for name in metrics.__all__)
 
 
 def test_metric_data_is_a_named_tuple() -> None:
-    """Also for pickle and JSON."""
+    """Metric data is a named tuple for pickle and JSON, too."""
     data = metrics.MetricData(timestamp=1.5, group_name="g", name="n", value=2)
     assert tuple(data) == (1.5, "g", "n", 2)
     assert data._fields == ("timestamp", "group_name", "name", "value")
@@ -684,7 +687,7 @@ def test_metric_data_is_a_named_tuple() -> None:
 
 
 def test_a_configuration_has_params() -> None:
-    """None stands for an empty mapping."""
+    """A configuration without params has an empty mapping."""
     assert metrics.MetricsConfig().params == {}
     assert metrics.MetricsConfig({"a": "null"}).params == {"a": "null"}
 

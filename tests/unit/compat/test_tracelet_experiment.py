@@ -34,7 +34,7 @@ Told = Callable[[], str]
 
 
 def test_the_calls_of_the_architecture_document(joined: Joined) -> None:
-    """Without `start`, the first call that records starts the experiment."""
+    """The first call that records starts the experiment if `start` was not called."""
     experiment = tracelet.Experiment("digits", "vision")
     assert (experiment.name, experiment.project) == ("digits", "vision")
     experiment.log_metric("accuracy", 0.95, step=100)
@@ -86,7 +86,7 @@ def test_the_settings_of_a_call(joined: Joined) -> None:
 def test_the_default_backend_is_used_if_it_is_installed(
     joined: Joined, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
-    """Only `start_logging` has one, as in Tracelet."""
+    """Only `start_logging` has a default backend, as in Tracelet."""
     assert tracelet.start_logging("a").active_backends == ["mlflow"]
     assert tracelet.Experiment("a").active_backends == []
     monkeypatch.setattr("telemetry.compat.tracelet.interface.installed", lambda name: False)
@@ -95,7 +95,7 @@ def test_the_default_backend_is_used_if_it_is_installed(
 
 
 def test_backends_can_be_added_by_name_before_the_start(joined: Joined, told: Told) -> None:
-    """In a run that is open already they are named in a message."""
+    """Backends for a run that is open already are named in a message."""
     experiment = tracelet.Experiment("a", backend="tensorboard")
     experiment.add_backend("jsonl:path=x.jsonl")
     experiment.add_backend(tracelet.backends.MLflowBackend())
@@ -164,7 +164,7 @@ def test_steps_are_the_ones_that_are_given(joined: Joined) -> None:
 
 
 def test_all_kinds_of_numbers_are_numbers(joined: Joined) -> None:
-    """Also those of numpy and arrays of one element."""
+    """Numbers of numpy and arrays of one element are recorded as numbers, too."""
     values = [1, True, np.float32(0.5), np.int8(3), np.array([0.25]), math.nan, math.inf]
     with tracelet.Experiment("a") as experiment:
         for step, value in enumerate(values):
@@ -278,7 +278,7 @@ def test_two_experiments_of_a_run_keep_apart(joined: Joined, told: Told) -> None
 
 
 def test_a_run_that_is_open_is_used_and_stays_open(joined: Joined, told: Told) -> None:
-    """Who started the run ends it."""
+    """A run that is open already is ended by the code that started it, not by the experiment."""
     run = telemetry.start("own")
     with tracelet.Experiment("a") as experiment:
         assert experiment.run is run
@@ -364,7 +364,7 @@ def test_artifacts_are_recorded_by_reference(joined: Joined, tmp_path: Path) -> 
 
 
 def test_a_pickle_is_refused_with_what_to_do(told: Told) -> None:
-    """And other things that an artifact can't hold."""
+    """Other things that an artifact can't hold are refused, too, each with a message."""
     artifact = TraceletArtifact("a", ArtifactType.DATASET)
     with pytest.raises(tracelet.BackendError, match=r'pickled objects are refused.*serializer="json"'):
         artifact.add_object(object(), "o", serializer="pickle")

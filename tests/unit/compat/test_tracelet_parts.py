@@ -50,7 +50,7 @@ Eventually = Callable[[Callable[[], object]], None]
 
 
 class Kept:
-    """What a user's class was called with, in order."""
+    """A record of the calls of a user's class, in order."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -152,7 +152,7 @@ def log_some(experiment: tracelet.Experiment) -> None:
 
 
 def test_a_backend_of_the_document_runs_unchanged(joined: Joined) -> None:
-    """It is opened first, gets all values in order, and is closed last."""
+    """The backend is opened first, gets all values in order, and is closed last."""
     backend = DocumentBackend()
     experiment = tracelet.Experiment("e", "vision")
     experiment.add_backend(backend)
@@ -303,7 +303,7 @@ def sink_of(experiment: tracelet.Experiment) -> dict[str, Any]:
 
 
 def test_a_value_that_fails_is_tried_again_in_order(joined: Joined, eventually: Eventually) -> None:
-    """Also the start of the backend. Nothing is lost, and no value overtakes another one."""
+    """A backend whose start or value fails is tried again. No value is lost, and no value overtakes another one."""
     backend = Flaky(OSError("away"), ConnectionError("away"), RuntimeError("503"), at_start=2)
     with flaky(backend) as experiment:
         for step in range(3):
@@ -338,7 +338,7 @@ def test_a_value_is_given_up_after_max_retries(joined: Joined, eventually: Event
 
 @pytest.mark.parametrize("error", [TypeError("no"), ValueError("no"), KeyError("no")])
 def test_an_error_of_the_value_is_not_tried_again(error: Exception, joined: Joined, eventually: Eventually) -> None:
-    """It would fail in the same way, and hold up all others."""
+    """A value whose error is its own is dropped: it would fail again and hold up all others."""
     backend = Flaky(error)
     experiment = flaky(backend)
     with experiment:
@@ -350,7 +350,7 @@ def test_an_error_of_the_value_is_not_tried_again(error: Exception, joined: Join
 
 
 def test_waits_grow_by_the_factor_up_to_the_longest() -> None:
-    """As the settings say; a wait has no part of chance."""
+    """Waits follow the settings, and no wait has a random part."""
     breaker = Retry(max_retries=9, backoff_factor=3.0, max_backoff=20.0).breaker()
     waits = []
     for _ in range(5):
@@ -362,7 +362,7 @@ def test_waits_grow_by_the_factor_up_to_the_longest() -> None:
 
 @pytest.mark.sdk
 def test_a_tracker_with_a_configuration_is_added_by_name(joined: Joined) -> None:
-    """Its options are those of `config` for this backend."""
+    """The options of a tracker are those of `config` for this backend."""
     experiment = tracelet.Experiment("e", "vision", backend_config={"mlflow": {"run_name": "r"}})
     experiment.add_backend(MLflowBackend(config={"tracking_uri": "sqlite:///t.db"}))
     assert experiment.active_backends == ["mlflow"]
@@ -397,7 +397,7 @@ def test_stop_has_a_deadline_and_reports_the_loss(told: Told) -> None:
 
 
 def test_stop_waits_for_what_is_queued() -> None:
-    """Nothing is lost within the deadline, and the order stays. A second start works."""
+    """A stop within the deadline loses no value and keeps the order. A second start works."""
     got: list[float] = []
 
     class Slow(MetricSink):
@@ -565,7 +565,7 @@ def test_the_life_of_a_plugin(told: Told) -> None:
 
 
 def test_a_plugin_that_fails_is_reported(told: Told) -> None:
-    """Its state is an error, with the reason."""
+    """A plugin that fails is in the state of an error, with the reason."""
 
     class Failing(PluginBase):
         @classmethod
@@ -748,7 +748,7 @@ def test_the_load_of_the_machine(joined: Joined, eventually: Eventually) -> None
 
 
 def test_gpus_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in of the vendor's library."""
+    """GPUs are read through a stand-in of the vendor's library."""
 
     class Facts:
         total, used, free, gpu = 80, 20, 60, 55
@@ -782,7 +782,7 @@ def test_without_psutil_facts_remain(monkeypatch: pytest.MonkeyPatch, told: Told
 
 
 def test_framework_plugins_of_all_forms_run_unchanged(joined: Joined, told: Told) -> None:
-    """They are ended with the experiment, and one that raises is reported."""
+    """The plugins are ended with the experiment, and one that raises is reported."""
 
     class Document(FrameworkPlugin):
         def patch_framework(self, orchestrator: Orchestrator) -> None:

@@ -43,7 +43,7 @@ Told = Callable[[], str]
 
 
 def needs(kind: str, **settings: Any) -> RunBackends:
-    """What one backend of the experiment `run` needs."""
+    """Return the needs of one backend of the experiment `run`."""
     made = TraceletSettings(backend=[kind], **settings)
     return run_backends([kind], made, name="run", tags=[], config={}, plugins={})
 
@@ -68,7 +68,7 @@ BACKENDS: Mapping[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("option", [name for name, (kind, _, _) in BACKENDS.items() if kind])
 def test_an_option_reaches_its_backend(option: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It stands in the text for `to`, under the backend's own name for it."""
+    """An option stands in the text for `to`, under the backend's own name for it."""
     monkeypatch.chdir(tmp_path)
     kind, value, expected = BACKENDS[option]
     monkeypatch.setenv(f"TRACELET_{option}", value)
@@ -126,7 +126,7 @@ def test_a_file_store_becomes_a_database(form: str, tmp_path: Path, told: Told) 
 
 
 def test_an_unknown_backend_is_an_error() -> None:
-    """It is a ValueError, as the documents catch, and names the nearest backend."""
+    """The error is a `ValueError`, which the documents catch, and names the nearest backend."""
     with pytest.raises(tracelet.ConfigurationError, match="did you mean mlflow"):
         tracelet.Experiment("e", backend=["mflow"])
     with pytest.raises(ValueError, match="no backend is named 'invalid_backend'"):
@@ -135,7 +135,7 @@ def test_an_unknown_backend_is_an_error() -> None:
 
 
 def test_a_password_in_a_text_is_never_printed(joined: Joined, told: Told) -> None:
-    """Neither in an error nor in a message about a run that is open already."""
+    """A password is masked in errors and in messages about a run that is open already."""
     with pytest.raises(tracelet.ConfigurationError) as raised:
         needs("mflow:uri=https://user:hunter2@host")
     assert "https://user:***@host" in str(raised.value)
@@ -230,7 +230,7 @@ EFFECTS: Mapping[str, tuple[str, Callable[[Joined], object]]] = {
 
 @pytest.mark.parametrize("option", EFFECTS)
 def test_an_option_has_its_effect(option: str, joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only this option is set, and the run has what it stands for."""
+    """A run in which only this option is set shows the effect of the option."""
     os.system("git init -q -b trunk . && git -c user.name=n -c user.email=e commit -q --allow-empty -m first")
     value, shows = EFFECTS[option]
     run(option, value, monkeypatch)
@@ -240,7 +240,7 @@ def test_an_option_has_its_effect(option: str, joined: Joined, monkeypatch: pyte
 
 
 def test_without_these_options_nothing_of_it_is_recorded(joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all of them off the run has the names alone."""
+    """A run with all of these options off records the names alone."""
     run("PROJECT", None, monkeypatch)
     assert joined.params == {"project": "default", "experiment": "e"}
     assert not joined.gauge("system/memory_percent")
@@ -289,7 +289,7 @@ def test_gpus_can_be_left_out(joined: Joined, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(("option", "name"), [("TRACK_TENSORBOARD", "pytorch"), ("TRACK_LIGHTNING", "lightning")])
 def test_captures_of_frameworks(option: str, name: str, joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are installed for the time of the experiment."""
+    """Captures of frameworks are installed for the time of the experiment."""
     monkeypatch.setenv(f"TRACELET_{option}", "true")
     with tracelet.Experiment("e") as experiment:
         assert list(experiment.frameworks) == [name]
@@ -301,7 +301,7 @@ def test_captures_of_frameworks(option: str, name: str, joined: Joined, monkeypa
 def test_checkpoints_are_recorded(
     option: str, joined: Joined, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With a stand-in of torch, whose `save` is what the capture wraps."""
+    """A stand-in of torch saves the checkpoints: its `save` is the function that the capture wraps."""
     (tmp_path / "torch.py").write_text("def save(obj, f, **more):\n    return 'saved'\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(f"TRACELET_{option}", "true")
@@ -327,7 +327,10 @@ class Trainer:
 def test_checkpoints_of_lightning_are_recorded_once(
     joined: Joined, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By the first rank, and not beside the capture of Lightning, which records them with their step."""
+    """The first rank records a checkpoint of Lightning, unless Lightning's capture records it.
+
+    That capture knows the step.
+    """
     (tmp_path / "pytorch_lightning").mkdir()
     (tmp_path / "pytorch_lightning" / "__init__.py").write_text(_LIGHTNING)
     monkeypatch.syspath_prepend(tmp_path)
@@ -361,7 +364,7 @@ def test_a_capture_that_did_not_start_is_installed(monkeypatch: pytest.MonkeyPat
 
 
 def test_artifacts_are_switched_on(joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it `create_artifact` raises, and says how to switch it on."""
+    """`create_artifact` without this option raises, and tells how to switch it on."""
     with pytest.raises(RuntimeError, match="TRACELET_ENABLE_ARTIFACTS"):
         tracelet.Experiment("e").create_artifact("a", tracelet.ArtifactType.MODEL)
     experiment = run("ENABLE_ARTIFACTS", "true", monkeypatch)
@@ -409,7 +412,7 @@ GUESSES: Mapping[str, Any] = {
 
 @pytest.mark.parametrize("option", GUESSES)
 def test_guesses_are_refused_if_the_program_asks_for_them(option: str, joined: Joined, told: Told) -> None:
-    """By argument or later, and not by default or if they are switched off."""
+    """Guesses are refused if they are asked for by argument or later, not by default or if off."""
     silent = tracelet.AutomagicConfig(monitor_loss_curves=False)
     silent.monitor_training_loop = False
     with tracelet.Experiment("a", automagic=True, automagic_config=copy.copy(silent)):
@@ -426,7 +429,7 @@ def test_guesses_are_refused_if_the_program_asks_for_them(option: str, joined: J
 
 
 def test_the_message_about_variables_can_be_switched_off(joined: Joined, told: Told) -> None:
-    """It appears by default, because a program of Tracelet expects its variables to be recorded."""
+    """The message is on by default: a program of Tracelet expects its variables to be recorded."""
     names = ("detect_function_args", "detect_class_attributes", "detect_argparse", "detect_config_files")
     config = tracelet.AutomagicConfig(**dict.fromkeys(names, False))  # type: ignore[arg-type]
     with tracelet.Experiment("a", automagic=True, automagic_config=config):
@@ -436,7 +439,7 @@ def test_the_message_about_variables_can_be_switched_off(joined: Joined, told: T
 
 
 def test_the_architecture_of_a_model_can_be_left_out(joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is recorded as a text otherwise."""
+    """The architecture of a model is recorded as a text unless it is left out."""
     monkeypatch.setenv("TRACELET_TRACK_MODEL_ARCHITECTURE", "false")
     with tracelet.Experiment("e", automagic=True) as experiment:
         assert "architecture" not in experiment.capture_model({"layers": 3})
@@ -457,7 +460,7 @@ def test_the_bound_of_queues(joined: Joined, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_names_of_experiment_and_backends(joined: Joined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come from the environment if the call has none."""
+    """The names come from the environment if the call has none."""
     monkeypatch.setenv("TRACELET_EXPERIMENT_NAME", BACKENDS["EXPERIMENT_NAME"][1])
     monkeypatch.setenv("TRACELET_BACKEND", BACKENDS["BACKEND"][1])
     experiment = tracelet.start_logging()
@@ -509,7 +512,7 @@ def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_file_has_nested_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the ones of the documents, in a file and in `from_dict`."""
+    """The nested tables are those of the documents, in a file and in `from_dict`."""
     monkeypatch.chdir(tmp_path)
     table = {
         "backend": ["mlflow", "wandb"],
@@ -554,7 +557,7 @@ def test_an_impossible_value_is_an_error(option: str, value: object) -> None:
 
 
 def test_an_unknown_option_is_reported_with_the_nearest_one(told: Told) -> None:
-    """It is ignored, as Tracelet ignores it, but not in silence."""
+    """An unknown option is ignored, as in Tracelet, but a message reports it."""
     TraceletSettings(track_gti=True)
     assert "track_gti (argument) is unknown and has no effect; did you mean track_git?" in told()
 
@@ -584,7 +587,7 @@ def test_keys_are_not_shown() -> None:
 
 
 def test_the_sources_can_be_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the level DEBUG each option has a line."""
+    """Each option has a line with its source at the level DEBUG."""
     monkeypatch.setenv("TRACELET_TRACK_GIT", "0")
     with caplog.at_level(logging.DEBUG, "tracelet.settings"):
         TraceletSettings(project="p")

@@ -38,7 +38,7 @@ _CHANGING = ("_timestamp", "_runtime", "artifact_path", "_latest_artifact_path")
 
 @dataclass(frozen=True)
 class Ended:
-    """What a program left: its own findings, our records, W&B's rows by run."""
+    """The results of a program: its own findings, our records, and W&B's rows by run."""
 
     seen: dict[str, Any]
     records: list[Any]
@@ -200,7 +200,7 @@ def test_objects_of_a_step(ended: dict[str, Ended], how: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["stand-in", "captured"])
 def test_config_and_summary_are_params(ended: dict[str, Ended], how: str) -> None:
-    """With the newest values, and secrets masked."""
+    """The config and the summary have their newest values as params, and secrets are masked."""
     expected = {
         "wandb.name": "first",
         "wandb.id": "one",
@@ -386,7 +386,7 @@ def test_several_runs(wandb: Any) -> None:
 def test_settings_come_from_arguments_then_settings_then_the_environment(
     wandb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this order."""
+    """Arguments win over settings, and settings win over the environment."""
     wandb.env.set_project("of the environment")
     wandb.env.set_entity("me")
     monkeypatch.setenv("WANDB_TAGS", "a, b")
@@ -452,7 +452,7 @@ def test_what_has_no_effect(wandb: Any, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_messages(wandb: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """They go to stderr, and with `repeat=False` once only."""
+    """Messages go to stderr, and those with `repeat=False` only once."""
     for repeat in (True, True, False):
         wandb.termwarn("careful", repeat=repeat)
     wandb.termlog("note", prefix=False)
@@ -494,7 +494,7 @@ def test_a_config_of_anything(wandb: Any) -> None:
 
 @pytest.mark.sdk
 def test_tables(wandb: Any) -> None:
-    """From rows, an array or a data frame, and extended by columns."""
+    """Tables are made from rows, an array or a data frame, and are extended by columns."""
     import numpy as np
     import pandas as pd
 
@@ -576,7 +576,7 @@ def test_artifacts(wandb: Any, tmp_path: Path) -> None:
 
 
 def test_a_process_that_joins_a_run_needs_the_endpoint(wandb: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without it, it says so and starts no run of its own."""
+    """A process without the endpoint prints a message and starts no run of its own."""
     settings = wandb.Settings(mode="shared", x_primary=False, x_update_finish_state=False)
     run = wandb.init(id="job", resume="allow", reinit=True, settings=settings)
     run.log({"a": 1})

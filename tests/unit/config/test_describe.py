@@ -1,4 +1,4 @@
-"""What people and editors read about the settings agrees with what the loader does."""
+"""Tests that the descriptions of the settings for people and editors agree with the loader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from telemetry.config.load import FIELDS
 
 
 def test_every_setting_is_described(tmp_path: Path) -> None:
-    """No key is without a sentence on what it means."""
+    """Every key has a sentence on its meaning."""
     described = settings(load(cwd=tmp_path, environ={}))
     assert [item.key for item in described] == list(FIELDS)
     assert all(item.description.endswith(".") for item in described)

@@ -20,7 +20,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_defaults_come_from_the_schema(tmp_path: Path) -> None:
-    """Without any place that says otherwise, every key has its default and says so."""
+    """Every key has its default, and its origin is `default`, if no place sets it."""
     loaded = load(cwd=tmp_path, environ={})
     assert loaded.config == Config()
     assert set(loaded.origins) == set(FIELDS)
@@ -95,7 +95,7 @@ def test_bad_values_are_refused(tmp_path: Path, key: str, value: str) -> None:
 
 
 def test_keys_cannot_be_demanded_and_waived(tmp_path: Path) -> None:
-    """Whoever asks for keys everywhere must not lose them to a switch."""
+    """A demand of keys everywhere conflicts with the switch that waives keys."""
     flags = {"security.curve": "always", "transport.insecure": True}
     with pytest.raises(ConfigError, match=r"security.curve = 'always' conflicts with transport.insecure"):
         load(flags, cwd=tmp_path, environ={})
@@ -149,7 +149,7 @@ every_s = 2
 
 
 def test_values_of_backends_are_tables_in_a_table(tmp_path: Path) -> None:
-    """By the name of a backend, or `*` for the others; what one does not say is as for all."""
+    """Values of a backend are under its name, or `*` for the others; missing values are as for all."""
     write(tmp_path / "telemetry.toml", BACKENDS)
     loaded = load(cwd=tmp_path, environ={"TELEMETRY_BACKENDS__EVERY_S": "5"})
     backends = loaded.config.backends
@@ -241,7 +241,7 @@ def test_places_follow_the_environment(tmp_path: Path) -> None:
 
 
 def test_environment_names_are_unambiguous() -> None:
-    """No two keys share an environment variable, and none collides with TELEMETRY_ENDPOINT."""
+    """Each key has an environment variable of its own, and none collides with `TELEMETRY_ENDPOINT`."""
     names = [env_name(key) for key in FIELDS]
     assert len(set(names)) == len(names)
     assert all("__" in name for name in names)

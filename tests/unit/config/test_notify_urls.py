@@ -28,7 +28,7 @@ def test_addresses_are_split_and_joined(between: str) -> None:
     [("slack://T1/A2", "slack://***"), ("s3cret", "***"), (" ntfy://x", "ntfy://***"), ("a:s3cret@b", "***")],
 )
 def test_only_the_service_is_shown(url: str, shown: str) -> None:
-    """Not the host either: for many services it is the secret."""
+    """A masked address hides the host, too: for many services it is the secret."""
     assert masked(url) == shown
 
 

@@ -20,7 +20,7 @@ def test_patterns_stand_one_on_a_line_in_the_environment(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("patterns", [["x"], ["x=("], ["x=a*"], ["github=x"], ["x=a", "x=b"]])
 def test_wrong_patterns_are_refused_at_the_start(tmp_path: Path, patterns: list[str]) -> None:
-    """With the name of the setting."""
+    """The error names the setting with the wrong pattern."""
     with pytest.raises(ConfigError, match=r"redact\.patterns"):
         load({"redact.patterns": patterns}, cwd=tmp_path, environ={})
 

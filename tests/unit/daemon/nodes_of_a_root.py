@@ -97,14 +97,14 @@ class Place:
     # --- messages --------------------------------------------------------------------------------
 
     def _push(self) -> None:
-        """What the loop of a root does: it sends the messages that wait."""
+        """Send the messages that wait, as the loop of a root does."""
         for leaf, search in self.channel.outgoing():
             self.sent.append(search)
             if leaf in self.places and not self.lose(search):
                 self.places[leaf].search.take(decode_response(encode_control(search)))
 
     def _send(self, request: Request) -> None:
-        """What the connection of a leaf does: it sends a request, and the root answers."""
+        """Send a request and take the root's answer, as the connection of a leaf does."""
         assert self._root is not None
         found = decode_request(encode_control(request))
         assert isinstance(found, Found)

@@ -1,4 +1,7 @@
-"""From options to a running aggregator, and everything put away again, also when it can't begin."""
+"""Tests of the way from options to a running aggregator.
+
+Everything is put away again, also after a failed start.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ def test_what_the_configuration_says_is_built(make_service: Any) -> None:
 def test_an_address_that_is_in_use_leaves_nothing_behind(
     make_service: Any, make_options: Any, short_dir: Path
 ) -> None:
-    """No run directory and no sockets of the one that could not begin; the first one is not touched."""
+    """A run that could not begin leaves no run directory and no sockets. The first run is untouched."""
     first = make_service({"transport.bind": f"ipc://{short_dir}/c"})
     (short_dir / "telemetry").mkdir(exist_ok=True)
     before = sorted(path.name for path in short_dir.rglob("*"))

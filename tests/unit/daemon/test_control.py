@@ -88,7 +88,7 @@ def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) 
 
 
 def test_a_question_that_fails_costs_nobody_the_run(make_service: Any, connect: Any) -> None:
-    """It is answered with an error, logged, and said in the snapshot."""
+    """A question that fails is answered with an error, logged, and reported in the snapshot."""
     service = make_service()
     peer = connect(service)
 
@@ -104,7 +104,7 @@ def test_a_question_that_fails_costs_nobody_the_run(make_service: Any, connect: 
 
 
 def test_a_process_number_that_cannot_be(make_service: Any, run_apart: Any) -> None:
-    """No peer ends the run's loop with one."""
+    """An impossible process number from a peer does not end the run's loop."""
     service = make_service()
     with ControlClient(run_apart(service)) as client:
         for request in (msg.Watch(pid=1 << 40), msg.Hello(producer="p", pid=1 << 40)):
@@ -114,7 +114,10 @@ def test_a_process_number_that_cannot_be(make_service: Any, run_apart: Any) -> N
 
 
 def test_a_process_that_is_gone_is_not_watched(make_service: Any, connect: Any) -> None:
-    """Its end would be that of the run. One that its parent has not collected yet is known, and ends the run."""
+    """A dead process is not watched: its end would be that of the run.
+
+    One that its parent has not collected yet is known, and ends the run.
+    """
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
     service = make_service()
@@ -128,7 +131,10 @@ def test_a_process_that_is_gone_is_not_watched(make_service: Any, connect: Any) 
 
 
 def test_what_writers_tell_is_in_every_snapshot(make_service: Any, run_apart: Any) -> None:
-    """Also in the result; the journal has each writer once, and one writer too many is refused."""
+    """Backends that writers tell are in the result, too.
+
+    The journal has each writer once, and one too many is refused.
+    """
     service = make_service()
     endpoint = run_apart(service)
     with ControlClient(endpoint) as client:
@@ -153,7 +159,7 @@ def test_what_writers_tell_is_in_every_snapshot(make_service: Any, run_apart: An
 
 
 def test_end_is_answered_when_all_is_in(make_service: Any, connect: Any) -> None:
-    """Not before the last batch came, and then with the account."""
+    """The answer to an end comes after the last batch, and has the account."""
     service = make_service()
     peer = connect(service)
     late = peer.frame([Count("n")])
@@ -171,7 +177,7 @@ def test_end_is_answered_when_all_is_in(make_service: Any, connect: Any) -> None
 def test_an_older_producer_that_ends_after_the_run_may_have_been_recording(
     make_service: Any, connect: Any, version: Version, stopped: bool, unfinished: bool
 ) -> None:
-    """It can't say that the end of the run forced its own, so nobody calls it complete."""
+    """An older producer can't tell that the run's end forced its own, so it is not called complete."""
     service = make_service()
     peer = connect(service, greet=False)
     assert isinstance(peer.ask(msg.Hello(id=1, producer="p", version=version)), msg.Welcome)
@@ -195,7 +201,7 @@ def test_a_barrier_is_answered_when_the_batches_are_applied(make_service: Any, c
 
 
 def test_a_barrier_says_what_the_producer_has_lost(make_service: Any, connect: Any) -> None:
-    """So the sender of a batch learns that the aggregator took it, and dropped a part of it."""
+    """A barrier tells the sender of a batch that the aggregator took it, and dropped a part of it."""
     service = make_service()
     peer = connect(service)
     peer.send(Count("n"), Count("n", -1.0))
@@ -237,7 +243,10 @@ def test_what_is_owed_is_bounded(make_service: Any, connect: Any, monkeypatch: A
 
 
 def test_after_the_books_are_closed_nothing_is_owed(make_service: Any, connect: Any) -> None:
-    """What can't be settled any more is answered with the account as it stands, at once, and so is what follows."""
+    """Requests that can't be settled any more are answered at once, with the account as it stands.
+
+    Later requests are, too.
+    """
     service = make_service()
     peer, other = connect(service), connect(service, "q")
     peer.frame([Count("n")])
@@ -259,7 +268,10 @@ def test_after_the_books_are_closed_nothing_is_owed(make_service: Any, connect: 
 
 
 def test_a_producer_that_comes_after_the_books_are_closed_is_refused(make_service: Any, connect: Any) -> None:
-    """Nothing of it would be in the result; one that is known already may say hello again."""
+    """A late producer is refused, as none of its events would be in the result.
+
+    A known producer may greet again.
+    """
     service = make_service()
     known, late = connect(service), connect(service, "late", greet=False)
     service.close_books()
@@ -314,7 +326,7 @@ def test_a_producer_is_asked_for_what_never_came(make_service: Any, connect: Any
 
 
 def test_a_silent_producer_is_not_asked_for_ever(make_service: Any, connect: Any) -> None:
-    """After a while without a sign of life it is left alone; when it speaks again it is asked again."""
+    """A producer without a sign of life is left alone after a while. It is asked again when it speaks again."""
     service = make_service()
     peer = connect(service)
     peer.frame([Count("n")])
@@ -338,7 +350,7 @@ def test_a_silent_producer_is_not_asked_for_ever(make_service: Any, connect: Any
 
 
 def test_what_a_producer_no_longer_has_is_given_up(make_service: Any, connect: Any) -> None:
-    """It is asked for no more, its end is answered, and the journal knows."""
+    """Batches that are given up are not asked for again. The producer's end is answered, and the journal knows."""
     service = make_service()
     peer = connect(service)
     peer.frame([Count("n")])
@@ -357,7 +369,7 @@ def test_what_a_producer_no_longer_has_is_given_up(make_service: Any, connect: A
 
 
 def test_producers_beyond_the_bound_are_refused(make_service: Any, connect: Any, monkeypatch: Any) -> None:
-    """Nobody can make the table of peers grow without end."""
+    """The table of peers can't grow without end."""
     monkeypatch.setattr(limits, "PRODUCERS", 2)
     service = make_service()
     connect(service)
@@ -398,7 +410,7 @@ def test_every_producer_hears_the_state_at_once(make_service: Any, connect: Any)
 
 
 def test_status_holds_all_that_was_applied(make_service: Any, connect: Any) -> None:
-    """It is made when it is asked for."""
+    """The status is made at the moment of the request."""
     service = make_service()
     peer = connect(service)
     peer.send(Count("n", 5.0))

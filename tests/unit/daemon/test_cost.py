@@ -31,7 +31,7 @@ def test_frames_ticks_and_sizes_are_added_up() -> None:
 
 
 def test_what_others_took_and_wrote_before_is_counted_on() -> None:
-    """And none of it is taken for new."""
+    """Earlier costs are counted on, and none of them counts as new."""
     meter = CostMeter(0, EarlierCost(events=1_000, frames=5, frame_bytes=70, journal_bytes=30, history_bytes=40))
     meter.took(2, 100)
     meter.each_second(1_000 * MS, applied=1_010)

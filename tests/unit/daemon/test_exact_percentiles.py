@@ -110,7 +110,7 @@ def test_a_run_without_values_is_exact(tmp_path: Path, wait_until: WaitUntil) ->
 
 
 def test_a_damaged_journal_is_said(recorded: Recorded, wait_until: WaitUntil) -> None:
-    """Not one wrong number: the histogram's stay, with the reason."""
+    """A damaged journal gives no wrong number: the histogram's numbers stay, with the reason."""
     recorded.journal.close()
     (segment,) = recorded.directory.journal.iterdir()
     data = bytearray(segment.read_bytes())
@@ -141,7 +141,7 @@ def test_a_series_that_disagrees_is_named_and_spoils_no_other(recorded: Recorded
 
 
 def test_whoever_waits_is_woken(recorded: Recorded, wait_until: WaitUntil) -> None:
-    """Once, and when there is an outcome."""
+    """The waiting thread is woken once, when there is an outcome."""
     seen: list[Refinement | None] = []
     begun: list[Refiner] = []
     refiner = Refiner(
@@ -157,7 +157,7 @@ def test_whoever_waits_is_woken(recorded: Recorded, wait_until: WaitUntil) -> No
 
 
 def test_it_stops_when_told_to(recorded: Recorded, wait_until: WaitUntil) -> None:
-    """With the reason it was given; a second reason changes nothing."""
+    """A pass stops with the reason that it was given, and a second reason changes nothing."""
     begun, go = recorded.aggregator.series_values, []
 
     def slow(batch: Any) -> Any:
@@ -180,7 +180,7 @@ def test_its_time_is_bounded(recorded: Recorded, wait_until: WaitUntil) -> None:
 
 
 def test_what_stands_in_the_way(tmp_path: Path) -> None:
-    """No journal, a failed one, one that has forgotten."""
+    """An exact pass is prevented by a missing journal, a failed one, or one that lost segments."""
     assert obstacle(None) == "the journal is off"
     journal = JournalWriter(tmp_path / "j", b"", NOW_NS)
     assert obstacle(journal) == ""
@@ -223,7 +223,7 @@ def test_a_gap_is_told_from_the_cap(
 
 
 def test_a_byte_that_is_damaged_is_one() -> None:
-    """And several are several."""
+    """The text about damage uses the singular for one byte and the plural for several."""
     assert damage(1) == "1 byte of the journal is damaged"
     assert damage(1_234) == "1,234 bytes of the journal are damaged"
 
@@ -240,7 +240,7 @@ def test_a_byte_that_is_damaged_is_one() -> None:
     ],
 )
 def test_what_lacked_time_may_succeed_and_what_lacked_values_may_not(reason: str, may: bool) -> None:
-    """Nobody is sent to try in vain."""
+    """Another try is proposed only if it may succeed."""
     assert another_may_succeed(reason) == may
 
 
@@ -262,7 +262,7 @@ def test_a_damaged_end_is_no_torn_one(recorded: Recorded, wait_until: WaitUntil)
 
 
 def test_a_journal_that_had_failed_gives_nothing_exact(tmp_path: Path, wait_until: WaitUntil) -> None:
-    """Not even of a run without values: nobody knows that it had none."""
+    """A failed journal makes even a run without values inexact: that it had none is unknown."""
     empty = Recorded(tmp_path)
     empty.journal.close()
     (segment,) = empty.directory.journal.iterdir()

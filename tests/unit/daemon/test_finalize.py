@@ -112,7 +112,7 @@ def test_a_complete_run(make_service: Any, connect: Any, monkeypatch: pytest.Mon
 
 
 def test_a_late_word_does_not_change_the_result(make_service: Any, connect: Any, wait_until: Any) -> None:
-    """What comes in the grace is answered, and file, status and publication stay one."""
+    """A message in the grace is answered, and the file, the status and the publication stay the same."""
     service = make_service({"run.terminal_grace_s": 0.3})
     peer = connect(service, pid=os.getpid(), host=service.parts.host)
     record(peer)
@@ -155,7 +155,7 @@ def test_an_interrupted_run_has_its_file_before_the_exact_pass(
 def test_numbers_that_fail_at_last_leave_those_of_the_last_tick(
     make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also when the run was interrupted; and nobody asks them again."""
+    """The numbers of the last tick stay when the run was interrupted, too. Failed numbers are not asked again."""
     monkeypatch.setattr(limits, "GATHER_S", 0.0)  # so that something stays in the socket
     service = make_service({"run.terminal_grace_s": 0.1})
     peer = connect(service)
@@ -185,7 +185,7 @@ def test_numbers_that_fail_at_last_leave_those_of_the_last_tick(
 def test_status_while_an_interrupted_run_is_refined(
     make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not terminal yet, so DRAINING, with the numbers; the first terminal snapshot anybody sees is the last."""
+    """The status is DRAINING, with the numbers, during the exact pass. The first terminal snapshot is the last."""
     service = make_service()
     go = hold(monkeypatch)
     peer = connect(service)
@@ -231,7 +231,7 @@ def test_a_signal_in_the_exact_pass_of_a_complete_run_gives_up_exactness_alone(
 def test_a_second_signal_ends_the_exact_pass_of_an_interrupted_run(
     make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks twice does not wait for a minute."""
+    """A second signal ends the exact pass, so that a hurried user does not wait for a minute."""
     service = make_service()
     go = hold(monkeypatch)
     peer = connect(service)
@@ -301,7 +301,7 @@ def test_nothing_moves_after_the_books_are_closed(
     [({"journal.enabled": False}, "the journal is off"), ({}, "can't write the journal: full")],
 )
 def test_without_a_journal_the_bound_is_stated(make_service: Any, connect: Any, flags: Any, reason: str) -> None:
-    """Not exact, and why."""
+    """The result without a journal is not exact, and gives the reason."""
     service = make_service(flags)
     peer = connect(service)
     record(peer)
@@ -373,7 +373,7 @@ def test_a_socket_that_fails_does_not_cost_the_file(make_service: Any, connect: 
 def test_a_file_that_fails_does_not_cost_the_publication(
     make_service: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the reason is."""
+    """The result is published after the file failed, whatever the reason is."""
     service = make_service({"run.terminal_grace_s": 0.1})
     end(service)
 
@@ -427,7 +427,7 @@ def test_a_defect_in_the_numbers_leaves_those_of_the_last_tick(make_service: Any
 
 
 def test_an_interruption_ends_the_grace(make_service: Any) -> None:
-    """Whoever is in a hurry does not wait for slow subscribers."""
+    """An interruption ends the wait for slow subscribers."""
     service = make_service({"run.terminal_grace_s": 3_600.0})
     end(service)
     publish = service.publish
@@ -442,7 +442,7 @@ def test_an_interruption_ends_the_grace(make_service: Any) -> None:
 
 
 def test_a_question_to_the_disk_at_the_end_is_answered(make_service: Any, connect: Any, wait_until: Any) -> None:
-    """What the worker finishes last is delivered before the sockets close."""
+    """The answers that the worker finishes last are delivered before the sockets close."""
     service = make_service()
     peer = connect(service)
     peer.send(Mark("m"))

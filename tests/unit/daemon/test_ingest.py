@@ -114,7 +114,7 @@ def test_a_bounded_number_is_taken_together(slow: Any, monkeypatch: Any, held: i
 
 
 def test_a_bounded_number_of_bytes_is_taken_together(slow: Any, monkeypatch: Any) -> None:
-    """Of frames that are held and others."""
+    """The number of bytes in a turn is bounded, for frames that are held and for others."""
     service, peer = slow()
     frames = [peer.frame([Count("n")]) for _ in range(8)]
     monkeypatch.setattr(limits, "TURN_BYTES", 3 * len(frames[0]) - 1)
@@ -142,7 +142,10 @@ def test_a_few_events_wait_for_more(slow: Any) -> None:
 
 
 def test_many_events_wait_for_none(slow: Any) -> None:
-    """As many as are vectorised at once are taken, and the socket is read again, also when they came bit by bit."""
+    """As many events as are vectorised at once are taken, also if they came bit by bit.
+
+    The socket is then read again.
+    """
     service, peer = slow()
     row = (0, time.monotonic_ns(), 1.0)
     peer.hold(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
@@ -173,7 +176,7 @@ def test_every_snapshot_has_what_came(slow: Any, hz: float) -> None:
 
 
 def test_who_asks_for_the_state_hears_of_what_came(slow: Any, wait_until: Any) -> None:
-    """Between two ticks as well; and that the run has begun."""
+    """The status has the events that came between two ticks, and shows that the run has begun."""
     service, peer = slow(greet=False)
     assert service.run_status.lifecycle.state == "INITIALIZE"
     peer.hold(Count("n"))
@@ -186,7 +189,7 @@ def test_who_asks_for_the_state_hears_of_what_came(slow: Any, wait_until: Any) -
 
 
 def test_numbers_that_fail_for_who_asks_end_the_run(slow: Any, monkeypatch: Any) -> None:
-    """As they do at any other time: it is no matter of the question."""
+    """A failure of the numbers ends the run as at any other time, also if a question led to it."""
     service, peer = slow()
     peer.hold(Count("n"))
 
@@ -211,7 +214,7 @@ def test_who_waits_for_batches_waits_for_no_others(slow: Any, wait_until: Any) -
 
 
 def test_a_batch_that_comes_after_its_barrier_is_taken_at_once(slow: Any) -> None:
-    """They come by different sockets, so either may be first."""
+    """A batch and its barrier come by different sockets, so either may be first."""
     service, peer = slow()
     peer.hold(Count("n"))
     peer.say(Barrier(id=5, producer="p", batches=2))

@@ -20,7 +20,7 @@ from telemetry.wire.events import Count
 def test_a_defect_in_the_loop_ends_the_run_and_costs_no_result(
     make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was applied is in the file, which says that the run was cut short, and why."""
+    """The file has the values that were applied, and tells that the run was cut short, and why."""
     service = make_service()
     peer = connect(service)
     peer.send(Count("n", 5.0))
@@ -41,7 +41,10 @@ def test_a_defect_in_the_loop_ends_the_run_and_costs_no_result(
 
 
 def test_what_a_killed_keeper_left_goes_with_the_run(make_service: Any, short_dir: Path) -> None:
-    """It would hold the folder of the sockets; one that lives stays."""
+    """The lock of a killed keeper is removed, because it would hold the folder of the sockets.
+
+    A living keeper's stays.
+    """
     service = make_service()
     service.run_status.end("enough", interrupted=True)
     folder = short_dir / "telemetry" / "r1"
@@ -60,7 +63,7 @@ def test_what_a_killed_keeper_left_goes_with_the_run(make_service: Any, short_di
 def test_a_run_that_cannot_be_announced_says_so_and_lets_go(
     make_options: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for it hears the reason."""
+    """A process that waits for the announcement gets the reason of the failure."""
 
     def fail(*_: object) -> None:
         raise RunDirectoryError("can't register the run")

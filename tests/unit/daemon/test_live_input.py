@@ -1,4 +1,4 @@
-"""What feeds a live run: seconds of history, the processes it belongs to, the drain; on real sockets."""
+"""Tests of the input of a live run on real sockets: seconds of history, its processes, the drain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from telemetry.wire.events import ClosedStep, Count, Define, Mark, Scalars, Step
 
 
 def test_each_second_closes_an_interval(make_service: Any, connect: Any) -> None:
-    """What was counted in it goes to the history, with the keys."""
+    """The counts of each second go to the history, with the keys."""
     service = make_service()
     peer = connect(service)
     peer.send(Define(1, "n", "counter"), rows=[(1, 1 << 40, 2.0)])
@@ -151,7 +151,7 @@ def test_steps_are_published_whatever_closes_them(make_service: Any, connect: An
 
 
 def test_the_death_of_the_owner_ends_the_run(make_service: Any) -> None:
-    """With its number in the reason."""
+    """The reason for the end of the run has the process number of the owner."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
         service = make_service(owner_pid=owner.pid)
         ticks = service.cost.ticks
@@ -164,7 +164,7 @@ def test_the_death_of_the_owner_ends_the_run(make_service: Any) -> None:
 
 
 def test_an_owner_that_is_killed_before_it_finishes_has_failed(make_service: Any, connect: Any) -> None:
-    """It is a producer that has not ended, unlike one that was killed after its end."""
+    """A killed owner is a producer that has not ended, unlike one that was killed after its end."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
         service = make_service(owner_pid=owner.pid)
         connect(service, pid=owner.pid, host=service.parts.host)
@@ -190,7 +190,7 @@ def test_a_process_that_is_watched_ends_no_run_of_other_producers(make_service: 
 
 
 def test_producers_that_are_gone_end_a_run_that_belongs_to_nobody(make_service: Any, connect: Any) -> None:
-    """After the grace, and only if there was one."""
+    """Such a run ends after the grace, and only if there was a producer."""
     service = make_service({"run.orphan_grace_s": 0.05})
     ticks = service.cost.ticks
     service.turns_until(lambda: service.cost.ticks > ticks + 20)
@@ -216,7 +216,10 @@ def test_a_grace_of_zero_waits_for_ever(make_service: Any, connect: Any) -> None
 
 
 def test_a_drain_waits_for_the_end_of_every_producer(make_service: Any, connect: Any) -> None:
-    """It tells them, takes what they still send, acknowledges it, and is over when the last one is reconciled."""
+    """A drain tells the producers, takes and acknowledges what they still send.
+
+    It is over when the last one is reconciled.
+    """
     service = make_service({"run.drain_timeout_s": 20.0})
     peer = connect(service, pid=os.getpid(), host=service.parts.host)
     service.run_status.end("enough")
@@ -310,7 +313,10 @@ def test_a_drain_waits_for_the_dead_of_other_hosts(make_service: Any, connect: A
 
 
 def test_a_drain_reads_what_is_here_from_producers_that_never_said_hello(make_service: Any, connect: Any) -> None:
-    """Nobody waits for them, but what has arrived is not thrown away."""
+    """A drain reads events that have arrived from producers without a hello.
+
+    It does not wait for those producers.
+    """
     service = make_service()
     peer = connect(service, greet=False)
     peer.send(Count("n"))
@@ -324,7 +330,7 @@ def test_a_drain_reads_what_is_here_from_producers_that_never_said_hello(make_se
 
 
 def test_a_drain_knows_of_events_that_are_held(make_service: Any, connect: Any) -> None:
-    """Who sent them may send more, and is waited for as if they were in the numbers."""
+    """A producer of held events may send more, so it is waited for as if they were in the numbers."""
     service = make_service()
     peer = connect(service, greet=False)
     peer.hold(Count("n"))

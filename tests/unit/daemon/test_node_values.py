@@ -93,7 +93,7 @@ def impatient(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_percentiles_are_those_of_all_values(make_run: Callable[..., Run], wait_until: WaitUntil) -> None:
-    """To the last bit, although no value is at the root."""
+    """The percentiles are exact to the last bit, although no value is at the root."""
     run = make_run()
     found = run.outcome(wait_until)
     assert (found.exact, found.reason, found.warnings) == (True, "", [])
@@ -120,7 +120,7 @@ def test_little_memory_takes_several_searches(
 
 
 def test_the_root_may_have_producers_of_its_own(make_run: Callable[..., Run], wait_until: WaitUntil) -> None:
-    """Their values come from its own journal, at the same time."""
+    """The values of the root's own producers come from its own journal, at the same time."""
     run = make_run()
     run.root.record({"latency": some(20), "own": some(21)})
     run.root.journal.close()
@@ -132,7 +132,7 @@ def test_the_root_may_have_producers_of_its_own(make_run: Callable[..., Run], wa
 def test_a_root_without_values_of_its_own_needs_no_journal(
     make_run: Callable[..., Run], wait_until: WaitUntil
 ) -> None:
-    """What hinders its journal does not matter."""
+    """An obstacle to the root's journal does not matter if the root has no values of its own."""
     run = make_run()
     found = run.outcome(wait_until, hindrance="the journal is off")
     assert found.exact
@@ -192,7 +192,7 @@ def test_values_that_the_root_lacks_do_not_replace_those_of_a_node_that_is_gone(
 
 @pytest.mark.usefixtures("impatient")
 def test_a_node_that_falls_silent_is_named(make_run: Callable[..., Run], wait_until: WaitUntil) -> None:
-    """It took the search, and then nothing came."""
+    """The reason names a node that took the search and then sent nothing."""
     run = make_run()
     run.leaves[1].lose = lambda message: isinstance(message, Found) and message.part > 0
     found = run.outcome(wait_until)
@@ -201,7 +201,7 @@ def test_a_node_that_falls_silent_is_named(make_run: Callable[..., Run], wait_un
 
 
 def test_a_node_without_a_journal_says_why(make_run: Callable[..., Run], wait_until: WaitUntil) -> None:
-    """Its reason reaches the result of the root, with its name."""
+    """The result of the root has the node's reason, with its name."""
     run = make_run()
     for segment in run.leaves[1].folder.iterdir():
         segment.unlink()
@@ -211,7 +211,7 @@ def test_a_node_without_a_journal_says_why(make_run: Callable[..., Run], wait_un
 
 
 def test_a_damaged_journal_of_a_node_says_why(make_run: Callable[..., Run], wait_until: WaitUntil) -> None:
-    """As the journal of a run without nodes does."""
+    """A node's damaged journal gives the same reason as that of a run without nodes."""
     run = make_run()
     (segment,) = run.leaves[0].folder.iterdir()
     data = bytearray(segment.read_bytes())
@@ -356,7 +356,7 @@ def test_a_new_search_replaces_one_in_progress(
 def test_a_leaf_that_connects_again_gets_the_search_at_once(
     make_run: Callable[..., Run], wait_until: WaitUntil
 ) -> None:
-    """It need not wait until the root asks again."""
+    """A leaf that connects again gets the search before the root asks again."""
     run = make_run()
     leaf = run.root.places.pop("n1")
     refiner = run.refiner()
@@ -380,7 +380,7 @@ HOSTILE: dict[str, Callable[[Found], Found]] = {
 def test_a_hostile_leaf_costs_its_own_series_alone(
     make_run: Callable[..., Run], wait_until: WaitUntil, change: Callable[[Found], Found]
 ) -> None:
-    """Its node is named, nothing crashes, and no percentile is wrong."""
+    """The result names the node of a hostile leaf. The root does not crash, and no percentile is wrong."""
     run = make_run()
     run.leaves[2].change = change
     found = run.outcome(wait_until)
@@ -393,7 +393,7 @@ def test_a_hostile_leaf_costs_its_own_series_alone(
 def test_a_node_that_works_too_long_is_left_out(
     make_run: Callable[..., Run], wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says that it works, but the budget ends. What the others gave is used."""
+    """A node that still works at the end of the budget is left out. The values of the others are used."""
     run = make_run()
     go = threading.Event()
     read = exact_percentiles.JournalValues.read
@@ -416,7 +416,7 @@ def test_a_node_that_works_too_long_is_left_out(
 
 
 def test_an_interruption_ends_the_search(make_run: Callable[..., Run], wait_until: WaitUntil) -> None:
-    """Nobody waits for nodes after a second signal."""
+    """A second signal ends the wait for nodes."""
     run = make_run(closed=False)
     refiner = run.refiner()
     wait_until(lambda: all(leaf.sent for leaf in run.leaves))
@@ -426,7 +426,7 @@ def test_an_interruption_ends_the_search(make_run: Callable[..., Run], wait_unti
 
 
 def test_a_series_with_another_layout_keeps_its_bound(make_run: Callable[..., Run], wait_until: WaitUntil) -> None:
-    """Its values were converted at the root, so their ranks are not known exactly."""
+    """The root converted values of another layout, so their ranks are not known exactly."""
     run = make_run(definition={"digits": 2})
     found = run.outcome(wait_until)
     assert not found.exact
@@ -438,7 +438,7 @@ def test_a_series_with_another_layout_keeps_its_bound(make_run: Callable[..., Ru
 def test_a_result_that_is_made_later_can_only_use_the_own_journal(
     make_run: Callable[..., Run], wait_until: WaitUntil
 ) -> None:
-    """After the death of a root its nodes are gone; its own series may still be exact."""
+    """The nodes are gone after the death of a root, but its own series may still be exact."""
     run = make_run()
     run.root.record({"own": some(21)})
     run.root.journal.close()
@@ -479,7 +479,10 @@ def test_reasons_are_few() -> None:
 def test_a_leaf_that_has_not_ended_is_not_waited_for(
     make_run: Callable[..., Run], wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its values at the root are not complete, so its journal has others. The other leaves give theirs."""
+    """A leaf that has not ended is left out: its journal has values that the root lacks.
+
+    The other leaves give theirs.
+    """
     monkeypatch.setattr(limits, "SEARCH_SILENT_S", 1_000.0)
     run = make_run()
     away = run.leaves[2]

@@ -66,7 +66,7 @@ def root(tmp_path: Path) -> Root:
 
 
 def test_expected_nodes_are_in_the_journal_once(root: Root) -> None:
-    """They are repeated by whoever starts leaves, and a root that is restarted knows them."""
+    """Expected nodes are repeated by each start of leaves, and a root that is restarted knows them."""
     for _ in range(3):
         assert root.log.expect_nodes(ExpectNodes(nodes=["a", "b"], count=2)) == ""
     assert root.log.expect_nodes(ExpectNodes(nodes=["a"])) == ""
@@ -77,7 +77,7 @@ def test_expected_nodes_are_in_the_journal_once(root: Root) -> None:
 
 
 def test_too_many_nodes_are_refused(root: Root) -> None:
-    """None of them is added."""
+    """A list of nodes beyond the limit is refused as a whole."""
     names = [f"n{number}" for number in range(limits.NODES)]
     assert root.log.expect_nodes(ExpectNodes(nodes=names)) == ""
     assert root.log.expect_nodes(ExpectNodes(nodes=["one more"])) == "a run has at most 2,048 nodes"
@@ -85,7 +85,7 @@ def test_too_many_nodes_are_refused(root: Root) -> None:
 
 
 def test_a_leaf_may_be_restarted_often(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says hello as the same producer under another process id each time."""
+    """A restarted leaf sends hello as the same producer, each time with another process id."""
     leaf = HandMadeLeaf()
     assert [root.log.hello(leaf.hello(pid=pid)) for pid in range(1, 200)] == [""] * 199
     assert len(root.notes()) == 199
@@ -147,7 +147,7 @@ def test_values_of_direct_producers_keep_their_segments(tmp_path: Path) -> None:
 
 
 def test_a_run_without_nodes_keeps_its_segments(tmp_path: Path) -> None:
-    """Its journal can be replayed from the beginning."""
+    """The journal of a run without nodes can be replayed from the beginning."""
     root = Root(tmp_path / "journal", segment_bytes=4_000)
     direct = HandMadeLeaf(run_id="p")
     for _ in range(200):
@@ -171,7 +171,7 @@ def send(peer: Any, leaf: HandMadeLeaf, *records: Any) -> None:
 
 
 def test_expected_nodes_are_noted_after_they_are_written(make_service: Any, connect: Any) -> None:
-    """Whoever gets the answer may start a leaf."""
+    """The answer comes after the note is written, because its receiver may start a leaf."""
     service = make_service()
     peer = connect(service, "starter", greet=False)
     assert isinstance(peer.ask(ExpectNodes(id=5, nodes=["gpu-1"], count=2)), msg.Noted)
@@ -189,7 +189,7 @@ def test_expected_nodes_are_noted_after_they_are_written(make_service: Any, conn
 
 
 def test_producers_of_a_node_are_listed_on_request(make_service: Any, connect: Any) -> None:
-    """They are in no snapshot, because there may be ten thousand."""
+    """The producers of a node are in no snapshot, because there may be ten thousand."""
     service = make_service()
     leaf = HandMadeLeaf()
     peer = joined(service, connect, leaf)
@@ -208,7 +208,7 @@ def test_producers_of_a_node_are_listed_on_request(make_service: Any, connect: A
 
 
 def test_the_run_ends_with_its_nodes(make_service: Any, connect: Any) -> None:
-    """At once when the last expected one has ended, and complete."""
+    """The run ends at once, and complete, when the last expected node has ended."""
     service = make_service({"run.orphan_grace_s": 0})
     leaves = [HandMadeLeaf("l1", "a"), HandMadeLeaf("l2", "b")]
     service.parts.aggregator.expected_nodes.expect(ExpectNodes(nodes=["a"], count=2))
@@ -223,7 +223,7 @@ def test_the_run_ends_with_its_nodes(make_service: Any, connect: Any) -> None:
 
 
 def test_a_direct_producer_keeps_the_run_alive(make_service: Any, connect: Any) -> None:
-    """Its events would otherwise be cut off."""
+    """The run waits for a direct producer, whose events would otherwise be cut off."""
     service = make_service({"run.orphan_grace_s": 0})
     leaf = HandMadeLeaf()
     service.parts.aggregator.expected_nodes.expect(ExpectNodes(count=1))

@@ -1,4 +1,4 @@
-"""What the aggregator tells those who started it."""
+"""Tests of the messages from the aggregator to the process that started it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def manager(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket
 
 
 def line_of(tell: object) -> dict[str, object]:
-    """What came through the pipe, which has to be closed afterwards."""
+    """Return the line that came through the pipe, and check that the pipe is closed afterwards."""
     reader, writer = os.pipe()
     tell(writer)  # type: ignore[operator]
     with os.fdopen(reader) as pipe:
@@ -40,7 +40,7 @@ def line_of(tell: object) -> dict[str, object]:
 
 
 def test_ready_is_one_line_and_the_pipe_is_closed() -> None:
-    """Whoever waits for it needs no other end than the line's."""
+    """A reader that waits for readiness needs only the end of the line."""
     assert line_of(lambda fd: tell_ready(fd, {"pid": 5, "name": "ä"})) == {"pid": 5, "name": "ä"}
 
 
@@ -56,7 +56,7 @@ def test_failure_is_one_line_with_what_the_starter_needs_to_raise_it_again() -> 
 
 
 def test_nobody_waits() -> None:
-    """No pipe, or one whose reader is gone, is no failure of the aggregator's."""
+    """A missing pipe, or one whose reader is gone, is no failure of the aggregator."""
     tell_ready(None, {})
     reader, writer = os.pipe()
     os.close(reader)
@@ -72,7 +72,7 @@ def test_the_service_manager_is_told(manager: socket.socket) -> None:
 
 
 def test_an_abstract_address_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """systemd in containers uses names without a file."""
+    """An abstract address, a name without a file, works: systemd in containers uses them."""
     name = f"telemetry-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"\0{name}")

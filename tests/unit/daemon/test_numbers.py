@@ -38,7 +38,7 @@ def take(numbers: Numbers, seq: int, *records: Any) -> list[Any]:
 
 
 def test_the_wall_clock_is_set_at_the_end_of_an_interval_only(numbers: Numbers) -> None:
-    """In between it runs with the monotonic one, so that whoever reads the journal knows it."""
+    """The wall clock runs with the monotonic one in between, so a reader of the journal knows it."""
     assert numbers.wall_ns(MONO_NS + 5) == WALL_NS + 5
     rolled = Rolled(start_wall_ns=WALL_NS, end_wall_ns=WALL_NS + 700, elapsed_ns=1_000, snapshot_seq=3)
     interval = numbers.roll(rolled, MONO_NS + 1_000)
@@ -139,7 +139,10 @@ def test_a_checkpoint_asks_for_no_more_percentiles_than_a_configuration(numbers:
 
 
 def test_the_first_producer_with_a_name_names_a_run_without_one() -> None:
-    """Neither its own default name, nor that of a collector, nor a later one does; and a checkpoint keeps it."""
+    """A producer's default name, a collector's name and a later name do not name the run.
+
+    A checkpoint keeps the name.
+    """
     numbers = Numbers(Aggregator(AggregatorConfig()), replace(RUN, takes_name=True))
     numbers.take_note(Hello(producer="a", name="first.py"), MONO_NS)
     numbers.take_note(Hello(producer="telemetry.collectors.b", name="collectors", names_run=True), MONO_NS)

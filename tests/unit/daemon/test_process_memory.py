@@ -1,4 +1,4 @@
-"""What large temporaries leave behind."""
+"""Tests of the memory that large temporaries leave behind."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(params=["pidfd", "polled"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With pidfd, and as on a system that has none."""
+    """Run the test with pidfd, and as on a system that has none."""
     if request.param == "polled":
         monkeypatch.delattr(os, "pidfd_open")
     return str(request.param)

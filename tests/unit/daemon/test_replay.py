@@ -33,7 +33,10 @@ def ended(make_service: Any, connect: Any, die: Any) -> Any:
 
 
 def test_it_is_a_run_of_its_own(ended: Any, make_options: Any, connect: Any) -> None:
-    """With its own id, directory and addresses, and the original's time; a producer is refused, an observer not."""
+    """A replay has its own id, directory and addresses, and the original's time.
+
+    Producers are refused, observers are not.
+    """
     options = make_options(run_id="r2", name="replay of job", epoch="e9")
     service = build_replay(options, ended, math.inf, None)
     try:
@@ -58,7 +61,10 @@ def test_it_is_a_run_of_its_own(ended: Any, make_options: Any, connect: Any) -> 
 
 
 def test_an_aggregator_that_has_its_result_is_waited_for(ended: Any, make_options: Any) -> None:
-    """It still holds the run for a moment after its command: `telemetry run …; telemetry replay latest`."""
+    """An aggregator holds its run for a moment after its command.
+
+    A replay waits for it, as in `telemetry run …; telemetry replay latest`.
+    """
     write_final(MetricsSnapshot(run_id="r1", name="job", state="COMPLETE"), [ended.final])
     lock = ended.lock()
     timer = threading.Timer(0.2, lock.release)
@@ -75,7 +81,7 @@ def test_an_aggregator_that_has_its_result_is_waited_for(ended: Any, make_option
 def test_what_cannot_be_replayed_leaves_nothing_behind(
     ended: Any, make_options: Any, make_service: Any, short_dir: Path
 ) -> None:
-    """No directory, no sockets."""
+    """A failed replay leaves no directory and no sockets."""
     live = make_service(run_id="r3")
     before = sorted((short_dir / "runs").iterdir())
     with pytest.raises(RunDirectoryError, match="still going"):

@@ -109,7 +109,7 @@ def test_batches_come_at_the_pace_of_their_stamps(tmp_path: Path) -> None:
 
 
 def test_a_long_silence_is_shortened(tmp_path: Path) -> None:
-    """Where the run had no aggregator for a day, nobody has to wait for a day."""
+    """A replay does not wait for a day if the run had no aggregator for a day."""
     stage = Stage(tmp_path, silence_s=86_400.0)
     feed = stage.play(1.0)
     for _ in range(3):
@@ -124,7 +124,7 @@ def test_a_long_silence_is_shortened(tmp_path: Path) -> None:
 
 
 def test_as_fast_as_possible_a_turn_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that ticks and signals wait for none."""
+    """A turn is bounded, so that ticks and signals wait for none."""
     monkeypatch.setattr(limits, "TURN_FRAMES", 2)
     stage = Stage(tmp_path)
     feed = stage.play(math.inf)
@@ -184,7 +184,7 @@ def test_who_stops_it_interrupts_it(tmp_path: Path) -> None:
 
 
 def test_the_steps_that_are_open_at_the_end_are_said(tmp_path: Path) -> None:
-    """As they were when the run's books were closed."""
+    """Open steps are published as they were when the run's books were closed."""
     stage = Stage(tmp_path, records=[Scalars("train", 1, {"loss": 1.0})])
     feed = stage.play(math.inf)
     while feed.due_s() == 0.0:
@@ -205,7 +205,7 @@ def test_a_closed_door_lets_nobody_in() -> None:
 
 @pytest.mark.parametrize(("tail", "unaccounted"), [(b"half", False), (b"noise" * 9, True)])
 def test_what_can_not_be_read_of_the_journal_is_said(tmp_path: Path, tail: bytes, unaccounted: bool) -> None:
-    """As recovering it would say."""
+    """A replay reports the unreadable part of the journal as a recovery does."""
     stage = Stage(tmp_path)
     (path,) = tmp_path.iterdir()
     with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""What a new run begins with."""
+"""Tests of the beginning of a new run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.wire.codec import decode_checkpoint
 
 
 def test_a_new_run_begins_with_a_checkpoint_of_nothing(make_service: Any) -> None:
-    """Who reads the journal knows the run and its clocks from the first frame on."""
+    """A reader of the journal knows the run and its clocks from the first frame on."""
     service = make_service()
     (frame,) = JournalReader(service.parts.directory.journal).frames()
     run = decode_checkpoint(frame.data).run
@@ -37,7 +37,7 @@ def test_the_directory_is_locked_and_says_where_the_run_listens(make_service: An
 def test_what_cannot_be_opened_leaves_the_directory_unlocked(
     make_service: Any, make_options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever comes next is not told that somebody is there."""
+    """A failed opening leaves no lock that would look like a live aggregator."""
     from telemetry.daemon import run_opening
     from telemetry.daemon.build import build
     from telemetry.store.run_directory import list_runs
@@ -55,7 +55,7 @@ def test_what_cannot_be_opened_leaves_the_directory_unlocked(
 
 
 def test_history_and_journal_can_be_off(make_service: Any) -> None:
-    """Then there is neither, and the run goes on without."""
+    """A run goes on without history and journal if both are off."""
     service = make_service({"journal.enabled": False, "history.enabled": False})
     service.feed.roll()
     assert not service.parts.directory.journal.exists()

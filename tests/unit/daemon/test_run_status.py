@@ -1,4 +1,4 @@
-"""How a run ends, and what a snapshot says of it."""
+"""Tests of the end of a run, and of its facts in a snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run_status() -> RunStatus:
 
 
 def test_restarts_are_said_once_with_their_number() -> None:
-    """Whatever earlier ones had said of theirs."""
+    """The newest number of restarts replaces the warnings about earlier ones."""
     run = RunState(run_id="r", name="job", started_ns=1, started_mono_ns=1, rolled_wall_ns=1, rolled_mono_ns=1)
     assert RunStatus.of(run, "e", "/d").warnings == []
     once = RunStatus.of(replace(run, restarts=1, died=7), "e", "/d").warnings
@@ -30,14 +30,14 @@ def test_restarts_are_said_once_with_their_number() -> None:
 
 
 def test_the_first_reason_stays(run_status: RunStatus) -> None:
-    """Whoever ends a run a second time does not change why it ended."""
+    """A second end of a run does not change the reason of the first one."""
     run_status.end("enough")
     run_status.end("all producers are gone")
     assert (run_status.ending, run_status.interrupted, run_status.reason) == (True, False, "enough")
 
 
 def test_an_interruption_overrides_a_drain(run_status: RunStatus) -> None:
-    """It changes how the run ends; a second one changes nothing but is noticed."""
+    """An interruption changes how the run ends. A second one changes nothing but is counted."""
     run_status.end("enough")
     run_status.end("stopped by SIGTERM", interrupted=True)
     assert (run_status.interrupted, run_status.reason) == (True, "stopped by SIGTERM")
@@ -47,7 +47,7 @@ def test_an_interruption_overrides_a_drain(run_status: RunStatus) -> None:
 
 
 def test_an_interruption_after_the_drain_is_only_counted(run_status: RunStatus) -> None:
-    """Once the run is being completed, a signal can hurry it, and not make another run of it."""
+    """A signal can only hurry a run that is being completed, and does not change its end."""
     run_status.end("enough")
     run_status.decided = True
     run_status.end("stopped by SIGTERM", interrupted=True)
@@ -78,7 +78,7 @@ def test_a_warning_can_always_be_published(run_status: RunStatus) -> None:
 
 
 def test_the_facts_of_a_snapshot(run_status: RunStatus) -> None:
-    """What the aggregator can't know by itself, and the time left to drain, never below zero."""
+    """The facts are those that the aggregator can't know by itself. The time left to drain is never below zero."""
     cost = SelfCost(ticks=3)
     facts = run_status.facts(1_000, cost)
     assert (facts.run_id, facts.name, facts.epoch, facts.directory) == ("r", "job", "e", "/d")
@@ -95,7 +95,7 @@ def test_the_facts_of_a_snapshot(run_status: RunStatus) -> None:
 
 
 def test_the_newest_word_of_each_writer_counts(run_status: RunStatus) -> None:
-    """In the order in which they began; there is a bound to how many there are."""
+    """The writers are in the order in which they began, and their number is bounded."""
     for number in range(limits.BACKENDS):
         assert run_status.tell(BackendStat(name=f"w{number}"), 5)
     assert not run_status.tell(BackendStat(name="late"), 5)

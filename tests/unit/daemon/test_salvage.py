@@ -70,7 +70,7 @@ def check(snapshot: MetricsSnapshot) -> None:
 
 
 def test_a_drain_salvages_the_dead(salvaged: Any, ring: HandMadeRing) -> None:
-    """Before it is over, and the files are gone."""
+    """The dead are salvaged before the drain is over, and the files are gone."""
     service, _ = salvaged
     service.run_status.end("enough")
     service.drain()
@@ -106,7 +106,7 @@ def test_a_killed_worker_may_be_replaced(salvaged: Any) -> None:
 
 
 def test_an_interrupted_run_salvages_the_dead_as_well(salvaged: Any) -> None:
-    """It has no drain."""
+    """An interrupted run salvages the dead, although it has no drain."""
     service, _ = salvaged
     service.run_status.end("ctrl-c", interrupted=True)
     service.drain()
@@ -115,7 +115,7 @@ def test_an_interrupted_run_salvages_the_dead_as_well(salvaged: Any) -> None:
 
 
 def test_a_batch_that_arrives_after_all_counts_once(salvaged: Any) -> None:
-    """It is known by its number."""
+    """A late batch is known by its number, and counts once."""
     service, peer = salvaged
     silence(service)
     peer.until(lambda: service.parts.aggregator.book.counted_events == 7)
@@ -269,7 +269,7 @@ def test_an_aggregator_that_dies_in_a_salvage_is_followed_by_another(
 
 
 def test_a_checkpoint_and_the_journal_give_the_same_numbers(salvaged: Any) -> None:
-    """What was salvaged is in both."""
+    """The salvaged events are in a checkpoint and in the journal."""
     service, peer = salvaged
     silence(service)
     peer.until(lambda: service.parts.aggregator.book.counted_events == 7)

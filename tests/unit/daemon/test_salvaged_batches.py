@@ -87,7 +87,7 @@ def test_rows_are_encoded_as_a_producer_does() -> None:
 
 
 def test_what_was_in_no_batch_gets_the_next_numbers(ring: HandMadeRing, producer: Producer) -> None:
-    """After the definitions, at the end of the last batch."""
+    """The remaining events come after the definitions, and have the anchor of the last batch."""
     fill(ring, 3, 1)
     ring.pack()
     fill(ring, 2, 2)
@@ -103,7 +103,7 @@ def test_what_was_in_no_batch_gets_the_next_numbers(ring: HandMadeRing, producer
 
 
 def test_a_producer_that_never_sent_a_batch(ring: HandMadeRing, producer: Producer) -> None:
-    """Its events are dated by the clocks of the ring."""
+    """The events of a producer without a batch are dated by the clocks of the ring."""
     fill(ring, 2)
     (_, rest), end, _ = rebuild(ring, producer)
     assert (rest.seq, rest.first, values(rest), rest.anchor) == (1, 0, [0.0, 1.0], ring.anchor)
@@ -111,7 +111,10 @@ def test_a_producer_that_never_sent_a_batch(ring: HandMadeRing, producer: Produc
 
 
 def test_a_batch_that_did_not_arrive_keeps_its_number(ring: HandMadeRing, producer: Producer) -> None:
-    """It has exactly its events, its first number and anchor, so that it does no harm if it arrives after all."""
+    """A missing batch keeps exactly its events, first number and anchor.
+
+    It does no harm if it arrives after all.
+    """
     for _ in range(4):
         fill(ring, 2, 1)
         ring.pack()
@@ -127,7 +130,7 @@ def test_a_batch_that_did_not_arrive_keeps_its_number(ring: HandMadeRing, produc
 
 
 def test_a_batch_that_was_given_up_is_found_again(ring: HandMadeRing, producer: Producer) -> None:
-    """Its producer could not send it again, but the ring still has it."""
+    """A batch that its producer could not send again is made from the ring, which still has it."""
     for _ in range(2):
         fill(ring, 1)
         ring.pack()
@@ -138,7 +141,7 @@ def test_a_batch_that_was_given_up_is_found_again(ring: HandMadeRing, producer: 
 
 
 def test_nothing_is_made_if_everything_arrived(ring: HandMadeRing, producer: Producer) -> None:
-    """Only the account."""
+    """A salvage makes only the account if everything arrived."""
     fill(ring, 2)
     ring.pack()
     receive(producer, 0)
@@ -147,7 +150,7 @@ def test_nothing_is_made_if_everything_arrived(ring: HandMadeRing, producer: Pro
 
 
 def test_a_second_salvage_makes_the_same_batches(ring: HandMadeRing, producer: Producer) -> None:
-    """Whatever the first one got done: a number stands for the same events each time."""
+    """A number stands for the same events each time, however far the first salvage got."""
     for _ in range(2):
         fill(ring, 2, 1)
         ring.pack()
@@ -167,14 +170,14 @@ def test_a_second_salvage_makes_the_same_batches(ring: HandMadeRing, producer: P
 
 
 def test_batches_that_the_ring_knows_nothing_of(ring: HandMadeRing, producer: Producer) -> None:
-    """It can't be the ring of this producer as it is now."""
+    """A ring that does not know a batch can't be the ring of this producer as it is now."""
     fill(ring, 1)
     receive(producer, 0)
     assert rebuild(ring, producer)[2].contradicts
 
 
 def test_a_producer_that_has_ended_gets_only_its_missing_batches(ring: HandMadeRing, producer: Producer) -> None:
-    """It gave up the rest itself and said so."""
+    """A producer that has ended gave up the rest itself and reported it."""
     for _ in range(2):
         fill(ring, 1)
         ring.pack()
@@ -186,7 +189,7 @@ def test_a_producer_that_has_ended_gets_only_its_missing_batches(ring: HandMadeR
 
 
 def test_events_that_were_overwritten_stay_missing(ring: HandMadeRing, producer: Producer) -> None:
-    """What is left of a batch is in it; the account has them all."""
+    """The remaining events of a batch are in it, and the account counts all events."""
     fill(ring, 40)
     ring.pack()
     fill(ring, 60)
@@ -222,7 +225,7 @@ def test_large_remains_are_split(tmp_path: Path, producer: Producer) -> None:
 
 
 def test_records_and_definitions_are_masked(ring: HandMadeRing, producer: Producer) -> None:
-    """By the producer's own rules."""
+    """Records and definitions are masked by the producer's own rules."""
     ring.rules = {"secrets": True, "personal": True, "patterns": [r"ticket=T-\d+"]}
     ring.defines = [Define(1, "a", "series", "", {"token": "abcdef123456"})]
     ring.keep(Mark("asked by ann@example.com about T-1234 with password=hunter22"))
@@ -268,7 +271,7 @@ def test_a_record_that_no_producer_makes_is_left_out(ring: HandMadeRing, produce
 def test_requests_that_no_record_has_are_counted_as_left_out(
     ring: HandMadeRing, producer: Producer, packed: bool
 ) -> None:
-    """In a record of its own at the end, as the producer would have made one."""
+    """Requests without a record are counted in a record at the end, as the producer would have done."""
     fill(ring, rows=3, records=1)
     ring.requests_ended, ring.requests_logged = 12, 5
     if packed:
@@ -284,7 +287,7 @@ def test_requests_that_no_record_has_are_counted_as_left_out(
 
 
 def test_a_producer_that_has_ended_has_logged_its_requests(ring: HandMadeRing, producer: Producer) -> None:
-    """Its account has no further event."""
+    """The account of a producer that has ended has no further event."""
     fill(ring, rows=1)
     ring.pack()
     receive(producer, 0)

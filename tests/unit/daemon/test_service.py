@@ -65,7 +65,7 @@ def test_after_the_books_are_closed_events_stay_in_the_socket(make_service: Any,
 
 
 def test_a_late_tick_is_counted_and_not_caught_up(make_service: Any) -> None:
-    """After a stop of many periods there is one tick, not many in a row."""
+    """A stop of many periods is followed by one tick, not by many in a row."""
     service = make_service()
     service.turns_until(lambda: service.cost.ticks >= 1)
     service._next_tick_ns -= 10**9
@@ -76,7 +76,7 @@ def test_a_late_tick_is_counted_and_not_caught_up(make_service: Any) -> None:
 
 
 def test_a_slow_refresh_slows_nothing_else(make_service: Any, connect: Any, wait_until: Any) -> None:
-    """With a snapshot every ten seconds, acknowledgements, seconds and deadlines are as punctual as ever."""
+    """Acknowledgements, seconds and deadlines are punctual with a snapshot every ten seconds."""
     service = make_service({"run.refresh_hz": 0.1, "run.drain_timeout_s": 0.2})
     began = time.monotonic()
     peer = connect(service, pid=os.getpid(), host=service.parts.host)
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_written_is_said(make_service: Any, part: str, wor
 
 
 def test_what_a_cap_has_cost_is_said(make_service: Any, make_again: Any, die: Any) -> None:
-    """By every snapshot, and by that of the next aggregator."""
+    """Every snapshot, and that of the next aggregator, reports the loss by a cap."""
     service = make_service()
     service.parts.history._notice(1 << 20, "older parts are kept in coarser steps")
     (said,) = service.snapshot().warnings
@@ -138,7 +138,7 @@ def test_a_stuck_service_manager_stops_no_turn(
 
 
 def test_an_interruption_skips_the_drain(make_service: Any, connect: Any) -> None:
-    """And one during the drain ends it."""
+    """An interruption before the drain skips it, and one during the drain ends it."""
     service = make_service({"run.drain_timeout_s": 60.0})
     connect(service, pid=os.getpid(), host=service.parts.host)
     service.run_status.end("stopped", interrupted=True)

@@ -70,7 +70,7 @@ def producers(service: Service) -> list[str]:
 
 
 def test_a_killed_producer_is_found_and_salvaged(make_service: Any, leave_ring: LeaveRing) -> None:
-    """As if its hello had come first; and the journal says the same."""
+    """A killed producer is salvaged as if its hello had come first, and the journal has the same."""
     service = make_service()
     ring = leave_ring(service, rank=3)
     look(service)
@@ -144,7 +144,10 @@ def test_a_hello_that_comes_late_changes_nothing(make_service: Any, connect: Any
 def test_a_producer_that_does_not_fit_is_left_alone(
     make_service: Any, leave_ring: LeaveRing, facts: dict[str, object]
 ) -> None:
-    """Of another host, of this process, of an earlier run, or one that is not who it says."""
+    """A producer of another host, of this process or of an earlier run is left alone.
+
+    A producer with a false identity is, too.
+    """
     service = make_service()
     ring = leave_ring(service, **facts)
     look(service)
@@ -170,7 +173,7 @@ def test_a_producer_of_another_address_is_left_alone(make_service: Any, leave_ri
 
 
 def test_without_an_introduction_a_ring_is_nobodys(make_service: Any, leave_ring: LeaveRing) -> None:
-    """So are files that are no rings."""
+    """Files that are no rings, and rings without an introduction, are left alone."""
     service = make_service()
     ring = leave_ring(service, write=False)
     ring.introduction = None
@@ -182,7 +185,10 @@ def test_without_an_introduction_a_ring_is_nobodys(make_service: Any, leave_ring
 
 
 def test_a_living_producer_is_looked_at_again(make_service: Any, leave_ring: LeaveRing) -> None:
-    """Its hello may still come. So may that of one that just makes its ring, and needs the lock."""
+    """A living producer is left, because its hello may still come.
+
+    The same holds for one that makes its ring and needs the lock.
+    """
     service = make_service()
     ring, begun = leave_ring(service), leave_ring(service, "begun")
     whole = begun.path.read_bytes()
@@ -213,7 +219,7 @@ def test_a_ring_that_its_process_never_used_is_nobodys(make_service: Any, leave_
 
 
 def test_a_damaged_ring_makes_the_result_incomplete(make_service: Any, leave_ring: LeaveRing) -> None:
-    """Its producer is of this run, and a warning says what can't be read."""
+    """The damaged ring's producer is of this run, and a warning names what can't be read."""
     service = make_service()
     ring = leave_ring(service, write=False)
     ring.floor = 9
@@ -229,7 +235,7 @@ def test_a_damaged_ring_makes_the_result_incomplete(make_service: Any, leave_rin
 def test_without_room_for_its_producer_a_ring_is_lost_and_counted(
     make_service: Any, connect: Any, leave_ring: LeaveRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once, as for any producer that a run has no room for."""
+    """A ring without room is counted once, as is any producer that a run has no room for."""
     service = make_service()
     connect(service, "first")
     monkeypatch.setattr(limits, "PRODUCERS", 1)
@@ -244,7 +250,10 @@ def test_without_room_for_its_producer_a_ring_is_lost_and_counted(
 def test_a_run_that_goes_on_takes_what_was_meant_for_it(
     make_service: Any, make_again: Any, die: Any, leave_ring: LeaveRing
 ) -> None:
-    """What came before its aggregator died only at its own address: others may have used another meanwhile."""
+    """Rings from before the aggregator's death count only at its own address.
+
+    Others may have used another address meanwhile.
+    """
     for flags, taken in (({}, ["p", "q"]), ({"transport.bind": "tcp://127.0.0.1:*"}, ["q"])):
         service = make_service(flags, run_id=f"r{len(flags)}")
         ring = leave_ring(service)

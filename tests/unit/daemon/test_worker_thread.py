@@ -85,7 +85,7 @@ def test_a_stuck_disk_refuses_jobs_instead_of_blocking(worker: Worker) -> None:
 
 
 def test_close_finishes_what_is_queued_and_its_answers_can_be_delivered() -> None:
-    """Nothing that was submitted before the end is lost, and the thread is gone."""
+    """All jobs submitted before the end are finished, and the thread is gone."""
     worker = Worker("w")
     heard: list[object] = []
     for number in range(50):

@@ -55,7 +55,7 @@ def count(producer: str, seq: int) -> bytes:
 
 
 def test_stamps_rise_though_the_clock_stands(kept: Kept) -> None:
-    """Else two turns would be read back as one."""
+    """Stamps rise although the clock stands, else two turns would be read back as one."""
     kept.book.turn([count("p", 0)])
     kept.book.turn([count("p", 1), count("q", 0)])
     stamps = [stamp for stamp, _ in kept.frames(BATCH)]
@@ -98,7 +98,10 @@ def test_what_a_peer_repeats_is_written_once(kept: Kept) -> None:
 
 
 def test_a_backend_is_noted_when_it_is_new_and_when_its_writer_ends(kept: Kept) -> None:
-    """Its progress is not: the writer repeats that to another aggregator. A checkpoint has all of it."""
+    """A backend's progress is not noted: the writer repeats it to another aggregator.
+
+    A checkpoint has all of it.
+    """
     bare, other = BackendStat(name="w", kind="jsonl"), BackendStat(name="v", kind="otlp")
     failed = BackendStat(name="w", kind="jsonl", state="failed", next_record=4, last_error="no key")
     for stat in (bare, bare, other, replace(bare, state="idle", next_record=3, pid=7), failed, failed):
@@ -114,7 +117,7 @@ def test_a_backend_is_noted_when_it_is_new_and_when_its_writer_ends(kept: Kept) 
 
 
 def test_a_sign_of_life_is_no_note(kept: Kept) -> None:
-    """It moves what nobody folds."""
+    """A sign of life changes only values that no fold reads."""
     kept.book.hello(Hello(producer="p"))
     kept.clock.advance(5.0)
     kept.book.ping("p")
@@ -127,7 +130,7 @@ def test_a_sign_of_life_is_no_note(kept: Kept) -> None:
 
 
 def test_a_producer_that_says_something_else_each_time_is_refused(kept: Kept) -> None:
-    """Else it could fill the disk with its names."""
+    """A producer with ever new hellos is refused, else it could fill the disk with its names."""
     answers = [kept.book.hello(Hello(producer="p", name=f"{number}")) for number in range(1_000)]
     assert set(answers[:16]) == {""}
     assert set(answers[16:]) == {"more than 16 different hellos of one producer"}
@@ -137,7 +140,7 @@ def test_a_producer_that_says_something_else_each_time_is_refused(kept: Kept) ->
 
 
 def test_producers_beyond_the_bound_leave_no_note(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are counted among the bad frames, whose note says it all."""
+    """Producers beyond the bound are counted among the bad frames, whose note has all of them."""
     monkeypatch.setattr(limits, "PRODUCERS", 1)
     kept.book.hello(Hello(producer="p"))
     assert (
@@ -152,7 +155,7 @@ def test_producers_beyond_the_bound_leave_no_note(kept: Kept, monkeypatch: pytes
 
 
 def test_batches_that_are_not_missing_are_no_news(kept: Kept) -> None:
-    """Whoever says it can't send again what nobody asked for changes nothing."""
+    """A producer that can't send again batches that are not missing changes nothing."""
     kept.book.turn([count("p", 0), count("p", 3)])
     kept.book.cannot_resend(CannotResend(producer="p", first=3, last=9))
     kept.book.cannot_resend(CannotResend(producer="nobody", first=0, last=9))
@@ -163,7 +166,7 @@ def test_batches_that_are_not_missing_are_no_news(kept: Kept) -> None:
 
 
 def test_an_interval_is_noted_with_all_it_was_made_of(kept: Kept) -> None:
-    """Who reads it makes the same interval, and knows the clock from there on."""
+    """A reader of the note makes the same interval, and knows the clock from there on."""
     run = kept.numbers.run
     kept.clock.advance(1.0)
     interval = kept.book.roll(41)
@@ -183,7 +186,7 @@ def test_how_the_run_ends_is_noted_when_it_changes(kept: Kept) -> None:
 
 
 def test_a_segment_that_is_long_enough_is_followed_by_another(tmp_path: Path) -> None:
-    """It begins with a checkpoint of that moment, with the warnings so far."""
+    """A new segment begins with a checkpoint of that moment, with the warnings so far."""
     kept = Kept(tmp_path / "j", limits.KIB)
     kept.book.renew(["careful"])
     assert len(kept.frames(CHECKPOINT)) == 1
@@ -226,7 +229,7 @@ def test_whom_the_run_belongs_to_is_noted_once(kept: Kept) -> None:
 
 
 def test_what_is_repeated_raises_no_warning_that_no_note_tells(kept: Kept) -> None:
-    """Else the live run counts warnings that the fold of its journal does not."""
+    """Repeated hellos and ends raise no warning that the fold of the journal lacks."""
     kept.book.hello(Hello(producer="p"))
     for number in range(60):  # more than there is room for
         kept.book.hello(Hello(producer=f"q{number}"))
@@ -241,7 +244,7 @@ def test_what_is_repeated_raises_no_warning_that_no_note_tells(kept: Kept) -> No
 
 
 def test_the_closing_of_the_books_is_in_the_journal(kept: Kept) -> None:
-    """Whoever folds it says the steps that were open then, and rows that waited are given up: no more, no less."""
+    """A fold of the closing gives exactly the steps that were open then. Rows that waited are given up."""
     kept.book.turn([bytes(frame("p", 0, 0, records=[Scalars("train", 1, {"x": 1.0})], rows=[(9, 1, 1.0)]))])
     kept.book.roll(0)
     kept.book.close()
@@ -260,7 +263,7 @@ def test_the_closing_of_the_books_is_in_the_journal(kept: Kept) -> None:
 
 
 def test_a_name_for_the_run_is_told_once_and_is_in_the_journal(kept: Kept) -> None:
-    """Also from a producer that introduced itself before, by the same name."""
+    """A producer that introduced itself before, by the same name, can name the run, too."""
     kept.numbers.run = replace(kept.numbers.run, takes_name=True)
     names: list[str] = []
     kept.book.on_named = names.append

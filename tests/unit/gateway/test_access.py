@@ -1,4 +1,4 @@
-"""Who may ask a gateway: the token, and the names under which it is addressed."""
+"""Tests of the access to a gateway: the token, and the names under which it is addressed."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_the_name_of_this_machine_is_ours() -> None:
     ],
 )
 def test_names_of_other_sites_are_refused(host: str) -> None:
-    """Their name may resolve to this machine, but the browser still sends it."""
+    """Foreign names are refused: they may resolve to this machine, but the browser still sends them."""
     found = status(Access("", ["node7"]), host)
     assert found == (200 if host.startswith("[::1]") else 421)
 
 
 def test_any_name_can_be_allowed() -> None:
-    """Behind a proxy the name is not known in advance."""
+    """Any name can be allowed, because the name behind a proxy is not known in advance."""
     assert status(Access("", ["*"]), "evil.example") == 200
 
 
@@ -100,7 +100,7 @@ def test_the_token_opens(scheme: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "[::1]", "localhost", "LOCALHOST"])
 def test_loopback_needs_no_token(host: str) -> None:
-    """No other machine reaches it."""
+    """A loopback address needs no token, because no other machine reaches it."""
     assert is_loopback(host)
     check_token(host, "")
 

@@ -75,7 +75,7 @@ def test_a_body_that_is_cut_off_is_refused(cut: int) -> None:
 
 @pytest.mark.parametrize("data", [b"abc", b"\x1f\x8b\x08\x00", b""])
 def test_what_is_not_gzip_is_refused(data: bytes) -> None:
-    """Also an empty body under a header that promises gzip."""
+    """An empty body under a header that promises gzip is refused, too."""
     assert refusal(unzipped, data, "gzip").status == 400
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_msgpack_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("value", [None, 5, "x", [1, {"a": inf}], {"events": []}])
 def test_msgpack_is_decoded(value: Any) -> None:
-    """To the same plain values as JSON."""
+    """Bodies of msgpack are decoded to the same plain values as those of JSON."""
     assert plain(msgspec.msgpack.encode(value), MSGPACK) == value
 
 
@@ -180,7 +180,7 @@ class Batch(Struct):
     ],
 )
 def test_an_error_names_the_field(body: Any, path: list[str | int], reason: str) -> None:
-    """With the index in a list and the key in a map."""
+    """An error names the field with the index in a list and the key in a map."""
     problem = refusal(converted, body, Batch, "body")
     [detail] = problem.failure.detail
     assert problem.status == 422
@@ -206,7 +206,7 @@ def test_a_whole_number_is_an_integer() -> None:
 
 
 def test_the_key_is_found_in_a_large_map() -> None:
-    """Among others of all sizes of maps."""
+    """The wrong key is found in maps of all sizes."""
     for count in (1, 2, 3, 1_000):
         for bad in {0, count // 2, count - 1}:
             numbers: dict[str, object] = {f"n{number}": float(number) for number in range(count)}
@@ -231,7 +231,7 @@ def test_an_error_in_a_batch_of_events_names_the_event() -> None:
 
 @pytest.mark.parametrize("event", [{"type": "counter"}, {"type": 3}, {"name": "n"}])
 def test_an_event_of_no_known_type_is_told_the_types(event: dict[str, object]) -> None:
-    """Whether the type is misspelt, of another kind, or missing."""
+    """The error lists the types, whether the type is misspelt, of another kind, or missing."""
     problem = refusal(converted, {"events": [{"type": "count", "name": "n"}, event]}, Events, "body")
     kinds = "count, sample, gauge, expect, mark, params, step, end_step, span, text, artifact"
     assert problem.failure.message.startswith("body.events.1")
@@ -240,7 +240,7 @@ def test_an_event_of_no_known_type_is_told_the_types(event: dict[str, object]) -
 
 
 def test_a_choice_of_values_is_named() -> None:
-    """Those of a query, for example; other fields have no list of values."""
+    """The error names the choice of values, for example of a query. Other fields have no such list."""
     assert refusal(converted, {"level_s": "7"}, HistoryQuery, "query").failure.message.endswith(
         ": use one of 0, 1, 10, 60"
     )
@@ -248,7 +248,7 @@ def test_a_choice_of_values_is_named() -> None:
 
 
 def test_values_of_a_query_are_texts() -> None:
-    """They become the numbers that the query has."""
+    """The texts of a query become the numbers that the query has."""
     assert converted({"start_ns": "12", "level_s": "10"}, HistoryQuery, "query").start_ns == 12
     for name, value in (("start_ns", "-1"), ("start_ns", "x"), ("level_s", "7"), ("end_ns", str(1 << 63))):
         problem = refusal(converted, {name: value}, HistoryQuery, "query")
@@ -265,7 +265,7 @@ def test_a_number_beside_deep_lists_is_refused() -> None:
 
 
 def test_all_bodies_together_are_bounded() -> None:
-    """What a request has taken is free again after it, also if it failed."""
+    """The memory that a request has taken is free again after it, also if the request failed."""
     room = BodyRoom()
     with room.share() as take:
         take(BODIES_BYTES - 10)
@@ -280,7 +280,7 @@ def test_all_bodies_together_are_bounded() -> None:
 
 
 def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its memory is free again. The client learns why."""
+    """The memory of an endless body is free again, and the client learns why."""
     monkeypatch.setattr(app, "_BODY_S", 0.05)
     parts = [{"type": "http.request", "body": b"{", "more_body": True}]
 

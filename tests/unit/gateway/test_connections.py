@@ -210,7 +210,7 @@ def test_silent_connections_keep_nobody_out(web: Web) -> None:
 
 
 def test_a_client_that_does_not_read_makes_room(web: Web) -> None:
-    """It would keep its connections for as long as it likes."""
+    """A client that does not read loses connections that it would keep for as long as it likes."""
     for _ in range(8):
         web.connect().sendall(HEAD.replace(b" /", b" /large") + b"\r\n")
         assert web.asked.acquire(timeout=DEADLINE_S)

@@ -32,7 +32,7 @@ def post(recorded: Recorded, *events: dict[str, Any]) -> dict[int, str]:
 
 
 def test_values_of_instruments(recorded: Recorded) -> None:
-    """With unit and labels, each to the instrument of its name."""
+    """Values go with unit and labels, each to the instrument of its name."""
     refused = post(
         recorded,
         {"type": "count", "name": "n"},
@@ -146,7 +146,7 @@ def test_a_bad_event_costs_only_itself(recorded: Recorded, event: dict[str, Any]
 
 
 def test_too_many_instruments_are_refused(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the client can't send is not called recorded."""
+    """An event that the client can't send is not called recorded."""
     monkeypatch.setattr(limits, "PRODUCER_IDS", 2)
     batch = [{"type": "count", "name": "n", "labels": {"user": str(number)}} for number in range(3)]
     assert list(post(recorded, *batch)) == [2]
@@ -186,7 +186,7 @@ def test_too_many_instruments_are_refused(recorded: Recorded, monkeypatch: pytes
     ],
 )  # fmt: skip
 def test_a_batch_that_does_not_fit_the_schema_is_refused_whole(recorded: Recorded, event: dict[str, Any]) -> None:
-    """It is the mistake of a program, which is to notice it. Nothing of the batch is recorded."""
+    """A wrong batch is the mistake of a program, which must notice it. No part of the batch is recorded."""
     with pytest.raises(Problem) as caught:
         post(recorded, {"type": "count", "name": "n"}, event)
     assert caught.value.status == 422

@@ -35,7 +35,7 @@ def references(node: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("token", [False, True])
 def test_the_document_is_valid(token: bool) -> None:
-    """By the schema of OpenAPI 3.1, including all JSON schemas in it."""
+    """The document is valid by the schema of OpenAPI 3.1, including all JSON schemas in it."""
     OpenAPIV31SpecValidator(documented(token=token)).validate()
 
 
@@ -63,7 +63,7 @@ def test_every_endpoint_is_in_it() -> None:
 
 
 def test_every_reference_resolves() -> None:
-    """And every schema is used."""
+    """Every reference of the document resolves, and every schema is used."""
     document = documented()
     found = set(references(document))
     schemas = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}

@@ -122,7 +122,7 @@ def test_without_ray_each_call_names_the_extra(call: Callable[[], object]) -> No
 @pytest.mark.usefixtures("without_ray")
 @pytest.mark.parametrize("flag", [[], ["--deploy-only"], ["--stop"], ["--api-demo"]])
 def test_without_ray_the_program_ends_with_a_message(flag: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """No run is started and no traceback is printed."""
+    """The program without Ray starts no run and prints no traceback."""
     assert program.main(flag) == 2
     output = capsys.readouterr()
     assert output.out == ""
@@ -209,7 +209,7 @@ def test_an_ipc_address_is_refused_on_several_machines(
 def test_addresses_that_reach_other_machines(
     with_ray: Callable[..., dict[str, Any]], endpoint: str, reaches: bool
 ) -> None:
-    """Only tcp addresses that are not loopback do."""
+    """Only tcp addresses that are not loopback reach other machines."""
     with_ray(nodes=(OWN, "10.0.0.2"))
     if reaches:
         cluster.check_reach(endpoint)

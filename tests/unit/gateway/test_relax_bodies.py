@@ -18,7 +18,7 @@ def event(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("value", [None, [None], [[None, nan], [None]]])
 def test_null_is_a_number_that_is_not_finite(value: Any) -> None:
-    """And so is a list of nothing else, which a client made of a tensor."""
+    """A list of only nulls, which a client made of a tensor, is not finite, too."""
     assert isnan(with_nan(value))
 
 
@@ -29,7 +29,7 @@ def test_other_values_stay(value: Any) -> None:
 
 
 def test_nulls_inside_are_replaced() -> None:
-    """In lists and in dictionaries, down to a bounded depth."""
+    """Nulls are replaced in lists and in dictionaries, down to a bounded depth."""
     found = with_nan({"a": None, "b": [1.0, None]})
     assert isnan(found["a"])
     assert (found["b"][0], isnan(found["b"][1])) == (1.0, True)

@@ -1,4 +1,4 @@
-"""What the journal of a run says of each interval of its history, read as plainly as can be."""
+"""Values of each interval of a run's history according to its journal, read as plainly as can be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from telemetry.wire.rows import loose
 
 @dataclass
 class Heard:
-    """What the journal has of one interval of the history."""
+    """The values that the journal has of one interval of the history."""
 
     start_ns: int = 0
     end_ns: int = 0
@@ -61,7 +61,7 @@ def _events(data: bytes, names: dict[tuple[str, int], tuple[str, str]]) -> Itera
 
 
 def between(intervals: Sequence[Heard], start_s: float, end_s: float) -> list[Heard]:
-    """Those that overlap a time range."""
+    """Return the intervals that overlap a time range."""
     origin = intervals[0].start_ns
     return [
         one for one in intervals if (one.start_ns - origin) / 1e9 < end_s and (one.end_ns - origin) / 1e9 > start_s
@@ -69,7 +69,10 @@ def between(intervals: Sequence[Heard], start_s: float, end_s: float) -> list[He
 
 
 def chosen(intervals: Sequence[Heard], start_s: float, end_s: float) -> list[Heard]:
-    """Those with their middle in a time range; without any, the one that overlaps it longest."""
+    """Return the intervals with their middle in a time range.
+
+    Without any, return the one that overlaps it longest.
+    """
     origin = intervals[0].start_ns
     found = [one for one in intervals if start_s <= ((one.start_ns + one.end_ns) / 2 - origin) / 1e9 < end_s]
 

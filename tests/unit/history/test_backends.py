@@ -51,7 +51,7 @@ def backends(run: RunDirectory) -> list[BackendStat]:
 
 
 def test_without_writers_the_result_stays_as_it_was_written(run: RunDirectory) -> None:
-    """Up to the records that others know of."""
+    """The queue of a backend goes up to the newest record that any backend knows of."""
     assert [(stat.name, stat.state, stat.queued) for stat in backends(run)] == [
         ("far", "idle", 10),
         ("mine", "writing", 90),
@@ -70,7 +70,7 @@ def test_a_writer_s_last_word_is_newer_than_the_result(run: RunDirectory) -> Non
 
 
 def test_one_that_died_says_nothing_of_it(run: RunDirectory) -> None:
-    """What it had not delivered is not; while it lives, it may still be."""
+    """A dead writer's open records are undelivered; a living one may still deliver them."""
     folder = writer(run, BackendStat(name="mine", state="writing", next_record=40, queued=1))
     command = [sys.executable, "-c", HOLDS, str(folder.lock)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -84,7 +84,7 @@ def test_one_that_died_says_nothing_of_it(run: RunDirectory) -> None:
 
 
 def test_a_lock_that_can_t_be_looked_at_is_taken(run: RunDirectory) -> None:
-    """Nobody is called dead who may be alive."""
+    """A lock that can't be read counts as taken, because its owner may be alive."""
     folder = writer(run, BackendStat(name="mine", state="writing"))
     assert not folder.taken()
     folder.lock.mkdir()
@@ -92,7 +92,7 @@ def test_a_lock_that_can_t_be_looked_at_is_taken(run: RunDirectory) -> None:
 
 
 def test_a_damaged_report_of_a_writer_costs_no_result(run: RunDirectory) -> None:
-    """What the run knew of it is left."""
+    """A writer's damaged report leaves the state that the run knew."""
     writer(run, BackendStat(name="mine", state="done")).status.write_text("{")
     assert backends(run)[1].state == "writing"
 
@@ -110,7 +110,7 @@ def found(*stats: BackendStat, state: str = "COMPLETE") -> list[str]:
 
 
 def test_what_is_not_delivered_is_a_finding() -> None:
-    """With the command that delivers it; what all is well with is none."""
+    """A finding has the command that delivers the rest. A backend without problems has no finding."""
     assert found(
         BackendStat(name="a", state="undelivered", queued=3, last_error="refused"),
         BackendStat(name="b", state="done", dropped={"too_large": 2}),
@@ -126,7 +126,7 @@ def test_what_is_not_delivered_is_a_finding() -> None:
 
 
 def test_of_one_that_had_not_ended_nobody_knows_the_rest() -> None:
-    """Its result may lie on another machine."""
+    """The result of a writer that had not ended may lie on another machine."""
     assert found(
         BackendStat(name="a", state="retrying", queued=3, last_error="refused"),
         BackendStat(name="b", state="writing"),
@@ -139,7 +139,7 @@ def test_of_one_that_had_not_ended_nobody_knows_the_rest() -> None:
 
 
 def test_while_a_run_goes_on_trouble_is_a_finding() -> None:
-    """What waits to be delivered is none."""
+    """Records that wait for their delivery are no finding while a run goes on."""
     now = {"time_ns": 10**18}
     assert found(
         BackendStat(name="a", state="retrying", queued=3, last_error="refused", **now),

@@ -13,7 +13,7 @@ from telemetry.wire.snapshot import SeriesStat
 
 
 def stat(values: list[int], **facts: object) -> SeriesStat:
-    """Of whole ticks, exact."""
+    """Return the exact figures of a series of whole ticks."""
     ordered = sorted(values)
     cells = np.unique([cell(value) for value in values], return_counts=True)
     told: dict[str, object] = {

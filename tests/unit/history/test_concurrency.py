@@ -63,7 +63,7 @@ def test_the_peak_counts_requests_that_overlap(log: Any) -> None:
 
 
 def test_failed_and_expired_requests_are_in_flight_too(log: Any) -> None:
-    """Their tokens are in no rate."""
+    """The tokens of failed and expired requests are in no rate."""
     failed = entry(0, 9, outcome="failed", first_ns=1, gaps_ns=[1, 1])
     log((failed, {}), (entry(5, 20, outcome="expired"), {}), (entry(6, 8, output_tokens=4), {}))
     assert peaks(figures(1, failed={"x": 1}, expired=1)) == [(3, True, 4.0)]
@@ -98,7 +98,7 @@ def test_each_window_has_its_own_peak(log: Any) -> None:
 
 
 def test_labels_tell_kinds_apart(log: Any) -> None:
-    """Whatever their order."""
+    """Labels tell kinds apart, whatever their order."""
     log((entry(0, 10), {"b": "1", "a": "2"}), (entry(0, 10), {}))
     assert peaks(figures(1, labels={"a": "2", "b": "1"}), figures(1), figures(1, labels={"a": "3"})) == [
         (1, True, None),
@@ -138,7 +138,7 @@ def test_the_log_tells_the_offered_load_whatever_became_of_it(log: Any) -> None:
 
 
 def test_a_single_moment_has_no_rates(log: Any) -> None:
-    """Neither of issues nor of requests in flight."""
+    """A single moment has no rate of issues and none of requests in flight."""
     log((entry(5, 5), {}), (entry(5, 5), {}))
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="n"), source="file", requests=[figures(2)])
     (one,) = with_peaks(report, directory=None).requests  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ def test_a_single_moment_has_no_rates(log: Any) -> None:
 
 
 def test_a_log_with_impossible_times_tells_no_peak(log: Any) -> None:
-    """Such as those of a file that somebody wrote."""
+    """A log with impossible times, such as a file written by hand, gives no peak."""
     log((entry(0, (1 << 63) - 1), {}))
     assert peaks(figures(1)) == [(None, False, None)]
 
@@ -165,7 +165,7 @@ def test_the_peak_is_that_of_every_moment(spans: list[tuple[int, int]]) -> None:
 
 
 def test_the_history_tells_requests_in_flight_at_the_end_of_steps() -> None:
-    """Not exact, and unknown if there were none at the end of any step."""
+    """The history's peak is not exact. It is unknown if no step ended with requests in flight."""
 
     def window(**counters: float) -> Any:
         return SimpleNamespace(counters={(f"llm.{word}", ()): value for word, value in counters.items()})

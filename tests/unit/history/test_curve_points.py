@@ -21,7 +21,7 @@ def curve(begin: int, count: int, points: int) -> StepCurve:
 
 @pytest.mark.parametrize(("begin", "count"), [(0, 9), (1, 9), (1, 8), (3, 8)])
 def test_a_point_is_the_mean_of_its_steps(begin: int, count: int) -> None:
-    """From the first step that is returned to the last one."""
+    """A point is the mean from the first step that is returned to the last one."""
     of = curve(begin, count, 5)
     assert has_means(of)
     for place, (last, value) in enumerate(zip(of.steps, of.values, strict=True)):
@@ -35,7 +35,7 @@ def test_a_point_is_the_mean_of_its_steps(begin: int, count: int) -> None:
 
 @pytest.mark.parametrize(("begin", "count", "points"), [(0, 9, 20), (0, 9, 5), (1, 9, 5), (5, 1, 5)])
 def test_the_lowest_step_begins_the_axis(begin: int, count: int, points: int) -> None:
-    """Also if the first point is a mean of several steps."""
+    """The lowest step begins the axis, also if the first point is a mean of several steps."""
     assert lowest_step(curve(begin, count, points)) == begin
 
 

@@ -55,7 +55,7 @@ EXPORTS = st.lists(st.tuples(st.lists(st.floats(-60, 60), min_size=1, max_size=3
 def test_a_percentile_lies_between_its_bounds(
     tmp_path_factory: object, exports: list[tuple[list[float], list[float]]]
 ) -> None:
-    """Whatever the buckets of each export are, and with values that no bucket holds."""
+    """The bounds hold for any buckets of each export, and with values that no bucket holds."""
     folder = tmp_path_factory.mktemp("run")  # type: ignore[attr-defined]
     values = sorted(value for own, _ in exports for value in own)
     parts = [binned(*export) for export in exports]
@@ -74,7 +74,7 @@ def test_a_percentile_lies_between_its_bounds(
 
 
 def test_bounds_are_those_of_the_bucket(tmp_path: Path) -> None:
-    """Of two exports with the same buckets; values in the last bucket have no upper bound if it has no end."""
+    """Exports with the same buckets add up. Values in a last bucket without an end have no upper bound."""
     run = logged(tmp_path, [Bins(NAME, [0.0, 10.0, 20.0], [40, 9]), Bins(NAME, [0.0, 10.0, 20.0], [40, 9])])
     (one,) = read(run, snapshot(100, 500.0))
     assert (one.name, one.labels, one.unit, one.unknown) == ("latency", LABELS, "ms", 2)
@@ -87,7 +87,10 @@ def test_bounds_are_those_of_the_bucket(tmp_path: Path) -> None:
 
 
 def test_other_bins_are_no_such_histograms(tmp_path: Path) -> None:
-    """Those that a program logs, those of steps, those of a series, and more values than the counter has."""
+    """Bins that a program logs, of steps, or of a series are left out.
+
+    Bins with more values than the counter are, too.
+    """
     bins = Bins(NAME, [0.0, 1.0], [3])
     run = logged(tmp_path / "1", [Bins("weights", [0.0, 1.0], [3]), Bins(NAME, [0.0, 1.0], [3], 0, "train", 1)])
     assert read(run, snapshot(3)) == []
@@ -110,7 +113,7 @@ def outcomes(folder: Path, bins: Sequence[Bins], result: MetricsSnapshot, *texts
 
 
 def test_gates_pass_and_fail_by_the_bounds(tmp_path: Path) -> None:
-    """Within the bounds of a percentile, and for figures that buckets don't have, a gate is inconclusive."""
+    """A gate within a percentile's bounds, or on a figure that buckets lack, is inconclusive."""
     bins, result = Bins(NAME, *exponential(1_000)), snapshot(64_000, 128_000.0)
     texts = {
         "p99(latency) <= 4ms": "pass",
@@ -128,7 +131,7 @@ def test_gates_pass_and_fail_by_the_bounds(tmp_path: Path) -> None:
 
 
 def test_gates_are_inconclusive_without_a_bound(tmp_path: Path) -> None:
-    """Where values are in no bucket, where the sum is missing, and where the run lost events."""
+    """A gate is inconclusive if values are in no bucket, the sum is missing, or the run lost events."""
     bins = Bins(NAME, *exponential(1_000))
     assert outcomes(tmp_path / "1", [bins], snapshot(66_000), "p99(latency) < 90", "mean(latency) < 9") == [
         "inconclusive",

@@ -1,4 +1,4 @@
-"""What percentiles are surely below, by the values of the sample that early stopping names."""
+"""Tests of the upper bounds of percentiles by the values of the sample that early stopping names."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_bound_is_by_confidence_and_tolerance(tmp_path: Path, confidence: fl
     "wrong", [{"confidence": 1.0}, {"confidence": 0.0}, {"tolerance": 0.5}, {"tolerance": -1.0}]
 )
 def test_what_is_no_rule_is_refused(wrong: dict[str, float]) -> None:
-    """With a hint at one that is."""
+    """The error for a wrong rule has a hint at a right one."""
     with pytest.raises(UsageError) as caught:
         EarlyRule(**wrong)
     assert caught.value.hint
@@ -147,7 +147,7 @@ def test_only_requests_cost_pages(tmp_path: Path) -> None:
 
 
 def test_more_samples_than_any_run_has_cost_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody counts ranks for what a file says, neither for its sums nor for its figures."""
+    """Ranks are not counted for the number in a file, neither for its sums nor for its figures."""
 
     def never(ratio: Ratio, count: int) -> int | None:
         raise AssertionError(count)

@@ -59,7 +59,7 @@ def test_a_silence_longer_than_the_end_of_a_run_is_zero() -> None:
 
 @pytest.mark.parametrize("silence_s", [1.0, 5.0])
 def test_events_that_arrive_after_the_end_count_in_the_last_step(silence_s: float) -> None:
-    """Those of a killed program are salvaged seconds later."""
+    """Events of a killed program are salvaged seconds later, and count in the last step."""
     steps = steps_of([0.1] * 10 + [silence_s, 0.1, 0.1])
     increases = [10.0] * 9 + [3.0, 0.0, 5.0, 2.0]
     found = steps.rates(increases, Activity(0.0, steps.starts_s[10], 100.0))
@@ -68,7 +68,7 @@ def test_events_that_arrive_after_the_end_count_in_the_last_step(silence_s: floa
 
 
 def test_a_last_step_that_is_too_short_belongs_to_the_one_before() -> None:
-    """Also if it is not known when events happened, as in the result of an older version."""
+    """A short last step is joined if the times of events are unknown, too, as in an older result."""
     steps = steps_of([1.0, 1.0, 1.0, 0.1])
     assert steps.rates([20.0, 20.0, 20.0, 0.0], Activity()) == pytest.approx([20.0, 20.0, 20 / 1.1, 20 / 1.1])
 
@@ -94,7 +94,7 @@ def test_a_failure_is_drawn_when_it_happened(name: str, drawn: list[float]) -> N
 
 
 def test_no_rate_is_made_across_a_gap() -> None:
-    """Without history nothing is known."""
+    """Rates across a gap are missing, because nothing is known without history."""
     steps = steps_of([1.0, 0.2, -5.0, 0.3, 1.0])
     found = steps.rates([10.0, 2.0, 0.0, 3.0, 10.0], Activity())
     assert found == pytest.approx([10.0, 10.0, None, 10.0, 10.0])
@@ -102,7 +102,7 @@ def test_no_rate_is_made_across_a_gap() -> None:
 
 @pytest.mark.parametrize("seconds", [[], [-1.0], [0.05]])
 def test_few_steps(seconds: list[float]) -> None:
-    """Nothing to draw is no error, and a single step has its rate."""
+    """A run without steps gives no error, and a single step has its rate."""
     steps = steps_of(seconds)
     expected = [length and 20.0 if length > 0 else None for length in seconds]
     assert steps.rates([1.0] * len(seconds), Activity()) == expected

@@ -44,14 +44,14 @@ def covering(*of: tuple[SeriesStat, SeriesBounds]) -> Covered:
 
 
 def test_a_good_run_has_none() -> None:
-    """Nothing to say is said with nothing; the maximum needs no bound."""
+    """A good run has no findings, and the maximum needs no bound."""
     one = series("ttft", 10_000)
     assert findings(report(one), covering(one)) == []
     assert findings(report(one), None) == []
 
 
 def test_a_percentile_that_rests_on_too_few() -> None:
-    """By name, with what it rests on and what it takes."""
+    """The finding names the percentile, the number of its samples, and the number that it needs."""
     one = series("ttft", 40, lacking=("99", "99.9"))
     assert findings(report(one), covering(one)) == [
         "p99 and p99.9 of ttft have no upper bound yet (95 % confidence): need 368 and 3,688 samples, have 40"
@@ -89,7 +89,7 @@ def test_the_number_of_lines_is_bounded() -> None:
 
 
 def test_losses_come_first() -> None:
-    """What is missing from all numbers matters more than what one of them rests on."""
+    """Losses come first: they affect all numbers, and few samples affect only one."""
     one = series("ttft", 3, lacking=KEYS)
     account = Accounting(emitted=1_000, received=990, applied=985, dropped={"negative": 5}, missing=10, waiting=2)
     found = findings(report(one, completeness="lossy", accounting=account), covering(one))
@@ -103,7 +103,7 @@ def test_losses_come_first() -> None:
 
 
 def test_a_history_that_is_not_whole() -> None:
-    """Where it begins, what it holds, and what it knows nothing of."""
+    """The findings tell where the history begins, what it holds, and what it lacks."""
     one = series("ttft", 10_000)
     assert findings(report(one), Covered(120.0, 600.0, 450.0, 9_000)) == [
         "the history starts 2 min 0 s after the start of the run",
@@ -116,7 +116,10 @@ def test_a_history_that_is_not_whole() -> None:
 
 
 def test_a_part_of_the_run() -> None:
-    """Which numbers are of the part, and which are not; a part that was not found says why."""
+    """A finding tells which numbers are of the part, and which are not.
+
+    A part that does not exist gives the reason.
+    """
     one = series("ttft", 10_000)
     time_range = TimeRange(start_s=30.0, end_s=60.0, chosen="steady", reason="so")
     assert findings(report(one, time_range=time_range), Covered(30.0, 60.0, 30.0, 500, whole=False)) == [
@@ -165,7 +168,10 @@ def test_series_that_are_not_over_time() -> None:
 
 
 def test_turns_of_conversations_share_one_sentence() -> None:
-    """Whatever each of them lacks, after all others; a label `turn` alone makes no conversation."""
+    """Turns share one sentence whatever each lacks, after all others.
+
+    A label `turn` alone makes no conversation.
+    """
     several = [
         turn("1", 400, lacking=("99.9",)),
         turn("2", 40, lacking=("99", "99.9")),
@@ -191,7 +197,7 @@ def test_turns_of_conversations_share_one_sentence() -> None:
 
 
 def test_a_result_that_lies_alone() -> None:
-    """It has the bounds of its display histograms, and what is found by them."""
+    """A result without its run has the bounds of its display histograms, and the findings by them."""
     bare = replace(report(series("ttft", 3)), bounds=[])
     judged = alone(bare)
     assert judged.bounds == series_bounds(bare.snapshot.series)

@@ -47,7 +47,7 @@ def report(**more: Any) -> Report:
 
 
 def test_pictures_show_the_good_requests_of_each_step() -> None:
-    """By the time of their end. A step without data stays without."""
+    """Good requests count by the time of their end, and a step without data stays without."""
     over_time = RequestsOverTime(kind="llm", completed_per_s=[1.0, 1.0, None], good_per_s=[])
     pictures = Pictures(edges_s=[0.0, 1.0, 3.0, 5.0], requests=[over_time])
     found = with_goodput(report(pictures=pictures), None, {"": {"e2el": S // 2}})  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_pictures_show_the_good_requests_of_each_step() -> None:
 
 
 def test_a_part_of_a_run_and_a_live_run_can_not_be_judged() -> None:
-    """Their numbers and the log are not about the same requests."""
+    """The numbers of a part or a live run and the log are not about the same requests."""
     part = TimeRange(start_s=0.0, end_s=1.0, chosen="given")
     live = MetricsSnapshot(run_id="r", name="n", state="LIVE")
     for one, said in ((report(time_range=part), "whole run"), (report(snapshot=live), "still going")):

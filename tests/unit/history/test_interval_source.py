@@ -16,7 +16,7 @@ from telemetry.wire.history import Interval
 
 @pytest.fixture
 def both(tmp_path: Path, short_dir: Path) -> Iterator[list[IntervalSource]]:
-    """Of a run of 200 s with one value in each."""
+    """Yield both sources of a run of 200 s with one value in each second."""
     going = Going(tmp_path)
     for _ in range(200):
         going.second((LATENCY, 1.0))
@@ -43,7 +43,7 @@ def test_both_tell_the_same(both: list[IntervalSource]) -> None:
 
 
 def test_all_before_a_moment_adds_up(both: list[IntervalSource]) -> None:
-    """From disk it takes fewer intervals."""
+    """The sum from disk takes fewer intervals."""
     by_control, by_disk = (list(past.before(WALL_NS + 150 * SECOND)) for past in both)
     assert values(by_control) == values(by_disk) == 150
     assert len(by_disk) < len(by_control)

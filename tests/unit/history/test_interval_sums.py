@@ -117,7 +117,7 @@ def test_sums_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_a_sum_too() -> None:
-    """Of no series, and of no intervals."""
+    """The sum of no series and the sum of no intervals are empty."""
     assert Sum(SumRows([])).added().histograms(SumRows([])).figures(["50"]) == []
     assert contents(Sum(SumRows([key(1)])).added(), SumRows([key(1)])) == {}
     none = Sum(SumRows([]))
@@ -126,7 +126,7 @@ def test_nothing_is_a_sum_too() -> None:
 
 
 def test_what_is_left_together_changes_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who says which ranks matter gets far fewer slots, and the same values of these ranks."""
+    """A caller that names its ranks gets far fewer slots, and the same values of these ranks."""
     monkeypatch.setattr(interval_sums, "_PENDING_SLOTS", 0)
     random = np.random.default_rng(9)
     keys, percentiles = [key(index) for index in range(6)], ["1", "50", "99", "99.9"]
@@ -150,7 +150,7 @@ def test_what_is_left_together_changes_no_bounds(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("pending", [1 << 20, 0], ids=["sorted", "paged"])
 def test_the_sum_of_some_rows(monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
-    """It is the part of the whole sum for these rows, also the lowest page of the first row."""
+    """The sum of some rows is that part of the whole sum, also for the lowest page of the first row."""
     monkeypatch.setattr(interval_sums, "_PENDING_SLOTS", pending)
     rows = SumRows([key(0), key(1, digits=5), key(2), key(3)])
     total = Sum(rows)

@@ -31,7 +31,7 @@ def test_about_sixty_steps(seconds: float, step_s: float) -> None:
 
 
 def test_few_percentiles_are_shown() -> None:
-    """Those that people look at, or else the first of what there is."""
+    """The percentiles are those that people look at, or else the first of those that exist."""
     assert shown(["50", "75", "90", "95", "99", "99.9", "99.99"]) == ["50", "90", "99", "99.9"]
     assert shown(["1", "2", "3", "4", "5"]) == ["1", "2", "3", "4"]
     assert shown([]) == []

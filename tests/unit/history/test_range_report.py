@@ -1,4 +1,4 @@
-"""What becomes of a result when it is told once more of a time range."""
+"""Tests of a result that is reported once more for a time range."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def part_of(run: RecordedRun, start_s: float, end_s: float, marks: tuple[float, 
 
 
 def test_numbers_keep_their_kind(run: RecordedRun) -> None:
-    """What was an integer stays one, totals and increases among them."""
+    """Integers stay integers, totals and increases among them."""
     part = part_of(run, 2.0, 6.0)
     whole, real, _ = part.series
     assert (whole.count, whole.total, whole.min, whole.max, whole.mean) == (8, 48, 5, 7, 6.0)
@@ -60,7 +60,7 @@ def test_numbers_keep_their_kind(run: RecordedRun) -> None:
 
 
 def test_bounds_are_those_of_the_histogram(run: RecordedRun) -> None:
-    """By digits; where values lie outside of the range, nobody knows of which part they are."""
+    """Bounds are by digits. Values outside of the range leave no bound, because their part is unknown."""
     whole, real, narrow = part_of(run, 2.0, 6.0).series
     assert (whole.error_bound, whole.resolution, whole.exact) == (0.001, 1.0, False)
     assert (real.error_bound, real.resolution, real.digits) == (0.01, 1e-6, 2)
@@ -77,14 +77,14 @@ def test_gauges_and_marks_of_the_part(run: RecordedRun) -> None:
 
 
 def test_all_else_is_that_of_the_run(run: RecordedRun) -> None:
-    """Who took part, what was lost and how long it took."""
+    """The producers, the losses and the duration are those of the run."""
     part, whole = part_of(run, 2.0, 6.0), run.result.snapshot
     changed = {name for name in MetricsSnapshot.__struct_fields__ if getattr(part, name) != getattr(whole, name)}
     assert changed == {"exact_reason", "window_s", "series", "counters", "gauges"}
 
 
 def test_a_series_that_was_not_heard_of(run: RecordedRun) -> None:
-    """Without values in the part it is there, and empty."""
+    """A series without values in the part is in the report, and empty."""
     whole = run.result.snapshot
     windows = list(run.windows(1.0, series=[("real", ())]))
     part = RangeReport(windows[0].rows)

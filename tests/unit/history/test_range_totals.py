@@ -6,7 +6,7 @@ from telemetry.history.range_totals import RangeTotals
 
 
 def test_an_empty_window() -> None:
-    """No series, no bounds, no increases."""
+    """An empty window has no series, no bounds and no increases."""
     window = RangeTotals(start_s=0.0, end_s=1.0, seconds=1.0)
     assert (window.series, window.counters, window.gauges) == ({}, {}, {})
     assert window.bounds(("latency", ()), ["50"]) == {}

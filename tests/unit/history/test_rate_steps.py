@@ -34,7 +34,7 @@ def test_a_step_a_second(tmp_path: Path) -> None:
 
 
 def test_a_short_end_is_not_known(tmp_path: Path) -> None:
-    """What is left of a second at the end has a rate that means nothing."""
+    """A rest of a second at the end has no rate, because it would mean nothing."""
     making = Making(tmp_path, DEFINITIONS, seconds_ns=[SECOND] * 5 + [SECOND // 10])
     found = steps(making, [[(0, 5.0)] * 10] * 6)
     assert found.rate.tolist()[:5] == [10.0] * 5
@@ -43,7 +43,7 @@ def test_a_short_end_is_not_known(tmp_path: Path) -> None:
 
 
 def test_coarse_steps_of_what_is_left(tmp_path: Path) -> None:
-    """Where the seconds of most of the run are gone, all steps are as long as what is left."""
+    """All steps are as long as the remaining ones if the seconds of most of the run are gone."""
     making = Making(tmp_path, DEFINITIONS, retention_s={1: 60.0, 10: 3_600.0, 60: None})
     found = steps(making, [[(0, float(second // 10))] * 3 for second in range(300)])
     assert found.step_s == 10.0

@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def test_requests_come_with_their_kind_and_clock(run: RunDirectory) -> None:
-    """In the order of the file; times plus the shift are wall clock times."""
+    """Requests are in the order of the file, and their times plus the shift are wall clock times."""
     logged(run, ("p", [ended(range(2)), ended([2], kind="embed", labels={"m": "a"})]), ("q", [ended([0])]))
     found = list(read(run))
     assert [(one.producer, one.kind, one.labels, one.entry.number) for one in found] == [
@@ -57,7 +57,7 @@ def test_requests_come_with_their_kind_and_clock(run: RunDirectory) -> None:
 
 
 def test_tokens_that_came_later_are_filled_in(run: RunDirectory) -> None:
-    """By producer, number and word, wherever they are in the file; what a program said itself stays."""
+    """Tokens are filled in by producer, number and word, wherever they are. A program's own numbers stay."""
     unknown = ended(range(3))
     unknown = replace(unknown, entries=[replace(entry, output_tokens=None) for entry in unknown.entries])
     logged(
@@ -114,7 +114,7 @@ def test_a_record_of_a_newer_version_is_passed_over(run: RunDirectory) -> None:
 
 
 def test_facts_are_those_of_the_result(run: RunDirectory) -> None:
-    """Without a result they are counted; without requests there are none."""
+    """Facts without a result are counted, and a log without requests has none."""
     assert facts(run) is None
     path = logged(run, ("p", [replace(ended(range(3)), left_out=2)]))
     size = path.stat().st_size

@@ -55,7 +55,7 @@ def test_outputs_and_failures_are_kept() -> None:
 
 
 def test_of_many_those_around_the_peak_are_kept() -> None:
-    """With the ones that began before the time range and still go on in it."""
+    """The requests around the peak are kept, and long ones that began early and still go on there."""
     calm = [logged(at, at + 0.5) for at in range(1_000)]
     busy = [logged(600 + at / 100, 610) for at in range(50)]
     found = slots_of([*calm, logged(0, 999), *busy], START, most=200)
@@ -70,7 +70,10 @@ def test_of_many_those_around_the_peak_are_kept() -> None:
 @example([(0, 0), (0, 0)], 1)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1, max_size=60), st.integers(1, 70))
 def test_no_two_requests_share_a_slot_at_a_time(times: list[tuple[int, int]], most: int) -> None:
-    """Whatever is kept of them, and there are as many slots as requests that overlap."""
+    """Kept requests that share a slot never overlap in time.
+
+    There are only as many slots as requests that overlap.
+    """
     found = slots_of([logged(begin, begin + long) for begin, long in times], START, most)
     assert found is not None
     assert 0 < len(found.slots) <= max(most, 1)

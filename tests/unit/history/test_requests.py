@@ -44,7 +44,7 @@ def planned(raw: list[int], late: list[int], **labels: str) -> list[CounterStat 
 
 
 def test_a_report_without_requests_is_left_as_it_is() -> None:
-    """Nothing is looked for where nothing was issued."""
+    """The report of a run that issued no requests comes back unchanged and without findings."""
     plain = report(series(LATENCY, [1]))
     assert with_requests(plain) is plain
     assert list(of_requests(plain)) == []
@@ -75,7 +75,10 @@ def test_figures_have_what_the_funnel_has() -> None:
 
 
 def test_a_part_of_a_run_has_neither_rates_nor_requests_in_flight(tmp_path: Path) -> None:
-    """What began before it may end in it, and when is in no history."""
+    """The report of a part of a run has no request rates and no number of requests in flight.
+
+    A request from before the part may end in it, and no history says when.
+    """
     run = recorded(tmp_path, [5] * 90)
     (whole,) = run.report().requests
     (part,) = run.time_range(TimeRangeChoice(from_s=1.0, to_s=2.0)).requests
@@ -86,7 +89,10 @@ def test_a_part_of_a_run_has_neither_rates_nor_requests_in_flight(tmp_path: Path
 
 
 def test_coordinated_omission_is_said_where_it_is_clear() -> None:
-    """By the figures of those who came on time; a load generator that is a little late is as all are."""
+    """The finding gives the p99 latency from the planned time beside that of the requests on time.
+
+    A load generator that is a little late gives no finding.
+    """
     stalled = planned([3_100_000] * 100, [0] * 50 + [2 * SECOND - n * SECOND // 50 for n in range(50)])
     assert list(of_requests(report(*stalled))) == [
         "requests of llm started up to 2.00 s late: counted from the planned time, p99 latency is "
@@ -105,14 +111,17 @@ def test_which_of_them_were_planned_is_said() -> None:
 
 
 def test_planned_requests_that_were_slower_by_themselves_were_not_late() -> None:
-    """As those of another load in a merged run: nothing was omitted."""
+    """Planned requests that are slow but start on time give no finding: nothing was omitted.
+
+    In a merged run they may come from another load.
+    """
     stats = planned([1_000_000] * 100, [20_000] * 100)
     stats[2] = series(LATENCY, [100_000] * 900 + [1_000_000])
     assert list(of_requests(report(*stats))) == []
 
 
 def test_requests_that_are_in_no_latency_are_named() -> None:
-    """In flight at the end, or expired: a result without them looks better than it was."""
+    """Requests in flight at the end and expired ones are named: a result without them looks better."""
     left = report(counter(ISSUED, 10), counter(COMPLETED, 7), counter("expired", 1))
     assert list(of_requests(left)) == [
         "in flight at the end: 2 of 10 requests of llm, not included in latency",
@@ -121,7 +130,10 @@ def test_requests_that_are_in_no_latency_are_named() -> None:
 
 
 def test_tokens_of_some_requests_alone_are_said_to_be() -> None:
-    """Their rate is that of a faster server otherwise; of no tokens there is no rate."""
+    """A finding names how many requests have known output tokens: the real rate is higher.
+
+    Without any tokens there is no rate and no finding.
+    """
     counted = [counter(ISSUED, 8), counter(COMPLETED, 8)]
     assert list(of_requests(report(*counted, series(OUTPUT_TOKENS, [100] * 2)))) == [
         "output tokens are known for 2 of 8 completed requests of llm: the real tokens per second are higher"
@@ -132,7 +144,7 @@ def test_tokens_of_some_requests_alone_are_said_to_be() -> None:
 
 @pytest.mark.parametrize("how", ["live", "part"])
 def test_what_is_still_open_is_no_finding_before_the_end(how: str) -> None:
-    """While the run goes on, and in a part of it."""
+    """Requests in flight are no finding while the run goes on, nor in a part of a run."""
     left = report(counter(ISSUED, 10), counter(COMPLETED, 7))
     if how == "live":
         left = replace(left, snapshot=replace(left.snapshot, state="LIVE"))
@@ -142,7 +154,7 @@ def test_what_is_still_open_is_no_finding_before_the_end(how: str) -> None:
 
 
 def test_one_is_singular() -> None:
-    """Of the whole number, for shares too."""
+    """The noun after "1 of 1" is singular: it follows the whole number, for shares too."""
     assert list(of_requests(report(counter(ISSUED, 1)))) == [
         "in flight at the end: 1 of 1 request of llm, not included in latency"
     ]
@@ -159,7 +171,10 @@ def test_attainment_has_an_interval(good: int, bounds: tuple[float, float]) -> N
 
 @pytest.mark.parametrize("good", [-1, 11, 10**400])
 def test_counts_that_contradict_each_other_have_no_interval(good: int) -> None:
-    """As a file may have them."""
+    """Attainment has no bounds where the number of good requests contradicts the others.
+
+    A file may hold such counts.
+    """
     (one,) = with_requests(report(counter(ISSUED, 10), counter(COMPLETED, 10), counter(GOOD, good))).requests
     assert (one.attainment_low, one.attainment_high) == (None, None)
 

@@ -17,7 +17,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 
 def test_a_result_comes_from_its_final_file(tmp_path: Path) -> None:
-    """By directory, id or `latest`, the final file is read and named as the source."""
+    """A run named by directory, id or `latest` is read from its final file, and the report says so."""
     directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
     snapshot = MetricsSnapshot(run_id="aaaa1111", name="job", state="COMPLETE", completeness="complete")
     write_final(snapshot, [directory.final])
@@ -28,7 +28,7 @@ def test_a_result_comes_from_its_final_file(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
-    """No such run, a run without a result, and a damaged file are three clear errors."""
+    """A missing run, a run without a result and a damaged file are three clear errors."""
     with pytest.raises(RunNotFoundError):
         load_report("nope", tmp_path)
     directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
@@ -41,7 +41,10 @@ def test_what_can_not_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
 
 
 def test_a_dead_run_is_offered_for_recovery(tmp_path: Path) -> None:
-    """Since when it is dead, what its journal holds, and the command to copy; a live one is just not over."""
+    """The error for a dead run gives the time of death, the journal's size and the recovery command.
+
+    The one for a live run says that it still goes on.
+    """
     directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
     JournalWriter(directory.journal, b"state", 1).close()
     os.utime(directory.journal / "00000000.seg", ns=(0, 1_772_366_400 * 10**9))
@@ -59,7 +62,7 @@ def test_a_dead_run_is_offered_for_recovery(tmp_path: Path) -> None:
 
 
 def test_a_result_that_went_elsewhere_is_found(tmp_path: Path) -> None:
-    """Its directory could not be written: the report is there all the same and says where it lay."""
+    """A result that lies outside its run directory is loaded. The report says why and where it is."""
     directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
     spare = tmp_path / "spare"
     snapshot = MetricsSnapshot(run_id="aaaa1111", name="job", state="COMPLETE", completeness="complete")
@@ -70,7 +73,7 @@ def test_a_result_that_went_elsewhere_is_found(tmp_path: Path) -> None:
 
 
 def test_a_damaged_result_can_be_made_anew(tmp_path: Path) -> None:
-    """From the journal, if there is one."""
+    """The error for a damaged result offers `telemetry recover` if there is a journal."""
     directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
     directory.final.write_text("{")
     with pytest.raises(RunDirectoryError, match="damaged") as caught:

@@ -118,7 +118,7 @@ def test_moments_count_from_either_end(tmp_path: Path, choice: TimeRangeChoice, 
 
 
 def test_all_of_a_run_is_no_part_of_it(tmp_path: Path) -> None:
-    """Whoever chooses everything gets the result itself, order statistics and all."""
+    """A time range of the whole run returns the result itself, with its order statistics."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
     assert run.time_range(TimeRangeChoice()) == run.report()
     report = run.time_range(TimeRangeChoice(from_s=0.0, to_s=20.0))
@@ -128,7 +128,10 @@ def test_all_of_a_run_is_no_part_of_it(tmp_path: Path) -> None:
 
 
 def test_what_is_drawn_begins_with_the_first_event(tmp_path: Path) -> None:
-    """Also if the program took longer to start than a step; a time range before it is drawn as it is."""
+    """Pictures begin with the first event, even if the program took longer than a step to start.
+
+    A time range from before it is drawn as it was chosen.
+    """
     run = Making(tmp_path, is_timed=True).run([[]] * 3 + [[(0, 1.0)] * 10] * 5)
     report = run.report(step_s=1.0, pictures=True)
     assert report.pictures is not None
@@ -170,7 +173,10 @@ def test_a_part_the_history_knows_nothing_of(tmp_path: Path) -> None:
 
 
 def test_warm_up_and_steady_part(tmp_path: Path) -> None:
-    """They are found in rate and median; the reason says how, and the finding what the numbers are of."""
+    """The warm-up and the steady part are found in rate and median.
+
+    The reason says how, and a finding says what the numbers cover.
+    """
     rng = random.Random(3)
     rows = [
         [(0, rng.lognormvariate(2.0, 0.3) * (3 if second < 20 else 1)) for _ in range(50)] for second in range(125)
@@ -188,7 +194,7 @@ def test_warm_up_and_steady_part(tmp_path: Path) -> None:
 
 
 def test_no_steady_part(tmp_path: Path) -> None:
-    """Then it is the whole run, exact as it was, and it says so first."""
+    """A run without a steady part reports the whole run, exact as it was. The first finding says so."""
     rows = [[(0, 1.0 + second)] * 50 for second in range(60)]
     run = Making(tmp_path).run(rows)
     report = run.time_range(TimeRangeChoice(steady=True))
@@ -204,7 +210,10 @@ def test_no_steady_part(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_history(tmp_path: Path) -> None:
-    """Its report has the bounds that the display histogram allows; parts of it are refused with the reason."""
+    """A run without a history reports the bounds that its display histogram allows.
+
+    A part of it is refused with the reason.
+    """
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
     fine = run.report().bounds_of(run.result.series("latency"))
     assert run.directory is not None
@@ -234,7 +243,7 @@ def test_a_run_without_a_history(tmp_path: Path) -> None:
 
 
 def test_a_damaged_history_costs_no_report(tmp_path: Path) -> None:
-    """It is said, and only who asks for a time range fails."""
+    """A damaged history becomes a finding of the report. Only a request for a time range fails."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
     assert run.directory is not None
     (run.directory.history / "keys.jsonl").write_text("{}\nnonsense\n")
@@ -247,7 +256,10 @@ def test_a_damaged_history_costs_no_report(tmp_path: Path) -> None:
 
 
 def test_a_result_that_lies_alone(tmp_path: Path) -> None:
-    """Whatever a copy of the file is called, it is a report; a name that is no file is looked for among runs."""
+    """A copy of a result file opens as a run, whatever its name.
+
+    A name that is no file is looked up among the runs.
+    """
     run = Making(tmp_path, DEFINITIONS).run(seconds(5))
     assert run.directory is not None
     alone = tmp_path / "baseline.json"
@@ -263,7 +275,7 @@ def test_a_result_that_lies_alone(tmp_path: Path) -> None:
 
 
 def test_seconds_that_retention_took(tmp_path: Path) -> None:
-    """Where only coarser intervals are left, parts go to their edges, and steps are as long as they are."""
+    """Parts extend to the edges of the coarser intervals that are left. Steps are as long as these intervals."""
     making = Making(tmp_path, DEFINITIONS, retention_s={1: 60.0, 10: 120.0, 60: None})
     run = making.run(seconds(400))
     report = run.time_range(TimeRangeChoice(from_s=61.0, to_s=62.0))
@@ -318,7 +330,7 @@ def test_windows(tmp_path: Path) -> None:
 
 
 def test_windows_of_a_part(tmp_path: Path) -> None:
-    """They begin at multiples of the step all the same; intervals outside of the part are in none of them."""
+    """Windows of a part begin at multiples of the step. Intervals outside of the part are in no window."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(125))
     windows = list(run.windows(30.0, 45.0, 100.0, series=[("latency", ())]))
     assert [(window.start_s, window.end_s) for window in windows] == [(45.0, 60.0), (60.0, 90.0), (90.0, 100.0)]
@@ -340,7 +352,10 @@ def test_steps_that_lead_nowhere(tmp_path: Path, step_s: float) -> None:
 
 
 def test_a_digest_of_one_series(tmp_path: Path) -> None:
-    """Of any part; without values it is empty, and a series that never was is an error."""
+    """A digest covers any part of a run and is empty without values.
+
+    A series that the run never had raises an error.
+    """
     run = Making(tmp_path, DEFINITIONS).run(seconds(125))
     assert run.digest(("latency", ())).figures(["50"]).percentiles == {
         "50": run.result.series("latency").percentiles["50"]
@@ -354,7 +369,10 @@ def test_a_digest_of_one_series(tmp_path: Path) -> None:
 
 
 def test_points_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for too short steps is told which would do; a report by itself shows the busiest series."""
+    """The error for steps that are too short names the shortest step that would do.
+
+    A report by itself shows the busiest series.
+    """
     monkeypatch.setattr("telemetry.history.over_time.POINTS", 30)
     monkeypatch.setattr("telemetry.history.over_time.OWN_POINTS", 30)
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
@@ -368,7 +386,7 @@ def test_points_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_run_of_nothing(tmp_path: Path) -> None:
-    """No seconds, no series: a report all the same."""
+    """A run without seconds and without series still has a report."""
     run = Making(tmp_path).run([])
     report = run.report()
     assert (report.over_time, report.bounds) == ([], [])

@@ -17,7 +17,7 @@ SECOND = 10**9
     st.integers(1, 20),
 )
 def test_sums_are_those_of_all_numbers_at_once(things: list[tuple[int, float]], at_once: int) -> None:
-    """To the last bit, in whatever pieces they come."""
+    """The largest sum of a second is exact to the last bit, in whatever pieces the numbers come."""
     times, weights = np.array([time for time, _ in things]), np.array([weight for _, weight in things])
     begin = int(times.min())
     sums, counts = SecondSums(begin), SecondSums(begin)

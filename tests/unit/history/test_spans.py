@@ -57,5 +57,5 @@ def test_a_large_log_is_not_read(run: RunDirectory, monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_log_there_is_nothing(tmp_path: Path) -> None:
-    """No error either."""
+    """A run directory without a span log gives no spreads and no error."""
     assert span_spreads(RunDirectory.create(tmp_path, "job", "r1", 10**18)) == []

@@ -1,4 +1,4 @@
-"""Where a chosen part begins and ends."""
+"""Tests of where a chosen part begins and ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def chosen(run: RecordedRun, choice: TimeRangeChoice) -> TimeRange:
 
 
 def test_the_series_with_most_of_the_values() -> None:
-    """As few as together hold more than half, at most four, and none without values."""
+    """The busiest series are the fewest that hold more than half of the values.
+
+    They are at most four, and none is without values.
+    """
     assert [stat.name for stat in busiest([SeriesStat(name="a", count=1), SeriesStat(name="b", count=9)])] == ["b"]
     equal = [SeriesStat(name=f"s{number}", count=10) for number in range(3)]
     assert [stat.name for stat in busiest(equal)] == ["s0", "s1"]

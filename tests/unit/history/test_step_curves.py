@@ -161,7 +161,10 @@ def test_pieces_of_a_wide_step_are_one_step() -> None:
 
 
 def test_values_that_are_not_finite() -> None:
-    """They are steps without a value: counted, seen at the end, and in no mean or extreme."""
+    """Values that are not finite count as steps without a value.
+
+    They show at the end of a curve and are in no mean or extreme.
+    """
     [curve] = curves(losses([1.0, None, 3.0, None]))
     assert curve.values == [1.0, None, 3.0, None]
     assert (curve.count, curve.first, curve.last, curve.min, curve.max) == (4, 1.0, None, 1.0, 3.0)
@@ -198,7 +201,7 @@ def test_more_names_than_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_values_than_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the oldest steps are final early, and a later correction of them changes nothing."""
+    """The oldest steps become final early if too many wait, and a later correction changes nothing."""
     monkeypatch.setattr(step_curves, "_HELD_VALUES", 4)
     late = ClosedStep("train", 0, {"loss": 9.0}, closed="late", revision=1)
     [curve] = curves([*losses([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), late])
@@ -206,7 +209,7 @@ def test_more_values_than_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_record_log_has_the_same_curves(tmp_path: Path) -> None:
-    """What the stream says is what a finished run says, but for damaged lines."""
+    """The record log gives the same curves as the stream of steps, except for damaged lines."""
     spread = {"loss": Spread(2, 0.0, 9.0, 4.5, "p", "q")}
     steps: list[Streamed] = [
         Mark("begin", labels={"type": "step"}),
@@ -254,7 +257,10 @@ def test_a_run_without_a_log_has_no_curves(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_report_of_a_directory_has_curves(tmp_path: Path) -> None:
-    """So that it can show the first and the best value; a result file alone has none."""
+    """The report of a run directory has curves, for the first and the best value.
+
+    The report of a result file alone has none.
+    """
     run = logged(tmp_path, losses([3.0, 1.0, 2.0]))
     axis = AxisStat(name="train", values={"loss": 2.0})
     snapshot = MetricsSnapshot(run_id="r1", name="job", started_ns=START_NS, state="COMPLETE", axes=[axis])

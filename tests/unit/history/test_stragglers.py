@@ -73,7 +73,7 @@ def test_a_large_log_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_declared_pair_is_found_by_the_parameters() -> None:
-    """Its values are in the unit that its name ends in."""
+    """Parameters name the work and wait values of an axis. The values are in the unit that their names end in."""
     params = {"stragglers.train.work": "compute_ms", "stragglers.train.wait": "sync_ms"}
     watch = StragglerWatch()
     for step in SimulatedRanks(ranks=16, slow={3: 1.3}).steps(60):
@@ -107,7 +107,7 @@ def test_a_producer_without_a_rank_has_its_name() -> None:
 
 
 def test_the_sentence_says_who_and_how_much() -> None:
-    """And since when, and how surely."""
+    """The sentence names the slow rank, its cost, since when it is slow and how surely."""
     one = found(SimulatedRanks(ranks=16, slow={3: 1.3}))
     [slow] = one.slow
     slow = replace(slow, cost_s=0.387, cost=0.061, excess=0.098, windows=20, last_in=19)

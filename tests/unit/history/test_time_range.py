@@ -37,7 +37,7 @@ def test_nothing_before_the_end_is_the_end() -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "10 parsecs", "1e3", "nan", "inf", "--1", "1,5s", "1:30", "٣s"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    """With the ways to write one."""
+    """The error for a text that is no time shows the ways to write one."""
     with pytest.raises(UsageError, match="30s, 5m, 1h"):
         parse_time(text)
 

@@ -1,4 +1,4 @@
-"""From a socket to a feed, and what ends it."""
+"""Tests of the loop from a socket to a feed, and of what ends it."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Script:
 
 
 def test_the_senders_own_end_ends_it() -> None:
-    """And nothing is read after it."""
+    """The sender's own end ends the loop, and no message is read after it."""
     script = Script(b"1", 0.2, b"2", b"end", b"after")
     assert script.feed_loop() == "ended"
     assert script.taken == [b"1", b"2", b"end"]
 
 
 def test_the_end_of_the_run_ends_it() -> None:
-    """Even in a flood: the run is looked at between messages."""
+    """The end of the run ends the loop even in a flood: the run is checked between messages."""
     script = Script(*[b"x"] * 10)
     assert script.feed_loop(run_over=lambda: bool(script.taken)) == "run_over"
 
@@ -72,7 +72,7 @@ def test_told_to_stop_it_takes_what_has_been_sent() -> None:
 
 
 def test_told_to_stop_it_hears_the_end() -> None:
-    """That is the better news."""
+    """A loop that is told to stop still reads up to the sender's end and reports that better news."""
     script = Script(b"1", b"2", b"end")
     assert script.feed_loop(stopped=lambda: True) == "ended"
 
@@ -92,7 +92,10 @@ def test_a_flood_does_not_keep_it_from_stopping() -> None:
 
 
 def test_a_sender_that_is_gone_is_waited_for_a_while() -> None:
-    """It may come back; one that does not has ended."""
+    """The loop waits a while for a sender that is gone, because it may come back.
+
+    After that the sender has ended.
+    """
     script = Script(b"1", 0.2, limits.RETURN_S - 1.0, 2.0, b"never")
     script.connected = False
     assert script.feed_loop() == "gone"
@@ -110,7 +113,10 @@ def test_a_sender_that_comes_back_is_heard() -> None:
     ("connected", "said"), [(True, "no messages from ipc://x"), (False, "no sender listens at")]
 )
 def test_silence_is_said_once(connected: bool, said: str) -> None:
-    """Whether there is a sender or not; one that has not come yet is waited for without end."""
+    """Silence is reported once, with or without a sender.
+
+    The loop waits without end for a sender that has not come yet.
+    """
     script = Script(31.0, 31.0, 1_000.0, b"end")
     script.connected = script.ever_connected = connected
     assert script.feed_loop() == "ended"

@@ -1,4 +1,4 @@
-"""Which feeds there are, and what names one."""
+"""Tests of which feeds there are, and of what names one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_name_and_an_address() -> None:
     ],
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:
-    """And what would be right."""
+    """The error for a wrong feed says what is wrong and what would be right."""
     with pytest.raises(UsageError, match=said) as error:
         parse_feed(text)
     assert str(error.value).isprintable()
@@ -72,7 +72,7 @@ def test_ours_has_what_a_feed_needs() -> None:
 
 
 def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But none takes the place of ours."""
+    """Feeds of others are loaded by their entry points, but none replaces a built-in feed."""
     ours = load_feed("endpoints")
     points = (
         EntryPoint("mine", "tests.unit.integrations.test_feeds:Mine", "telemetry.feeds"),

@@ -138,7 +138,7 @@ def run_child(folder: Path, program: str, *words: str) -> subprocess.CompletedPr
 
 
 class Ordinary:
-    """What the first program did."""
+    """The output, the report and the marks of the first program."""
 
     def __init__(self, folder: Path) -> None:
         done = run_child(folder, ORDINARY, str(folder / "runs"))
@@ -175,12 +175,12 @@ def test_higher_levels_are_marks_of_one_short_line(ordinary: Ordinary, text: str
 
 
 def test_an_exception_is_named(ordinary: Ordinary) -> None:
-    """Without its traceback, which the program's own log has."""
+    """A mark names its exception but not the traceback, which the program's own log has."""
     assert ordinary.marks["the step failed"]["exception"] == "ZeroDivisionError: division by zero"
 
 
 def test_a_message_whose_arguments_do_not_fit_is_kept_raw(ordinary: Ordinary) -> None:
-    """logging prints a traceback for it; the program goes on."""
+    """A message whose arguments do not fit is kept raw. `logging` prints a traceback, and the program goes on."""
     assert "needs %d and %d" in ordinary.marks
 
 
@@ -238,12 +238,12 @@ def test_what_is_recorded(ordinary: Ordinary, text: str) -> None:
     ],
 )
 def test_what_is_not_recorded(ordinary: Ordinary, text: str) -> None:
-    """What logging itself drops, what another process recorded, and our own messages."""
+    """Messages that `logging` drops, of other processes and of the package itself are not recorded."""
     assert text not in ordinary.marks
 
 
 def test_each_message_is_recorded_once(ordinary: Ordinary) -> None:
-    """Neither a second install() nor a handler that logs counts twice."""
+    """Each message is recorded once, despite a second `install()` and a handler that logs."""
     assert len(ordinary.report.snapshot.marks) == len(ordinary.marks) == 16
 
 
@@ -254,13 +254,16 @@ def test_nothing_is_lost_or_late(ordinary: Ordinary) -> None:
 
 
 def test_basic_config_still_works(ordinary: Ordinary) -> None:
-    """It does nothing if the root logger has a handler, so the capture must not add one."""
+    """The capture adds no handler to the root logger, because `basicConfig` would then do nothing."""
     assert ordinary.found == {"root handlers": 0, "root handlers after basicConfig": 1, "restored": True}
     assert "configured after basicConfig" in ordinary.stderr
 
 
 def test_the_programs_output_is_the_same_with_and_without(tmp_path: Path) -> None:
-    """Also through the handler of last resort, and for a message that can't be formatted."""
+    """The program's output is the same with and without the capture.
+
+    This covers the handler of last resort and a message that can't be formatted.
+    """
     plain, captured = run_child(tmp_path, UNCHANGED), run_child(tmp_path, UNCHANGED, "captured")
 
     def told(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -274,7 +277,10 @@ def test_the_programs_output_is_the_same_with_and_without(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_flood_is_limited_and_counted_at_the_end(tmp_path: Path, method: str) -> None:
-    """In the process itself, and in a child of multiprocessing, which skips `atexit`."""
+    """A flood is limited, and the messages left out are counted at the end.
+
+    This holds for the process and for a child of `multiprocessing`, which skips `atexit`.
+    """
     path = tmp_path / "flood.py"
     path.write_text(FLOOD)
     command = [sys.executable, "-m", "telemetry", "run", "--quiet", "--capture", "logging", "--"]

@@ -66,7 +66,10 @@ def test_names_with_steps_of_their_own_are_split_by_count() -> None:
 
 
 def test_a_loop_whose_axis_others_have_moved_on_gets_another_one() -> None:
-    """Its steps would be refused. A restart of the loop tries its own name again."""
+    """A loop gets another axis if others have moved its own on, because its steps would be refused.
+
+    A restart of the loop tries its own name again.
+    """
     for step in range(500):
         loop_axes.SHARED.axis("loss of a writer", step)
     axes = LoopAxes(own="mine")

@@ -48,7 +48,7 @@ def sockets(short_dir: Path) -> Iterator[Sockets]:
 
 
 def test_what_is_a_pattern() -> None:
-    """Only paths can be."""
+    """An address is a pattern only if it is a path with a star."""
     assert is_pattern("ipc:///dev/shm/zmq_*/ev_pub_*")
     assert not is_pattern("ipc:///dev/shm/zmq_1/ev_pub_2")
     assert not is_pattern("tcp://*:5")
@@ -72,7 +72,7 @@ def test_no_more_than_a_few_are_asked(sockets: Sockets) -> None:
 
 
 def test_a_sender_is_waited_for(sockets: Sockets) -> None:
-    """Until it is there, or nobody wants to know any more."""
+    """The feed waits until a sender listens or the caller says that it is over."""
     looks: list[int] = []
 
     def over() -> bool:
@@ -90,7 +90,7 @@ def test_a_sender_is_waited_for(sockets: Sockets) -> None:
 
 
 def test_several_senders_are_said(sockets: Sockets) -> None:
-    """Whoever started two benchmarks knows which one is fed."""
+    """A message names the other senders if there are several, so the user knows which one is fed."""
     said: list[str] = []
     older = sockets.bind("g/1", 1_000)
     newest = sockets.bind("g/2", 2_000)
@@ -99,7 +99,10 @@ def test_several_senders_are_said(sockets: Sockets) -> None:
 
 
 def of_command(sockets: Sockets, ancestor: int, said: list[str], proc: str = "/proc") -> SendersOfCommand:
-    """Those of the processes that `ancestor` started, from second 1,000 on where nobody tells whose they are."""
+    """Return the senders of the processes that `ancestor` started.
+
+    A sender of unknown origin counts from second 1,000 on.
+    """
     processes = CommandProcesses(ancestor, "TELEMETRY_ENDPOINT", "ipc:///r", Path(proc))
     times = iter([0.0, *[100.0] * 9])
     return SendersOfCommand([f"ipc://{sockets.folder}/h/*"], processes, 1_000 * 10**9, said.append, times.__next__)
@@ -122,7 +125,7 @@ def test_each_sender_of_a_command_is_found_once(sockets: Sockets) -> None:
 
 
 def test_others_are_left_alone_and_named_when_nothing_else_comes(sockets: Sockets) -> None:
-    """Nobody takes the newest of them for want of another."""
+    """Senders of other commands are named in one message and never taken, even if no other comes."""
     said: list[str] = []
     senders = of_command(sockets, os.getpid(), said)
     other = sockets.bind("h/1", 9_000)
@@ -134,7 +137,10 @@ def test_others_are_left_alone_and_named_when_nothing_else_comes(sockets: Socket
 
 
 def test_where_no_system_tells_the_one_that_appeared_is_taken(sockets: Sockets) -> None:
-    """And two of them are an error that names both, not a guess."""
+    """A sender of unknown origin is taken if it is the only new one.
+
+    Two new ones raise an error that names both, so no guess is made.
+    """
     senders = of_command(sockets, os.getppid(), [], proc="/nowhere")
     sockets.bind("h/1", 999)
     assert senders.new() == []

@@ -51,7 +51,7 @@ def read(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Read]:
 
 
 class Writer:
-    """What is read of a SummaryWriter."""
+    """A stand-in for a `SummaryWriter`, with the attribute that is read of one."""
 
     log_dir = "/logs"
 

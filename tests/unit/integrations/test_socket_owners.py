@@ -71,7 +71,10 @@ def test_descendants_are_the_commands(started: Started) -> None:
 
 
 def test_an_orphan_is_known_by_its_environment_or_its_session(started: Started) -> None:
-    """Its parent is gone. One that has another run's address, in another session, is another's."""
+    """A process without its parent is known by the address in its environment or by its session.
+
+    One with another address in another session is not the command's.
+    """
     orphan = (MIDDLE.replace("env={}, ", ""), WAITS, "apart", "go")
     endpoint = {VARIABLE: "ipc:///a"}
     pid = started.pid(*orphan, env=endpoint)
@@ -84,14 +87,17 @@ def test_an_orphan_is_known_by_its_environment_or_its_session(started: Started) 
 
 
 def test_one_that_is_gone_is_nobodys() -> None:
-    """Nothing of it can be read."""
+    """A process that has ended belongs to no command, because nothing of it can be read."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     assert not CommandProcesses(os.getpid(), VARIABLE, "ipc:///a").own(child.pid)
 
 
 def test_who_listens_is_the_systems_word(short_dir: Path) -> None:
-    """None without anybody, also where a file is left over."""
+    """`listener` returns the process that the system names.
+
+    It returns `None` without a listener, also where a socket file is left over.
+    """
     path = str(short_dir / "s")
     assert listener(path) is None
     with socket.socket(socket.AF_UNIX) as made:

@@ -23,14 +23,14 @@ from telemetry.wire.events import Mark
 
 
 class Source(StrEnum):
-    """As torch has it."""
+    """A source of events as torch has it."""
 
     AGENT = "AGENT"
     WORKER = "WORKER"
 
 
 class NodeState(StrEnum):
-    """As torch has it."""
+    """A state of a node as torch has it."""
 
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
@@ -39,7 +39,7 @@ class NodeState(StrEnum):
 
 @dataclass
 class Event:
-    """As torch has it."""
+    """An event as torch has it."""
 
     name: str
     source: Source
@@ -180,7 +180,10 @@ def test_an_interrupted_agent_leaves_no_healthy_worker(agent: Agent, finish: Fin
 
 
 def test_a_failure_is_marked_once(agent: Agent, finish: Finish) -> None:
-    """When the agent finds it, and not again when it reports it. The first failure is first."""
+    """A failure is marked when the agent finds it, and not again when the agent reports it.
+
+    The first failure in time is the first mark.
+    """
     agent.take_failures({0: Failure(-15, "Signal 15"), 1: Failure(3, {"message": "out of memory"})}, 0)
     details = json.dumps({"exit_code": [3], "local_rank": [1]})
     agent.take_event(status("FAILED", 1, metadata=details, raw_error='{"message": "out of memory"}'))
@@ -209,7 +212,7 @@ def test_secrets_in_errors_and_events_are_masked(agent: Agent, finish: Finish) -
 
 
 def test_restarts_are_told_apart_by_their_reason(agent: Agent, finish: Finish) -> None:
-    """Only a failure raises the number of restarts."""
+    """The mark of a restart has the reason. Only a failure raises the number of restarts."""
     for restarts in (0, 1, 1):
         agent.take_event(status("START", 0, restarts))
         agent.take_event(status("START", 1, restarts))
@@ -242,7 +245,7 @@ def test_a_failure_of_the_rendezvous_is_marked_once(agent: Agent, finish: Finish
     ],
 )
 def test_messages_of_failures(raw: object, message: str) -> None:
-    """torch has them as text, as JSON and as mappings."""
+    """The message of a failure is read from text, JSON and mappings, the forms that torch has."""
     assert message_of(raw) == message
 
 
@@ -250,7 +253,7 @@ def test_messages_of_failures(raw: object, message: str) -> None:
 
 
 def test_durations_of_the_agent_are_series(agent: Agent, finish: Finish) -> None:
-    """With the fractions that its metrics lack."""
+    """Durations of the agent become series with the fractions that the agent's metrics lack."""
     agent.take_event(status("RENDEZVOUS", duration_ms=171.5, rdzv_backend="c10d"))
     agent.take_event(status("ASSIGN_WORKER_RANKS", duration_ms=2.25))
     heard = finish()
@@ -260,7 +263,7 @@ def test_durations_of_the_agent_are_series(agent: Agent, finish: Finish) -> None
 
 
 def test_an_event_of_the_program_is_a_mark_at_its_time(agent: Agent, finish: Finish) -> None:
-    """With the metadata that says something."""
+    """An event of the program becomes a mark at its time, with the metadata that is not empty."""
     agent.take_event(Event("saved", Source.WORKER, metadata={"step": 7, "path": "", "note": None}))
     agent.take_event(Event("early", Source.AGENT, timestamp=1))
     agent.take_event(Event("torchelastic.worker.status.ODD", Source.WORKER))
@@ -347,7 +350,7 @@ def test_names_of_the_agent_mean_nothing_special_in_a_worker(
 
 
 def test_without_torch_nothing_happens() -> None:
-    """Nothing is imported, and nothing is left on the meta path."""
+    """Installing without torch imports nothing and leaves nothing on the meta path."""
     before = list(sys.meta_path)
     torchrun.install()
     torchrun.install()

@@ -87,12 +87,12 @@ def test_secret_arguments_are_masked(argv: list[str], masked: list[str]) -> None
     ],
 )
 def test_ordinary_arguments_stay(argument: str) -> None:
-    """Only whole words count, so that a benchmark's own settings can be read."""
+    """Ordinary arguments stay, because only whole words count. A benchmark's own settings can be read."""
     assert mask_secrets([argument, "value"]) == [argument, "value"]
 
 
 def test_the_token_of_a_parser_is_no_secret() -> None:
-    """Where an error says which it did not understand; a long one may be one that somebody showed."""
+    """A token that a parser could not understand stays. A long one is masked, because it may be a secret."""
     for text in ('(sqlite3.OperationalError) unrecognized token: "9bad"', "unexpected token: ')'"):
         assert mask_secrets([text]) == [text]
     for text in (f"unexpected token: {'a1' * 8}", "invalid token: 9bad", "x unexpected token=9bad"):
@@ -137,7 +137,7 @@ def test_what_is_masked_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("piece", ["a", "--a ", "a='", "'--a', ", "-u ", "a:", "://a:", '"', "-"])
 def test_long_texts_take_no_time(piece: str) -> None:
-    """Whatever is repeated in them."""
+    """Masking a long text takes little time, whatever is repeated in it."""
     started = time.process_time()
     mask_secrets([piece * 20_000])
     assert time.process_time() - started < 3.0

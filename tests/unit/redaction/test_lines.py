@@ -23,7 +23,7 @@ def _all(masker: LineMasker, pieces: list[bytes]) -> bytes:
     st.lists(st.integers(0, 400), max_size=8),
 )
 def test_the_ends_of_pieces_change_nothing(lines: list[str], cuts: list[int]) -> None:
-    """No secret is in the output, and lines without one stay as they are."""
+    """The output has no secret, wherever the pieces end. Lines without a secret stay as they are."""
     output = "".join(f"{line}\n" for line in lines).encode()
     edges = sorted({0, len(output), *(cut for cut in cuts if cut < len(output))})
     pieces = [output[start:end] for start, end in pairwise(edges)]
@@ -35,7 +35,7 @@ def test_the_ends_of_pieces_change_nothing(lines: list[str], cuts: list[int]) ->
 
 
 def test_an_unfinished_line_is_held() -> None:
-    """Until its end, or until somebody asks for the rest."""
+    """An unfinished line is held until its end or until the caller asks for the rest."""
     masker = LineMasker(Redactor())
     assert masker.feed(b"one\nna") == b"one\n"
     assert masker.holds_line
@@ -53,7 +53,7 @@ def test_any_bytes_stay() -> None:
 
 @pytest.mark.parametrize("between", [b"x" * 100_000, b"word " * 20_000])
 def test_a_line_without_end_costs_bounded_memory(between: bytes) -> None:
-    """It is passed on in parts."""
+    """A line without an end is passed on in parts, so it costs bounded memory."""
     masker = LineMasker(Redactor())
     given = b"".join(masker.feed(between) for _ in range(10))
     assert len(given) > 9 * len(between)
@@ -67,7 +67,7 @@ def test_without_the_rules_for_secrets_a_private_key_stays() -> None:
 
 
 def test_a_private_key_without_end_hides_a_bounded_part() -> None:
-    """What follows a damaged key is seen again, after 16 KiB."""
+    """A private key without an end hides at most 16 KiB. What follows a damaged key is visible again."""
     masker = LineMasker(Redactor())
     given = _all(masker, [b"-----BEGIN " + b"PRIVATE KEY-----\n", *[b"line\n"] * 20_000])
     assert given.startswith(b"***\n")

@@ -12,7 +12,7 @@ TOKEN = "ghp_" + "a1B2" * 9
 
 
 def test_a_value_is_masked_by_its_key() -> None:
-    """At every depth. Numbers stay, except that of a password."""
+    """A value is masked by its key at every depth. Numbers stay, except that of a password."""
     settings = {
         "api_key": "abc",
         "max_tokens": "512",
@@ -69,7 +69,7 @@ def test_the_colons_of_a_metric_name_nothing() -> None:
 
 
 def test_a_text_is_masked_before_it_is_cut() -> None:
-    """No part of a secret is left at the end."""
+    """A text is masked before it is cut, so no part of a secret is left at the end."""
     redactor = Redactor()
     for most in range(4, len(TOKEN)):
         assert redactor.cut_text(f"key {TOKEN}", most) == f"key {MASK}"[:most]
@@ -100,7 +100,10 @@ def test_without_secrets_only_the_other_rules_apply() -> None:
 
 
 def test_patterns_of_the_user_have_names() -> None:
-    """They are counted under these, and apply to names, labels and values alike."""
+    """Matches of the user's patterns are counted under their names.
+
+    The patterns apply to names, labels and values alike.
+    """
     redactor = Redactor(patterns=["ticket=TICKET-[0-9]{4}", "host=[a-z]+[.]corp"])
     assert redactor.text("TICKET-1234 on db.corp, TICKET-12") == f"{MASK} on {MASK}, TICKET-12"
     assert redactor.name("calls of db.corp") == f"calls of {MASK}"
@@ -126,14 +129,14 @@ def test_patterns_of_the_user_have_names() -> None:
     ],
 )
 def test_a_wrong_pattern_is_refused(pattern: str, problem: str) -> None:
-    """With what is wrong and what to write."""
+    """The error for a wrong pattern says what is wrong and what to write."""
     with pytest.raises(UsageError, match=problem) as caught:
         Redactor(patterns=[pattern])
     assert caught.value.hint
 
 
 def test_patterns_are_bounded() -> None:
-    """In number, and each name stands once."""
+    """The number of patterns is bounded, and each name may stand only once."""
     with pytest.raises(UsageError, match="too many"):
         Redactor(patterns=[f"p{number}=x" for number in range(limits.REDACT_PATTERNS + 1)])
     with pytest.raises(UsageError, match="two redaction patterns"):
@@ -153,7 +156,10 @@ def test_a_child_counts_for_itself() -> None:
     "secret", ["-u me:hunter2!x", "ann@example.org", "T-42", "Authorization: Bearer hunter2!x"]
 )
 def test_the_instruments_of_a_span_are_masked_as_its_record(prefix: str, secret: str) -> None:
-    """Whatever the rule looks at before the secret, and whoever masks the name again."""
+    """The instruments of a span are masked like its record, whatever a rule reads before a secret.
+
+    Masking the name again changes nothing.
+    """
     redactor = Redactor(personal=True, patterns=["ticket=^T-[0-9]+"])
     masked = redactor.name(f"{prefix}{secret} done")
     assert masked == prefix + redactor.name(f"{secret} done")

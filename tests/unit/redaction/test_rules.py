@@ -1,4 +1,4 @@
-"""What each rule finds, what it leaves alone, and that no text makes it slow."""
+"""Tests of what each rule masks and what it leaves alone, and that no text makes it slow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _TOKENS = [(rule, secret) for rule, secrets in TOKENS.items() for secret in secr
 @pytest.mark.parametrize(("rule", "secret"), _TOKENS)
 @pytest.mark.parametrize("form", ["{}", "key {} used", '"{}"', "a={};b", "(%20{})", "say:{}.", "x\n{}\ny", "é{}é"])
 def test_the_token_of_a_provider_is_found_wherever_it_stands(rule: str, secret: str, form: str) -> None:
-    """It is counted under the rule of its provider, and the text around it stays."""
+    """The token of a provider is masked wherever it stands and counted under that rule.
+
+    The text around it stays.
+    """
     redactor = Redactor()
     assert redactor.text(form.format(secret)) == form.format(MASK)
     assert redactor.take_counts() == {rule: 1}
@@ -49,7 +52,7 @@ def test_ordinary_texts_stay(text: str) -> None:
     ("rule", "value"), [(rule, value) for rule, values in PERSONAL.items() for value in values]
 )
 def test_personal_data_is_masked_on_request(rule: str, value: str) -> None:
-    """By default it stays."""
+    """Personal data is masked on request and stays by default."""
     text = f"from {value}, today"
     assert Redactor().text(text) == text
     redactor = Redactor(personal=True)

@@ -1,4 +1,4 @@
-"""What was lost, and how producers fared."""
+"""Tests of what was lost, and of how producers fared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def snapshot(**changes: object) -> MetricsSnapshot:
 
 
 def test_losses_are_told_by_reason() -> None:
-    """Where nothing was lost there is nothing to say; else each reason has its number and its words."""
+    """Each reason of a loss has its number and its words. A run without losses has no such section."""
     assert not losses(snapshot())
     account = Accounting(dropped={"negative": 2}, dropped_by_producer={"buffer_full": 1}, missing=3)
     table = losses(snapshot(accounting=account)).table
@@ -27,7 +27,7 @@ def test_losses_are_told_by_reason() -> None:
 
 
 def test_producers_without_trouble_are_one_line() -> None:
-    """Only those that are not complete have a row."""
+    """Producers without trouble are one line, and only those that are not complete have a row."""
     well, ill = ProducerStat(producer="a", completeness="complete"), ProducerStat(producer="b")
     assert producers(Report(snapshot=snapshot(producers=[well]), source="file")).lines == ["1, all complete"]
     table = producers(Report(snapshot=snapshot(producers=[well, ill]), source="file")).table
@@ -36,7 +36,10 @@ def test_producers_without_trouble_are_one_line() -> None:
 
 
 def test_a_live_producer_that_lacks_nothing_is_complete_so_far() -> None:
-    """Until it ends the wire has another word for it, which reads as trouble."""
+    """A live producer that lacks no event is complete so far.
+
+    Until its end the wire calls it incomplete, which reads as trouble.
+    """
     well = ProducerStat(producer="a", completeness="incomplete", emitted=7, applied=7)
     late = replace(well, status="late")
     lacking = [

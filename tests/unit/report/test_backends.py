@@ -1,4 +1,4 @@
-"""What a report says of backends."""
+"""Tests of what a report says of backends."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def states(section: Section) -> list[str]:
 
 
 def test_a_run_without_backends_says_nothing_of_them() -> None:
-    """No section, not even an empty one."""
+    """A run without backends has no section on them, not even an empty one."""
     assert not backends(stored_report())
     assert line(stored_report()) == ""
 
 
 def test_what_became_of_each() -> None:
-    """Of a run that is over, one that has not ended is not well; of one that goes on it is."""
+    """A backend that has not ended is not well if the run is over. It is up to date if the run goes on."""
     stats = [BackendStat(name="a", state="done"), BackendStat(name="b", state="idle")]
     assert states(backends(report(*stats))) == ["done", "idle, not ended"]
     assert states(backends(report(*stats, live=True))) == ["done", "up to date"]
@@ -76,7 +76,7 @@ def test_an_address_that_ends_with_its_writer_is_of_the_past() -> None:
 
 
 def test_the_command_for_the_rest_comes_first_and_once() -> None:
-    """In a line of its own."""
+    """The command for the rest comes once, in a line of its own."""
     assert backends(steps_report()).notes[:3] == [
         "wandb: 675 records are not delivered (connection refused: https://api.wandb.ai)",
         "mlflow: its writer could not start (mlflow is not installed: pip install 'telemetryd[mlflow]')",
@@ -96,7 +96,7 @@ def test_what_resuming_does_not_mend_is_not_to_be_resumed() -> None:
 
 
 def test_all_in_one_line() -> None:
-    """As the cockpit has it."""
+    """All backends fit in one line, as in the cockpit."""
     stats = [
         BackendStat(name="a", state="done", written=7),
         BackendStat(name="b", state="failed", last_error="no key"),

@@ -51,7 +51,10 @@ SOME = Accounting(emitted=3, received=3, applied=3)
 
 
 def test_a_failed_command_comes_first_and_in_red() -> None:
-    """With its exit code or signal, and what was run; a command that succeeded is no alarm."""
+    """A failed command comes first and in red, with its exit code or signal and its arguments.
+
+    A command that succeeded is no alarm.
+    """
     failed = report(accounting=SOME, command=CommandFacts(argv=["python", "a b.py"], exit_code=3))
     assert render_text(failed).splitlines()[0] == "command failed: exit code 3 · python 'a b.py'"
     assert render_text(failed, color=True).startswith(f"{RED}command failed: exit code 3")
@@ -62,7 +65,10 @@ def test_a_failed_command_comes_first_and_in_red() -> None:
 
 
 def test_a_program_that_failed_comes_first() -> None:
-    """Also without `telemetry run`: its exception ended the run, or it was killed. Its data may be complete."""
+    """A program that an exception ended or that was killed comes first, even without `telemetry run`.
+
+    Its data may be complete.
+    """
     marks = [MarkStat(text="ValueError: boom", time_ns=1)]
     failed = report(accounting=SOME, reason="the program failed", marks=marks)
     assert list(brief.alarms(failed)) == ["the program failed", "ValueError: boom"]
@@ -128,7 +134,10 @@ def test_a_run_without_data_says_what_to_try() -> None:
 
 @pytest.mark.parametrize("producers", [[], [ProducerStat(producer="p", completeness="complete")]])
 def test_a_capture_without_values_says_what_to_check(tmp_path: Path, producers: list[ProducerStat]) -> None:
-    """Whether a writer was made, and by which process; and which library no process imported."""
+    """The advice says whether a writer was made, and by which process.
+
+    It also names the library that no process imported.
+    """
     signs = ["7 wanted tensorboard,wandb,theirs", "8 booted /bin/python", "8 hooked tensorboard train.py"]
     (tmp_path / "capture.log").write_text("\n".join([*signs, "9 hooked tensorboard", "9 hooked theirs -c"]) + "\n")
     command = CommandFacts(argv=["python", "train.py"], exit_code=0)
@@ -148,7 +157,7 @@ def test_a_capture_without_values_says_what_to_check(tmp_path: Path, producers: 
 
 
 def test_warnings_of_a_kind_are_one_line() -> None:
-    """They differ in numbers and names in quotes; five kinds are shown."""
+    """Warnings that differ only in numbers and quoted names are one line. Five kinds are shown."""
     same = [f"series `s{number}` is defined twice by p-{number}" for number in range(4)]
     others = [f"warning of kind {letter}" for letter in "abcdef"]
     lines = brief.warnings(report(warnings=[*same, *others])).lines
@@ -166,7 +175,7 @@ def test_findings_beside_their_figures_are_no_warnings() -> None:
 
 
 def test_the_end_has_parameters_cost_and_the_way_to_the_rest() -> None:
-    """In lines that a reader may skip."""
+    """The end has parameters, cost and the way to the rest, in lines that a reader may skip."""
     made = report(
         accounting=SOME,
         params={"lr": 0.1, "amp": True, "note": "x" * 99, "slo.chat": "ttft:200ms", "telemetry.headline": '["a"]'},
@@ -213,7 +222,10 @@ def test_masked_values_are_counted_by_rule() -> None:
     ],
 )
 def test_the_end_has_the_commit(params: dict[str, Scalar], line: str) -> None:
-    """And no other facts of the surroundings, which are no parameters of the user."""
+    """The end of a report has the commit but no other facts of the surroundings.
+
+    Those are no parameters of the user.
+    """
     made = report(params={**params, "machine.cpu": "x", "packages.numpy": "2"})
     assert brief.closing(made).lines == [f"code: {line}"]
     assert brief.closing(report(params={"machine.cpu": "x"})).lines == []

@@ -19,7 +19,7 @@ CALIBRATION = Calibration(
 
 
 def test_the_calmest_figures_come_first() -> None:
-    """What has no relative noise is last; the command can be copied."""
+    """The calmest figures come first, and those without relative noise come last. The command can be copied."""
     lines = calibration_text(CALIBRATION).splitlines()
     assert lines[0] == r"calibration bench\n: 10 identical runs"
     assert lines[1] == "python 'a b.py'"

@@ -229,7 +229,7 @@ def test_stored_forms(name: str) -> None:
 
 
 def test_json_is_strict_and_whole() -> None:
-    """It has a version, every figure, no infinity, and comes back as it was."""
+    """The JSON has a version, every figure and no infinity, and it reads back as it was."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
@@ -282,7 +282,10 @@ def test_two_single_runs_are_told_in_words() -> None:
 
 
 def test_what_can_t_be_told_is_one_line_unless_there_is_nothing_else() -> None:
-    """With its reasons; a page has it behind a closed line."""
+    """Figures that can't be told are one line with their reasons, unless there are no others.
+
+    A page has them behind a closed line.
+    """
     told = sample()
     text = " ".join(comparison_text(told).split())
     assert "2 figures: only the runs after have it (1), different units: KiB, 1 (1); --all shows them" in text
@@ -321,7 +324,10 @@ def test_a_run_outside_of_many_is_told_by_figures() -> None:
 
 
 def test_figures_with_too_few_values_are_one_line() -> None:
-    """They say nothing about the runs. All of them have a row on request."""
+    """Figures with too few values are one line, because they say nothing about the runs.
+
+    On request all of them have a row.
+    """
     text = comparison_text(sample())
     assert "1 figure; --all shows it" in text.partition("Too few values\n")[2]
     assert "--all" not in comparison_text(sample(), whole=True).partition("Too few values\n")[2]
@@ -358,7 +364,10 @@ def test_colour_is_asked_for() -> None:
 
 
 def test_figures_without_a_difference_have_a_row_each() -> None:
-    """With the interval that the verdict rests on. Below them is what each verdict means."""
+    """Figures without a difference have a row each, with the interval of the verdict.
+
+    Below them is what each verdict means.
+    """
     (section,) = [part for part in comparison_content(sample()).sections if part.title == "Without a difference"]
     assert section.table is not None
     assert section.table.rows[0][0] == "command wall time"
@@ -393,7 +402,7 @@ def test_goodput_attainment_and_steps_have_their_own_amounts() -> None:
 
 
 def test_one_figure_that_is_tested_has_no_others() -> None:
-    """Nothing is held together with it."""
+    """A single tested figure is called the only one, because it is not held together with others."""
     whole = sample()
     tested = [metric for metric in whole.metrics if metric.p_adjusted is not None]
     for metrics, said in (
@@ -405,7 +414,10 @@ def test_one_figure_that_is_tested_has_no_others() -> None:
 
 
 def test_what_one_side_has_alone_is_told_once() -> None:
-    """By its name, not figure by figure, and no more of it than can be read."""
+    """Figures that one side has alone are named once by instrument, not figure by figure.
+
+    The list is no longer than can be read.
+    """
     before = [
         MetricResult(of="series", statistic=statistic, name=f"s{number:03d}", labels=labels, reason=ONE_SIDED[0])
         for number in range(103)
@@ -462,7 +474,7 @@ def test_the_title_names_both_sides() -> None:
 
 
 def test_an_unknown_format_is_said() -> None:
-    """With those there are."""
+    """The error for an unknown format lists the known ones."""
     with pytest.raises(UsageError, match="one of text, json, md, html"):
         render_as("comparison", sample(), "csv")
 

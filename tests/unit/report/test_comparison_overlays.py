@@ -30,7 +30,7 @@ def data(comparison: Comparison, name: str) -> list[Any]:
 
 
 def test_each_side_is_a_line_over_time() -> None:
-    """With times of its own, and under its name."""
+    """Each side has a line of its own, named by its side, at its own points in time."""
     p99 = Overlay(
         of="series",
         name="latency",
@@ -49,7 +49,7 @@ def test_each_side_is_a_line_over_time() -> None:
 
 
 def test_several_runs_of_a_side_are_their_median() -> None:
-    """At the points of the longest one, with the range of the runs as a band over steps."""
+    """The median has the points of the longest run, with the range of the runs as a band over steps."""
     runs = [line("a", [1.0, 2.0, 3.0, 4.0]), line("b", [10.0, 30.0], step=2.0), line("c", [None, 5.0])]
     (grid,) = data(Comparison(overlays=[steps(*runs)], before=sample().before[:3]), "steps")
     (item,) = grid["items"]

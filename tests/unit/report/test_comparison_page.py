@@ -21,7 +21,10 @@ COMPARISON = Comparison(before=RUNS, after=RUNS, metrics=[WORSE], curves=[CURVE]
 
 
 def test_the_verdict_is_first_and_every_figure_is_there() -> None:
-    """With its numbers and its own verdict, also those without a difference."""
+    """The verdict precedes the figures, and each figure has its numbers and its own verdict.
+
+    Figures without a difference are shown, too.
+    """
     calm = replace(WORSE, statistic="p50", verdict="not_shown", reason="significant alone")
     text = comparison_html(replace(COMPARISON, metrics=[WORSE, calm]))
     assert '<p class="banner bad" id="verdict">' in text
@@ -35,7 +38,7 @@ def test_the_verdict_is_first_and_every_figure_is_there() -> None:
 
 
 def test_what_was_not_finite_is_below_the_verdict() -> None:
-    """In sight, whatever the verdict on other figures is, also in text."""
+    """A note on values that were not finite stands right below the verdict, in the page and in text."""
     line = "after: loss is NaN or infinite, first at step 100"
     text = comparison_html(replace(COMPARISON, concerns=[line]))
     assert f'<p class="banner warn" id="concerns"><span aria-hidden="true">!</span> {line}</p>' in text
@@ -44,7 +47,10 @@ def test_what_was_not_finite_is_below_the_verdict() -> None:
 
 
 def test_the_largest_differences_are_tiles_below_the_verdict() -> None:
-    """With both values; only better and worse have a colour. The settings that differ follow."""
+    """The tiles of the largest differences show both values, and the changed settings follow them.
+
+    A tile has a colour only if the figure is better or worse.
+    """
     changed = replace(WORSE, name="ttft", verdict="changed", before=62.0, after=988.0, difference=14.9)
     text = comparison_html(
         replace(
@@ -67,7 +73,7 @@ def test_the_largest_differences_are_tiles_below_the_verdict() -> None:
 
 
 def test_both_sides_are_in_one_chart() -> None:
-    """As data of the page, under names that say what they are."""
+    """The chart has both sides as data of the page, under names that say what each line is."""
     text = comparison_html(COMPARISON)
     (block,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
     data = json.loads(block)
@@ -77,7 +83,7 @@ def test_both_sides_are_in_one_chart() -> None:
 
 
 def test_series_that_differ_are_drawn_first() -> None:
-    """Of many, the others are left to the JSON form."""
+    """The charts begin with the series that differ. Series beyond the first 100 are left to the JSON form."""
     others = [replace(CURVE, name=f"a{number}") for number in range(120)]
     text = comparison_html(replace(COMPARISON, curves=[*others, CURVE]))
     drawn = re.findall(r"<figcaption>(.*?)</figcaption>", text)

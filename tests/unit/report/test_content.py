@@ -1,4 +1,4 @@
-"""What a report says comes from its numbers and is said in all forms."""
+"""Tests that the content of a report comes from its numbers and is the same in all forms."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_unknown_format_is_a_usage_error() -> None:
 
 
 def test_a_part_that_was_not_found_says_what_the_numbers_are_of() -> None:
-    """What lay between --from and --to is not the whole run."""
+    """The sentence names the part between `--from` and `--to` if the numbers are of that part."""
     time_range = TimeRange(start_s=5.0, end_s=12.0, chosen="steady", found=False, reason="it drifts")
     assert time_range_words(time_range) == (
         "no steady time range was found between 5.00 s and 12.0 s of the run, so this shows that "
@@ -280,7 +280,10 @@ BARE = snapshot(counter(ISSUED, 3), counter(COMPLETED, 3), FEW)
 @pytest.mark.parametrize("form", ["text", "md", "html", "json"])
 @pytest.mark.parametrize("source", ["pubsub", "last_live"])
 def test_a_result_without_its_history_is_judged_by_itself(form: Any, source: Any) -> None:
-    """As a command says it that finds no history: the same marks, the same findings, the same of its requests."""
+    """A report without its history is rendered as by a command that finds no history.
+
+    Marks, findings and requests are the same.
+    """
     state = "COMPLETE" if source == "pubsub" else "LIVE"
     bare = Report(snapshot=replace(BARE, state=state), source=source)
     assert render(bare, form, full=True) == render(RecordedRun(bare, None).report(), form, full=True)
@@ -290,7 +293,7 @@ def test_a_result_without_its_history_is_judged_by_itself(form: Any, source: Any
 
 
 def test_what_was_read_with_its_history_is_left_as_it_is() -> None:
-    """So is a part of a run, and a run that goes on."""
+    """`render` adds no findings to a report that has some, to a part of a run or to a live run."""
     known = replace(Report(snapshot=BARE, source="file"), findings=["so it is"])
     assert "too few" not in render(known)
     part = replace(known, findings=[], time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given"))
@@ -302,13 +305,16 @@ def test_what_was_read_with_its_history_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize("form", ["hgrm", "junit"])
 def test_forms_without_findings_need_no_history(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is worked out that nobody sees."""
+    """Forms that show no findings are rendered without working any out."""
     monkeypatch.setattr("telemetry.history.findings.alone", None)
     assert render(Report(snapshot=BARE, source="file"), form)
 
 
 def test_a_sentence_above_the_figures_is_no_warning_as_well() -> None:
-    """In the JSON form it is a finding; in text it stands where the latencies are, before the table, and once."""
+    """A late start of requests is a finding in JSON and a sentence above the latencies in text.
+
+    The sentence appears once.
+    """
     late = "requests of llm{model=a-13b}, window measured started up to 2.00 s late"
     assert late in json.loads(render(requests_report(), "json"))["findings"][0]
     for form in ("text", "md"):
@@ -328,7 +334,7 @@ def test_values_of_parameters_are_cut_by_columns() -> None:
 
 
 def test_code_and_machine_have_a_section_of_their_own() -> None:
-    """So that fifty packages don't hide the parameters."""
+    """Packages, the commit and the like have a section apart, so that they don't hide the parameters."""
     made = replace(
         BARE, params={"packages.torch": "2.6.0", "lr": 0.1, "git.commit": "c0ffee", "env.name": "CartPole"}
     )
@@ -341,7 +347,7 @@ def test_code_and_machine_have_a_section_of_their_own() -> None:
 
 
 def test_one_is_singular() -> None:
-    """Of frames, and of ticks."""
+    """One frame and one tick are singular in the line about the cost."""
     (line,) = cost(replace(BARE, cost=SelfCost(ticks=1, ticks_late=1, frames=1))).lines
     assert "in 1 frame ·" in line
     assert "1 of 1 tick late" in line

@@ -22,7 +22,7 @@ def of(*counters: CounterStat) -> Report:
 
 
 def test_every_figure_comes_back() -> None:
-    """As the rows are, number by number."""
+    """The CSV form holds every row of the report, with the same numbers."""
     report = stored_report()
     read = list(csv.DictReader(io.StringIO(render_csv(report))))
     assert [line["figure"] for line in read] == [row.figure for row in rows(report)]
@@ -35,7 +35,7 @@ def test_every_figure_comes_back() -> None:
 
 @pytest.mark.sdk
 def test_pandas_reads_it() -> None:
-    """With its own idea of types: numbers are numbers, and parts of the run are told apart."""
+    """pandas reads numbers of the CSV form as numbers and tells the parts of the run apart."""
     pandas = import_module("pandas")
     frame = pandas.read_csv(io.StringIO(render_csv(stored_report())), keep_default_na=True)
     assert list(frame.columns) == list(ReportRow._fields)

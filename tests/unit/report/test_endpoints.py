@@ -96,7 +96,10 @@ def plain(**labels: str) -> Report:
 
 @pytest.mark.parametrize("labels", [{}, {"window": "tracked"}])
 def test_the_fields_have_their_names_and_order(labels: dict[str, str]) -> None:
-    """And what they say is ours: failures are no completions."""
+    """The summary has the expected fields in order.
+
+    The values follow our meaning, by which failed requests are not completed.
+    """
     summary = result_summary(plain(**labels))
     assert list(summary) == FIELDS
     assert (summary["n_samples_issued"], summary["n_samples_completed"], summary["n_samples_failed"]) == (6, 3, 2)
@@ -117,7 +120,7 @@ def test_throughput_is_loadgens_unless_told_otherwise() -> None:
 
 
 def test_one_completion_makes_no_loadgen_rate() -> None:
-    """Then both are of the whole duration; without an extent nothing is known."""
+    """Both rates are over the whole duration if one request completed. Without an extent they are unknown."""
     one = report([counter("issued", 1), counter("completed", 1)], [series("latency", [S], EXTENT)])
     summary = result_summary(one)
     assert summary["legacy_loadgen_window_duration_ns"] is None
@@ -127,7 +130,10 @@ def test_one_completion_makes_no_loadgen_rate() -> None:
 
 
 def test_a_block_has_all_percentiles_of_theirs() -> None:
-    """Those that the run was not asked for are null, and more of ours stay."""
+    """A block has all percentiles of the other tool, and our further ones.
+
+    A percentile that the run was not asked for is null.
+    """
     block = result_summary(plain())["latency"]
     assert (block["total"], block["min"], block["max"], block["median"]) == (6 * S, S, 3 * S, 2 * S)
     assert block["avg"] == 2 * S
@@ -140,7 +146,7 @@ def test_a_block_has_all_percentiles_of_theirs() -> None:
 
 
 def test_the_histogram_holds_every_value() -> None:
-    """In buckets that are the same in every report."""
+    """The histogram counts every value, in buckets that are the same in every report."""
     histogram = result_summary(plain())["latency"]["histogram"]
     assert sum(histogram["counts"]) == 3
     for value in LATENCIES:
@@ -178,7 +184,7 @@ def test_only_what_was_tracked_counts() -> None:
 
 
 def test_early_stopping_bounds_are_the_reports() -> None:
-    """Under their keys, after the percentiles, and only where the report has them."""
+    """Bounds of early stopping follow the percentiles, under their keys, if the report has them."""
     stops = {
         "latency": {"50": EarlyStop(bound=2.5 * S, needed=11), "99": EarlyStop(needed=662, missing=659)},
         "output_tokens": {"50": EarlyStop(bound=20, needed=11)},
@@ -193,7 +199,7 @@ def test_early_stopping_bounds_are_the_reports() -> None:
 
 
 def test_a_run_that_is_not_complete_says_so() -> None:
-    """Whatever it lacks."""
+    """The summary of an interrupted or lossy run has that state or is marked as not complete."""
     assert result_summary(report([counter("issued", 1)], state="INTERRUPTED"))["state"] == "interrupted"
     assert result_summary(report([counter("issued", 1)], completeness="lossy"))["complete"] is False
 
@@ -265,7 +271,10 @@ def test_percentiles_have_the_lower_rank_of_a_benchmark(tmp_path: Path) -> None:
 
 
 def test_bounds_of_early_stopping_are_values_from_the_log(tmp_path: Path) -> None:
-    """Not upper edges of buckets: with 250 values, the 140th is above the median with 99 % confidence."""
+    """Bounds of early stopping are values from the log and not upper edges of buckets.
+
+    With 250 values, the 140th is above the median with 99 % confidence.
+    """
     stops = {"latency": {"50": EarlyStop(bound=150_111.0, needed=11), "99": EarlyStop(needed=662, missing=412)}}
     window = RequestFigures(kind="request", window="tracked", issued=251, early_stopping=stops)
     made = replace(of_ladder(), requests=[RequestFigures(kind="request", issued=251, windows=[window])])
@@ -278,7 +287,7 @@ def test_bounds_of_early_stopping_are_values_from_the_log(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kept", [LADDER[:-1], [*LADDER[:-1], 7], []])
 def test_percentiles_of_the_report_stand_in(tmp_path: Path, kept: list[int]) -> None:
-    """If the log lacks requests, or has others. A sentence says so."""
+    """Percentiles come from the report if the log lacks requests or has others. A sentence says so."""
     said: list[str] = []
     directory = logged(tmp_path, kept, window="tracked")
     summary = result_summary(of_ladder(), directory=directory, say=said.append)
@@ -287,7 +296,7 @@ def test_percentiles_of_the_report_stand_in(tmp_path: Path, kept: list[int]) -> 
 
 
 def test_rendered_it_is_strict_json() -> None:
-    """What a script reads is what a program gets."""
+    """The rendered summary is strict JSON with the same content as the dictionary for programs."""
     text = render_summary(plain())
     assert text.endswith("\n")
     assert json.loads(text, parse_constant=pytest.fail) == json.loads(json.dumps(result_summary(plain())))

@@ -1,4 +1,4 @@
-"""What a `Report` does for its user: files, notebooks, one line."""
+"""Tests of a `Report` for its user: files, notebooks, one line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def test_the_suffix_says_the_format(tmp_path: Path, name: str, form: str) -> Non
 
 
 def test_a_snapshot_makes_a_report() -> None:
-    """Of a run that ended or goes on, also from JSON, with findings and bounds, and without files."""
+    """`from_snapshot` makes a report with findings and bounds but no files, also from JSON.
+
+    The run has ended or goes on.
+    """
     snapshot = stored_report().snapshot
     made = Report.from_snapshot(snapshot)
     assert (made.snapshot, made.source, made.final) == (snapshot, "pubsub", True)
@@ -56,7 +59,7 @@ def test_what_is_no_snapshot_makes_no_report(document: dict[str, object]) -> Non
 
 
 def test_a_format_can_be_named(tmp_path: Path) -> None:
-    """Whatever the file is called."""
+    """A report is saved in the named format, whatever the file is called."""
     stored_report().save(str(tmp_path / "result"), "json")
     assert json.loads((tmp_path / "result").read_text())["name"] == "load-test"
 
@@ -103,7 +106,7 @@ def test_a_notebook_shows_failed_gates_in_red() -> None:
 
 
 def test_a_notebook_has_a_picture() -> None:
-    """Of the loss, above the tables."""
+    """A notebook shows a picture of the loss above the tables."""
     html = training_report()._repr_html_()
     assert html.index("<svg") < html.index("<table")
     assert 'aria-label="train/loss"' in html

@@ -1,4 +1,4 @@
-"""What gates came to, as text and Markdown."""
+"""Tests of the results of gates as text and Markdown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_failed_comes_first() -> None:
 
 
 def test_units_from_a_file_are_no_more_than_text() -> None:
-    """Nobody checks what a unit in `gates.json` is made of."""
+    """Control characters in a unit are escaped, because the units in `gates.json` are not checked."""
     odd = [replace(PASS, unit=unit) for unit in ("\x1b[2J", "a\nb", "\x1b/s")]
     assert [evidence_words(result) for result in odd] == [
         "95 %: 205 \\x1b[2J to 219 \\x1b[2J, 10,000 values",

@@ -30,7 +30,7 @@ def test_terms_of_a_title_are_explained(title: str, beginnings: list[str]) -> No
 
 
 def test_a_question_mark_can_be_reached_and_read_aloud() -> None:
-    """It is a button whose name is the explanation; the visible text is not read a second time."""
+    """A question mark is a button whose name is the explanation. The visible text is not read a second time."""
     text = explanation("ttft")
     html = question("ttft")
     assert f'<button type="button" aria-label="{text}">?</button>' in html

@@ -126,14 +126,17 @@ def test_plotters_find_every_row_but_the_last() -> None:
 
 
 def test_a_series_without_values_has_no_rows() -> None:
-    """But all else."""
+    """A series without values has no rows, but everything else."""
     for text in (distribution(digest([])), result_distribution(SeriesStat(name="s"))):
         assert ROW.search("\n".join(text.splitlines()[1:4])) is None
         assert "Total count    =            0]" in text
 
 
 def test_a_result_alone_has_its_percentiles() -> None:
-    """With their ranks; a percentile that nobody understands is left out."""
+    """A result without a history lists its percentiles with their ranks.
+
+    A percentile with an unknown name is left out.
+    """
     stat = SeriesStat(
         name="s\n",
         unit="ms",
@@ -153,14 +156,14 @@ def test_a_result_alone_has_its_percentiles() -> None:
 
 
 def test_a_report_is_a_section_for_each_series() -> None:
-    """In the order of the report."""
+    """The sections of the report are in the order of its series."""
     titles = re.findall(r"^#\[Series  = (.*), Unit", render_hgrm(stored_report()), re.MULTILINE)
     assert titles[:2] == ["latency{route=/search,status=200}", "first_byte"]
     assert len(titles) == 4
 
 
 def test_without_a_history_there_are_no_digests(tmp_path: Path) -> None:
-    """Whoever asks gets none, and no error."""
+    """`digests` returns nothing, and raises no error, if the run has no history."""
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="n"), source="file")
     directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
     assert digests(RecordedRun(report, directory), [SeriesStat(name="s")], None) == {}

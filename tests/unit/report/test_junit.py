@@ -90,14 +90,14 @@ def test_gates_and_completeness_are_cases() -> None:
     ],
 )
 def test_only_a_complete_result_passes(facts: dict[str, object], tags: list[str]) -> None:
-    """Whoever reads the numbers should know whether they are all there."""
+    """A result that is not complete fails, so that a reader knows that numbers are missing."""
     case = suite(report(**facts)).find("testcase")
     assert case is not None
     assert [child.tag for child in case] == tags
 
 
 def test_a_command_is_a_case() -> None:
-    """Once it has ended. A run without one has no such case."""
+    """A command is a case once it has ended. A run without a command has no such case."""
 
     def tags(**facts: Any) -> list[list[str]]:
         command = CommandFacts(argv=["x"], **facts)
@@ -111,7 +111,7 @@ def test_a_command_is_a_case() -> None:
 
 
 def test_a_run_that_goes_on_is_skipped() -> None:
-    """It has not failed yet."""
+    """A live run is skipped, because it has not failed yet."""
     live = Report(snapshot=MetricsSnapshot(run_id="r", name="n", state="LIVE"), source="status")
     case = suite(live).find("testcase")
     assert case is not None

@@ -86,7 +86,10 @@ def test_the_speed_counts_steps_that_were_not_logged() -> None:
 
 
 def test_steps_of_an_expected_total_have_share_and_time_left() -> None:
-    """At the speed of the last seconds; a narrow line leaves out the speed before the time left."""
+    """The time left follows from the speed of the last seconds.
+
+    A narrow line leaves out the speed before the time left.
+    """
     live, newest = LiveLine(), 0
     for second in range(11):
         newest = 12 * second
@@ -108,13 +111,13 @@ def axis(step: int, at_s: float = 0.0, name: str = "step") -> AxisStat:
 
 
 def test_other_metrics_have_the_busiest_series() -> None:
-    """Its name is said once, in the title of the line's figures."""
+    """The line shows the figures of the busiest series. The series is named once, in the title of the figures."""
     line = describe(snapshot(series=[series("search.latency"), series("body", "B", count=9)]))
     assert line == "1:23  5 req/s  p50 31.0 ms  p99 134 ms"
 
 
 def test_a_run_that_has_ended_has_the_figures_of_the_whole_run() -> None:
-    """Its last seconds say nothing about it."""
+    """The line of an ended run shows the whole run. Its last seconds say nothing about it."""
     line = describe(snapshot(state="COMPLETE", counters=LOAD, series=[series("chat.latency")]))
     assert line.endswith("  p50 1.00 ms  p99 2.00 ms  max –  0 failed")
 
@@ -133,7 +136,7 @@ def test_a_run_without_figures_says_how_far_it_is() -> None:
 
 
 def test_words_about_the_run_appear_only_if_something_is_wrong() -> None:
-    """They come right after the time, so that a narrow line has them."""
+    """Warnings come right after the time, so that a narrow line has them, too. A run without problems has none."""
     fine = [
         BackendStat(name="tb", state="writing", written=7),
         BackendStat(name="done", state="done"),
@@ -159,7 +162,7 @@ def test_salvaged_events_are_unusual() -> None:
 
 
 def test_what_is_wrong_has_a_health() -> None:
-    """It is what a terminal paints."""
+    """A part of the line has a health, which the terminal shows as a colour."""
     bad = snapshot(
         accounting=Accounting(missing=4),
         counters=[*LOAD, counted("failed", 3, reason="timeout")],
@@ -173,7 +176,10 @@ def test_what_is_wrong_has_a_health() -> None:
 
 
 def test_progress_with_the_time_left() -> None:
-    """From the share done so far; none at the beginning, none at the end, never above the whole."""
+    """The time left follows from the share done so far.
+
+    A run at the beginning or the end shows none, and the share is at most 100 %.
+    """
     for done, words in (
         (40.0, "40 %, 18 s left"),
         (0.1, "0 %, 3 h 19 min left"),
@@ -214,7 +220,10 @@ def test_names_from_outside_are_safe_to_show() -> None:
 
 
 def test_failures_stay_in_a_narrow_line() -> None:
-    """They come after the rate, in their colour; TPOT and medians make room for other figures."""
+    """Failures come after the rate, with the health of a warning.
+
+    TPOT and medians make room for them in a narrow line.
+    """
     failed = counted("failed", 59, 2.0, reason="timeout")
     stats = [*(series(f"chat.{name}") for name in ("latency", "ttft", "tpot"))]
     load = [counted("issued", 2_460, 25.0), LOAD[1], failed]

@@ -41,7 +41,7 @@ def test_the_mean_is_there_if_the_figures_over_time_are() -> None:
 
 
 def test_containers_and_gpus_follow() -> None:
-    """Of several GPUs the fullest one counts."""
+    """The line names containers and GPUs after the host. The fullest of several GPUs counts."""
     gpus = [gauge("gpu.utilization", "%", 90.0 + at, gpu=str(at)) for at in (0, 1)]
     memory = [gauge("gpu.memory", "B", (10 + at) * GIB, gpu=str(at)) for at in (0, 1)]
     share = [gauge("gpu.memory_percent", "%", 50.0, last, gpu=at) for at, last in (("0", 12.5), ("1", 50.0))]
@@ -58,6 +58,6 @@ def test_machines_of_several_nodes_are_counted() -> None:
 
 
 def test_a_run_that_ended_at_once_has_no_line() -> None:
-    """It has no rate, and programs of the command are no machine."""
+    """A run that ended at once has no rate and so no line. Programs of the command are no part of the machine."""
     assert words(HOST[1], HOST[2]) == ""
     assert words(gauge("process.cpu", "%", 50.0), gauge("process.cpu", "%", 50.0, process="sh")) == ""

@@ -67,7 +67,7 @@ LIVE = node("n1", status="live", completeness="incomplete", events_per_s=1_200.0
 
 
 def test_a_run_on_one_machine_has_no_such_section() -> None:
-    """Its report stays as it was, and says that it has no producers if it has none."""
+    """The report of a run on one machine mentions no nodes. A run without producers shows `none` for them."""
     assert not nodes(ended())
     assert producers(ended()).lines == ["none"]
     assert "node" not in ended().headline()
@@ -129,7 +129,7 @@ def test_without_a_reason_what_is_missing_is_told() -> None:
 
 
 def test_expected_nodes_without_a_name_count() -> None:
-    """Of them only the number is known."""
+    """Expected nodes that never connected are counted, although only their number is known."""
     report = ended(node("n1"), missing_nodes=1, completeness="incomplete")
     assert nodes(report).lines == ["2 nodes, 1 complete, 8 producers", "1 expected node never connected"]
     assert report.headline() == "incomplete: job, 2 nodes, 8 producers, 100 events applied, 1 of 2 nodes incomplete"
@@ -181,7 +181,7 @@ def test_many_lost_nodes_fill_no_screen() -> None:
 
 
 def test_direct_producers_are_told_of_beside_the_nodes() -> None:
-    """Their section counts only themselves, also their repairs."""
+    """The section of direct producers counts these producers and their repairs only."""
     account = Accounting(emitted=7, received=7, applied=7, repaired=3)
     own = ProducerStat(producer="a", completeness="complete", status="ended", repaired=1)
     repaired = node("n1", account=replace(node("n1").account, repaired=2))
@@ -228,7 +228,7 @@ def test_the_first_lines_name_what_is_missing() -> None:
 
 
 def test_the_live_line_counts_nodes() -> None:
-    """It says how many are complete only if not all are."""
+    """The live line says how many nodes are complete only if not all are."""
     assert "node" not in describe(running(LIVE, node("n2")).snapshot)
     assert "  1 of 2 nodes complete  " in describe(running(LIVE, NEVER_CONNECTED).snapshot)
     assert "node" not in describe(running().snapshot)

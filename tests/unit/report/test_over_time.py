@@ -67,7 +67,7 @@ def test_the_busiest_stand_beside_each_other() -> None:
 
 
 def test_one_series_alone_has_all_its_figures() -> None:
-    """As each has where all are told."""
+    """A single series has the same figures over time as it has among all series."""
     one = report(over("latency", [2.0]))
     (whole,) = each_over_time(one)
     assert whole.title == "Over time, in steps of 10.0 s: latency"

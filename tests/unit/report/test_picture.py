@@ -20,7 +20,7 @@ def lines(svg: str) -> list[list[tuple[float, float]]]:
 
 
 def test_a_training_run_shows_its_loss() -> None:
-    """From the first to the last step; small losses are at the bottom."""
+    """The picture shows the loss from the first to the last step, with small losses at the bottom."""
     svg = picture(training_report())
     [points] = lines(svg)
     texts = [one.text for one in ElementTree.fromstring(svg).iter() if one.text]
@@ -32,7 +32,7 @@ def test_a_training_run_shows_its_loss() -> None:
 
 
 def test_requests_show_percentiles_over_time() -> None:
-    """Of the first main series, with the names of the lines."""
+    """The picture shows the percentiles of the first main series, with the names of the lines."""
     svg = picture(llm_report())
     texts = [one.text for one in ElementTree.fromstring(svg).iter() if one.text]
     assert texts[0].startswith("llm.ttft{")
@@ -51,7 +51,7 @@ def test_gaps_stay_and_values_that_are_not_finite_are_left_out() -> None:
 
 
 def test_no_data_no_picture() -> None:
-    """Neither curves nor figures over time."""
+    """A report without curves and figures over time has no picture."""
     assert picture(replace(stored_report(), over_time=[], curves=[])) == ""
     assert picture(replace(training_report(), curves=[])) == ""
 

@@ -1,4 +1,4 @@
-"""Where the time of a request goes."""
+"""Tests of the phases that the time of a request is spent in."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def known(of: Report, **fields: object) -> Report:
 
 
 def test_the_summary_of_an_llm_load() -> None:
-    """Whether all succeeded, how many a second, how fast and of what size, each once."""
+    """The summary shows whether all requests succeeded, their rates, times and sizes, each once."""
     whole = known(LLM, peak_output_tokens_per_s=1_234.0, concurrency_peak=21, concurrency_peak_exact=True)
     first, second = sections(whole)
     assert first.title == "Requests: llm, percentiles exact"
@@ -100,7 +100,7 @@ def test_goodput_has_its_limits_its_interval_and_each_limit() -> None:
 
 
 def test_a_load_without_tokens_has_no_lines_about_them() -> None:
-    """What there is no data of is left out."""
+    """The summary leaves out figures without data, such as those of tokens."""
     plain = alone(report(counter(ISSUED, 10), counter(COMPLETED, 10), series(LATENCY, [5] * 10, extent=EXTENT)))
     first, second = sections(plain)
     assert set(figures(first)) == {"time", "requests/s"}
@@ -113,7 +113,10 @@ def test_a_load_without_tokens_has_no_lines_about_them() -> None:
 
 
 def test_planned_requests_are_offered_and_the_others_issued() -> None:
-    """Only a plan offers a rate, whatever the server does; how late requests went out stands beside it."""
+    """The rate is called offered only for planned requests, with their lateness beside it.
+
+    The server has no part in an offered rate.
+    """
     late = known(alone(report(*planned([9] * 100, [2_000_000] * 100))), offered_per_s=25.0)
     extent = replace(late.snapshot.series[0], extent=EXTENT)
     timed = replace(late, snapshot=replace(late.snapshot, series=[extent, *late.snapshot.series[1:]]))
@@ -138,7 +141,7 @@ def test_a_full_report_has_tokens_per_second_by_each_definition() -> None:
 
 
 def test_a_peak_by_seconds_is_a_lower_bound() -> None:
-    """Which is marked."""
+    """A peak that is known only by seconds is marked as a lower bound."""
     assert "peak ≥ 7" in figures(sections(known(LLM, concurrency_peak=7))[0])["time"][1]
 
 
@@ -156,7 +159,10 @@ def test_only_the_main_window_has_its_figures_in_a_short_report() -> None:
 
 
 def test_early_stopping_is_shown_where_it_was_asked_for() -> None:
-    """By a full report, by a setting that is not the default, or by a condition to stop."""
+    """The section appears in full reports, with a setting that is not the default, or on request.
+
+    A condition to stop requests it.
+    """
 
     def shown(of: Report, *, full: bool) -> bool:
         return any("early stopping" in section.title for section in sections(of, full=full))
@@ -171,7 +177,7 @@ def test_early_stopping_is_shown_where_it_was_asked_for() -> None:
 
 
 def test_a_time_range_has_the_rates_of_its_length() -> None:
-    """Its first issue and last completion are not known."""
+    """Rates of a time range are over its length. Its first issue and last completion are not known."""
     stats = [series(LATENCY, [5] * 50, extent=None), series(OUTPUT_TOKENS, [40] * 50, extent=None)]
     whole = alone(report(counter(ISSUED, 60), counter(COMPLETED, 50), counter("good", 30), *stats))
     part = replace(known(whole, in_flight=None), time_range=TimeRange(start_s=1.0, end_s=6.0, chosen="given"))

@@ -1,4 +1,4 @@
-"""What a report says of requests."""
+"""Tests of the sections of a report about requests."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def sections(*stats: CounterStat | SeriesStat) -> list[Section]:
 
 
 def judged(*stats: CounterStat | SeriesStat) -> list[Section]:
-    """With bounds and findings."""
+    """Return the sections of requests of a report with bounds and findings."""
     return [section for section in requests(alone(report(*stats))) if section]
 
 
 def test_a_run_without_requests_says_nothing_of_them() -> None:
-    """No section, not even an empty one."""
+    """A run without requests has no section of them, not even an empty one."""
     assert sections(series(LATENCY, [1])) == []
 
 
@@ -102,7 +102,7 @@ def test_windows_are_beside_each_other_and_apart() -> None:
 
 
 def test_early_stopping_says_the_bound_or_what_it_takes() -> None:
-    """In the unit of what it is about."""
+    """The table of early stopping shows bounds in the unit of the series, or what is missing."""
     *_, early = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70), series(TTFT, [], extent=None))
     assert early.table is not None
     assert early.title == "Requests: llm, early stopping"
@@ -110,7 +110,10 @@ def test_early_stopping_says_the_bound_or_what_it_takes() -> None:
 
 
 def test_bounds_that_are_cells_of_the_display_histogram_are_marked() -> None:
-    """They look as exact as those from the values; the greatest value is the same from either."""
+    """Bounds from a display histogram are marked, because they look as exact as those from values.
+
+    The greatest value needs no mark, since both ways give the same.
+    """
     known = with_requests(report(counter(ISSUED, 70), series(LATENCY, [1_000] * 60 + [9_000] * 10)))
     (figures,) = known.requests
     stops = figures.early_stopping["latency"]
@@ -154,7 +157,7 @@ def test_turns_are_in_order() -> None:
 
 
 def test_conversations_belong_to_no_window() -> None:
-    """They are told once, whatever windows their requests were in."""
+    """Conversations have one section, whatever windows their requests were in."""
     found = sections(
         counter(ISSUED, 1), counter(ISSUED, 1, window="a"), series("conversation.turns", [4]), series(LATENCY, [1])
     )
@@ -164,7 +167,10 @@ def test_conversations_belong_to_no_window() -> None:
 
 
 def test_a_part_of_a_run_does_not_know_what_was_in_flight() -> None:
-    """Its rates are those of its length. A kind without requests in it has no section."""
+    """A part of a run shows no requests in flight, and rates over its length.
+
+    A kind without requests in the part has no section.
+    """
     whole = report(counter(ISSUED, 3), counter(COMPLETED, 1))
     part = with_requests(replace(whole, time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given")), part=True)
     (one,) = (section for section in requests(part) if section)
@@ -190,7 +196,10 @@ def test_the_number_of_sections_is_bounded() -> None:
 
 
 def test_too_few_values_are_marked_by_turn_and_by_window() -> None:
-    """As in all other tables, with what the mark means; of windows together nobody looked for bounds."""
+    """Tables by turn and by window mark percentiles of too few values and explain the mark.
+
+    Windows together are not marked, because their bounds are not worked out.
+    """
     values = list(range(100, 200))
     stats = [
         counter(ISSUED, 100, window="a"),
@@ -218,7 +227,7 @@ def test_too_few_values_are_marked_by_turn_and_by_window() -> None:
 
 
 def test_turns_without_values_have_no_row() -> None:
-    """In a part of a run most turns are not there; where none is, there is no table."""
+    """Turns without values have no row, as is common in a part of a run. Without any row there is no table."""
     part = [counter(ISSUED, 3), series("turn.latency", [], turn="1"), series("turn.ttft", [], turn="1")]
     assert [section.title for section in sections(*part)] == ["Requests: llm"]
     found = sections(*part, series("turn.latency", [30], turn="2"))[-1]
@@ -227,7 +236,10 @@ def test_turns_without_values_have_no_row() -> None:
 
 
 def test_a_stall_is_seen_among_the_windows() -> None:
-    """p99 from when requests were planned has a column where any were; a window without such ones has none."""
+    """A column shows p99 from the planned start if any request was planned.
+
+    A window without planned requests has none.
+    """
     late = planned([3_100_000] * 100, [2 * SECOND - n * SECOND // 50 for n in range(100)], window="stalled")
     table = judged(*late, counter(ISSUED, 9, window="calm"), series(LATENCY, [1_000_000] * 9, window="calm"))[
         0
@@ -245,8 +257,10 @@ def test_a_stall_is_seen_among_the_windows() -> None:
 
 
 def test_how_late_requests_were_is_said_above_their_figures() -> None:
-    """Once for a kind: beside the windows if there are several, else with the only figures; and only if the report
-    has found it."""
+    """The lateness of requests appears once for a kind, beside the windows or above the only figures.
+
+    A report without that finding does not show it.
+    """
     late = planned([3_100_000] * 100, [2 * SECOND - n * SECOND // 50 for n in range(100)], window="a")
     (first, *others) = judged(*late)
     assert [text.partition(":")[0] for text in first.cautions] == [
@@ -273,13 +287,13 @@ def test_how_late_requests_were_is_said_above_their_figures() -> None:
     ],
 )
 def test_reasons_are_cut(reason: str, said: str) -> None:
-    """To a width that leaves room for others; one that nobody could see is said to be blank."""
+    """A reason is cut to a width that leaves room for others. A reason of white space only is shown as blank."""
     (one,) = sections(counter(ISSUED, 2), counter(FAILED, 2, reason=reason))
     assert one.lines == [f"0 of 2 completed · 2 (100 %) failed (2 {said})"]
 
 
 def test_of_long_reasons_stays_what_tells_them_apart() -> None:
-    """Those of one library begin alike; the end has room for what differs."""
+    """A cut reason keeps its end, because the reasons of one library differ there and begin alike."""
     pool = "HTTPConnectionPool(host='10.0.0.7', port=8000): Max retries exceeded (Caused by {})"
     reasons = [pool.format("ReadTimeoutError"), pool.format("NewConnectionError"), "http_503"]
     failed = [counter(FAILED, 30 - number, reason=reason) for number, reason in enumerate(reasons)]

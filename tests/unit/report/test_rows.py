@@ -31,7 +31,7 @@ def test_rows_say_what_they_are_of() -> None:
 
 
 def test_the_whole_run_has_no_times() -> None:
-    """Also where a part was looked for and not found."""
+    """Rows of the whole run have no times, also if a part was looked for in vain."""
     report = stored_report()
     assert report.time_range is not None
     for time_range in (None, replace(report.time_range, found=False)):
@@ -40,7 +40,7 @@ def test_the_whole_run_has_no_times() -> None:
 
 
 def test_all_kinds_are_there() -> None:
-    """Of everything that has figures."""
+    """The rows cover every kind of thing that has figures."""
     found = {row.kind for row in rows(stored_report())}
     assert found == {
         *("run", "series", "counter", "gauge", "producer", "loss", "source", "gate", "progress", "command", "cost")

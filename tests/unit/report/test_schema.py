@@ -1,4 +1,4 @@
-"""What is written is what the schema says."""
+"""Tests that written reports match the schema."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_reports_are_valid(name: str, validator: jsonschema.Draft202012Validator) -> None:
-    """With everything in them, with nothing, and with numbers that JSON has no words for."""
+    """Reports are valid with everything in them, with nothing, and with numbers that JSON can't hold."""
     document = json.loads(render_json(REPORTS[name]), parse_constant=pytest.fail)
     assert [error.message for error in validator.iter_errors(document)] == []
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_refused(
 
 
 def test_a_name_that_is_left_out_is_refused(validator: jsonschema.Draft202012Validator) -> None:
-    """Whoever reads a report finds every name in it."""
+    """A report without one of the names is invalid, so that its readers find every name."""
     document = json.loads(render_json(stored_report()))
     del document["time_range"]
     assert not validator.is_valid(document)

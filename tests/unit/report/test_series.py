@@ -41,7 +41,10 @@ def test_bounds_in_words(low: float | None, high: float | None, said: str) -> No
 
 
 def test_bounds_stand_beside_their_percentile() -> None:
-    """Whatever the order of labels; what rests on too few values is marked and the mark explained."""
+    """The column of bounds follows its percentile, whatever the order of labels.
+
+    A percentile of too few values has a mark that is explained.
+    """
     section = series(report(SeriesBounds(name="latency", labels={"a": "1", "b": "2"}, percentiles=KNOWN)))
     assert section.table is not None
     titles = [column.title for column in section.table.columns]
@@ -62,7 +65,7 @@ def test_without_bounds_there_is_no_column_and_no_mark() -> None:
 
 
 def test_a_value_that_is_not_there_is_not_marked() -> None:
-    """And nobody bounds the highest value, so that p100 is never marked."""
+    """A missing value has no mark, and p100 has none, because the highest value needs no bounds."""
     none = SeriesStat(name="s")
     nothing = Report(
         snapshot=MetricsSnapshot(run_id="r", name="n", series=[none]),

@@ -1,4 +1,4 @@
-"""What the report of a merged run says of its sources."""
+"""Tests of the sources in the report of a merged run."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def report(sources: list[SourceStat]) -> Report:
 
 
 def test_a_run_that_was_not_merged_has_no_such_sections() -> None:
-    """Nothing is said where there is nothing to say."""
+    """The report of a run that was not merged does not mention sources."""
     assert sources_sections(report([])) == []
     assert "ource" not in render(report([]), "text")
 
 
 def test_each_source_has_a_line() -> None:
-    """How late it began, how long it took, what it lost; nothing of it reaches a terminal as it is."""
+    """A line shows how late a source began, how long it took and what it lost. Control characters are escaped."""
     text = render(report(SOURCES), "text", width=120)
     lines = [line.split() for line in text.partition("\nSources\n")[2].partition("\n\n")[0].splitlines()]
     assert lines == [
@@ -65,7 +65,10 @@ def test_each_source_has_a_line() -> None:
 
 
 def test_series_stand_beside_each_other() -> None:
-    """Those with an odd one first, which is marked; what can't be compared has no number."""
+    """Series with an odd source come first, and that source is marked.
+
+    A source that can't be compared has no number.
+    """
     table = sources_sections(report(SOURCES))[1].table
     assert table is not None
     assert [(row[0], row[-1]) for row in table.rows] == [

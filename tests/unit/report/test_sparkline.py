@@ -29,7 +29,7 @@ def test_a_curve_uses_its_own_range_and_means() -> None:
 
 @given(points, st.integers(1, 40))
 def test_any_values_fit_into_the_columns(values: list[float | None], columns: int) -> None:
-    """As many bars as values, or as columns, and a gap only where no value is."""
+    """A line has as many bars as values, at most one a column. A gap appears only if a value is missing."""
     for text in (bars(values, columns), curve(values, columns)):
         assert len(text) == min(columns, len(values))
         assert (" " in text) <= (None in values)

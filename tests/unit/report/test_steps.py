@@ -1,4 +1,4 @@
-"""What a report says of steps."""
+"""Tests of the sections of a report about steps."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def rows(section: Section) -> list[list[str]]:
 
 
 def test_a_run_without_steps_says_nothing_of_them() -> None:
-    """No section, not even an empty one."""
+    """A run without steps has no section of them, not even an empty one."""
     assert [section for section in steps(stored_report()) if section] == []
 
 
 def test_axes_and_their_newest_values() -> None:
-    """What is no finite number says so; words explain only what there is."""
+    """A value that is not finite is shown as such. Notes explain only the columns that have counts."""
     train = AxisStat(name="train", closed=2_000, newest=1_999, timeouts=3, values={"loss": 0.25, "bad\x1b": None})
     whole, own, empty = sections(train, AxisStat(name="eval", open=1))
     assert rows(whole) == [["train", "2,000", "1,999", "3", "0", "0", "2"], ["eval", "0", "–", "0", "0", "1", "0"]]
@@ -52,7 +52,7 @@ def test_axes_and_their_newest_values() -> None:
 
 
 def test_a_part_of_a_run_has_the_steps_of_the_whole() -> None:
-    """Which is said."""
+    """The report of a time range says that steps and their values are those of the whole run."""
     part = replace(report(AxisStat(name="a")), time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given"))
     assert "steps and their values are those of the whole run" in facts(part)
 
@@ -118,7 +118,7 @@ def test_values_have_their_course_over_the_run() -> None:
 
 
 def test_values_of_several_producers_have_their_spread() -> None:
-    """That of the last step; a value of one producer has none."""
+    """The spread of a value is that of the last step. A value of one producer has no spread."""
     stat = AxisStat(name="train", closed=2, values={"loss": 0.5, "lr": 0.1})
     curves = [
         curve("loss", [1.0, 0.5], producers=2, last_low=0.25, last_high=0.75),

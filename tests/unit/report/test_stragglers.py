@@ -1,4 +1,4 @@
-"""What a report says of slow ranks."""
+"""Tests of the section of a report about slow ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 @cache
 def report(factor: float = 1.4, ranks: int = 12) -> Report:
-    """Of a job whose rank 3 works that much longer."""
+    """Return the report of a job whose rank 3 works `factor` times as long as the others."""
     snapshot = MetricsSnapshot(run_id="r", name="n", state="COMPLETE", completeness="complete")
     watch = StragglerWatch()
     for step in SimulatedRanks(ranks=ranks, slow={3: factor}).steps(100):
@@ -27,21 +27,21 @@ def report(factor: float = 1.4, ranks: int = 12) -> Report:
 
 
 def test_a_line_for_each_slow_rank() -> None:
-    """With its cost, and what cost means."""
+    """The section names each slow rank with its cost, and explains the cost."""
     section = stragglers(report())
     assert section.lines[0].startswith("rank 3 costs ")
     assert section.notes[0].startswith("cost: how much sooner a step would end")
 
 
 def test_without_a_slow_rank_there_is_one_line() -> None:
-    """It says what was judged."""
+    """The line without a slow rank tells what was judged: axis, steps, ranks and confidence."""
     section = stragglers(report(1.0))
     assert section.lines == ["no rank slows the others on axis step: 100 steps of 12 ranks, 99 % confidence"]
     assert section.notes == []
 
 
 def test_a_run_without_work_and_wait_says_nothing() -> None:
-    """In no form."""
+    """A run without work and wait has no section of slow ranks in any form."""
     plain = stored_report()
     assert not stragglers(plain)
     assert TITLE not in render(plain)

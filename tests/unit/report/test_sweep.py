@@ -25,7 +25,7 @@ def load_sweep(*, good: tuple[float | None, ...] = (1.0, 0.995, 0.5)) -> Sweep:
 
 
 def test_the_knee_is_the_first_sentence() -> None:
-    """With its throughput, its attainment and the interval, and the latency there."""
+    """The first sentence names the knee with its throughput, attainment, interval and latency."""
     text = render_as("sweep", load_sweep(), width=200)
     first, facts, _, head, *_ = text.splitlines()
     assert first == (
@@ -52,7 +52,7 @@ def test_other_conclusions(good: tuple[float | None, ...], words: str) -> None:
 
 
 def test_a_training_concludes_with_its_best_point() -> None:
-    """By the best value of the loss."""
+    """The conclusion of a sweep of trainings is the point with the best loss."""
     sweep = sweep_of([training_run({"lr": 0.01}, 0.5, 0.4), training_run({"lr": 0.1}, 2.0, 0.9)])
     assert conclusion(sweep) == "best loss: 0.4 at lr = 0.01"
 
@@ -106,7 +106,7 @@ def test_a_page_without_figures_has_no_empty_section() -> None:
 
 @pytest.mark.parametrize("form", formats_of("sweep"))
 def test_each_format_ends_with_a_newline(form: str) -> None:
-    """So that files and terminals are well."""
+    """Each format of a sweep ends with a newline, for files and terminals."""
     assert render_as("sweep", load_sweep(), form).endswith("\n")
 
 

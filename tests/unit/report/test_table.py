@@ -68,7 +68,7 @@ def test_a_middling_name_pushes_out_only_what_is_nice_to_have() -> None:
 
 
 def test_long_text_is_cut_by_columns() -> None:
-    """What fits is left as it is; wide characters count twice, and none is halved."""
+    """`cut` leaves text that fits as it is. Wide characters count twice, and none is halved."""
     assert cut("abcde", 5) == "abcde"
     assert cut("abcdef", 5) == "abcd…"
     assert cut("日本日本", 8) == "日本日本"
@@ -81,7 +81,7 @@ FACTS = [TableColumn("name"), TableColumn("value", strong=True), TableColumn("",
 
 
 def test_a_last_column_of_text_gets_the_rest_of_the_line() -> None:
-    """It is wrapped between facts, below its own beginning, and never hides a column."""
+    """The last column is wrapped between facts, below its own beginning, and hides no other column."""
     table = ReportTable(FACTS, [["a", "1", "first fact · second fact · third fact"], ["b", "2", ""]])
     assert layout(table, 80)[1] == "a         1  first fact · second fact · third fact"
     assert layout(table, 40)[1:] == [
@@ -93,7 +93,7 @@ def test_a_last_column_of_text_gets_the_rest_of_the_line() -> None:
 
 
 def test_a_table_without_titles_has_no_header() -> None:
-    """Its first line is a row."""
+    """A table without titles begins with its first row."""
     assert layout(ReportTable([TableColumn(""), TableColumn("")], [["a", "1"]]), 80) == ["a  1"]
 
 

@@ -35,7 +35,7 @@ def series(name: str, **fields: object) -> SeriesStat:
 
 
 def test_the_first_line_is_the_headline() -> None:
-    """Nothing stands before the report's one-line verdict."""
+    """The first line of the text is the report's one-line verdict."""
     wanted = report(completeness="complete", accounting=Accounting(emitted=1, applied=1))
     assert render_text(wanted).splitlines()[0] == wanted.headline()
 
@@ -114,8 +114,10 @@ END_NS = 1_772_366_525_000_000_000
 
 
 def test_who_never_ended_is_named_with_its_last_event() -> None:
-    """By name, rank, host and pid, where nothing is known by its id; how long before the end it fell silent, what
-    may be missing of it, and what is lost for good."""
+    """A producer is named by name, rank, host and pid, or by its id if nothing else is known.
+
+    The line says how long before the end it fell silent, what may be missing and what is lost for good.
+    """
     stats = [
         ProducerStat(
             producer="p-7",
@@ -181,7 +183,10 @@ def test_killed_producers_are_listed_although_nothing_is_missing() -> None:
 
 
 def test_gauges_are_sorted_by_name() -> None:
-    """Whoever looks for one finds it, whatever came first."""
+    """Gauges are sorted by name and labels, so that each is easy to find.
+
+    Their order in the snapshot has no effect.
+    """
     gauges = [GaugeStat(name="b"), GaugeStat(name="a", labels={"x": "2"}), GaugeStat(name="a", labels={"x": "1"})]
     said = render_text(report(gauges=gauges))
     assert re.search(r"a\{x=1\}.*\n.*a\{x=2\}.*\n +b ", said)
@@ -213,14 +218,14 @@ def test_resolution_is_named_where_it_matters() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
 def test_lines_fit_the_width(width: int) -> None:
-    """No table is wider than the terminal as long as names and two columns of numbers fit."""
+    """A table is no wider than the terminal as long as names and two columns of numbers fit."""
     keys = dict.fromkeys(("50", "75", "90", "95", "99", "99.9", "99.99"), 1.5)
     said = render_text(report(series=[series("latency", percentiles=keys), series("x" * 24)]), width=width)
     assert max(len(line) for line in said.splitlines()[1:]) <= width
 
 
 def test_wide_shows_every_column() -> None:
-    """With room enough nothing is left out, percentiles in order."""
+    """A table with enough room shows every column, with the percentiles in order."""
     keys = dict.fromkeys(("99.99", "50", "9", "100"), 1.5)
     said = render_text(report(series=[series("latency", percentiles=keys)]), width=200, full=True)
     assert re.search(r"name +count +mean +min +p9 +p50 +p99\.99 +p100 +max +stddev\n", said)
@@ -252,7 +257,10 @@ def test_a_live_run_says_so() -> None:
     ("state", "line"), [("LIVE", "1 text not counted yet"), ("COMPLETE", "1 text not counted")]
 )
 def test_only_a_run_that_drains_waits(state: Any, line: str) -> None:
-    """Before, texts are counted as they come; afterwards nobody counts those that are left."""
+    """A run waits for texts only while it drains.
+
+    A live run counts them as they come, and an ended run leaves the rest.
+    """
     snapshot = MetricsSnapshot(run_id="r1", name="job", state=state, pending=Pending(deferred=1))
     said = render_text(Report(snapshot=snapshot, source="status")).splitlines()
     assert line in said

@@ -19,14 +19,14 @@ from telemetry.wire.request_log import RequestEntry
 
 @pytest.mark.parametrize("size", [1, 7, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE + 5, 1_000_003])
 def test_deviation_is_that_of_numpy(size: int) -> None:
-    """To the last bit."""
+    """`deviation` is equal to numpy's to the last bit."""
     values = np.random.default_rng(size).lognormal(3.0, 2.0, size)
     assert deviation(values) == values.std()
 
 
 @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=50), st.floats(0, 100))
 def test_percentiles_are_those_of_numpy(values: list[float], percentile: float) -> None:
-    """Whatever the order of the values is by then."""
+    """Percentiles and medians are equal to numpy's, also after an earlier call reordered the values."""
     array = np.array(values)
     assert linear(array.copy(), percentile) == np.percentile(array, percentile)
     after = array.copy()
@@ -59,7 +59,10 @@ ENTRIES = st.lists(
 
 @given(ENTRIES, st.integers(1, 9))
 def test_pieces_have_all_chunks(entries: list[RequestEntry], at_once: int) -> None:
-    """With their times, however small the pieces are; gaps are those between two chunks of a request."""
+    """The pieces hold every chunk with its time, however small they are.
+
+    A gap lies between two chunks of one request.
+    """
     collector = AnswerCollector()
     times, gaps = [], []
     for entry in entries:

@@ -106,7 +106,7 @@ def test_the_types_of_grafana_read_all_of_it(path: Path) -> None:
 
 @each_dashboard
 def test_panels_have_a_place_of_their_own(path: Path) -> None:
-    """No two overlap, none is beyond the right edge, and ids are unique."""
+    """Panels don't overlap or pass the right edge, and their ids are unique."""
     panels = read(path)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
@@ -122,7 +122,10 @@ def test_panels_have_a_place_of_their_own(path: Path) -> None:
 
 @each_dashboard
 def test_every_query_has_a_source_and_variables_that_exist(path: Path) -> None:
-    """Also queries and titles of variables and rows; a variable uses only those before it."""
+    """Queries and titles use only known variables, and a variable uses only those before it.
+
+    Every query has a source.
+    """
     found = read(path)
     known = set(BUILT_IN)
     for variable in found["templating"]["list"]:
@@ -145,20 +148,23 @@ def test_every_query_has_a_source_and_variables_that_exist(path: Path) -> None:
 
 @each_dashboard
 def test_titles_are_unique(path: Path) -> None:
-    """Nobody has to ask which of two panels is meant."""
+    """Panels of a dashboard have unique titles, so that no two can be mistaken for each other."""
     titles = [panel["title"] for panel in read(path)["panels"] if panel["type"] != "row"]
     assert len(set(titles)) == len(titles)
 
 
 def test_dashboards_are_told_apart() -> None:
-    """By uid, title and file; a uid has at most 40 characters."""
+    """Dashboards differ in uid, title and file. A uid has at most 40 characters."""
     for key in ("uid", "title"):
         assert len({read(path)[key] for path in PATHS}) == len(PATHS) == 7
     assert all(read(path)["uid"] == f"telemetry-{path.stem}" and len(path.stem) <= 30 for path in PATHS)
 
 
 def test_the_package_has_what_the_descriptions_say(tmp_path: Path) -> None:
-    """If this fails after a change in tools/dashboards.yaml, run `python tools/dashboards.py`."""
+    """The dashboards in the package are those that the generator makes.
+
+    If this fails after a change in tools/dashboards.yaml, run `python tools/dashboards.py`.
+    """
     subprocess.run([sys.executable, GENERATOR, tmp_path], check=True, timeout=60)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         path.name: path.read_text() for path in PATHS

@@ -33,7 +33,7 @@ def read(path: Path) -> Any:
 
 
 def test_prometheus_reads_the_folder_of_targets(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    """And promtool finds no fault, with the rules."""
+    """The configuration names the folder of targets and the rules, and promtool finds no fault in it."""
     layout = written(tmp_path)
     config = read(layout.prometheus_yml)
     (job,) = config["scrape_configs"]
@@ -60,7 +60,7 @@ def test_tempo_takes_spans_at_the_ports_of_the_settings(tmp_path: Path) -> None:
 
 
 def test_grafana_has_both_data_sources_and_the_dashboards(tmp_path: Path) -> None:
-    """At the addresses of the other two."""
+    """Grafana has Prometheus and Tempo as data sources, at their addresses, and the dashboards."""
     layout = written(tmp_path, tempo=TempoSettings(port=13200))
     ini = configparser.ConfigParser(interpolation=None)
     ini.read(layout.grafana_ini)
@@ -80,7 +80,10 @@ def test_grafana_has_both_data_sources_and_the_dashboards(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("host", "role"), [("127.0.0.1", "Editor"), ("::1", "Editor"), ("0.0.0.0", "Viewer")])
 def test_whoever_reaches_grafana_from_outside_may_only_look(tmp_path: Path, host: str, role: str) -> None:
-    """Nobody needs a password, and nobody has the known one of the first administrator."""
+    """Users from outside may only view in Grafana.
+
+    No login needs a password, and no first administrator with the known password is made.
+    """
     layout = written(tmp_path, host=host)
     ini = configparser.ConfigParser(interpolation=None)
     ini.read(layout.grafana_ini)
@@ -116,7 +119,7 @@ def test_the_compose_file_is_one(tmp_path: Path, podman: bool) -> None:
 
 
 def test_paths_with_odd_characters_stay_what_they_are(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    """In YAML; and where `$` begins a variable it is doubled."""
+    """YAML files keep paths with odd characters. A `$` that would begin a variable is doubled."""
     folder = tmp_path / ODD
     folder.mkdir()
     layout = written(folder)
@@ -130,7 +133,7 @@ def test_paths_with_odd_characters_stay_what_they_are(tmp_path: Path, require_to
 
 
 def test_files_are_written_again(tmp_path: Path) -> None:
-    """With new settings, into the same folder; dashboards are JSON."""
+    """The files are written again with new settings into the same folder. The dashboards are JSON."""
     written(tmp_path)
     layout = written(tmp_path, retention_days=7)
     assert "--storage.tsdb.retention.time=7d" in read(layout.compose_yaml)["services"]["prometheus"]["command"]

@@ -22,7 +22,7 @@ def test_a_log_has_two_files_at_most(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cant_be_written_raises_nothing(tmp_path: Path) -> None:
-    """It goes on when it can be."""
+    """A log that can't be written raises no error, and goes on once it can be written."""
     log = LogFile(tmp_path / "none" / "x.log")
     log.write("lost")
     (tmp_path / "none").mkdir()

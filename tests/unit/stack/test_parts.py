@@ -1,4 +1,4 @@
-"""How programs are found, and what is said of those that are not."""
+"""Tests of the search for programs, and of the sentences about programs that are missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def layout(tmp_path: Path, settings: StackSettings) -> StackLayout:
 
 
 def test_what_is_not_installed_is_skipped_with_a_sentence(bare: Path, tmp_path: Path) -> None:
-    """It says what is missing then, and how to get it. Without anything there is nothing to start."""
+    """The sentence names the missing program and how to get it. Without any program there is nothing to start."""
     settings = StackSettings()
     found = find_parts(settings, layout(tmp_path, settings), (), None)
     assert [part.how for part in found] == [None, None, None]
@@ -64,7 +64,7 @@ def test_programs_of_path_run_natively_and_the_rest_in_containers(bare: Path, tm
 
 
 def test_grafana_needs_its_own_files(bare: Path, tmp_path: Path) -> None:
-    """They are beside the program, or where the settings say."""
+    """Grafana is used only if its files are beside the program or where the settings say."""
     settings = StackSettings()
     grafana = program(bare / "grafana-server")
     assert find_parts(settings, layout(tmp_path, settings), (), None)[2].how is None

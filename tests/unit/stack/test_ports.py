@@ -39,7 +39,7 @@ def test_a_listener_belongs_to_a_session(taken: int) -> None:
 
 
 def test_a_plan_names_who_holds_a_port_or_takes_another(taken: int, tmp_path: Path) -> None:
-    """And never gives one port to two parts."""
+    """A plan names the holder of a taken port, or takes another. No two parts get the same port."""
     program = tmp_path / "prometheus"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -70,7 +70,7 @@ def test_a_plan_names_who_holds_a_port_or_takes_another(taken: int, tmp_path: Pa
 
 
 def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
-    """Nobody can listen there."""
+    """A host that belongs to another machine is an error, because no process here can listen there."""
     program = tmp_path / "prometheus"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -64,7 +64,7 @@ def test_promtool_accepts_the_rules(require_tool: Require) -> None:
 
 
 def test_a_run_without_events_is_stalled_while_it_is_live(tmp_path: Path, require_tool: Require) -> None:
-    """After ten minutes; not before, and not once it has ended."""
+    """The alert fires after ten minutes without events, not before, and not once the run has ended."""
     state = 'telemetry_run_state{instance="a:1",run="r1",state="LIVE"}'
     series = {
         state: "1x14 0x6",
@@ -77,7 +77,10 @@ def test_a_run_without_events_is_stalled_while_it_is_live(tmp_path: Path, requir
 
 
 def test_a_run_that_ended_without_events_is_not_complete(tmp_path: Path, require_tool: Require) -> None:
-    """Its last values are scraped once, and the alert stays a while. A run that goes on has no alert."""
+    """The alert stays a while, because the last values of a run are scraped once.
+
+    A run that goes on has no alert.
+    """
     series = {
         'telemetry_run_completeness{completeness="incomplete",instance="a:1",run="r1"}': "1x3 0 stale",
         'telemetry_run_completeness{completeness="lossy",instance="a:1",run="r1"}': "0x3 1 stale",
@@ -90,7 +93,10 @@ def test_a_run_that_ended_without_events_is_not_complete(tmp_path: Path, require
 
 
 def test_a_full_disk_full_memory_and_a_hot_gpu_are_named(tmp_path: Path, require_tool: Require) -> None:
-    """Also below a namespace. A GPU at its power cap is in order."""
+    """The alerts name the full disk, the full memory and the hot GPU, also below a namespace.
+
+    A GPU at its power cap raises no alert.
+    """
     of_gpu = 'instance="a:1",run="r1",gpu="3"'
     series = {
         'telemetry_run_disk_free_bytes{instance="a:1",run="r1"}': "4x10",

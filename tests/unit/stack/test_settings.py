@@ -23,7 +23,10 @@ home = "grafana"
 
 
 def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
-    """What it does not name has its default."""
+    """Settings come from the file, with paths relative to it.
+
+    A setting that the file does not name has its default.
+    """
     (tmp_path / "stack.toml").write_text(FILE)
     found = load_settings(tmp_path / "stack.toml")
     assert (found.retention_days, found.data, found.targets) == (7, str(tmp_path / "mine"), "")
@@ -44,7 +47,7 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
     ],
 )
 def test_a_wrong_file_is_an_error_that_names_it(tmp_path: Path, text: str, words: str) -> None:
-    """With the key."""
+    """The error of a wrong file names the file and the key."""
     (tmp_path / "stack.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"stack\.toml") as caught:
         load_settings(tmp_path / "stack.toml")
@@ -54,7 +57,7 @@ def test_a_wrong_file_is_an_error_that_names_it(tmp_path: Path, text: str, words
 
 
 def test_the_folder_is_the_chosen_one_or_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a home there is none."""
+    """The folder is the chosen one, or the one in the user's state. Without a home there is no default."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert stack_directory(Path("x")) == tmp_path / "x"

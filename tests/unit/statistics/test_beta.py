@@ -69,13 +69,16 @@ parameters = st.floats(1e-2, 1e5)
 
 @pytest.mark.parametrize(("a", "b", "x", "expected"), BETA)
 def test_incomplete_beta_is_the_table(a: float, b: float, x: float, expected: float) -> None:
-    """From parameters below 1 up to 1e9, on both sides of the mean and far out."""
+    """The function agrees with the table on both sides of the mean and far out.
+
+    Parameters range from below 1 to 1e9.
+    """
     assert incomplete_beta(a, b, x) == pytest.approx(expected, rel=1e-10 if max(a, b) < 1e8 else 1e-7)
 
 
 @given(parameters, parameters, st.integers(0, 1 << 30))
 def test_incomplete_beta_is_a_distribution(a: float, b: float, places: int) -> None:
-    """Between 0 and 1, never falling, and what is left of x is what is not right of it."""
+    """The function lies between 0 and 1, never falls, and both sides of x add up to 1."""
     x = places / (1 << 30)  # 1 - x has no rounding
     found = incomplete_beta(a, b, x)
     assert 0.0 <= found <= 1.0 + 1e-12
@@ -97,7 +100,10 @@ def test_the_binomial_is_the_sum_of_its_chances(trials: int, chance: float) -> N
 
 @pytest.mark.parametrize(("successes", "trials", "chance", "expected"), BINOMIAL)
 def test_large_binomials_are_the_table(successes: int, trials: int, chance: float, expected: float) -> None:
-    """Up to a thousand million trials, where a logarithm of factorials would have no digits left."""
+    """The distribution agrees with the table up to a thousand million trials.
+
+    A logarithm of factorials would have no digits left there.
+    """
     assert binomial_cdf(successes, trials, chance) == pytest.approx(expected, rel=1e-8)
 
 
@@ -109,7 +115,7 @@ def test_t_is_the_table(t: float, freedom: float, expected: float) -> None:
 
 @pytest.mark.parametrize(("chance", "freedom", "expected"), QUANTILES)
 def test_quantiles_of_t_are_the_table(chance: float, freedom: float, expected: float) -> None:
-    """Those that every textbook lists, and some that none does."""
+    """Quantiles of t agree with the table, for entries of every textbook and some of none."""
     assert t_quantile(chance, freedom) == pytest.approx(expected, rel=1e-9)
 
 

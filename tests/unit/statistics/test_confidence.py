@@ -19,7 +19,7 @@ confidences = st.sampled_from([0.5, 0.9, 0.95, 0.99, 0.9999])
 
 
 def exact_chances(trials: int, ratio: tuple[int, int]) -> list[Fraction]:
-    """Of at most 0, 1, … successes."""
+    """Return the chances of at most 0, 1, … successes."""
     success, failure = ratio[0], ratio[1] - ratio[0]
     ways = (math.comb(trials, k) * success**k * failure ** (trials - k) for k in range(trials + 1))
     return [Fraction(some, ratio[1] ** trials) for some in accumulate(ways)]
@@ -41,7 +41,7 @@ def test_each_tail_has_half_of_the_rest_and_no_more_would_do(ratio: tuple[int, i
 
 @pytest.mark.parametrize(("ratio", "count"), [((1, 2), 181), ((1, 2), 195), ((9, 10), 411), ((9, 10), 529)])
 def test_ranks_are_counted_where_the_expansion_can_t_tell(ratio: tuple[int, int], count: int) -> None:
-    """It comes within thousandths of a whole number here, from the wrong side."""
+    """Ranks are exact where the expansion is within thousandths of a whole number, on the wrong side."""
     low, _ = rank_bounds(ratio, count, 0.9999)
     below, tail = exact_chances(count, ratio), Fraction(1, 20_000)
     assert low is not None
@@ -50,7 +50,10 @@ def test_ranks_are_counted_where_the_expansion_can_t_tell(ratio: tuple[int, int]
 
 @given(ratios, st.integers(1, 2 * 10**9) | st.integers(1, 3_000), confidences)
 def test_the_chances_hold_at_any_count(ratio: tuple[int, int], count: int, confidence: float) -> None:
-    """Up to two thousand million values, by the binomial distribution, which is reckoned in another way."""
+    """The bounds keep their confidence at up to two thousand million values.
+
+    The binomial distribution, which is computed in another way, shows it.
+    """
     tail, chance = (1.0 - confidence) / 2.0, ratio[0] / ratio[1]
     low, high = rank_bounds(ratio, count, confidence)
     near = 1.0 + 1e-6
@@ -66,7 +69,7 @@ def test_the_chances_hold_at_any_count(ratio: tuple[int, int], count: int, confi
 
 @given(ratios, st.integers(1, 10**9), confidences)
 def test_the_rank_of_the_percentile_lies_between(ratio: tuple[int, int], count: int, confidence: float) -> None:
-    """Whatever is told as the percentile is within its own bounds, and those are ranks that there are."""
+    """The percentile lies within its own bounds, and the bounds are ranks that exist."""
     low, high = rank_bounds(ratio, count, confidence)
     rank = -(-ratio[0] * count // ratio[1])
     assert low is None or 1 <= low <= rank
@@ -90,7 +93,7 @@ def test_the_rank_of_the_percentile_lies_between(ratio: tuple[int, int], count: 
 def test_bounds_that_textbooks_list(
     ratio: tuple[int, int], count: int, expected: tuple[int | None, int | None]
 ) -> None:
-    """Among them one side alone, and none."""
+    """The bounds are those of textbooks, among them one side alone and no side."""
     assert rank_bounds(ratio, count) == expected
 
 
@@ -105,7 +108,7 @@ def test_least_count(ratio: tuple[int, int], expected: int | None) -> None:
 
 @given(ratios, confidences)
 def test_fewer_than_the_least_count_lack_a_side(ratio: tuple[int, int], confidence: float) -> None:
-    """With as many there are both, with one less there aren't."""
+    """Both bounds exist with the least count, and one is missing with one value less."""
     count = least_count(ratio, confidence)
     assert count is not None
     assert None not in rank_bounds(ratio, count, confidence)

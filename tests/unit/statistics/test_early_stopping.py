@@ -32,7 +32,7 @@ def over_the_limit(count: int, above: Fraction, allowed: int) -> Fraction:
 
 @pytest.mark.parametrize(("ratio", "floor"), FLOORS)
 def test_the_floors_are_those_of_mlperf(ratio: tuple[int, int], floor: int) -> None:
-    """With so many samples the largest is a bound; with one less nothing is."""
+    """The largest sample is a bound at the number of samples in the table. One sample less gives no bound."""
     assert samples_needed(ratio) == floor
     assert bound_rank(ratio, floor) == floor
     assert bound_rank(ratio, floor - 1) is None
@@ -53,7 +53,10 @@ def test_the_rank_is_the_lowest_that_may_be_claimed(
 
 @given(ratios, st.integers(1, 10**9), st.sampled_from([0.5, 0.9, 0.99, 0.9999]))
 def test_the_chance_holds_at_any_count(ratio: tuple[int, int], count: int, confidence: float) -> None:
-    """Up to a thousand million samples, by the binomial distribution, which is reckoned in another way."""
+    """The bound keeps its confidence at up to a thousand million samples.
+
+    The binomial distribution, which is computed in another way, shows it.
+    """
     rank = bound_rank(ratio, count, confidence)
     allowed = 0 if rank is None else count - rank + 1
     above, left, near = 1.0 - ratio[0] / ratio[1], 1.0 - confidence, 1.0 + 1e-4
@@ -69,7 +72,7 @@ def test_a_tolerance_takes_fewer_samples() -> None:
 
 
 def test_the_maximum_of_the_process_has_no_bound() -> None:
-    """No number of samples tells the 100th percentile, unless a tolerance makes it another."""
+    """No number of samples bounds the 100th percentile, unless a tolerance makes it another one."""
     assert bound_rank((1, 1), 10**9) is None
     with pytest.raises(ValueError, match="100th"):
         samples_needed((1, 1))

@@ -40,7 +40,7 @@ def test_outliers_at_either_end_are_left_out() -> None:
 
 
 def test_without_a_difference_few_p_values_are_small() -> None:
-    """Of normal noise about one in twenty is below 0.05, and the interval covers as often."""
+    """About one p-value in twenty is below 0.05 in normal noise, and the interval covers as often."""
     source = random.Random(7)
     small = covered = 0
     for _ in range(600):
@@ -60,13 +60,13 @@ def test_where_there_are_no_ratios_there_is_nothing(before: list[float], after: 
 
 
 def test_sides_have_to_be_as_long() -> None:
-    """What has no neighbour is in no pair."""
+    """Sides of different length are an error, because a value without a neighbour is in no pair."""
     with pytest.raises(ValueError, match="can't be pairs"):
         paired_difference([1.0, 2.0], [1.0])
 
 
 def test_pairs_that_agree_are_a_point() -> None:
-    """No spread but that of rounding: the interval has no width, and nothing is divided by 0."""
+    """The interval has no width if pairs agree except for rounding. No value is divided by 0."""
     found = paired_difference([1.0, 2.0, 4.0], [2.0, 4.0, 8.0])
     assert found is not None
     assert found.low == pytest.approx(1.0) == found.ratio == pytest.approx(found.high)

@@ -40,7 +40,7 @@ def test_the_interval_is_what_the_score_test_accepts(total: int, share: float, c
 
 
 def test_known_intervals() -> None:
-    """Of textbooks, and at the ends."""
+    """The intervals are those of textbooks, also at both ends and without a sample."""
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=5e-5)
     assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=5e-5)
@@ -62,5 +62,5 @@ def test_the_least_total_is_the_first_that_can_show_it(proportion: float) -> Non
 
 
 def test_certainty_needs_more_than_any_number() -> None:
-    """No sample shows that something always happens."""
+    """No number of samples shows that something always happens or never does."""
     assert (least_total(0.0), least_total(1.0)) == (None, None)

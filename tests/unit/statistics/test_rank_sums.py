@@ -17,7 +17,7 @@ values = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=6)
 
 
 def counted_out(before: list[float], after: list[float]) -> float:
-    """Of all ways to choose `before` from all values, the share that is at least so far off as the one seen."""
+    """Return the share of choices of `before` among all values that are at least as far off as this."""
     everything = before + after
 
     def pairs(chosen: tuple[int, ...]) -> float:
@@ -33,7 +33,7 @@ def counted_out(before: list[float], after: list[float]) -> float:
 
 @given(values, values)
 def test_the_p_value_is_counted_out(before: list[float], after: list[float]) -> None:
-    """With equal values, too, and sides of different size."""
+    """The p-value is the counted share, also with equal values and with sides of different size."""
     assert rank_sum_test(before, after) == pytest.approx(counted_out(before, after), rel=1e-12)
 
 
@@ -57,7 +57,7 @@ def test_many_values_are_nearly_exact() -> None:
 
 
 def test_sides_without_values_are_refused() -> None:
-    """Either of them."""
+    """A test without values on either of the two sides is an error."""
     for before, after in (([], [1.0]), ([1.0], [])):
         with pytest.raises(ValueError, match="values on both"):
             rank_sum_test(before, after)

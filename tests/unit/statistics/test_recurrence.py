@@ -22,7 +22,7 @@ NOBODY = np.zeros(4, dtype=np.bool_)
 
 
 def test_the_chance_is_that_of_the_binomial_distribution() -> None:
-    """At least 3 of 10, by the sum over all cases."""
+    """The chance of at least 3 in 10 is equal to the sum over all cases."""
     exact = sum(comb(10, hits) * 0.125**hits * 0.875 ** (10 - hits) for hits in range(3, 11))
     assert tail(3, 10, 0.125) == pytest.approx(exact, rel=1e-9)
     assert (tail(0, 10, 0.125), tail(3, 10, 1.0), tail(11, 10, 0.5)) == (1.0, 1.0, 1.0)
@@ -35,12 +35,12 @@ def test_all_looks_together_keep_the_confidence() -> None:
 
 
 def test_a_look_has_a_test_for_each_rank_and_horizon() -> None:
-    """And for the last eighth, if that is more than one rank."""
+    """The number of tests includes the last eighth of the ranks if that is more than one rank."""
     assert (number_of_tests(8, 8), number_of_tests(30, 8), number_of_tests(30, 64)) == (16, 32, 512)
 
 
 def test_the_last_rank_of_a_window_is_the_one_with_the_largest_lag() -> None:
-    """Of equal ones, none is."""
+    """The last rank has the largest lag. Ranks with equal lags have no last one."""
     lags = np.array([[0.0, 1.0, 2.0, 3.0], [3.0, 3.0, 0.0, 0.0]])
     hits = last_ones(lags, NOBODY, LAST)
     assert hits.flags.tolist() == [[False, False, False, True], [False] * 4]

@@ -54,7 +54,10 @@ def test_without_noise_every_difference_is_beyond_it() -> None:
 def test_a_difference_is_beyond_the_limits_if_it_is_rare(
     values: list[float], apart: float, confidence: float
 ) -> None:
-    """For whatever a file of a calibration has; limits that no float can hold are infinite."""
+    """A difference lies beyond the limits if its p-value is small, for any values of a calibration.
+
+    Limits that no float can hold are infinite.
+    """
     noise = run_noise(values)
     if noise is not None:
         low, high = noise.limits(ALIKE, confidence)
@@ -65,7 +68,7 @@ def test_a_difference_is_beyond_the_limits_if_it_is_rare(
 
 
 def test_sides_that_no_float_can_divide_differ_without_limit() -> None:
-    """Their ratio is infinite."""
+    """The ratio of two sides is infinite if no float can hold it."""
     found = difference([1e-300, 2e-300], [1e300, 2e300])
     assert found is not None
     assert found.ratio == math.inf

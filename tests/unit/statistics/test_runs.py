@@ -45,7 +45,7 @@ def test_enough_runs_are_compared_by_their_ranks() -> None:
 def test_the_interval_is_around_the_ratio_and_agrees_with_the_p_value(
     before: list[float], after: list[float]
 ) -> None:
-    """No difference is outside the interval exactly if the p-value is small, except for rounding and ties."""
+    """The interval excludes zero exactly if the p-value is small, except for rounding and ties."""
     found = difference(before, after)
     assert found is not None
     assert found.low <= found.ratio <= found.high
@@ -81,7 +81,7 @@ def test_the_unit_does_not_matter(before: list[float], after: list[float], facto
 
 @pytest.mark.parametrize("runs", [3, 5, 10])
 def test_runs_that_are_alike_seldom_differ(runs: int) -> None:
-    """Of 400 comparisons of a program with itself at most 7 % do, with outliers among the runs."""
+    """At most 7 % of 400 comparisons of a program with itself show a difference. Some of the runs are outliers."""
     generator = np.random.default_rng(runs)
     alarms = 0
     for _ in range(400):
@@ -93,7 +93,7 @@ def test_runs_that_are_alike_seldom_differ(runs: int) -> None:
 
 
 def test_a_tenth_is_found_with_ten_runs_a_side() -> None:
-    """In noise of 5 % between runs: in 9 of 10 comparisons and more."""
+    """A difference of a tenth shows in at least 9 of 10 comparisons, in noise of 5 % between runs."""
     generator = np.random.default_rng(1)
     found = 0
     for _ in range(200):
@@ -117,7 +117,7 @@ def test_values_that_have_no_logarithm_are_compared_as_they_are(runs: int) -> No
 
 
 def test_nothing_is_relative_to_zero() -> None:
-    """But nothing is also no different from nothing."""
+    """A difference from zero has no ratio, but zeros on both sides are no difference."""
     assert difference([0.0, 0.0, 0.0], [0.0, 1.0, 0.0]) is None
     assert difference([-1.0, 1.0], [3.0, 4.0]) is None
     found = difference([0.0, 0.0], [0.0, 0.0])
@@ -140,7 +140,7 @@ def test_sides_without_spread_are_compared_by_how_many_runs_there_are() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [([], []), ([1.0], [1.0, 2.0]), ([1.0, 2.0], [2.0])])
 def test_one_run_a_side_tells_nothing(before: list[float], after: list[float]) -> None:
-    """How runs spread is not known then."""
+    """One run on a side gives no difference, because the spread of the runs is not known."""
     assert difference(before, after) is None
 
 

@@ -15,7 +15,7 @@ def noise(size: int, seed: int = 1) -> Floats:
 
 
 def test_a_shift_is_found_where_it_is() -> None:
-    """With the levels on both sides, in steps that are counted with those that have no figure."""
+    """A shift has its step and the levels on both sides. Steps without a figure are counted, too."""
     steps = 100.0 + noise(90)
     steps[30:] += 10.0
     steps[[3, 4, 29, 60]] = NONE
@@ -66,7 +66,7 @@ def test_the_first_step_alone_may_be_off() -> None:
 
 
 def test_a_slope_counts_though_no_place_of_it_is_a_shift() -> None:
-    """Where it looks most like one it is cut."""
+    """A slope is cut where it looks most like a shift."""
     found = [clearest_shift(100.0 + noise(40, seed) + np.linspace(0.0, 2.8, 40), 0.01) for seed in range(40)]
     assert sum(shift is not None for shift in found) > 12
     assert any(shift is not None and shift.clarity < 4.5 for shift in found)

@@ -16,7 +16,7 @@ def noise(seed: int, size: int = STEPS) -> Floats:
 
 
 def test_a_steady_run_is_kept() -> None:
-    """Of 100 runs of nothing but noise 95 keep nine tenths at least, and nothing counts as warm-up."""
+    """At least 95 of 100 runs of pure noise keep nine tenths of their steps. As many have no warm-up."""
     for level, spread in ((1_000.0, 1.0), (100.0, 20.0)):
         runs = [level + spread * noise(seed) for seed in SEEDS]
         assert sum(part.end - part.begin >= 0.9 * STEPS for part in map(steady_part, runs)) >= 95
@@ -24,7 +24,10 @@ def test_a_steady_run_is_kept() -> None:
 
 
 def test_a_warm_up_is_cut_where_the_noise_begins() -> None:
-    """It decays from twice the level; after 46 steps what is left of it is one deviation of the noise."""
+    """The cut lies near step 46 of a decay from twice the level.
+
+    The rest of the decay is one deviation of the noise there.
+    """
     decay = 100.0 * np.exp(-np.arange(STEPS) / 10.0)
     begins = []
     for seed in SEEDS[:40]:
@@ -39,7 +42,10 @@ def test_a_warm_up_is_cut_where_the_noise_begins() -> None:
 
 
 def test_the_tail_of_a_warm_up_is_no_drift() -> None:
-    """It is a slope, but a short one beside the part that follows; with noise of heavy tails, too."""
+    """The tail of a warm-up is a slope, but a short one beside the part that follows.
+
+    Noise with heavy tails changes nothing.
+    """
     decay = 50.0 * np.exp(-np.arange(300) / 20.0)
     noises = (np.random.default_rng(seed).standard_t(3, 300) for seed in SEEDS)
     found = [warmup_end(100.0 + decay + noise) for noise in noises]
@@ -79,7 +85,7 @@ def test_a_drift_after_the_warm_up_is_one_too() -> None:
 
 
 def test_a_run_in_many_levels_has_none() -> None:
-    """No part is a quarter of the run."""
+    """A run in many levels has no steady part, because no level is a quarter of the run."""
     part = steady_part(np.repeat([1.0, 9.0, 3.0, 7.0, 2.0, 8.0, 4.0], 30))
     assert not part
     assert part.reason == "at most 30 of 210 consecutive steps have no shift or slope"
@@ -95,7 +101,7 @@ def test_a_run_that_settles_late_does_not_count_as_settled() -> None:
 
 
 def test_a_disturbance_is_no_warm_up() -> None:
-    """What is before it is like what comes after it."""
+    """A disturbance is no warm-up, because the steps before it are like those after it."""
     run = 100.0 + noise(3)
     run[30:50] += 40.0
     assert (warmup_end(run).begin, warmup_end(run).end) == (0, STEPS)
@@ -135,7 +141,7 @@ def test_steps_without_values_are_passed_over() -> None:
 
 @pytest.mark.parametrize("steps", [[], [1.0], [1.0] * 9, [np.nan] * 100, [1.0] * 9 + [np.nan] * 50])
 def test_too_few_steps_show_nothing(steps: list[float]) -> None:
-    """It says how many are needed."""
+    """A run of too few steps has no steady part, and the reason says how many are needed."""
     part = steady_part(np.array(steps))
     assert not part
     there = int(np.isfinite(steps).sum())
@@ -145,7 +151,7 @@ def test_too_few_steps_show_nothing(steps: list[float]) -> None:
 
 
 def test_constant_figures_are_steady() -> None:
-    """Without any noise, and with a level of 0."""
+    """Constant figures are steady without any noise, also at a level of 0."""
     for level in (0.0, 7.5):
         assert steady_part(np.full(10, level)) == SteadyRange(0, 10, "no shift or slope in any step")
         assert warmup_end(np.full(10, level)) == SteadyRange(0, 10, "the first steps are like the others")

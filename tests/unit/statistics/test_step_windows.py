@@ -42,7 +42,7 @@ def test_lags_are_medians_over_the_steps() -> None:
 
 
 def test_of_equal_ranks_none_is_last() -> None:
-    """Nobody is named for being first in a list."""
+    """Equal ranks have no last one, because the order in a list is no reason to name a rank."""
     assert window([[1.0, 1.0]] * 5, [[0.0, 0.0]] * 5).last([]) is None
 
 
@@ -55,7 +55,7 @@ def test_the_cost_is_the_distance_to_the_next_rank_that_is_not_named() -> None:
 
 
 def test_a_rank_that_is_mostly_absent_has_no_lag() -> None:
-    """It is in two of five steps; infinite numbers are absent, too."""
+    """A rank that is in two of five steps has no lag. An infinite number counts as absent."""
     times = StepTimes()
     for step in range(5):
         late = [("late", 0.2)] if step >= 3 else [("late", float("inf"))]

@@ -38,7 +38,7 @@ def names(slow: Iterable[Slow]) -> set[object]:
 
 @pytest.mark.parametrize("ranks", [8, 64, pytest.param(512, marks=pytest.mark.slow)])
 def test_a_slow_rank_is_named_with_its_cost(ranks: int) -> None:
-    """Within 50 steps, though the noise of a step is as large as the difference."""
+    """A slow rank is named within 50 steps, with noise as large as the difference."""
     job = SimulatedRanks(ranks=ranks, slow={5: 1.12})
     found = [judged(job.steps(50, seed)).verdict() for seed in range(20)]
     named = [slow for slow in found if names(slow) == {5}]
@@ -74,7 +74,10 @@ def test_disturbances_that_outlast_a_window_name_nobody() -> None:
 
 
 def test_two_slow_ranks_are_both_named() -> None:
-    """Also the one that is slow behind the slowest; each cost counts against those that are not named."""
+    """A rank that is slow behind the slowest is named, too.
+
+    Each cost counts against the ranks that are not named.
+    """
     [first, second] = judged(SimulatedRanks(slow={7: 1.4, 50: 1.15}).steps(100)).verdict()
     assert (first.rank, second.rank) == (7, 50)
     assert first.share > second.share > 0.003
@@ -87,7 +90,7 @@ def test_a_slow_node_is_named_rank_by_rank() -> None:
 
 
 def test_a_rank_that_becomes_slow_is_dated() -> None:
-    """It is named soon after, and it is past once it has recovered."""
+    """A rank is named soon after it becomes slow, and is past once it has recovered."""
 
     def change(step: int, found: Factors) -> None:
         found[7] = 1.25 if 300 <= step < 500 else 1.0
@@ -113,7 +116,10 @@ def test_single_slow_steps_name_nobody() -> None:
 
 
 def test_a_rank_that_is_slow_in_some_steps_is_named() -> None:
-    """Its median is that of the others; it recurs all the same, and its cost is the mean over all steps."""
+    """A rank that is slow in some steps recurs, although its median is like that of the others.
+
+    Its cost is the mean over all steps.
+    """
     random = np.random.default_rng(3)
 
     def change(_step: int, found: Factors) -> None:
@@ -125,7 +131,7 @@ def test_a_rank_that_is_slow_in_some_steps_is_named() -> None:
 
 
 def test_a_few_steps_are_too_few() -> None:
-    """Whatever they show."""
+    """The detector names no rank before it has enough steps, whatever these show."""
     assert judged(SimulatedRanks(slow={5: 2.0}).steps(29)).verdict() == []
     assert names(judged(SimulatedRanks(slow={5: 2.0}).steps(50)).verdict()) == {5}
 
@@ -137,14 +143,14 @@ def test_a_difference_that_matters_little_names_nobody() -> None:
 
 
 def test_ranks_that_wait_alike_name_nobody() -> None:
-    """As without any collective call: of equal ranks none is last."""
+    """Equal ranks have no last one, as in a job without collective calls."""
     work: list[tuple[int | str, float]] = [(rank, 0.3) for rank in range(4)]
     steps = [SimulatedStep(step, work, [(rank, 0.0) for rank, _ in work]) for step in range(300)]
     assert judged(steps).verdict() == []
 
 
 def test_two_ranks_can_be_told_apart() -> None:
-    """It takes longer, because each is last in every second window anyway."""
+    """Two ranks take more steps to tell apart, because each is last in half of the windows anyway."""
     job = SimulatedRanks(ranks=2, slow={1: 1.25}, work_s=0.08, collective_s=0.001)
     assert names(judged(job.steps(350)).verdict()) == {1}
 
@@ -162,7 +168,7 @@ def test_a_large_steady_lag_is_sure_though_its_changes_are_alike() -> None:
 
 
 def test_steps_may_begin_again() -> None:
-    """After a restart from a checkpoint. All of them count."""
+    """Steps that begin again after a restart from a checkpoint all count."""
     steps = list(SimulatedRanks(ranks=16, slow={3: 1.3}).steps(300))
     [slow] = judged([*steps[:200], *steps[100:]]).verdict()
     assert (slow.rank, slow.now, slow.steps) == (3, True, 400)
@@ -184,7 +190,7 @@ def test_ranks_may_come_and_go() -> None:
 
 
 def test_a_step_of_one_rank_is_none() -> None:
-    """It waits for nobody. A rank without work is none."""
+    """A step of one rank does not count, because no rank waits. A rank without work does not count either."""
     detector = StragglerDetector()
     assert not detector.add(0, [(0, 1.0)], [(0, 0.1)])
     assert not detector.add(1, [(0, 1.0)], [(0, 0.1), (1, 0.1)])
@@ -193,7 +199,7 @@ def test_a_step_of_one_rank_is_none() -> None:
 
 @pytest.mark.slow
 def test_the_map_shows_who_lags_when() -> None:
-    """Its size is bounded however long the run is."""
+    """The map shows the lag of a rank when it happens, and its size is bounded in runs of any length."""
 
     def change(step: int, found: Factors) -> None:
         found[2] = 1.5 if step >= 1_500 else 1.0

@@ -18,7 +18,7 @@ _U64 = 2**64 - 1
 
 
 class Row(NamedTuple):
-    """What a series did."""
+    """A row of one series in an interval: count, total, extremes and cells."""
 
     count: int
     total: float
@@ -39,7 +39,7 @@ def interval(
     start_ns: int = 0,
     end_ns: int = 1,
 ) -> Interval:
-    """Of series by index."""
+    """Return an interval of series, counters and gauges by index."""
     index = sorted(rows)
     ordered = [rows[at] for at in index]
     cells = [cell for row in ordered for cell in row.cells]

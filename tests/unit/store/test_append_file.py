@@ -42,7 +42,7 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_disk_that_fills_up_midway_leaves_no_half_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was taken of a piece before ENOSPC is cut off again."""
+    """A piece that is half written when the disk fills up is cut off again."""
     room = [5]
 
     def writev(fd: int, buffers: list[bytes]) -> int:

@@ -40,7 +40,7 @@ def test_a_failure_in_the_block_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 def test_a_failing_rename_leaves_no_temporary(tmp_path: Path) -> None:
-    """Where the target is a directory the rename fails, and the temporary file goes."""
+    """A rename onto a directory fails, and the temporary file is removed."""
     (tmp_path / "taken").mkdir()
     with pytest.raises(OSError, match="taken"):
         write_atomic(tmp_path / "taken", b"data")
@@ -55,7 +55,7 @@ def test_a_very_long_name_still_has_room_for_a_temporary(tmp_path: Path) -> None
 
 
 def test_data_is_on_disk_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """fsync of the file, rename, fsync of the directory: in this order."""
+    """The order is fsync of the file, rename, fsync of the directory."""
     steps: list[str] = []
     real_fsync, real_replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append("fsync"), real_fsync(fd))[1])
@@ -65,7 +65,7 @@ def test_data_is_on_disk_before_the_rename(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_one_of_many_does_without_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It still takes its place whole, by a rename, and nothing waits for the disk."""
+    """A write that need not last replaces the file by a rename and never waits for the disk."""
     monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("nobody is to wait"))
     write_atomic(tmp_path / "file", b"data", durable=False)
     assert os.listdir(tmp_path) == ["file"]

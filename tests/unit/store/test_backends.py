@@ -1,4 +1,4 @@
-"""What a writer leaves in its folder, and reading it back."""
+"""Tests of the files that a writer leaves in its folder, and of reading them back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FACTS = WriterFacts(name="w", kind="wandb", to="wandb:project=x,as=w", every_s=2
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
-    """As it was written; a folder without a file has nothing to say, or begins anew."""
+    """Files read back as they were written. A folder without files gives no facts and a new checkpoint."""
     folder = writer_folder(tmp_path, "w")
     assert (folder.read_facts(), folder.read_status(), folder.read_checkpoint()) == (None, None, WriterCheckpoint())
     folder.make()
@@ -42,7 +42,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
 
 
 def test_all_writers_of_a_run(tmp_path: Path) -> None:
-    """By name; a broken report, or a folder that is none, hides no other."""
+    """Writers are listed by name. A broken report, or a folder without files, hides no other."""
     assert (writer_folders(tmp_path), read_backends(tmp_path)) == ([], [])
     for name in ("b", "a", "c"):
         folder = writer_folder(tmp_path, name)
@@ -60,7 +60,7 @@ def test_all_writers_of_a_run(tmp_path: Path) -> None:
     [("", "damaged"), ("[]", "damaged"), ('{"schema_version":9}', "version 9"), ('{"serial":"x"}', "damaged")],
 )
 def test_a_file_that_cant_be_used_is_said(tmp_path: Path, text: str, said: str) -> None:
-    """Nobody goes on from half of a checkpoint, or from that of a newer version."""
+    """A broken or newer checkpoint is an error, so that no writer goes on from it."""
     folder = WriterFolder(tmp_path)
     folder.checkpoint.write_text(text)
     with pytest.raises(RunDirectoryError, match=said):
@@ -68,7 +68,7 @@ def test_a_file_that_cant_be_used_is_said(tmp_path: Path, text: str, said: str) 
 
 
 def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
-    """In our words, whatever the reason."""
+    """A refusal of the disk is an error in our words, whatever the reason."""
     folder = WriterFolder(tmp_path / "gone")
     with pytest.raises(RunDirectoryError, match=r"can't write .*checkpoint\.json"):
         folder.write_checkpoint(WriterCheckpoint())
@@ -81,7 +81,10 @@ def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
 
 
 def test_what_was_handed_over_is_known_for_its_checkpoint_only(tmp_path: Path) -> None:
-    """Of another number it says nothing, and neither does half of a file; it never raises."""
+    """The number handed over is read only for its checkpoint, and is 0 for another.
+
+    Half of a file counts as 0, and no call raises.
+    """
     ahead = Ahead(tmp_path / "ahead")
     assert ahead.read(0) == 0
     ahead.write(3, 1_000)

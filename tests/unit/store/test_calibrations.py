@@ -37,7 +37,7 @@ CALIBRATION = Calibration(
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Under the name it was given, whatever characters that has; with a version."""
+    """A calibration reads back under the name it was given, whatever its characters, with a version."""
     path = write_calibration(tmp_path, CALIBRATION)
     assert path == calibration_path(tmp_path, "my bench", CALIBRATION.command)
     assert path.name.startswith("my-bench-")
@@ -62,7 +62,7 @@ def test_commands_of_one_name_have_a_calibration_each(tmp_path: Path) -> None:
 
 
 def test_a_file_of_an_older_version_is_found_by_its_name(tmp_path: Path) -> None:
-    """It belongs to no command, because its directory is unknown."""
+    """A file of an older version belongs to no command, because its directory is unknown."""
     path = write_calibration(tmp_path, replace(CALIBRATION, cwd=""))
     path.rename(path.with_name("my-bench.json"))
     assert read_calibration(tmp_path, "my bench").argv == ["./x", "1"]
@@ -107,7 +107,7 @@ def test_a_file_that_is_none_of_ours_is_said(tmp_path: Path, content: str, said:
 
 
 def test_a_place_that_can_t_be_written_is_said(tmp_path: Path) -> None:
-    """Where a file is in the way of the folder."""
+    """A calibration can't be written if a file is in the way of the folder."""
     (tmp_path / "calibrations").write_text("")
     with pytest.raises(RunDirectoryError, match="can't write"):
         write_calibration(tmp_path, CALIBRATION)

@@ -65,7 +65,10 @@ def test_what_is_left_is_counted(run: RunDirectory) -> None:
 
 
 def test_without_a_journal_nothing_can_be_recovered(run: RunDirectory, tmp_path: Path) -> None:
-    """Not from empty files either; the last sign of life is that of other files, or the beginning."""
+    """A run without a journal, or with empty files, can't be recovered.
+
+    Its last sign of life is that of other files, or its beginning.
+    """
     os.utime(run.manifest, ns=(1, 10**18))
     os.utime(run.path, ns=(1, 10**18 + 5))
     assert remains(run).since_ns == 10**18 + 5
@@ -89,7 +92,7 @@ def test_what_was_written_last_is_the_last_sign_of_life(run: RunDirectory) -> No
 
 
 def test_a_journal_without_a_checkpoint_that_can_be_read_is_none(run: RunDirectory) -> None:
-    """Nobody is sent to recover what recovering has no use for."""
+    """A journal without a readable checkpoint counts as none, so that no user tries to recover it."""
     JournalWriter(run.journal, b"state", 1).close()
     (path,) = run.journal.iterdir()
     path.write_bytes(b"noise" * 100)

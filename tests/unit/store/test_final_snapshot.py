@@ -67,7 +67,7 @@ def snapshot(**changes: object) -> MetricsSnapshot:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    """What is written is what is read."""
+    """A final snapshot reads back as it was written."""
     path = tmp_path / "final_snapshot.json"
     assert write_final(snapshot(), [path]) == path
     assert read_final(path) == snapshot()
@@ -159,7 +159,7 @@ def test_nowhere_to_write_names_every_reason(tmp_path: Path) -> None:
     [b"", b"{", b"[]", b"null", b"\xff", b"{}", b'{"schema_version":"x"}', b'{"schema_version":1}', b"[" * 100_000],
 )
 def test_a_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
-    """Whatever is wrong with the file, the error is ours and says which file."""
+    """The error of a broken file is ours and names the file, whatever is wrong with it."""
     path = tmp_path / "final_snapshot.json"
     path.write_bytes(data)
     with pytest.raises(RunDirectoryError, match=r"final_snapshot\.json is damaged"):
@@ -167,7 +167,10 @@ def test_a_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_number_beyond_all_floats_is_damage(tmp_path: Path) -> None:
-    """Nothing that shows a result could reckon with it; one that a total can come to is none."""
+    """A number beyond all floats is damage, because no display of a result can compute with it.
+
+    A total can come to a large integer, which is no damage.
+    """
     path = tmp_path / "final_snapshot.json"
     encoded = json.loads(final_json(snapshot()))
     del encoded["crc"]
@@ -196,7 +199,7 @@ def test_a_newer_or_missing_file_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_result_is_found_where_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its directory, else in the fallback directories in order, else among the temporary files."""
+    """A result is looked for in its directory, in the fallback directories, and in the temporary one."""
     temporary, spare = tmp_path / "tmp", tmp_path / "spare"
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
     run = RunDirectory.create(tmp_path / "runs", "bench", "r1", 1)
@@ -255,7 +258,10 @@ def test_a_result_elsewhere_is_of_this_run(fallback: tuple[RunDirectory, Path]) 
 
 
 def test_a_result_elsewhere_is_private(fallback: tuple[RunDirectory, Path]) -> None:
-    """It is written for its user alone, and what others could have changed is not read."""
+    """A result outside its directory is readable by its user alone.
+
+    A file that others could have changed is not read.
+    """
     run, path = fallback
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o620)
@@ -285,7 +291,7 @@ def test_others_may_not_replace_files_beside_a_result(fallback: tuple[RunDirecto
 
 
 def test_the_head_of_a_result(tmp_path: Path) -> None:
-    """What a list shows, without the rest; a broken file is an error of ours."""
+    """The head of a result has what a list shows, without the rest. A broken file is an error of ours."""
     run = RunDirectory.create(tmp_path / "runs", "bench", "r1", 1)
     found = FinalFile(write_final(snapshot(), [run.final]), run)
     head = found.head()
@@ -366,7 +372,10 @@ def test_a_series_that_contradicts_itself_is_refused(
 def test_an_account_that_does_not_add_up_is_refused(
     tmp_path: Path, total: dict[str, int], own: dict[str, int], problem: str
 ) -> None:
-    """What was emitted is received, dropped or missing, and all producers together are the total."""
+    """Emitted events are received, dropped or missing, and all producers together are the total.
+
+    An account that contradicts this is refused.
+    """
     usual = snapshot()
     changed = replace(
         usual,

@@ -55,7 +55,7 @@ def read(data: bytes, source: type[io.BytesIO] = io.BytesIO) -> tuple[list[Item]
 
 @given(ITEMS)
 def test_round_trip(items: list[Item]) -> None:
-    """What was framed is read back, and nothing is torn."""
+    """Frames read back as they were written, and no bytes are torn."""
     assert read(segment(items)[0]) == (items, 0)
 
 
@@ -90,7 +90,7 @@ def test_any_flipped_bit_stops_before_its_frame(items: list[Item], data: st.Data
 
 
 def test_a_tail_of_zeros_is_torn() -> None:
-    """What a file system leaves after a power cut is no frame."""
+    """Zeros that a file system leaves after a power cut are no frame."""
     data, _ = segment([(1, 1, b"x")])
     assert read(data + bytes(100)) == ([(1, 1, b"x")], 100)
 
@@ -110,7 +110,7 @@ def test_frames_larger_than_the_read_buffer() -> None:
 
 @given(ITEMS, st.sets(st.integers(0, 255)))
 def test_kinds_that_nobody_reads_are_frames_without_data(items: list[Item], unread: set[int]) -> None:
-    """They are told in their place, and the others are as ever."""
+    """Frames of unread kinds are given in their place without data. The others are unchanged."""
     reader = SegmentReader(io.BytesIO(segment(items)[0]), Path("segment"), MAGIC)  # type: ignore[arg-type]
     unread |= {items[0][1]}
     wanted = [(stamp, kind, b"" if kind in unread else data) for stamp, kind, data in items]
@@ -121,7 +121,7 @@ def test_kinds_that_nobody_reads_are_frames_without_data(items: list[Item], unre
 
 @pytest.mark.parametrize("flipped", [False, True])
 def test_a_large_frame_that_nobody_reads_is_checked_and_not_held(flipped: bool) -> None:
-    """It takes a piece of memory at a time; one bit of it that is wrong ends the segment."""
+    """A large frame that is not wanted is checked piece by piece. One wrong bit in it ends the segment."""
     data, ends = segment([(1, 1, b"a"), (2, 2, bytes(20 << 20)), (3, 1, b"b" * (3 << 20)), (4, 2, b"c")])
     damaged = bytearray(data)
     damaged[ends[1] - 1] ^= flipped
@@ -137,7 +137,7 @@ def test_a_large_frame_that_nobody_reads_is_checked_and_not_held(flipped: bool) 
 
 
 def test_data_is_read_only() -> None:
-    """Nobody can change the buffer the next frames come from."""
+    """The data of a frame is read-only, because later frames come from the same buffer."""
     reader = SegmentReader(io.BytesIO(segment([(1, 1, b"x")])[0]), Path("s"), MAGIC)  # type: ignore[arg-type]
     assert next(reader.frames()).data.readonly
 
@@ -170,7 +170,7 @@ LIMITED = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.just(1), st.binary(ma
 @pytest.mark.slow
 @given(LIMITED)
 def test_whatever_a_killed_writer_leaves_is_cut_short(items: list[Item]) -> None:
-    """At any byte, also if a power cut left blocks of zeros behind it."""
+    """A segment is cut short at any byte, also if a power cut left blocks of zeros behind it."""
     data, _ = segment(items)
     for cut in range(len(data) + 1):
         assert cut_short(data[:cut])
@@ -200,7 +200,7 @@ def test_damage_with_a_frame_behind_it_is_never_called_cut_short(items: list[Ite
     ids=["noise", "of no kind", "too long", "rotten", "rotten, then zeros"],
 )
 def test_what_no_writer_leaves_is_damage(tail: bytes) -> None:
-    """It is no beginning of a frame, whatever follows."""
+    """A tail that is no beginning of a frame is damage, whatever follows it."""
     assert not cut_short(segment([(1, 1, b"x")])[0] + tail)
 
 
@@ -228,7 +228,7 @@ def test_a_frame_is_found_behind_much_that_is_none(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_block_that_was_not_written_may_be_the_last_of_the_file() -> None:
-    """Then fewer zeros than a block has lie between its begin and the end of the file."""
+    """A block at the end of the file may have fewer zeros than a whole block."""
     data, _ = segment([(1, 1, b"x")])
     torn = b"".join(frame([b"x" * 30_000], 1, 2))[: 1_024 - len(data)]
     assert cut_short(data + torn + bytes(5))
@@ -266,7 +266,7 @@ class _Shrinking(io.BytesIO):
 
 
 def test_a_file_that_is_cut_meanwhile_ends_the_search() -> None:
-    """Whoever goes on with the run cuts off what is torn."""
+    """A file may be cut during the search, because a process that goes on with the run cuts the tail."""
     data, _ = segment([(1, 1, b"x")])
     for rest in (10, 60, 5_000):
         cut_short(data + b"".join(frame([b"x" * 500_000], 1, 2))[:rest], _Shrinking)
@@ -310,7 +310,10 @@ def test_steps_end_where_the_file_is_cut(items: list[Item], data: st.DataObject)
 
 
 def test_steps_read_a_piece_of_a_payload() -> None:
-    """No more than it has. A payload that is not what was written is none; what was told to tear counts no more."""
+    """`read` gives a piece of a payload and no more than it has.
+
+    A changed payload is refused, and frames from a torn place on do not count.
+    """
     data, ends = segment([(1, 1, b"first"), (2, 1, b"second"), (3, 1, b"third")])
     found = steps(data[: ends[1] - 1] + b"?" + data[ends[1] :])
     first = found.next()
@@ -334,7 +337,7 @@ def test_steps_through_no_file_of_ours_find_nothing(data: bytes) -> None:
 
 
 def test_a_lying_length_costs_steps_nothing() -> None:
-    """It ends beyond the file: the frame is cut short."""
+    """A frame with a length beyond the end of the file is cut short."""
     data, _ = segment([(1, 1, b"x")])
     found = steps(data + b"\xff\xff\xff\xff" + bytes(40))
     assert [item[0] for item in walked(found)] == [1]
@@ -342,7 +345,7 @@ def test_a_lying_length_costs_steps_nothing() -> None:
 
 
 def test_a_frame_larger_than_any_of_ours_is_damage(tmp_path: Path) -> None:
-    """It takes no memory, and no time either, although its checksum may be right."""
+    """A frame above the largest size is damage without any use of memory or time. Its checksum may be right."""
     path = tmp_path / "s"
     path.write_bytes(segment([(1, 1, b"a")])[0] + b"\xff\xff\xff\x0f" + bytes(13))
     with path.open("r+b", buffering=0) as file:

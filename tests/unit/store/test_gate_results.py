@@ -18,14 +18,14 @@ RESULTS = [
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
-    """With a schema version, and strictly JSON."""
+    """Gate results read back as they were written, from strict JSON with a schema version."""
     assert write_gates(tmp_path, RESULTS) == tmp_path / GATES
     assert read_gates(tmp_path) == RESULTS
     assert json.loads((tmp_path / GATES).read_text())["schema_version"] == 1
 
 
 def test_a_run_without_gates_has_none(tmp_path: Path) -> None:
-    """And that is no error."""
+    """A run without gates has no results, which is no error."""
     assert read_gates(tmp_path) == []
 
 
@@ -41,7 +41,7 @@ def test_a_file_that_can_t_be_read_says_why(tmp_path: Path, text: str, said: str
 
 
 def test_files_that_are_not_to_be_had(tmp_path: Path) -> None:
-    """Neither to read nor to write."""
+    """A file that can't be read or written is an error."""
     (tmp_path / GATES).mkdir()
     with pytest.raises(RunDirectoryError, match="can't read"):
         read_gates(tmp_path)

@@ -126,7 +126,7 @@ def test_slices_go_on_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 7, 16, 40])
 def test_slices_that_cannot_be_read_cost_detail_only(tmp_path: Path, left: int) -> None:
-    """Their seconds are read instead."""
+    """The seconds stand in for slices that can't be read."""
     with_slices(tmp_path).close()
     path = tmp_path / "slices.seg"
     path.write_bytes(path.read_bytes()[:left])
@@ -136,7 +136,7 @@ def test_slices_that_cannot_be_read_cost_detail_only(tmp_path: Path, left: int) 
 
 
 def test_slices_of_a_second_do_not_stand_for_more(tmp_path: Path) -> None:
-    """Once the retention has removed the seconds, ten seconds are read as such."""
+    """Ten seconds are read as such once the retention has removed the seconds."""
     writer = HistoryWriter(tmp_path, {1: 60.0, 10: None, 60: None})
     for at in range(150):
         writer.append(second(at), slices=tenths(at) if at < 3 else [])
@@ -147,7 +147,7 @@ def test_slices_of_a_second_do_not_stand_for_more(tmp_path: Path) -> None:
 
 
 def test_slices_are_bounded(tmp_path: Path) -> None:
-    """Whatever a journal has, there are no more of them than of a minute and a second."""
+    """The slices cover at most a minute and a second, whatever a journal has."""
     writer = HistoryWriter(tmp_path)
     for at in range(100):
         writer.append(second(at), slices=tenths(at))
@@ -157,7 +157,7 @@ def test_slices_are_bounded(tmp_path: Path) -> None:
 
 
 def test_slices_are_the_first_that_a_cap_removes(tmp_path: Path) -> None:
-    """Then they are gone for good, and a notice tells of it."""
+    """Slices that a cap has removed are gone for good, and a notice tells of it."""
     writer = HistoryWriter(tmp_path, cap_bytes=24 * 1024)
     for at in range(60):
         writer.append(second(at), slices=tenths(at))
@@ -170,7 +170,7 @@ def test_slices_are_the_first_that_a_cap_removes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [0, 1, 9, 10, 11, 59, 60, 61, 125, 600])
 def test_every_level_covers_the_whole_run(tmp_path: Path, seconds: int) -> None:
-    """After `close` each level alone holds every second once; the last interval may be shorter."""
+    """Each level alone holds every second once after `close`. Its last interval may be shorter."""
     write(tmp_path, seconds).close()
     reader = HistoryReader(tmp_path)
     for level in (1, 10, 60):
@@ -192,7 +192,7 @@ def test_roll_ups_add_up(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_leaves_every_second(tmp_path: Path) -> None:
-    """Without `close` the seconds that no roll-up holds yet are there."""
+    """The seconds that no roll-up holds yet are on disk without `close`, too."""
     write(tmp_path, 75)
     assert slots(HistoryReader(tmp_path).intervals()) == list(range(75))
 
@@ -211,7 +211,7 @@ def test_past_its_retention_a_level_hands_over_to_the_next(tmp_path: Path) -> No
 
 @given(st.integers(1, 400), st.sampled_from([0, 60, 130, 300]), st.sampled_from([60, 300]), st.booleans())
 def test_no_second_twice_and_none_lost(seconds: int, first: int, middle: int, closed: bool) -> None:
-    """Whatever is retained and however the run ended, the finest history is the run."""
+    """The finest history is the whole run, whatever is retained and however the run ended."""
     with TemporaryDirectory(prefix="tm") as name:
         writer = write(Path(name), seconds, {1: first, 10: middle, 60: None})
         if closed:
@@ -281,7 +281,7 @@ def test_keys_are_kept_once_and_in_order(tmp_path: Path) -> None:
 
 
 def test_another_level_is_refused(tmp_path: Path) -> None:
-    """Only 0, 1, 10 and 60 are levels."""
+    """A level other than 0, 1, 10 and 60 is refused."""
     with pytest.raises(UsageError, match="level of 5 s"):
         HistoryReader(tmp_path).intervals(level_s=5)
 
@@ -317,7 +317,10 @@ def test_a_resumed_history_is_one(tmp_path: Path, first: int, closed: bool) -> N
 def test_a_resumed_history_of_packed_intervals_is_one(
     tmp_path: Path, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the one of arrays, which intervals as short as these are; and a history may hold both."""
+    """A resumed history of packed intervals equals one written at once.
+
+    Short intervals are arrays, and a history may hold both.
+    """
     monkeypatch.setattr("telemetry.store.intervals.levels._WORTH_IT_BYTES", 0)
     write(tmp_path / "whole", 80).close()
     write(tmp_path / "parts", first)
@@ -345,7 +348,7 @@ def test_closing_again_after_a_resume_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_intervals_that_are_there_are_passed_over(tmp_path: Path) -> None:
-    """Whoever fills a history up may begin anywhere before its end."""
+    """A writer that fills up a history may begin anywhere before its end."""
     write(tmp_path / "whole", 100).close()
     write(tmp_path / "parts", 42)
     writer = HistoryWriter(tmp_path / "parts", resume=True)
@@ -388,7 +391,7 @@ def test_a_hole_survives_a_resume(tmp_path: Path, at: int) -> None:
 
 
 def test_a_missing_history_is_begun_where_it_is_asked_for(tmp_path: Path) -> None:
-    """Without a directory a resumed history is a new one, whatever its first number."""
+    """A resumed history without a directory is a new one, whatever its first number."""
     writer = HistoryWriter(tmp_path / "none", resume=True)
     assert (writer.rolls, writer.failed) == (0, "")
     for at in range(95, 130):
@@ -433,7 +436,7 @@ def test_what_can_not_be_read_is_cut_and_comes_again(tmp_path: Path) -> None:
 
 
 def test_minutes_survive_the_loss_of_the_level_below(tmp_path: Path) -> None:
-    """What is whole on a coarse level is kept although nothing on disk could make it again."""
+    """Minutes that are whole are kept, although no data on disk could make them again."""
     retention = {1: 60, 10: 60, 60: None}
     write(tmp_path, 600, retention)
     minutes = slots(HistoryReader(tmp_path).intervals(level_s=60))
@@ -488,7 +491,7 @@ def test_a_full_disk_fails_the_history_and_nothing_else(tmp_path: Path, monkeypa
 
 
 def test_a_directory_that_can_not_be_made_fails_the_history(tmp_path: Path) -> None:
-    """Where a file is in the way the writer says so and goes on as if nothing were wrong."""
+    """A file in the way of the directory fails the writer, which goes on as if all were well."""
     (tmp_path / "file").touch()
     writer = HistoryWriter(tmp_path / "file" / "history")
     assert "Not a directory" in writer.failed
@@ -497,7 +500,7 @@ def test_a_directory_that_can_not_be_made_fails_the_history(tmp_path: Path) -> N
 
 
 def test_what_has_been_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the seconds, when only what is new is asked for: damage before it is not even noticed."""
+    """A reader of new seconds reads only from there. Damage in earlier seconds is not noticed."""
     monkeypatch.setattr("telemetry.store.history._MARK_BYTES", 1_000)
     writer = write(tmp_path, 100)
     reader = HistoryReader(tmp_path)
@@ -515,7 +518,7 @@ def test_what_has_been_read_is_not_read_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-5, 205), st.integers(0, 60)), max_size=8), st.integers(1, 3_000))
 def test_a_reader_that_was_asked_before_answers_as_a_new_one(asked: list[tuple[int, int]], mark_bytes: int) -> None:
-    """Whatever it was asked, and however much was written in between."""
+    """A reader gives the same answer as a new one, whatever was asked and written in between."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("telemetry.store.history._MARK_BYTES", mark_bytes)
         directory = Path(folder) / "history"
@@ -532,7 +535,7 @@ def test_a_reader_that_was_asked_before_answers_as_a_new_one(asked: list[tuple[i
 
 @pytest.mark.parametrize("line", [1, 2, 3])
 def test_a_damaged_key_is_named(tmp_path: Path, line: int) -> None:
-    """It may stand for anything, so there are no keys at all. A writer that goes on writes it anew."""
+    """A damaged key might stand for anything, so no keys are read. A writer that goes on writes it anew."""
     keys = [SeriesKey(index=at, name=f"s{at}", kind="series") for at in range(2)]
     writer = HistoryWriter(tmp_path)
     writer.append(second(0), keys)
@@ -550,7 +553,7 @@ def test_a_damaged_key_is_named(tmp_path: Path, line: int) -> None:
 
 
 def test_keys_of_an_older_version_are_read(tmp_path: Path) -> None:
-    """Their lines have no check, and new ones may follow them."""
+    """Keys of an older version are read without a check, and new ones may follow them."""
     HistoryWriter(tmp_path).close()
     keys = [SeriesKey(index=at, name=f"s{at}", kind="series") for at in range(2)]
     (tmp_path / "keys.jsonl").write_bytes(b'{"schema_version":1}\n' + msgspec.json.encode(keys[0]) + b"\n")

@@ -27,7 +27,7 @@ DELETED = "the oldest time range was deleted"
 
 
 def second(at: int) -> Interval:
-    """Some values of five series, and one step of a counter."""
+    """Return a second with values of five series and one step of a counter."""
     random = Random(at)
     rows = {}
     for index in range(5):
@@ -98,7 +98,7 @@ def test_the_cap_is_kept_and_the_whole_run_stays(tmp_path: Path, rolls: int) -> 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_part_goes_outward_to_what_is_left(tmp_path: Path) -> None:
-    """In the thinned beginning the steps are minutes, and each value is in one part of the run."""
+    """A part in the thinned beginning has steps of minutes, and each value is in one part of the run."""
     write(tmp_path, range(6_000), CAP).close()
     reader = HistoryReader(tmp_path)
     edges = [one.start_ns for one in reader.coarse()] + [6_000 * S]
@@ -112,7 +112,10 @@ def test_a_part_goes_outward_to_what_is_left(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_run_that_goes_on_keeps_the_cap(tmp_path: Path) -> None:
-    """As if its writer had not been killed, also in the middle of thinning; what the cap has cost is known."""
+    """A resumed writer keeps the cap and its notice, as if it had never been killed.
+
+    The kill may come in the middle of thinning.
+    """
     write(tmp_path, range(4_500), CAP)
     thinned = [segment for segment in segments(tmp_path) if segment.step > 60]
     stale = thinned[0].path.with_name(f"60s-{thinned[0].first:010d}-{thinned[0].start_ns}.seg")
@@ -141,7 +144,7 @@ def test_what_can_not_be_thinned_any_more_goes(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_damaged_segment_is_not_thinned(tmp_path: Path) -> None:
-    """Its damage stays to be seen."""
+    """The damage of a segment stays visible, because a damaged segment is not thinned."""
     writer = write(tmp_path, range(2_500), CAP)
     oldest = next(segment for segment in segments(tmp_path) if segment.level == 60)
     data = bytearray(oldest.path.read_bytes())
@@ -175,7 +178,10 @@ def test_readers_meet_no_gap_while_segments_are_thinned(tmp_path: Path, monkeypa
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_thinned_segment_has_its_step_in_its_name(tmp_path: Path) -> None:
-    """And its frames are stamped in order, with the first second of each."""
+    """The name of a thinned segment begins with its step.
+
+    The frames are stamped in order, each with its first second.
+    """
     write(tmp_path, range(6_000), CAP).close()
     for segment in segments(tmp_path):
         with segment.path.open("rb", buffering=0) as file:

@@ -131,7 +131,7 @@ def test_times_and_extremes_of_a_line(tmp_path: Path) -> None:
 
 
 def test_a_part_of_the_run(tmp_path: Path) -> None:
-    """Only intervals that overlap it are written, and the log begins with the first of them."""
+    """The log of a part has only the intervals that overlap it, and begins with the first of them."""
     history(tmp_path / "history", [{0: [second + 1]} for second in range(10)])
     out = tmp_path / "out.hlog"
     part = {"start_ns": START + 3 * SECOND, "end_ns": START + 5 * SECOND}
@@ -188,7 +188,7 @@ def test_a_run_directory_and_an_empty_history(tmp_path: Path) -> None:
 
 
 def test_errors_are_one_clear_line(tmp_path: Path) -> None:
-    """No history, an unwritable target, a series nobody described: each says what it is."""
+    """The error names the reason: no history, an unwritable target or an undefined series."""
     with pytest.raises(RunDirectoryError, match="no history"):
         export_hlog(tmp_path / "none", tmp_path / "out.hlog")
     history(tmp_path / "history", [{0: [1]}])

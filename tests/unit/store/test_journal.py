@@ -59,7 +59,7 @@ def numbers(directory: Path) -> list[int]:
 
 
 def whole(reader: JournalReader) -> bool:
-    """Whether its last `frames()` gave all that was ever appended."""
+    """Return whether the last `frames()` of the reader gave all that was ever appended."""
     return not (reader.torn_bytes or reader.dropped_segments or reader.damaged)
 
 
@@ -223,7 +223,7 @@ def test_a_small_cap_keeps_at_least_half_of_it(tmp_path: Path) -> None:
 
 
 def test_one_segment_is_kept_beyond_the_cap(tmp_path: Path) -> None:
-    """What was appended since the last checkpoint is never taken away, however large one turn was."""
+    """Data since the last checkpoint is never removed, however large one turn was."""
     writer = begun(tmp_path, cap_bytes=1_000)
     writer.append([bytes(5_000)], 1)
     writer.begin(b"next", 2)
@@ -251,7 +251,7 @@ def test_a_second_writer_goes_on_in_a_new_segment(tmp_path: Path) -> None:
 
 
 def damage(path: Path, shape: str) -> None:
-    """What a power cut may leave of a file."""
+    """Damage a file as a power cut may leave it."""
     size = path.stat().st_size
     if shape == "inside the header":
         os.truncate(path, SEGMENT_HEADER_BYTES - 3)
@@ -345,7 +345,7 @@ def test_several_segments_may_be_torn_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_cut_costs_no_frame_of_an_intact_journal(tmp_path: Path) -> None:
-    """Nothing to cut, nothing changed; and a journal of nothing but damage is gone as a whole."""
+    """A cut changes no intact journal. A journal of nothing but damage is removed as a whole."""
     three_segments(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert cut_torn_tail(tmp_path) == 0
@@ -357,7 +357,10 @@ def test_a_cut_costs_no_frame_of_an_intact_journal(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    """Its frames may mean something else: a writer fails, a reader refuses, nothing is cut."""
+    """A journal of a newer version is unchanged, because its frames may mean something else.
+
+    A writer fails and a reader refuses it.
+    """
     newer = MAGIC + (99).to_bytes(8, "little") + b"whatever"
     segment(tmp_path, 0).write_bytes(newer)
     writer = begun(tmp_path)
@@ -387,7 +390,7 @@ def test_a_full_disk_fails_the_journal_and_nothing_else(tmp_path: Path, monkeypa
 
 
 def test_a_directory_that_can_not_be_made_fails_the_journal(tmp_path: Path) -> None:
-    """Where a file is in the way the writer says so and goes on as if nothing were wrong."""
+    """A file in the way of the directory fails the writer, which goes on as if all were well."""
     (tmp_path / "file").touch()
     writer = begun(tmp_path / "file" / "journal")
     assert "Not a directory" in writer.failed
@@ -397,7 +400,7 @@ def test_a_directory_that_can_not_be_made_fails_the_journal(tmp_path: Path) -> N
 
 
 def test_a_segment_that_can_not_be_begun_fails_the_journal(tmp_path: Path) -> None:
-    """When the next segment can't be made, appends end and no descriptor is closed twice."""
+    """Appends end if the next segment can't be made, and no descriptor is closed twice."""
     directory = tmp_path / "journal"
     writer = begun(directory)
     (directory / "00000001.seg").mkdir()
@@ -478,7 +481,10 @@ def fill_up(writer: JournalWriter, monkeypatch: pytest.MonkeyPatch, call: str = 
 
 @pytest.mark.parametrize("call", ["append", "note", "begin"])
 def test_a_journal_that_failed_says_so_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    """Else nobody who reads it after a kill could tell that calls which were answered are not in it."""
+    """A failed journal has a mark on disk.
+
+    Without it, a reader after a kill could not tell that answered calls are not in it.
+    """
     writer = begun(tmp_path)
     writer.append([b"before"], 1)
     assert not JournalReader(tmp_path).failed
@@ -491,7 +497,7 @@ def test_a_journal_that_failed_says_so_on_disk(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_sync_that_fails_is_marked_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From another thread's call, and when there is no descriptor to sync."""
+    """A failed sync leaves the mark, from another thread or without a descriptor to sync."""
     for number, (name, fault) in enumerate(
         (("telemetry.store.journal._sync_data", errno.EIO), ("os.dup", errno.EMFILE))
     ):
@@ -504,7 +510,7 @@ def test_a_sync_that_fails_is_marked_as_well(tmp_path: Path, monkeypatch: pytest
 
 
 def test_who_goes_on_with_a_failed_journal_keeps_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that can't even begin its segment, in a journal that was whole until then."""
+    """A new writer keeps the mark of a failed journal, also if that failed to begin its segment."""
     begun(tmp_path).close()
     with monkeypatch.context() as patch:
         patch.setattr(os, "writev", failing(errno.ENOSPC))
@@ -574,7 +580,7 @@ def test_damage_in_the_last_segment_is_no_tear(tmp_path: Path, at: int) -> None:
 
 
 def test_damage_that_is_followed_by_a_good_frame_is_no_tail(tmp_path: Path) -> None:
-    """What lies in the middle is said by `damaged`."""
+    """Damage in the middle is shown by `damaged` and not by `tail_damaged`."""
     three_segments(tmp_path)
     damage(segment(tmp_path, 1), "garbage")
     reader = JournalReader(tmp_path)
@@ -583,7 +589,10 @@ def test_damage_that_is_followed_by_a_good_frame_is_no_tail(tmp_path: Path) -> N
 
 
 def test_a_hole_is_no_tail_where_the_next_checkpoint_is_read(tmp_path: Path) -> None:
-    """Whoever goes on from that checkpoint has all counts, and must not be told that the end is missing."""
+    """A hole before a readable checkpoint is no damaged tail.
+
+    A reader that goes on from that checkpoint has all counts.
+    """
     three_segments(tmp_path)
     damage(segment(tmp_path, 1), "garbage")
     reader = JournalReader(tmp_path)
@@ -611,7 +620,10 @@ CHECKPOINT_OF_A_RUN = encode_checkpoint(Checkpoint(run=STATE, numbers=Raw(b"\xc0
     ids=lambda what: f"{what[0]}-{len(what[1])}",
 )
 def test_a_good_frame_of_any_kind_tells_damage_before_it(tmp_path: Path, what: tuple[int, bytes]) -> None:
-    """Also where the length of the frame that can't read points beyond the end, as that of half a frame does."""
+    """A good frame of any kind shows that the bytes before it are damaged.
+
+    The length of the unreadable frame may point beyond the end, as that of half a frame does.
+    """
     kind, payload = what
     begun(tmp_path).close()
     path = segment(tmp_path, 0)
@@ -668,7 +680,7 @@ def test_a_writer_that_needs_no_old_segments_keeps_two(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_can_not_be_forgotten_fails_the_journal(tmp_path: Path) -> None:
-    """As any other failure of the disk: it is said, and the run goes on."""
+    """A segment that can't be removed fails the journal, as any failure of the disk. The run goes on."""
     writer = begun(tmp_path)
     for number in range(3):
         writer.begin(b"cp%2d" % number, number)

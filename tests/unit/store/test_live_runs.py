@@ -102,7 +102,7 @@ def test_what_a_dead_aggregator_left_is_removed(short_dir: Path) -> None:
 
 
 def test_what_lives_is_not_forgotten(short_dir: Path) -> None:
-    """Neither a run whose process is there, nor a dead one whose address another process is taking."""
+    """`forget` leaves a run with a live process, and a dead one whose address is being taken."""
     announce(short_dir, run("one"))
     leave_sockets(short_dir / "one")
     assert not forget(short_dir, "one")

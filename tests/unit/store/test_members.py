@@ -14,7 +14,10 @@ from telemetry.wire.snapshot import MetricsSnapshot, NodeStat, ProducerStat
 
 
 def test_members_come_from_the_result_of_the_leaf(tmp_path: Path) -> None:
-    """Without a result there are none. Neither are there of another run in the same place."""
+    """Members of a node come from its result on disk.
+
+    Without a result, or with that of another run, they are unknown.
+    """
     leaf = RunDirectory.create(tmp_path, "leaf", "aaaa1111", 0)
     node = NodeStat(node="n1", leaf="aaaa1111", directory=str(leaf.path))
     assert members_on_disk(node) is None

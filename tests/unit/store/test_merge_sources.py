@@ -1,4 +1,4 @@
-"""sources.json: there and back."""
+"""Tests of writing `sources.json` and reading it back."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KNOWN = [
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """In order, with nothing lost."""
+    """Sources read back in order and in full."""
     write_sources(RunDirectory(tmp_path), KNOWN)
     assert read_sources(RunDirectory(tmp_path)) == KNOWN
     assert (tmp_path / SOURCES).read_bytes().startswith(b'{\n  "schema_version": 1')
 
 
 def test_a_run_that_was_not_merged_has_none(tmp_path: Path) -> None:
-    """No file, no sources."""
+    """A run without `sources.json` has no sources."""
     assert read_sources(RunDirectory(tmp_path)) == []
 
 

@@ -98,7 +98,7 @@ def test_acknowledged_segments_go(tmp_path: Path) -> None:
 
 
 def test_a_full_outbox_says_so_until_there_is_room(tmp_path: Path) -> None:
-    """Only batches without acknowledgement count, and a single one always has room."""
+    """An outbox is full by batches without acknowledgement. A single batch always has room."""
     outbox = filled(tmp_path, 3, size=30_000, cap_bytes=64 * KIB)
     assert outbox.full
     outbox.acknowledge(2)
@@ -130,7 +130,7 @@ def test_a_torn_tail_is_cut_between_intervals(tmp_path: Path, left: int) -> None
 
 
 def test_a_tail_without_a_whole_interval_is_cut(tmp_path: Path) -> None:
-    """If nothing whole is left, the outbox begins anew."""
+    """A tail without a whole interval is cut. If no interval is left, the outbox begins anew."""
     outbox = DiskOutbox(tmp_path)
     outbox.append(batches(0, 0), {})
     outbox.close()
@@ -144,7 +144,7 @@ def test_a_tail_without_a_whole_interval_is_cut(tmp_path: Path) -> None:
 
 
 def test_intervals_beyond_the_journal_are_cut(tmp_path: Path) -> None:
-    """After a power cut the outbox may be ahead of the journal: what was never sent goes."""
+    """Intervals that were never sent are cut if a power cut left the outbox ahead of the journal."""
     outbox = filled(tmp_path, 5, size=5_000, cap_bytes=64 * KIB)
     outbox.cut(3)
     assert (outbox.next_seq, outbox.emitted, outbox.rolls) == (3, 3, 3)

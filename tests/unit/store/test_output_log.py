@@ -1,4 +1,4 @@
-"""What a command wrote, in two files of bounded size."""
+"""Tests of the log of a command's output, in two files of bounded size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from telemetry.store.output_log import OLDER, OUTPUT, OutputLog
 
 
 def test_bytes_are_kept_as_they_come(tmp_path: Path) -> None:
-    """Nothing is decoded, and what was there before stays."""
+    """Bytes are written without decoding, after the old content of the file."""
     (tmp_path / OUTPUT).write_bytes(b"before\n")
     log = OutputLog(tmp_path)
     log.append(b"\x1b[31mred\xff\r")
@@ -42,7 +42,7 @@ def test_a_file_that_is_full_becomes_the_older_one(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_line_stays_in_order_over_two_files(tmp_path: Path) -> None:
-    """It waits for its end, also while a file is full."""
+    """An unfinished line waits for its end, also while a file is full."""
     log = OutputLog(tmp_path, file_bytes=10)
     for piece in (b"01234567\nab", b"cdefghij\nk", b"l\n"):
         log.append(piece)
@@ -52,7 +52,7 @@ def test_an_unfinished_line_stays_in_order_over_two_files(tmp_path: Path) -> Non
 
 
 def test_secrets_are_masked_over_the_ends_of_pieces(tmp_path: Path) -> None:
-    """Also where a process writes half a line first."""
+    """A secret is masked across pieces, also if a process writes half a line first."""
     log = OutputLog(tmp_path)
     for piece in (b"password=hun", b"ter2\nnext ghp_" + b"a1B2" * 4, b"a1B2" * 5 + b" end"):
         log.append(piece)
@@ -62,7 +62,7 @@ def test_secrets_are_masked_over_the_ends_of_pieces(tmp_path: Path) -> None:
 
 
 def test_a_piece_that_is_larger_than_a_file_is_kept_whole(tmp_path: Path) -> None:
-    """In a file of its own, which the next piece replaces."""
+    """A piece larger than a file has a file of its own, which the next piece replaces."""
     log = OutputLog(tmp_path, file_bytes=10)
     for piece in (b"a\n", b"b" * 99 + b"\n", b"c\n"):
         log.append(piece)
@@ -72,7 +72,7 @@ def test_a_piece_that_is_larger_than_a_file_is_kept_whole(tmp_path: Path) -> Non
 
 
 def test_what_a_full_disk_does_not_take_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It never raises, and goes on when there is room again."""
+    """A full disk raises no error, and the lost bytes are counted. The log goes on once there is room."""
     log = OutputLog(tmp_path)
     log.append(b"one\n")
 
@@ -90,7 +90,7 @@ def test_what_a_full_disk_does_not_take_is_counted(tmp_path: Path, monkeypatch: 
 
 
 def test_a_directory_that_is_gone_is_waited_for(tmp_path: Path) -> None:
-    """Whoever removes a run directory loses what is written meanwhile, and no more."""
+    """The removal of a run directory costs what is written meanwhile, and no more."""
     log = OutputLog(tmp_path / "run")
     log.append(b"lost\n")
     (tmp_path / "run").mkdir()

@@ -10,7 +10,7 @@ from telemetry.store.processes import process_lives, start_of
 
 
 def test_a_later_process_of_another_user_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No signal may be sent to it, but its start can be read."""
+    """A process of another user can't be signalled, but its start time tells whether it is the same."""
     pid = os.getpid()
 
     def refuse(_pid: int, _signal: int) -> None:

@@ -51,7 +51,7 @@ def filled(directory: Path, count: int) -> RecordLog:
 
 
 def test_every_kind_of_record_round_trips(tmp_path: Path) -> None:
-    """What is appended is what is read, whatever the record's type."""
+    """A record of any type reads back as it was appended."""
     wanted = [record(seq, what) for seq, what in enumerate(EVERY_KIND)]
     log = RecordLog(tmp_path)
     log.append(wanted)
@@ -154,7 +154,10 @@ def test_what_a_power_cut_left_is_cut(tmp_path: Path, count: int, tail: bytes) -
 
 @pytest.mark.parametrize(("header", "why"), [(b'{"schema_version":9}\n', "schema version 9"), (b"x\n", "line 1")])
 def test_a_log_that_cannot_be_read_is_left_alone(tmp_path: Path, header: bytes, why: str) -> None:
-    """Its lines may be good ones: it fails, and the run goes on without it."""
+    """A log that can't be read is unchanged, because its lines may be good.
+
+    It fails, and the run goes on without it.
+    """
     path = tmp_path / "records.jsonl"
     path.write_bytes(header + b"{}\n")
     log = RecordLog(tmp_path, resume=True)
@@ -179,7 +182,7 @@ def test_a_full_disk_fails_the_log_and_nothing_else(tmp_path: Path, monkeypatch:
 
 
 def test_a_path_that_is_a_file_fails_the_log(tmp_path: Path) -> None:
-    """Where the directory can't be made the log says so at the first append."""
+    """A log whose directory can't be made fails at the first append."""
     (tmp_path / "file").touch()
     log = RecordLog(tmp_path / "none" / "records")
     (tmp_path / "none").touch()
@@ -228,7 +231,7 @@ def test_a_line_of_many_megabytes_is_a_line(tmp_path: Path) -> None:
 
 
 def test_a_changed_record_is_damaged(tmp_path: Path) -> None:
-    """Also where it is still JSON; lines of an older version have no check."""
+    """A changed record is damaged, also if it is still JSON. Lines of an older version have no check."""
     log = RecordLog(tmp_path)
     log.append([record(seq, events.Mark("good")) for seq in range(3)])
     log.close()
@@ -243,14 +246,17 @@ def test_a_changed_record_is_damaged(tmp_path: Path) -> None:
 
 
 class MarkLine(Struct, tag_field="type", tag="mark"):
-    """Some fields of a mark."""
+    """A mark with some of its fields."""
 
     seq: int
     text: str
 
 
 def test_records_of_one_type(tmp_path: Path) -> None:
-    """Only the wanted fields of the wanted type are read; damaged lines and one that is being written are not."""
+    """Only the wanted fields of the wanted type are read.
+
+    Damaged lines, and one that is being written, are left out.
+    """
     log = RecordLog(tmp_path)
     assert list(log.of_type(MarkLine)) == []
     kinds = [Mark("a"), *EVERY_KIND, events.Span("s", 1, 2, labels={"type": "mark"}), Mark("b"), Mark("c")]

@@ -34,7 +34,7 @@ def written(folder: Path, count: int) -> Path:
 
 
 def test_frames_come_back_in_order(tmp_path: Path) -> None:
-    """From several appends, with their numbers; a log that gets nothing makes no file."""
+    """Frames of several appends read back in order, with their numbers. A log that gets no frames makes no file."""
     log = RequestLogWriter(tmp_path / "requests")
     log.append([], 0)
     assert not (tmp_path / "requests").exists()
@@ -100,7 +100,7 @@ def test_frames_beyond_the_journal_are_cut(tmp_path: Path) -> None:
 
 
 def test_a_frame_of_a_newer_version_is_passed_over(tmp_path: Path) -> None:
-    """It is intact, so the others are read; a newer file is refused."""
+    """A frame of a newer version is intact, so the others are read. A file of a newer version is refused."""
     path = written(tmp_path, 1)
     file = AppendFile(path)
     file.append(frame([b"\x94\xc0"], 1, RECORDS))
@@ -152,7 +152,7 @@ def test_a_disk_without_room_ends_the_log_at_a_frame(tmp_path: Path, small_disk:
 
 
 def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    """As all files of a run; it begins with its name and version."""
+    """The file is for its owner alone, as all files of a run. It begins with its name and version."""
     path = written(tmp_path, 1)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_bytes().startswith(segment_header(MAGIC))

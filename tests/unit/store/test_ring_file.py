@@ -80,7 +80,7 @@ def end_bytes(found, records: int) -> list[bytes]:  # type: ignore[no-untyped-de
 
 
 def test_rows_and_records_continue_at_the_beginning(ring: HandMadeRing) -> None:
-    """Of more rows than slots, the newest are read; one slot may be half written."""
+    """The newest rows and records are read once the ring has gone round. One slot may be half written."""
     for number in range(100):
         ring.record((1.0, number, float(number)))
     for number in range(200):
@@ -111,7 +111,7 @@ def test_rows_that_were_being_overwritten_are_not_read(ring: HandMadeRing) -> No
 
 
 def test_a_row_that_is_in_no_batch_is_not_overwritten(ring: HandMadeRing) -> None:
-    """Also where the ring is full: the next row finds no room."""
+    """A full ring has no room for the next row if the old ones are in no batch."""
     ring.record(*((1.0, number, 0.0) for number in range(CAPACITY)))
     ring.taken = 0
     with open_ring(ring.write(), "p") as found:
@@ -130,7 +130,7 @@ def test_a_ring_may_use_fewer_slots_than_there_is_room_for(tmp_path: Path) -> No
 
 
 def test_a_record_that_was_too_large_has_no_bytes(ring: HandMadeRing) -> None:
-    """It is counted, and the next one is found."""
+    """A record that was too large is counted, and the next one is found."""
     ring.keep(Mark("large"), skipped=True)
     ring.keep(Mark("small"))
     with open_ring(ring.write(), "p") as found:
@@ -164,7 +164,7 @@ def test_a_definition_that_is_cut_off_is_ignored(ring: HandMadeRing) -> None:
 
 
 def test_the_last_rules_of_redaction_count(ring: HandMadeRing) -> None:
-    """They may change while a program runs."""
+    """The last rules of redaction count, because they may change while a program runs."""
     ring.defines = [Define(1, "a", "series")]
     path = ring.write()
     with ring.path.with_suffix(".defs").open("ab") as defs:
@@ -178,7 +178,7 @@ def test_the_last_rules_of_redaction_count(ring: HandMadeRing) -> None:
 
 
 def test_the_ring_of_a_living_process_is_left_alone(ring: HandMadeRing) -> None:
-    """Its lock is not free. Once the process is dead, it is."""
+    """The lock of a ring is held as long as its process lives. After the death of the process the ring opens."""
     path = ring.write()
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -194,7 +194,7 @@ def test_the_ring_of_a_living_process_is_left_alone(ring: HandMadeRing) -> None:
 
 
 def test_both_files_are_removed(ring: HandMadeRing) -> None:
-    """But not a file that has taken their place."""
+    """`remove` deletes both files of the ring, but no files that have taken their place."""
     path = ring.write()
     with open_ring(path, "p") as found:
         found.remove()
@@ -240,7 +240,7 @@ def test_a_ring_that_was_left_is_refused(ring: HandMadeRing) -> None:
 
 @pytest.mark.parametrize("cut", [0, 100, 5_000, 70_000, 73_800])
 def test_a_file_that_was_cut_short_is_refused(ring: HandMadeRing, cut: int) -> None:
-    """It has another size than its header says."""
+    """A file is refused if its size is not that of its header."""
     path = Path(ring.write())
     os.truncate(path, cut)
     with pytest.raises(RingUnreadable), open_ring(str(path), "p"):
@@ -300,7 +300,10 @@ def test_a_table_that_contradicts_the_header_is_refused(ring: HandMadeRing) -> N
 @pytest.mark.parametrize("step", [-1, 1, 1 << 63])
 @pytest.mark.parametrize("field", range(8))
 def test_a_table_with_one_changed_number_is_refused(ring: HandMadeRing, field: int, step: int) -> None:
-    """Else an event would be in two batches, or in none, and the run would be called complete."""
+    """A changed number in the table is refused.
+
+    Otherwise an event could be in two batches or in none, in a run that is called complete.
+    """
     for _ in range(2):
         ring.record(*((1.0, 1, 1.0) for _ in range(5)))
         ring.keep(Mark("m"))
@@ -315,7 +318,7 @@ def test_a_table_with_one_changed_number_is_refused(ring: HandMadeRing, field: i
 
 
 def test_a_batch_whose_entry_is_half_written_was_not_sent(ring: HandMadeRing) -> None:
-    """Its checksum is written last."""
+    """A batch with a half-written entry was not sent, because its checksum is written last."""
     ring.record((1.0, 1, 1.0))
     ring.pack()
     data = bytearray(ring.bytes())
@@ -327,7 +330,7 @@ def test_a_batch_whose_entry_is_half_written_was_not_sent(ring: HandMadeRing) ->
 
 
 def test_an_introduction_is_before_the_definitions(ring: HandMadeRing) -> None:
-    """It is read while the process lives, and is no definition."""
+    """An introduction is read while the process lives, and is not one of the definitions."""
     ring.defines = [Define(1, "a", "series")]
     assert read_introduction(ring.write()) is None
     ring.introduction = Introduction(Hello(producer="p", pid=7, mono_ns=5), "ipc:///run/ctl", "mnt:[1]")
@@ -341,7 +344,10 @@ def test_an_introduction_is_before_the_definitions(ring: HandMadeRing) -> None:
 
 
 def test_a_ring_that_was_never_used_is_none(ring: HandMadeRing) -> None:
-    """Its process was killed while it made it; one that moved to private memory has been in use."""
+    """A ring that was never used is gone, since its process was killed while it made the ring.
+
+    A ring that moved to private memory has been in use.
+    """
     ring.write()
     data = bytearray(ring.path.read_bytes())
     data[:8] = bytes(8)
@@ -364,6 +370,6 @@ def test_requests_that_no_record_has(ring: HandMadeRing, ended: int, logged: int
 
 
 def test_an_impossible_number_of_requests_is_refused(ring: HandMadeRing) -> None:
-    """As any other number."""
+    """An impossible number of requests is refused, as any other number."""
     ring.requests_ended = 1 << 63
     assert refusal(ring) == "its numbers contradict each other"

@@ -63,7 +63,7 @@ def test_latest_points_to_the_newest(tmp_path: Path) -> None:
 
 
 def test_a_run_beside_others_leaves_latest_alone(tmp_path: Path) -> None:
-    """What only looks at another run, such as a replay, is not the newest result."""
+    """A run that only looks at another, such as a replay, does not become `latest`."""
     first = made(tmp_path, "a", "one")
     RunDirectory.create(tmp_path, "b", "two", NOON, latest=False)
     assert (tmp_path / "latest").resolve() == first.path
@@ -89,7 +89,7 @@ def locking(run: RunDirectory) -> subprocess.Popen[str]:
 
 
 def test_one_process_has_a_run(tmp_path: Path) -> None:
-    """While it holds the lock nobody else gets it; SIGKILL frees it."""
+    """A run is locked by one process, and no other gets the lock. SIGKILL frees it."""
     run = made(tmp_path, "a", "one")
     assert not run.locked()
     child = locking(run)
@@ -149,7 +149,7 @@ def test_a_dangling_latest_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_real_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
-    """It is somebody's; the error says so and nothing was made."""
+    """A real directory called `latest` belongs to a user. The error names it, and no run is made."""
     (tmp_path / "latest").mkdir()
     (tmp_path / "latest" / "precious").touch()
     with pytest.raises(RunDirectoryError, match="not replaced"):
@@ -174,7 +174,7 @@ def test_a_bad_run_id_is_refused(tmp_path: Path, run_id: str) -> None:
 
 @given(st.text(max_size=300))
 def test_slugs_are_plain_file_names(name: str) -> None:
-    """Whatever the name, the slug is ASCII, not empty, not hidden, no path, and short."""
+    """A slug is ASCII, not empty, not hidden, no path, and short, whatever the name."""
     found = slug(name)
     assert found.isascii()
     assert 0 < len(found) <= 80
@@ -214,7 +214,7 @@ def test_manifest_round_trip_with_secrets_masked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b'{"run_id":1}'])
 def test_a_damaged_manifest_is_named(tmp_path: Path, data: bytes) -> None:
-    """Whatever is wrong with it, the error is ours and names the file."""
+    """The error of a damaged manifest is ours and names the file, whatever is wrong."""
     run = RunDirectory.create(tmp_path, "a", "one", NOON)
     with pytest.raises(RunDirectoryError, match="can't read"):
         run.read_manifest()
@@ -235,7 +235,10 @@ def test_a_manifest_that_can_not_be_written(tmp_path: Path) -> None:
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
-    """By start time; links, files and other directories are no runs; no root is no runs."""
+    """Runs are listed by start time.
+
+    Links, files and other directories are no runs, and a missing root has none.
+    """
     made(tmp_path, "b", "two", NOON + 10**10)
     made(tmp_path, "a", "three", NOON + 2 * 10**10)
     made(tmp_path, "a", "one", NOON)
@@ -344,7 +347,7 @@ def test_a_journal_makes_a_run_of_a_directory_that_is_named_like_one(tmp_path: P
 
 
 def test_a_run_is_found_by_the_name_that_its_program_gave_it(tmp_path: Path) -> None:
-    """And, while no run has that name, by the one that its directory was made with."""
+    """A run is found by its name, or by that of its directory while no run has such a name."""
     run = made(tmp_path, "first", "one")
     run.write_manifest(replace(run.read_manifest(), name="load test"))
     other = made(tmp_path, "other", "two", NOON + 10**9)
@@ -375,7 +378,7 @@ def test_an_id_that_could_be_a_path_is_refused(tmp_path: Path, run_id: str) -> N
 
 @pytest.mark.parametrize("run_id", ["0a1b2c3d", "x" * 128, "job-2026_a", "5f2c9a52-0d8e-4a53-8f65-0d1f6f3f0f5e"])
 def test_other_ids_are_read(tmp_path: Path, run_id: str) -> None:
-    """Also those that another program may have made."""
+    """A manifest may have the id of another program."""
     run = RunDirectory(tmp_path)
     run.write_manifest(Manifest(run_id=run_id, name="n"))
     assert run.read_manifest().run_id == run_id

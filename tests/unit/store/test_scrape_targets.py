@@ -72,7 +72,7 @@ def test_only_files_of_dead_processes_of_this_host_are_removed(tmp_path: Path) -
 
 
 def test_the_next_writer_cleans_up(tmp_path: Path) -> None:
-    """So nobody else has to."""
+    """The next writer removes files of dead writers, so that no other program has to."""
     foreign(tmp_path, "reused", f"{HERE}/{os.getpid()}/1")
     path = add_targets(tmp_path, "mine", [ScrapeGroup(["h:1"])])
     assert list(tmp_path.iterdir()) == [path]
@@ -88,12 +88,12 @@ def test_the_next_writer_cleans_up(tmp_path: Path) -> None:
     ],
 )
 def test_the_default_folder_is_in_the_state_of_the_user(environ: dict[str, str], folder: Path | None) -> None:
-    """As the XDG directories say."""
+    """The default folder follows the XDG directories."""
     assert default_folder(environ) == folder
 
 
 def test_no_folder_has_no_files(tmp_path: Path) -> None:
-    """Also when something else has its name."""
+    """A missing folder has no target files, and neither has a file of its name."""
     assert remove_dead(tmp_path / "none") == []
     (tmp_path / "file").write_text("")
     assert list(target_files(tmp_path / "file")) == []

@@ -110,7 +110,10 @@ def test_an_aggregator_that_dies_is_started_again(bench: Bench, wait_until: Wait
 def test_an_aggregator_that_left_a_result_is_not_started_again(
     bench: Bench, wait_until: WaitUntil, state: str
 ) -> None:
-    """Its run is over. Whoever made the result of it meanwhile has ended the run, and that is said."""
+    """A run with a result is over, so its dead aggregator is not replaced.
+
+    The message says that the run has its result.
+    """
     keeper = bench.keep()
     bench.finalize(state)
     bench.kill()
@@ -121,7 +124,7 @@ def test_an_aggregator_that_left_a_result_is_not_started_again(
 
 
 def test_an_aggregator_that_came_to_its_end_is_not_spoken_of(bench: Bench, wait_until: WaitUntil) -> None:
-    """It left by itself, with the result that was to be expected."""
+    """An aggregator that ended by itself and left the expected result causes no message."""
     bench.program = ["sh", "-c", "exit 0"]
     bench.finalize()
     keeper = bench.keep()
@@ -132,7 +135,7 @@ def test_an_aggregator_that_came_to_its_end_is_not_spoken_of(bench: Bench, wait_
 def test_everybody_can_see_that_a_run_is_kept(
     bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while its aggregator is dead, until it is given up or nobody waits for it."""
+    """A run is marked as kept while its aggregator is dead, until it is given up or released."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
     keeper = bench.keep()
     assert keeper_of("r") == os.getpid()
@@ -154,7 +157,10 @@ def test_everybody_can_see_that_a_run_is_kept(
 def test_an_aggregator_that_somebody_else_started_is_asked(
     bench: Bench, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """By hand, after this one gave up: it has the run, and ends it when the program does."""
+    """An aggregator that a user started by hand has the run after this keeper gave up.
+
+    Requests go to it, and it ends the run with the program.
+    """
     (bench.folder / "journal" / "0").unlink()
     keeper = bench.keep()
     bench.kill()
@@ -167,7 +173,7 @@ def test_an_aggregator_that_somebody_else_started_is_asked(
 
 
 def test_nothing_is_started_for_nobody(bench: Bench, wait_until: WaitUntil) -> None:
-    """Who has the report lets go."""
+    """The keeper restarts no aggregator after its release, which comes once the report is there."""
     keeper = bench.keep()
     keeper.release()
     bench.kill()
@@ -176,7 +182,7 @@ def test_nothing_is_started_for_nobody(bench: Bench, wait_until: WaitUntil) -> N
 
 
 def test_without_a_journal_there_is_nothing_to_go_on_from(bench: Bench, wait_until: WaitUntil) -> None:
-    """It says so, once."""
+    """A run without a journal can't be restarted, and the keeper says so once."""
     (bench.folder / "journal" / "0").unlink()
     keeper = bench.keep()
     bench.kill()
@@ -233,7 +239,10 @@ def test_a_run_that_ends_has_no_more_than_its_restarts(
 def test_an_aggregator_that_ended_by_itself_is_not_started_again(
     bench: Bench, wait_until: WaitUntil, code: int
 ) -> None:
-    """It had come to the end of the run, and there was nowhere to write to: the next would come to the same."""
+    """An aggregator that finished without a result could not write it.
+
+    The next one would fail in the same way, so it is not started.
+    """
     bench.program = ["sh", "-c", f"exit {code}"]
     keeper = bench.keep()
     wait_until(lambda: keeper.gone, what="the end")
@@ -244,7 +253,7 @@ def test_an_aggregator_that_ended_by_itself_is_not_started_again(
 def test_a_follower_that_cannot_be_told_anything_is_kept_all_the_same(
     bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It runs: no descriptor for a socket of ours is no reason to call it gone."""
+    """A restarted aggregator is kept although no descriptor is left for a socket to it. Its process runs."""
 
     def fail(endpoint: str) -> Any:
         raise EndpointError("Too many open files")
@@ -289,7 +298,7 @@ def test_what_can_never_succeed_is_tried_once(bench: Bench, wait_until: WaitUnti
 def test_a_defect_of_the_keeper_still_lets_everybody_go(
     bench: Bench, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for the result sees that there is no aggregator."""
+    """A defect of the keeper ends it, so that a waiting program sees that there is no aggregator."""
 
     def fail(dead: SpawnedAggregator, timeout_s: float) -> SpawnedAggregator:
         raise MemoryError("none left")
@@ -318,7 +327,10 @@ def test_giving_up_takes_the_address_down(bench: Bench, wait_until: WaitUntil) -
 def test_what_was_asked_is_asked_again_of_the_one_that_follows(
     bench: Bench, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """Its journal may not have been writable, or nobody was there to hear it."""
+    """Earlier requests are sent to the next aggregator, too.
+
+    The journal may not have been writable, or no aggregator may have heard them.
+    """
     with FakeAggregator(short_dir, epoch="e1") as first:
         keeper = bench.keep()
         keeper.ask(Watch(pid=7), 10.0)
@@ -346,7 +358,10 @@ def test_asking_goes_on_over_a_restart(bench: Bench, short_dir: Path, wait_until
 
 @pytest.mark.slow
 def test_asking_ends_when_nobody_is_left(bench: Bench, wait_until: WaitUntil) -> None:
-    """Without an error: the report says what became of the run. One that is only silent is an error."""
+    """A request to an aggregator that is gone is no error, because the report tells its end.
+
+    Silence alone is an error.
+    """
     keeper = bench.keep()
     with pytest.raises(EndpointError, match="no aggregator answered at"):
         keeper.ask(Watch(pid=7), 0.1)
@@ -365,7 +380,7 @@ def test_asking_ends_when_nobody_is_left(bench: Bench, wait_until: WaitUntil) ->
     ],
 )
 def test_a_death_in_words(bench: Bench, code: str, words: str) -> None:
-    """As a person would say it."""
+    """The message on a death names the signal or the exit code."""
     bench.program = [sys.executable, "-c", f"import os; {code}"]
     made = bench.start()
     made.process.wait()
@@ -373,7 +388,7 @@ def test_a_death_in_words(bench: Bench, code: str, words: str) -> None:
 
 
 def test_a_process_without_threads_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an error of the start, not of the interpreter."""
+    """A process that can't start threads gets an error of the start, not of the interpreter."""
 
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -1,4 +1,4 @@
-"""How long a writer waits before it tries again."""
+"""Tests of how long a writer waits before it tries again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Time:
 
 
 def test_waits_double_up_to_a_bound_with_as_much_by_chance() -> None:
-    """So that a thousand writers don't come back at the same moment."""
+    """Waits double up to a bound with a random share, so that many writers don't return at once."""
     calm, jittery = Breaker(Time(), lambda: 0.0), Breaker(Time(), lambda: 1.0)
     waits = []
     for _ in range(9):
@@ -54,7 +54,7 @@ def test_states_follow_failures_and_tries() -> None:
 
 
 def test_a_wait_passes_with_time() -> None:
-    """It is counted from the failure."""
+    """The wait is counted from the failure."""
     time = Time()
     breaker = Breaker(time, lambda: 0.0)
     breaker.failed()
@@ -65,7 +65,7 @@ def test_a_wait_passes_with_time() -> None:
 
 
 def test_what_the_other_side_asks_for_is_kept() -> None:
-    """Also at the end, where waits are short otherwise."""
+    """The wait that the server asks for is kept, also at the end, where waits are short otherwise."""
     breaker = Breaker(Time(), lambda: 0.0)
     for _ in range(10):
         breaker.failed()

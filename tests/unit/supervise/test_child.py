@@ -57,7 +57,7 @@ def ends(one: Child) -> bool:
 
 
 def test_another_takes_the_place_of_one_that_was_killed(nearby: Nearby) -> None:
-    """It is said, and counted; its number is the new one's."""
+    """A killed writer is replaced, with a message and a count. Its number is then the new one's."""
     one = nearby.begin(READY + "time.sleep(60)")
     first = nearby.ready()
     os.kill(first, signal.SIGKILL)
@@ -67,7 +67,10 @@ def test_another_takes_the_place_of_one_that_was_killed(nearby: Nearby) -> None:
 
 
 def test_signals_reach_the_one_that_took_the_place_as_well(nearby: Nearby) -> None:
-    """What its thread does not listen to is not blocked in those that it starts."""
+    """A replacement has only SIGTERM blocked, as its predecessor.
+
+    Signals that the watching thread blocks are not blocked in the children that it starts.
+    """
     mask = "print(*signal.pthread_sigmask(signal.SIG_BLOCK, []), sep=',', file=sys.stderr, flush=True);"
     policy = ChildPolicy("writer", holds_term=True)
     nearby.begin(f"import signal; {READY} {mask} time.sleep(60)", policy)
@@ -80,7 +83,10 @@ def test_signals_reach_the_one_that_took_the_place_as_well(nearby: Nearby) -> No
 
 @pytest.mark.parametrize(("code", "starts"), [(0, 1), (6, 1), (3, 1), (1, limits.RESTARTS + 1)])
 def test_exit_codes(nearby: Nearby, code: int, starts: int) -> None:
-    """Only some are worth another try, and only so often; what the process said itself is not said again."""
+    """A child is restarted only for some exit codes, and a limited number of times.
+
+    Errors that the process reported itself are not repeated.
+    """
     one = nearby.begin(f"import sys; print('there', file=sys.stderr); sys.exit({code})")
     assert ends(one)
     said = [nearby.hear() for _ in range(nearby.said.qsize())]
@@ -114,7 +120,10 @@ def test_who_is_told_to_end_while_it_waits_to_be_started_is_not(nearby: Nearby) 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTERM])
 def test_one_that_hears_nothing_is_killed_with_what_it_started(nearby: Nearby, number: int) -> None:
-    """Also where it has gone already, and only what it started holds on to what was ours."""
+    """A child that does not end is killed with its own children.
+
+    It may have gone already while those still hold the output.
+    """
     child = "import subprocess; c = subprocess.Popen(['sleep', '60'], stderr=2);"
     one = nearby.begin(READY + child + "print('ready', c.pid, file=sys.stderr, flush=True); time.sleep(60)")
     pid, grandchild = nearby.ready(), nearby.ready()

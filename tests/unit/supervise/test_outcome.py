@@ -1,4 +1,4 @@
-"""Where a report comes from, and the reason when it is not the best source."""
+"""Tests of the source of a report, and of the reason when it is not the best one."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def journal(folder: Path) -> None:
 def test_the_published_final_snapshot_is_the_best_source(
     published: FakeAggregator, snapshots: Subscription, keeper: Any
 ) -> None:
-    """No reason is given for it."""
+    """The published final snapshot is the best source, so it needs no reason."""
     published.state = "COMPLETE"
     report = await_report(snapshots, keeper, 10.0, recovery_s=0.0)
     assert (report.source, report.source_reason, report.final) == ("pubsub", "", True)
@@ -84,7 +84,7 @@ def test_the_published_final_snapshot_is_the_best_source(
 def test_a_final_snapshot_that_was_taken_before_is_not_waited_for(
     published: FakeAggregator, snapshots: Subscription, keeper: Any
 ) -> None:
-    """Of a run that somebody stopped, it came while the command went on."""
+    """The final snapshot of a stopped run may come while the command goes on. The report then uses it at once."""
     published.state = "COMPLETE"
     assert snapshots.recv(10.0) is not None
     while snapshots.newest is None or snapshots.newest.state != "COMPLETE":
@@ -95,7 +95,7 @@ def test_a_final_snapshot_that_was_taken_before_is_not_waited_for(
 
 
 def test_the_file_comes_next(snapshots: Subscription, keeper: Any, short_dir: Path) -> None:
-    """When nothing final is published in time."""
+    """The file is the source if no final snapshot is published in time."""
     final_file(short_dir)
     report = await_report(snapshots, keeper, 0.3, recovery_s=0.0)
     assert (report.source, report.snapshot.seq) == ("file", 99)
@@ -103,7 +103,7 @@ def test_the_file_comes_next(snapshots: Subscription, keeper: Any, short_dir: Pa
 
 
 def test_the_journal_is_read_when_there_is_no_file(short_dir: Path, instead: Instead) -> None:
-    """By a process of its own, which is told the directory, and leaves the file."""
+    """A process of its own reads the journal and leaves the file. It gets the directory as an argument."""
     journal(short_dir)
     source = final_file(short_dir / "tmp", "made")
     instead(
@@ -151,7 +151,10 @@ def test_an_interpreter_that_cannot_be_started_reads_no_journal(
 def test_the_journal_of_an_aggregator_that_lives_is_left_alone(
     published: FakeAggregator, snapshots: Subscription, keeper: Any, short_dir: Path, instead: Instead
 ) -> None:
-    """It is silent, and still writes. Without a journal nothing is started either."""
+    """The journal of a silent aggregator that still writes is not read.
+
+    Without a journal no process is started either.
+    """
     instead(f"open({str(short_dir / 'started')!r}, 'w')")
     journal(short_dir)
     assert await_report(snapshots, keeper, 0.3, recovery_s=30.0).source == "last_live"
@@ -161,7 +164,7 @@ def test_the_journal_of_an_aggregator_that_lives_is_left_alone(
 
 
 def test_the_last_live_snapshot_comes_last(snapshots: Subscription, keeper: Any) -> None:
-    """It says that it is none of the better ones, and why."""
+    """The last live snapshot is the last source, and its reason says why no better one is there."""
     assert snapshots.recv(10.0) is not None
     report = await_report(snapshots, keeper, 0.3, recovery_s=0.0)
     assert (report.source, report.state) == ("last_live", "LIVE")
@@ -171,7 +174,7 @@ def test_the_last_live_snapshot_comes_last(snapshots: Subscription, keeper: Any)
 def test_an_aggregator_that_is_gone_for_good_is_not_waited_for(
     published: FakeAggregator, snapshots: Subscription, keeper: Any, short_dir: Path
 ) -> None:
-    """How it came to its end is in the reason."""
+    """The reason says how an aggregator that is gone for good came to its end."""
     final_file(short_dir)
     published.stop()
     keeper.deserted, keeper.lost = (
@@ -185,7 +188,10 @@ def test_an_aggregator_that_is_gone_for_good_is_not_waited_for(
 def test_an_aggregator_that_was_started_again_is_given_its_time(
     published: FakeAggregator, snapshots: Subscription, keeper: Any
 ) -> None:
-    """It drains and reads the journal anew. Without such patience the bound of the caller holds."""
+    """A restarted aggregator gets time, because it drains and reads the journal anew.
+
+    Without that patience the caller's bound holds.
+    """
 
     class Restarted:
         """A keeper that restarts when it is first looked at again; the result comes two looks later."""
@@ -250,7 +256,7 @@ def test_with_no_source_at_all_there_is_still_a_report(short_dir: Path, monkeypa
 
 
 def test_what_would_make_a_result_is_in_the_reason() -> None:
-    """Where there is none yet."""
+    """The reason names a command that would make a result if there is none yet."""
     report = second_best(
         RunFiles("", "", "job"), None, "no aggregator was reached", remedy="`telemetry recover X` makes one"
     )

@@ -1,4 +1,4 @@
-"""Where the result of a run may be."""
+"""Tests of where the result of a run may be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def final_file(path: Path, state: State = "COMPLETE") -> None:
 
 @pytest.mark.parametrize("place", ["configured", "tmp"])
 def test_the_file_may_be_in_a_fallback_directory(short_dir: Path, place: str) -> None:
-    """Its run directory could not be written; the name says whose it is."""
+    """A fallback directory may hold the result if the run directory is not writable. The name tells whose it is."""
     (short_dir / "configured").mkdir()
     files = RunFiles(str(short_dir / "run"), "r", "job", (str(short_dir / "configured"),))
     final_file(short_dir / place / f"telemetry-another-{FINAL_FILE}")

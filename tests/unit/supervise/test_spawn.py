@@ -78,7 +78,10 @@ def test_a_ready_aggregator_is_greeted(short_dir: Path, instead: object, monkeyp
 def test_another_is_started_under_the_same_circumstances(
     short_dir: Path, instead: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the program has done to its environment since, where the flags are, and to its working directory."""
+    """Another aggregator starts under the same circumstances.
+
+    Later changes of the environment, of flags in it and of the working directory have no effect.
+    """
     seen = short_dir / "seen"
     monkeypatch.setenv("TELEMETRY_LIMITS__SERIES", "7")
     monkeypatch.chdir(short_dir)
@@ -131,7 +134,7 @@ def test_files_beside_the_program_are_no_modules_of_the_aggregator(
 def test_the_aggregators_error_is_raised_as_its_own(
     instead: object, kind: str, expected: type[TelemetryError]
 ) -> None:
-    """With its message and its hint."""
+    """The error of the aggregator keeps its message and its hint."""
     instead(f"""print('{{"error": "no room", "hint": "tidy", "kind": "{kind}"}}', file=ready)""")  # type: ignore[operator]
     with pytest.raises(expected) as raised:
         spawn("job", {}, owner_pid=1, timeout_s=20.0)
@@ -149,7 +152,7 @@ def test_an_aggregator_that_dies_without_a_word_has_last_words(instead: object) 
 def test_an_aggregator_that_never_gets_ready_is_not_waited_for_long(
     short_dir: Path, instead: object, monkeypatch: pytest.MonkeyPatch, stubborn: bool
 ) -> None:
-    """And it does not stay behind, not even as a zombie."""
+    """An aggregator that never gets ready is ended and leaves no process, not even a zombie."""
     monkeypatch.setattr(spawn_module, "_LAST_RESPECTS_S", 0.2)
     pid_file = short_dir / "pid"
     ignore = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if stubborn else ""
@@ -163,7 +166,10 @@ def test_an_aggregator_that_never_gets_ready_is_not_waited_for_long(
 def test_a_follower_that_cannot_be_taken_over_is_not_asked_to_end(
     short_dir: Path, instead: object, ready: bool
 ) -> None:
-    """It would take that for somebody's wish that the run ends. Ready or not: the journal has all that it knows."""
+    """A new aggregator that can't be taken over gets no SIGTERM, which would mean the end of the run.
+
+    The journal has all that it knows, whether it is ready or not.
+    """
     pid_file, asked = short_dir / "pid", short_dir / "asked"
     silent = f'print(\'{{"endpoint": "ipc://{short_dir}/nobody"}}\', file=ready, flush=True)\n' if ready else ""
     instead(  # type: ignore[operator]
@@ -189,7 +195,10 @@ def test_who_takes_over_learns_whether_the_run_ends(short_dir: Path, instead: ob
 
 @pytest.mark.parametrize("what", ["tempfile.TemporaryFile", "os.pipe", "subprocess.Popen"])
 def test_a_machine_without_room_is_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Of the start, and nothing stays open: whoever tries again must not use up what is left."""
+    """A lack of descriptors is an error of the start, and no descriptor stays open.
+
+    Another try must not use up the rest.
+    """
     module, name = what.split(".")
 
     def fail(*_: object, **__: object) -> None:

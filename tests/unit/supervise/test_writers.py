@@ -114,12 +114,12 @@ def test_the_command_line() -> None:
     ],
 )
 def test_a_writer_is_called_as_the_writer_itself_has_it(to: str) -> None:
-    """Its folder is found by the name."""
+    """`name_of` gives the name that the writer has itself, by which its folder is found."""
     assert name_of(to) == parse(to).name
 
 
 def test_writers_that_can_t_be_told_apart_are_refused() -> None:
-    """And more than a run may have."""
+    """Writers of the same name are refused, and so are more than a run may have."""
     with pytest.raises(UsageError, match="the same name"):
         Writers(["jsonl", "jsonl:path=x"], print)
     with pytest.raises(UsageError, match="33 backends are too many; the limit for a run is 32"):
@@ -130,7 +130,10 @@ def test_writers_that_can_t_be_told_apart_are_refused() -> None:
 
 
 def test_a_backend_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what may be meant; somebody else's is known by its entry point, ours without a look."""
+    """The error for an unknown backend names similar ones.
+
+    Backends of other packages are known by their entry points, and built-in ones need no look.
+    """
     mine = EntryPoint("mine", "mine:Mine", "telemetry.backends")
     asked: list[str] = []
 
@@ -150,7 +153,7 @@ def test_a_backend_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_all_is_delivered(nearby: Nearby) -> None:
-    """Nobody waits any longer, and nothing is said."""
+    """Writers that have delivered all end without a wait or a message."""
     writers = nearby.begin(one=DELIVERS, every_s=2.0)
     assert nearby.hear() == "delivered"
     began = time.monotonic()
@@ -192,7 +195,7 @@ def test_the_run_may_know_of_more_records_than_its_writers(nearby: Nearby) -> No
 
 
 def test_one_that_is_killed_goes_on_in_another(nearby: Nearby) -> None:
-    """How often is in its last state."""
+    """The last state of a writer counts how often it was started again."""
     writers = nearby.begin(polite=POLITE)
     for _ in range(2):
         assert nearby.hear() == "writes"
@@ -204,7 +207,7 @@ def test_one_that_is_killed_goes_on_in_another(nearby: Nearby) -> None:
 
 
 def test_one_that_can_t_begin_is_not_tried_again(nearby: Nearby) -> None:
-    """It has said why itself, unless it could not even do that."""
+    """A writer that can't begin says why itself, unless it could not even do that."""
     writers = nearby.begin(one=CAN_T, mute=MUTE)
     writers.end(DEADLINE_S)
     remedy = f"telemetry export --resume {nearby.folder}"
@@ -222,7 +225,10 @@ def test_one_that_can_t_begin_is_not_tried_again(nearby: Nearby) -> None:
 def test_the_aggregator_is_told_of_a_writer_that_ends_before_the_run(
     nearby: Nearby, short_dir: Path, wait_until: Callable[..., object]
 ) -> None:
-    """It may not have been able to say so itself. One that is done needs not, nor those that end with the run."""
+    """The aggregator is told of a failed writer, which may not have been able to tell it itself.
+
+    A writer that is done, or ends with the run, is not reported.
+    """
     with FakeAggregator(short_dir) as run:
         writers = nearby.begin(endpoint=run.endpoint, one=CAN_T, mute=MUTE, other=DELIVERS, polite=POLITE)
         missing = Writers(["gone"], nearby.said.put, command=lambda *_: ["/nowhere/python"])
@@ -283,7 +289,7 @@ def test_words_that_no_process_takes_are_said(nearby: Nearby) -> None:
 
 
 def test_whoever_is_waited_for_is_told(nearby: Nearby, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With how much is left, as far as that is known."""
+    """The callback gets the number of records left for each awaited writer, as far as it is known."""
     monkeypatch.setattr("telemetry.supervise.writers._TELL_S", 0.01)
     writers = nearby.begin(one=DELIVERS, waits=WAITS)
     while nearby.hear() != "writes":
@@ -313,7 +319,7 @@ def test_who_can_t_wait_ends_them_all_the_same(nearby: Nearby) -> None:
 
 
 def test_without_backends_nothing_happens(nearby: Nearby) -> None:
-    """Which is how most runs are."""
+    """A run without backends, as most runs are, starts no writer and does not wait."""
     with Writers([], nearby.said.put) as writers:
         writers.begin("ipc:///run", str(nearby.folder))
         writers.end(60.0)
@@ -321,7 +327,7 @@ def test_without_backends_nothing_happens(nearby: Nearby) -> None:
 
 
 def test_a_damaged_report_of_a_writer_is_none(nearby: Nearby) -> None:
-    """What became of it is known by how it ended."""
+    """A writer with a damaged report has the state that follows from its exit."""
     writers = nearby.begin(one=DELIVERS)
     nearby.hear()
     assert writers._children[0].wait(time.monotonic() + DEADLINE_S)
@@ -339,7 +345,7 @@ def test_the_report_has_the_last_states() -> None:
 
 
 def test_a_long_wait_is_said_once() -> None:
-    """For whom, and for how long; a short one is not worth a word."""
+    """The message of a long wait names the writers and the time left. A short wait causes none."""
     now_s = [5.0]
     said: list[str] = []
     tell = said_when_long(said.append, 30.0, lambda: now_s[0])

@@ -8,7 +8,7 @@ from telemetry.testing import FakeClock
 
 
 def test_both_clocks_move_together_and_only_forward() -> None:
-    """By the same step; a step back is refused."""
+    """Both clocks move by the same step. A step back is refused."""
     clock = FakeClock(5, 7)
     assert (clock.monotonic_ns(), clock.wall_ns()) == (5, 7)
     clock.advance(1.5)

@@ -50,7 +50,7 @@ def test_faults_wait_for_their_call_and_for_those_before_them(faults: Faults) ->
 
 
 def test_without_faults_it_is_the_inner_one(backend: Faulty, tmp_path: Path) -> None:
-    """What it takes, says and keeps."""
+    """A backend without faults takes, reports and keeps what the inner one does."""
     assert backend.takes == tuple(kind for kind in KINDS if kind is not Live)
     backend.open(RunFacts("r", "n", 0, None), {})
     backend.write(MARKS)
@@ -61,7 +61,7 @@ def test_without_faults_it_is_the_inner_one(backend: Faulty, tmp_path: Path) -> 
 
 
 def test_what_is_planned_is_raised_before_the_inner_call(backend: Faulty, faults: Faults, tmp_path: Path) -> None:
-    """Nothing of it is there."""
+    """A planned fault is raised before the inner call, so that the inner backend keeps no part of it."""
     faults.plan(Fault(what="away", call="open"), Fault(what="away"), Fault(what="breaks"), Fault(what="slow"))
     with pytest.raises(Unavailable):
         backend.open(RunFacts("r", "n", 0, None), {})
@@ -91,7 +91,7 @@ def test_a_death_comes_in_the_middle(
 
 
 def test_a_full_disk_has_room_again(backend: Faulty, faults: Faults) -> None:
-    """Once it is mended."""
+    """A full disk has room again once the faults are mended."""
     backend.open(RunFacts("r", "n", 0, None), {})
     faults.plan(Fault(what="full", times=0))
     large = [Mark(key="r9", time_ns=0, text="x" * 64 * limits.KIB)]
@@ -103,7 +103,7 @@ def test_a_full_disk_has_room_again(backend: Faulty, faults: Faults) -> None:
 
 
 def test_patience_ends_where_a_hang_is_planned(backend: Faulty, faults: Faults) -> None:
-    """And not before."""
+    """The time allowed for a call shrinks at the planned hang and not before."""
     faults.plan(Fault(what="hangs", skip=1))
     backend.open(RunFacts("r", "n", 0, None), {})
     assert limits.BACKEND_CALL_S > 10.0
@@ -113,7 +113,10 @@ def test_patience_ends_where_a_hang_is_planned(backend: Faulty, faults: Faults) 
 
 
 def test_it_is_called_as_the_inner_one_is(tmp_path: Path) -> None:
-    """So that settings by name reach it; what the inner one was told stays."""
+    """The faulty backend has the name of the inner one, so that settings by name reach it.
+
+    The options of the inner one stay.
+    """
     found = parse_as_known(around(r"jsonl:path=a\,b,as=mine", tmp_path))
     assert found[0] == "mine"
     assert parse(found[1]).options == {"path": "a,b"}

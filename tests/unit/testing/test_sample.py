@@ -24,7 +24,7 @@ def items(sample: SampleRun) -> list[Item]:
 
 
 def test_its_items_are_those_it_says(tmp_path: Path) -> None:
-    """In number and in value; the newest value of a step counts."""
+    """The items agree with the sample in number and in value. The newest value of a step counts."""
     sample = record_run(tmp_path, steps=50, names=30)
     found = items(sample)
     assert Counter(type(item).__name__.lower() for item in found) == sample.items

@@ -1,4 +1,4 @@
-"""What a reader says."""
+"""Tests of the record of what a reader reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from telemetry.testing.backends import Written
 
 
 def test_values_that_come_twice_are_counted_twice() -> None:
-    """And the newest one stands."""
+    """A value that comes twice counts twice, and the newest one stays."""
     found = Written()
     found.value("train", 1, "loss", 2.0)
     found.value("train", 1, "loss", 3.0)

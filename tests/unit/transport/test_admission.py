@@ -44,7 +44,7 @@ def knock(endpoint: str) -> socket.socket:
 
 
 def gets_in(endpoint: str) -> bool:
-    """Whether ZeroMQ introduces itself there."""
+    """Return whether ZeroMQ introduces itself at the address."""
     try:
         with knock(endpoint) as peer:
             peer.settimeout(0.5)
@@ -57,7 +57,7 @@ def gets_in(endpoint: str) -> bool:
 def test_who_is_here_stays_and_who_comes_waits(
     kind: str, short_dir: Path, in_use: list[int], wait_until: WaitUntil
 ) -> None:
-    """While descriptors are short new peers are turned away; a dealer goes on, and later peers get in again."""
+    """New peers are turned away while descriptors are short, and get in again later. A connected dealer goes on."""
     hub = make_hub(kind, short_dir)
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
@@ -79,7 +79,7 @@ def test_who_is_here_stays_and_who_comes_waits(
 
 
 def test_control_is_the_last_to_be_shut(short_dir: Path, in_use: list[int], wait_until: WaitUntil) -> None:
-    """Those who ask for the state or the end of a run get in when subscribers no longer do."""
+    """Requests for the state or the end of a run get in when subscribers no longer do."""
     hub = make_hub("ipc", short_dir)
     in_use[0] = 1_024
     knock(hub.endpoints.snapshots).close()
@@ -90,7 +90,7 @@ def test_control_is_the_last_to_be_shut(short_dir: Path, in_use: list[int], wait
 
 
 def test_nothing_is_said_where_there_is_room(short_dir: Path) -> None:
-    """No warning, and no second name of a socket."""
+    """A hub with room gives no warning and makes no second name of a socket."""
     hub = make_hub("ipc", short_dir)
     with ControlClient(hub.endpoints.control):
         assert gets_in(hub.endpoints.control)

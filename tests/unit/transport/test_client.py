@@ -39,7 +39,7 @@ def test_an_answer_belongs_to_the_request_with_its_id(served: Served) -> None:
 
 
 def test_pushed_messages_are_kept_for_whoever_asks(served: Served) -> None:
-    """They may come before the answer."""
+    """Pushed messages that come before the answer are kept until they are asked for."""
     pushed: list[Response] = [Ack(epoch="e", batches=3), Resend(first=0, last=1)]
     endpoint = served(lambda hub, request: [*pushed, pong(request)])
     with ControlClient(endpoint) as client:
@@ -56,7 +56,7 @@ def test_an_error_is_raised_with_its_code(served: Served) -> None:
 
 
 def test_a_machine_without_room_for_a_socket_says_so(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an error of this endpoint, which may pass; nothing stays open."""
+    """A lack of descriptors is an error of this endpoint, which may pass. No socket stays open."""
     closed: list[bool] = []
 
     def fail(*_: object) -> None:
@@ -84,7 +84,7 @@ def test_another_major_version_is_called_that(served: Served, welcome: MakeWelco
 
 
 def test_a_wrong_answer_to_hello(served: Served) -> None:
-    """It is not an aggregator's control address then."""
+    """A wrong answer to `hello` shows that the address is no aggregator's control address."""
     endpoint = served(lambda hub, request: [pong(request)])
     with pytest.raises(ProtocolError, match="answered hello with Pong"):
         hello(endpoint, 5.0)
@@ -104,13 +104,16 @@ def test_what_cannot_be_read_is_skipped_unless_it_is_the_answer(hub: Hub) -> Non
 
 
 def test_an_address_that_is_none() -> None:
-    """Nothing is left open."""
+    """An invalid address is an error, and no socket stays open."""
     with pytest.raises(EndpointError, match="can't connect to"):
         ControlClient("nowhere")
 
 
 def test_a_client_goes_on_with_the_next_aggregator(short_dir: Path) -> None:
-    """At the same address. It answers what the dead one was asked, too, which is taken for no answer of ours."""
+    """A client goes on with the next aggregator at the same address.
+
+    Late answers to earlier requests are not taken for its own.
+    """
     endpoints = plan(f"ipc://{short_dir}/c", "r")
     client = ControlClient(endpoints.control)
     epochs = []

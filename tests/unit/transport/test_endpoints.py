@@ -18,7 +18,7 @@ from telemetry.transport.endpoints import Endpoints, check_connectable, plan, re
 def test_without_an_address_a_run_gets_a_private_directory(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else may look into the directory of the sockets."""
+    """The directory of the sockets is closed to other users."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
     planned = plan(None, "r1")
     folder = short_dir / "telemetry" / "r1"
@@ -124,7 +124,7 @@ def test_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
     ],
 )
 def test_an_address_leads_to_a_bound_one(endpoint: str, bound: str, leads: bool) -> None:
-    """In doubt it does not."""
+    """An address does not lead to a bound one if that is in doubt."""
     assert endpoints.leads_to(endpoint, bound) is leads
 
 
@@ -136,7 +136,10 @@ def test_a_path_that_is_too_long_is_named_before_binding() -> None:
 
 
 def test_an_abstract_name_is_open_to_every_user() -> None:
-    """So it has to be asked for; keys protect no ipc address."""
+    """An abstract name has to be allowed explicitly, because every user can reach it.
+
+    Keys protect no ipc address.
+    """
     for keyed in (False, True):
         with pytest.raises(EndpointError, match="every user of this machine"):
             endpoints.check_bindable("ipc://@name", insecure=False, keyed=keyed)
@@ -194,7 +197,10 @@ def test_a_tcp_address_may_name_who_has_to_answer() -> None:
 
 
 def test_the_key_of_control_holds_for_its_siblings() -> None:
-    """What an aggregator says can't lead a peer to an address without it, nor to another key."""
+    """The key of the control address holds for its siblings.
+
+    An aggregator can't lead a peer to an address without it or with another key.
+    """
     control = f"tcp://node3:5#{KEY}"
     assert endpoints.seen_from("tcp://0.0.0.0:7", control) == f"tcp://node3:7#{KEY}"
     assert endpoints.seen_from("tcp://10.0.0.2:7", control) == f"tcp://10.0.0.2:7#{KEY}"
@@ -203,7 +209,7 @@ def test_the_key_of_control_holds_for_its_siblings() -> None:
 
 
 def test_an_address_with_a_key_is_judged_without_it() -> None:
-    """Whether it is loopback, and whether anybody listens there."""
+    """The key has no effect on whether an address is loopback or refuses connections."""
     assert endpoints.is_loopback(f"tcp://127.0.0.1:5#{KEY}")
     assert not endpoints.is_loopback(f"tcp://10.0.0.1:5#{KEY}")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -216,7 +222,7 @@ def test_an_address_with_a_key_is_judged_without_it() -> None:
     "address", ["tcp://h:1", "tcp://[::1]:65535", "ipc://x", "ipc://@x", f"tcp://h_-.x:5#{KEY}"]
 )
 def test_somebody_may_listen_there(address: str) -> None:
-    """Whether anybody does is not asked."""
+    """The check accepts a well-formed address without asking whether anyone listens there."""
     check_connectable(address)
 
 
@@ -243,11 +249,11 @@ def test_nobody_can_listen_there(address: str) -> None:
 
 
 def test_nobody_listens_on_a_key() -> None:
-    """It is for those who connect."""
+    """An address to listen at must have no key, because keys are for those who connect."""
     with pytest.raises(EndpointError, match="remove the key"):
         plan(f"tcp://0.0.0.0:5#{KEY}", "r")
 
 
 def test_with_keys_an_address_may_be_reached_by_others() -> None:
-    """That is what they are for."""
+    """An address that others reach is allowed with keys, which exist for that."""
     endpoints.check_bindable("tcp://0.0.0.0:5", insecure=False, keyed=True)

@@ -44,7 +44,7 @@ def publisher(address: str) -> Iterator[Publisher]:
 
 
 def test_messages_come_as_they_are(publisher: Publisher, address: str) -> None:
-    """In order, whole, and with their topics."""
+    """Messages come in order, whole, and with their topics."""
     with ForeignSubscription(address) as messages:
         publisher.await_subscriber()
         sent = [b"topic".ljust(40, b"\0") + bytes([number]) * number for number in range(50)]
@@ -64,7 +64,7 @@ def test_only_the_topics_that_were_asked_for(publisher: Publisher, address: str)
 
 
 def test_the_other_side_may_come_later_and_go(address: str, wait_until: WaitUntil) -> None:
-    """Whether it is there is known, and that it once was."""
+    """The subscription knows whether the publisher is there, and whether it ever was."""
     with ForeignSubscription(address) as messages:
         assert messages.recv(0.0) is None
         assert not messages.ever_connected
@@ -76,7 +76,7 @@ def test_the_other_side_may_come_later_and_go(address: str, wait_until: WaitUnti
 
 
 def test_what_is_no_address_is_said() -> None:
-    """At once, and not by silence."""
+    """An invalid address is an error at once, and not a long silence."""
     with pytest.raises(EndpointError, match="can't connect to"):
         ForeignSubscription("nonsense")
 
@@ -89,7 +89,7 @@ def test_sizes_are_bounded(address: str) -> None:
 
 
 def test_closing_twice_is_harmless(address: str) -> None:
-    """As with every other socket of ours."""
+    """A second close is harmless, as with every other socket of ours."""
     messages = ForeignSubscription(address)
     messages.close()
     messages.close()

@@ -110,7 +110,7 @@ def test_the_wrong_key_of_the_aggregator_is_told_apart(locked: Locked, connect: 
 def test_an_aggregator_without_keys_is_told_apart(
     unlocked: Locked, become: Become, connect: Callable[[str], Peer]
 ) -> None:
-    """Nothing is sent in the clear to an address that has a key."""
+    """A peer with a key in its address sends no data in the clear to an aggregator without keys."""
     become("ann")
     assert "has no key" in connect(f"{unlocked.endpoints.control}#{OTHER_KEY}").refusal()
 
@@ -118,7 +118,7 @@ def test_an_aggregator_without_keys_is_told_apart(
 def test_who_is_known_hears_nothing_of_it(
     locked: Locked, connect: Callable[[str], Peer], wait_until: Callable[..., object]
 ) -> None:
-    """Its requests arrive."""
+    """A known peer sees no refusal, and its requests arrive."""
     peer = connect(locked.address)
     peer.socket.send(b"hello")
     wait_until(lambda: locked.heard or peer.handshakes.refusal(), PATIENCE_S, "the request")
@@ -134,7 +134,7 @@ def test_nobody_there_is_no_refusal(connect: Callable[[str], Peer]) -> None:
 def test_an_aggregator_that_goes_away_in_mid_handshake_is_no_refusal(
     become: Become, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only what fails again and again, against one that is there, is a wrong key."""
+    """A wrong key is one that fails again and again, at an aggregator that is there."""
     own = become("owner").own()
     monkeypatch.setattr("telemetry.transport.handshake.mechanism", lambda _address: "CURVE")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -157,7 +157,7 @@ def test_files_and_pipes_between_processes_are_not_watched(
 
 
 def test_what_a_socket_wants_can_be_asked(locked: Locked, unlocked: Locked) -> None:
-    """Its greeting says so before any key is needed."""
+    """The greeting of a socket tells whether it needs a key, before any key is used."""
     assert mechanism(locked.address) == "CURVE"
     assert mechanism(unlocked.endpoints.control) == "NULL"
 

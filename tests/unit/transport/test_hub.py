@@ -53,7 +53,7 @@ def test_a_lock_whose_holder_died_is_no_obstacle(short_dir: Path) -> None:
 
 
 def test_a_lock_file_removed_by_its_holder_is_not_held(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who locks a file that was removed meanwhile locks again: the name has another file now."""
+    """A lock on a file that was removed meanwhile is taken again, because its name has a new file."""
     path = short_dir / "c.lock"
     real = fcntl.flock
     removed: list[int] = []
@@ -79,13 +79,13 @@ def test_a_file_is_not_replaced_by_a_socket(short_dir: Path) -> None:
 
 
 def test_a_folder_that_does_not_exist_is_named(short_dir: Path) -> None:
-    """It is the operator's to make."""
+    """A missing folder is an error, because the operator has to make it."""
     with pytest.raises(EndpointError, match=r"can't create .*: No such file"):
         Hub(plan(f"ipc://{short_dir}/no/c", "r"))
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    """And a free one is chosen where the address leaves it open."""
+    """A port that is taken is named in the error. An address that leaves the port open gets a free one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(EndpointError, match=f"{port} is in use"):
@@ -135,7 +135,7 @@ def test_control_messages_come_with_their_peer(hub: Hub) -> None:
 
 
 def test_a_peer_that_is_gone_is_an_answer_not_an_error(hub: Hub) -> None:
-    """Nobody is owed a reply for ever."""
+    """A reply to a peer that is gone is dropped without an error."""
     assert hub.send_control(b"nobody", b"x") is False
 
 
@@ -237,7 +237,10 @@ def locked(become: Callable[[str], KeyFolder]) -> Iterator[Hub]:
 
 
 def test_peers_are_told_the_key_and_the_sockets_are_not(locked: Hub) -> None:
-    """What is bound can be bound again by whoever goes on with the run; what is told is for those who connect."""
+    """Peers are told the address with the key, which is for those who connect.
+
+    The bound address has no key, so that another process can bind it again to go on with the run.
+    """
     bound, _, key = locked.address.partition("#")
     assert bound == locked.endpoints.control
     assert is_key(key)
@@ -258,7 +261,7 @@ def test_a_handshake_does_not_end_the_wait(locked: Hub, become: Callable[[str], 
 
 
 def test_without_keys_to_use_nothing_is_bound(short_dir: Path) -> None:
-    """No pair, no socket; and an address that others reach is refused without any."""
+    """A hub without a pair of keys opens no socket. An address that others reach is refused without keys."""
     with pytest.raises(KeysError, match="telemetry keys new"):
         Hub(plan("tcp://127.0.0.1:*", "r"), keys=KeyFolder(short_dir / "none"))
 

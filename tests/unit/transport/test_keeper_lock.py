@@ -1,4 +1,7 @@
-"""Who is there to start another aggregator: seen by all, gone with the process, not inherited."""
+"""Tests of the lock of a run's keeper, which is there to start another aggregator.
+
+All see the lock, the end of the process ends it, and no child inherits it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def runtime(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_seen_until_it_ends(runtime: Path) -> None:
-    """And leaves nothing, not even the folder if it was the last one in it."""
+    """A keeper that ends leaves nothing, not even the folder if its file was the last one in it."""
     assert keeper_of("r") == 0
     keeping = KeeperLock("r")
     assert keeper_of("r") == os.getpid()
@@ -53,7 +56,7 @@ def test_it_ends_with_its_process(runtime: Path) -> None:
 
 
 def test_a_forked_child_is_not_willing(runtime: Path) -> None:
-    """It has no thread that would do it, and it may live longer."""
+    """A forked child is no keeper, as it has no thread for that and may live longer."""
     keeping = KeeperLock("r")
     ready, begun = os.pipe()
     over, end = os.pipe()
@@ -78,7 +81,10 @@ def test_a_forked_child_is_not_willing(runtime: Path) -> None:
 
 
 def test_a_fork_in_mid_construction_inherits_nothing(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a run would be called kept for as long as the child lives. Other threads fork before or after."""
+    """A child forked while the lock is made inherits nothing, and other threads fork before or after.
+
+    Else a run would be called kept for as long as the child lives.
+    """
     children: list[int] = []
     alone: list[bool] = []
 
@@ -119,7 +125,10 @@ def test_whoever_just_looks_keeps_nobody_from_keeping(runtime: Path, monkeypatch
 
 
 def test_a_lock_that_another_has_is_not_waited_for(runtime: Path) -> None:
-    """For long: a run is kept all the same. Its file stays with the other."""
+    """A lock that another keeper has is not waited for long, and its file stays with that keeper.
+
+    The run is kept all the same.
+    """
     first, second = KeeperLock("r"), KeeperLock("r")
     second.end()
     assert keeper_of("r") == os.getpid()
@@ -129,7 +138,7 @@ def test_a_lock_that_another_has_is_not_waited_for(runtime: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "x", "-1"])
 def test_one_that_says_nothing_of_itself_is_no_keeper(runtime: Path, content: str) -> None:
-    """Its file is locked and holds no process."""
+    """A locked file that names no process has no keeper."""
     keeping = KeeperLock("r")
     next(runtime.iterdir()).write_text(content)
     assert keeper_of("r") == 0

@@ -39,7 +39,7 @@ def mode(path: Path) -> int:
 
 
 def test_nobody_else_can_read_what_is_made(folder: KeyFolder, umask: int) -> None:
-    """Whatever the umask: files are 0600, folders 0700, and nothing unfinished stays behind."""
+    """Files are 0600 and folders 0700 whatever the umask, and nothing unfinished stays behind."""
     folder.make_pair()
     folder.trust("bob", KEY)
     files = [path for path in folder.path.rglob("*") if path.is_file()]
@@ -78,7 +78,7 @@ def test_a_public_key_is_never_taken_for_an_option(folder: KeyFolder) -> None:
 
 
 def test_a_pair_is_not_replaced_by_accident(folder: KeyFolder) -> None:
-    """Whoever trusts the old one would refuse the new one."""
+    """A pair is replaced only on demand, as those who trust the old one would refuse the new one."""
     made = folder.make_pair()
     with pytest.raises(KeysError, match=r"already contains keys .*--force"):
         folder.make_pair()
@@ -104,7 +104,7 @@ def test_a_secret_that_others_can_read_is_refused(folder: KeyFolder, bits: int) 
 
 
 def test_a_folder_that_others_can_change_is_refused(folder: KeyFolder) -> None:
-    """They could put their own secret in the place of ours."""
+    """A folder that others can change is refused, as they could replace our secret with their own."""
     folder.make_pair()
     folder.path.chmod(0o770)
     for use in (folder.own, lambda: folder.make_pair(replace=True)):
@@ -114,7 +114,7 @@ def test_a_folder_that_others_can_change_is_refused(folder: KeyFolder) -> None:
 
 
 def test_files_of_another_user_are_refused(folder: KeyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns a file can change it at any time."""
+    """Files of another user are refused, as the owner of a file can change it at any time."""
     folder.make_pair()
     monkeypatch.setattr(os, "geteuid", lambda: folder.secret.stat().st_uid + 1)
     if folder.secret.stat().st_uid == 0:  # what belongs to root is believed
@@ -157,7 +157,7 @@ def test_who_is_trusted_has_a_name(folder: KeyFolder) -> None:
 
 
 def test_a_name_keeps_its_key(folder: KeyFolder) -> None:
-    """Else a second `trust` would shut somebody out without a word."""
+    """A name keeps its key, as a second `trust` would shut somebody out without a word."""
     folder.trust("bob", KEY)
     with pytest.raises(KeysError, match="revoke bob"):
         folder.trust("bob", OTHER)
@@ -165,7 +165,7 @@ def test_a_name_keeps_its_key(folder: KeyFolder) -> None:
 
 
 def test_a_key_has_one_name(folder: KeyFolder) -> None:
-    """Else revoking one would leave it trusted under the other."""
+    """A key has one name, as revoking one of two would leave it trusted under the other."""
     folder.trust("bob", KEY)
     with pytest.raises(KeysError, match="already trusted, under the name bob"):
         folder.trust("robert", KEY)
@@ -182,7 +182,7 @@ def test_what_is_no_name(folder: KeyFolder, name: str) -> None:
 
 
 def test_a_name_is_shorter_than_a_key(folder: KeyFolder) -> None:
-    """So that an address can hold either."""
+    """A name is shorter than a key, so that an address can hold either."""
     folder.trust("x" * 39, KEY)
     with pytest.raises(UsageError, match="at most 39"):
         folder.trust("x" * 40, OTHER)
@@ -235,7 +235,7 @@ def test_files_that_are_not_believed_are_named_and_cost_nobody_else(folder: KeyF
 
 
 def test_a_folder_to_which_others_can_add_is_not_believed(folder: KeyFolder) -> None:
-    """They would let themselves in."""
+    """A folder of trusted keys that others can add to is refused, as they would let themselves in."""
     folder.trust("bob", KEY)
     folder.trusted_path.chmod(0o777)
     for use in (folder.trusted, lambda: folder.resolve("bob")):
@@ -278,7 +278,7 @@ def test_every_change_can_be_seen(folder: KeyFolder) -> None:
 
 
 def test_keys_lie_beside_the_settings_or_where_these_say(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is made by looking."""
+    """Keys lie beside the settings or where these say, and looking for them makes no file."""
     monkeypatch.chdir(short_dir)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(short_dir))
     monkeypatch.delenv("TELEMETRY_SECURITY__KEYS_DIR", raising=False)
@@ -294,7 +294,7 @@ def test_keys_lie_beside_the_settings_or_where_these_say(short_dir: Path, monkey
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container."""
+    """A user without a home, as in a container, reads in the error which variable to set."""
     for name in ("HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(KeysError, match="TELEMETRY_SECURITY__KEYS_DIR"):

@@ -24,7 +24,7 @@ def link(hub: Hub) -> Iterator[ProducerLink]:
 
 
 def test_nothing_is_sent_before_the_aggregator_listens(hub: Hub, link: ProducerLink, wait_until: WaitUntil) -> None:
-    """Until the subscription frame has come a send would vanish without an error."""
+    """A link sends nothing before the subscription frame comes, as it would vanish without an error."""
     assert link.send_events(FRAME) is False
     link.connect_events(hub.endpoints.events)
     assert link.send_events(FRAME) is False
@@ -74,7 +74,7 @@ def test_moving_to_another_address_waits_for_its_subscription(hub: Hub, link: Pr
 
 
 def test_control_goes_both_ways(hub: Hub, link: ProducerLink) -> None:
-    """What is no message of ours is counted and skipped."""
+    """Control messages go both ways, and one that can't be read is counted and skipped."""
     assert link.send_control(Ping(producer="p1"))
     assert hub.wait(5.0).control
     [(peer, _)] = hub.receive_control(10)
@@ -89,6 +89,6 @@ def test_control_goes_both_ways(hub: Hub, link: ProducerLink) -> None:
 
 
 def test_an_address_that_is_none() -> None:
-    """Nothing is left open."""
+    """An invalid address is an error and leaves nothing open."""
     with pytest.raises(EndpointError):
         ProducerLink("nowhere", "p")

@@ -1,4 +1,4 @@
-"""Where ring files lie, and which are removed."""
+"""Tests of the directory where ring files lie, and of which files are removed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_runtime_directory_if_it_is_a_tmpfs(told: Path, tmp_path: Path) -> None:
-    """It is private already."""
+    """The runtime directory is used if it is a tmpfs, as it is private already."""
     told.write_text(mounts(tmp_path, kind="tmpfs"))
     assert ring_directory() == tmp_path / "run" / "telemetry"
 
@@ -67,7 +67,7 @@ def test_nowhere_without_a_tmpfs(told: Path, tmp_path: Path) -> None:
 def test_a_directory_of_shared_memory_of_this_user_alone(
     told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is used if nobody else can read it."""
+    """A directory of shared memory is used if nobody but this user can read it."""
     told.write_text(mounts(tmp_path, kind="tmpfs"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/nowhere")
     found = ring_directory()
@@ -78,7 +78,7 @@ def test_a_directory_of_shared_memory_of_this_user_alone(
 
 
 def test_rings_are_listed_where_a_producer_may_have_put_them(told: Path, tmp_path: Path) -> None:
-    """In both directories, and not in one that others can write to."""
+    """Rings are listed from both directories, and not from one that others can write to."""
     assert list_rings() == set()
     runtime, shared = tmp_path / "run" / "telemetry", tmp_path / f"telemetry-{os.getuid()}"
     shared.mkdir(mode=0o700)
@@ -110,7 +110,7 @@ def aged(path: Path, seconds: float) -> Path:
 
 
 def test_old_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
-    """Not those of today, and nothing that is no ring."""
+    """Old files of dead processes are removed. Newer files and files that are no ring stay."""
     old, new = aged(tmp_path / "a.ring", 2 * HOUR_S), aged(tmp_path / "b.ring", HOUR_S / 2)
     other = aged(tmp_path / "c.txt", 2 * HOUR_S)
     for name, seconds in (("d.defs", 2 * HOUR_S), ("e.defs", HOUR_S / 2)):  # killed before they made a ring
@@ -122,7 +122,7 @@ def test_old_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
 
 
 def test_an_old_file_of_a_living_process_stays(tmp_path: Path) -> None:
-    """Its process holds the lock."""
+    """An old file of a living process stays, as its process holds the lock."""
     old = aged(tmp_path / "a.ring", 2 * HOUR_S)
     child = os.fork()
     if child == 0:
@@ -153,5 +153,8 @@ def test_an_old_file_of_a_living_process_stays(tmp_path: Path) -> None:
     ],
 )
 def test_an_aggregator_elsewhere_can_not_read_a_ring(endpoint: str, is_here: bool) -> None:
-    """Then a file would only take memory that outlives the process."""
+    """A ring is only for an aggregator on this host.
+
+    Else the file would only take memory that outlives the process.
+    """
     assert is_on_this_host(endpoint) is is_here

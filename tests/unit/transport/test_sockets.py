@@ -63,7 +63,10 @@ def test_ipv6_is_asked_for_by_the_address() -> None:
 
 
 def test_an_address_with_a_key_is_encrypted_for_its_holder(become: Callable[[str], KeyFolder]) -> None:
-    """With this user's own pair; the name of a trusted key stands for that key."""
+    """An address with a key is encrypted with this user's own pair.
+
+    The name of a trusted key stands for that key.
+    """
     other = become("bob").own()
     become("ann").trust("bob", other.public.decode())
     for key in ("bob", other.public.decode()):
@@ -73,7 +76,7 @@ def test_an_address_with_a_key_is_encrypted_for_its_holder(become: Callable[[str
 
 
 def test_an_address_without_one_is_not(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And needs no keys: nothing is read."""
+    """An address without a key is not encrypted and needs no keys: none are read."""
     monkeypatch.setenv("TELEMETRY_SECURITY__KEYS_DIR", str(short_dir / "none"))
     with zmq.Context() as context, sockets.make_socket(context, sockets.CONTROL_OUT, 0) as made:
         sockets.connect(made, "tcp://127.0.0.1:1")
@@ -83,7 +86,7 @@ def test_an_address_without_one_is_not(short_dir: Path, monkeypatch: pytest.Monk
 def test_keys_that_cannot_be_used_are_an_error_at_once(
     short_dir: Path, become: Callable[[str], KeyFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No pair, or a name nobody is trusted under: never in the clear instead."""
+    """A missing pair or a name without a trusted key is an error, never a connection in the clear."""
     become("ann")
     with zmq.Context() as context, sockets.make_socket(context, sockets.CONTROL_OUT, 0) as made:
         with pytest.raises(KeysError, match="has the name bob"):

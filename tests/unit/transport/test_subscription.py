@@ -46,7 +46,7 @@ def publishing(hub: Hub) -> Iterator[Hub]:
 
 
 def test_a_loop_ends_after_the_terminal_snapshot(publishing: Hub) -> None:
-    """And gets them in order on the way."""
+    """A loop gets the snapshots in order and ends after the terminal one."""
     with Subscription(publishing.endpoints.snapshots) as snapshots:
         seen = [snapshot.seq for snapshot in snapshots]
     assert seen == sorted(set(seen))
@@ -176,7 +176,7 @@ def test_a_closed_subscription_is_over(hub: Hub) -> None:
 
 
 def test_an_address_that_is_none() -> None:
-    """Nothing is left open."""
+    """An invalid address is an error and leaves nothing open."""
     with pytest.raises(EndpointError):
         Subscription("nowhere")
 
@@ -185,7 +185,10 @@ def test_an_address_that_is_none() -> None:
 def test_snapshots_go_on_when_the_aggregator_is_another_one(
     short_dir: Path, wait_until: Callable[..., object], conflate: bool
 ) -> None:
-    """At the same address, with numbers that begin anew: the newest is the one that came last."""
+    """Snapshots go on when another aggregator takes the address and begins its numbers anew.
+
+    The newest snapshot is the one that came last.
+    """
 
     def published(hub: Hub, epoch: str, seq: int) -> bool:
         hub.publish_snapshot(encode_snapshot(MetricsSnapshot(run_id="r", name="job", epoch=epoch, seq=seq)))

@@ -1,4 +1,4 @@
-"""Who gets in: decisions, and how they follow the folder of trusted keys."""
+"""Tests of who gets in: the decisions, and how they follow the folder of trusted keys."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_is_trusted_gets_in_and_so_does_this_user(gate: Gate) -> None:
-    """With the name it is trusted under; a child process has the key of its parent."""
+    """A trusted key gets in under its name, and a child process with the key of its parent."""
     assert gate.ask(ANN) == [b"200", b"ann"]
     assert gate.ask(gate.folder.own().public) == [b"200", b"own"]
     assert gate.authenticator.trusted == 1
@@ -84,7 +84,7 @@ def test_nobody_else_gets_in(gate: Gate, caplog: pytest.LogCaptureFixture) -> No
 def test_a_crowd_of_strangers_does_not_fill_the_disk(
     gate: Gate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are counted, the first ones named."""
+    """Strangers are counted, and only the first ones are named in the log."""
     monkeypatch.setattr(zap, "_STRANGERS_NAMED", 3)
     for number in range(10):
         gate.ask(BOB, address=f"192.0.2.{number}".encode())
@@ -93,7 +93,7 @@ def test_a_crowd_of_strangers_does_not_fill_the_disk(
 
 
 def test_trust_counts_at_the_next_handshake(gate: Gate) -> None:
-    """No restart, and no second to wait."""
+    """Trust counts at the next handshake, without a restart or a second to wait."""
     assert gate.ask(BOB)[0] == b"400"
     gate.folder.trust("bob", BOB.decode())
     assert gate.ask(BOB) == [b"200", b"bob"]
@@ -102,7 +102,7 @@ def test_trust_counts_at_the_next_handshake(gate: Gate) -> None:
 
 
 def test_connections_are_cut_when_one_that_is_in_is_revoked(gate: Gate, at_once: None) -> None:
-    """Once; and not for a key that nobody has come with."""
+    """Connections are cut once after a revocation, and not for a key that nobody has come with."""
     gate.ask(ANN)
     gate.folder.trust("bob", BOB.decode())
     gate.folder.revoke("bob")
@@ -113,7 +113,7 @@ def test_connections_are_cut_when_one_that_is_in_is_revoked(gate: Gate, at_once:
 
 
 def test_the_folder_is_looked_at_once_a_second(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between handshakes a turn of the loop costs no system call."""
+    """The folder is looked at once a second. Between handshakes a turn of the loop costs no system call."""
     now = [1_000.0]
     looks: list[Path] = []
     monkeypatch.setattr(zap.time, "monotonic", lambda: now[0])
@@ -140,7 +140,7 @@ def test_a_pair_that_is_replaced_meanwhile_costs_this_user_nothing(gate: Gate, a
 def test_a_folder_in_trouble_leaves_things_as_they_are(
     gate: Gate, at_once: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, trouble: str
 ) -> None:
-    """Nobody is let in by whoever made the trouble, and nobody is thrown out by it. It is said once."""
+    """Trouble with the folder lets no new key in, throws no trusted key out, and is logged once."""
     gate.ask(ANN)
     gate.folder.trust("bob", BOB.decode())
     if trouble == "others may write":
@@ -170,7 +170,7 @@ def test_a_folder_that_vanishes_trusts_nobody(gate: Gate, at_once: None) -> None
 
 
 def test_files_that_are_not_believed_are_said(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever wonders why somebody is refused finds it in the log."""
+    """The log names a file that is not believed, so that a refused user can be explained."""
     (gate.folder.trusted_path / "bob").write_text("nonsense")
     gate.ask(BOB)
     assert any("bob contains no public key" in said for said in caplog.messages)
@@ -242,7 +242,7 @@ def test_without_keys_an_address_that_others_reach_is_refused(short_dir: Path) -
 
 
 def test_keys_that_others_can_read_are_refused(context: sockets.ZmqContext, gate: Gate) -> None:
-    """Before anything is bound."""
+    """Keys that others can read are refused before anything is bound."""
     gate.folder.secret.chmod(0o644)
     with pytest.raises(KeysError, match="chmod 600"):
         Authenticator(context, gate.folder)

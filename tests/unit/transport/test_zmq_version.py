@@ -1,4 +1,4 @@
-"""What the ZeroMQ library says of itself."""
+"""Tests of the version that the ZeroMQ library reports."""
 
 from __future__ import annotations
 

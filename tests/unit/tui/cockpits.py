@@ -33,7 +33,7 @@ def cockpit(
     title: str = "serve-bench",
     **settings: object,
 ) -> Cockpit:
-    """Its clock stands still, so that each piece of news waits for one frame."""
+    """Return a cockpit whose clock stands still, so that each piece of news waits for one frame."""
     return Cockpit(
         feed,
         title=title,
@@ -59,7 +59,7 @@ def live(snapshot: MetricsSnapshot | None = None, *, answers: bool = True) -> fe
 
 
 def lines(app: Cockpit) -> list[str]:
-    """What stands on the screen, dialogs included."""
+    """Return the lines that stand on the screen, dialogs included."""
     return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
 
 

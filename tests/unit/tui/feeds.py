@@ -66,11 +66,14 @@ class Recorded:
         self.keys: list[SeriesKey] = self._aggregator.keys()
 
     def records(self, second: int, rank: int) -> Iterable[EventRecord]:
-        """What a producer says in this second."""
+        """Return the event records of a producer in this second."""
         raise NotImplementedError
 
     def rows(self, second: int, rank: int, begin_ns: int) -> Sequence[Row]:
-        """What it records; `begin_ns` is when the second begins, monotonic."""
+        """Return the rows that a producer records in this second.
+
+        `begin_ns` is when the second begins, monotonic.
+        """
         raise NotImplementedError
 
     @property
@@ -78,7 +81,7 @@ class Recorded:
         return self.snapshots[-1]
 
     def timeline(self, series: SeriesId) -> Timeline:
-        """Of a series that is not in the run, an empty one."""
+        """Return the timeline of a series, or an empty one if the series is not in the run."""
         known = {series_id(key.name, key.labels): key for key in self._series()}
         if series not in known:
             return Timeline(SeriesKey(index=0, name=series[0], kind="series"))
@@ -98,7 +101,7 @@ class Recorded:
         return found.values()
 
     def curves(self) -> tuple[StepCurve, ...]:
-        """Of all steps."""
+        """Return the curves of all steps."""
         found = StepCurves(WALL_NS)
         found.feed(self.streamed)
         return tuple(found.curves())

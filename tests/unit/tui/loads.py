@@ -95,7 +95,7 @@ class Requests:
 
 
 class Load(Recorded):
-    """What it said at each second, and its history."""
+    """A run with requests: its snapshot at each second, and its history."""
 
     def __init__(self, kinds: tuple[str, ...] = ("chat", "embed")) -> None:
         made, random = Requests(), np.random.default_rng(11)
@@ -126,7 +126,10 @@ def load(*kinds: str) -> Load:
 
 
 def live(snapshot: MetricsSnapshot | None = None, *kinds: str) -> FakeFeed:
-    """At its last second, as `FakeClock` has it. What it said a few seconds before was heard, too."""
+    """Return a feed of the run at its last second, as `FakeClock` has it.
+
+    A snapshot from a few seconds before was heard, too.
+    """
     played = load(*kinds)
     heard = [
         NewSnapshot(each, FakeClock().monotonic_ns()) for each in (played.snapshots[-8], snapshot or played.last)

@@ -1,4 +1,4 @@
-"""What each key does, on each screen."""
+"""Tests of what each key does, on each screen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ S = feeds.SECOND_NS
 
 
 async def test_enter_opens_the_series_and_escape_goes_back() -> None:
-    """Its history is asked for, and no longer afterwards."""
+    """The history of a series is asked for when it opens, and no longer after escape."""
     feed = live()
     app = cockpit(feed)
     async with app.run_test(notifications=True, size=BIG) as pilot:
@@ -52,7 +52,10 @@ async def test_a_double_click_opens_a_series() -> None:
 
 
 async def test_a_counter_opens_as_its_rate_and_a_gauge_as_its_value() -> None:
-    """Over time, with what it is at the cursor; escape goes back to the table with the keyboard."""
+    """A counter opens as its rate over time and a gauge as its value, with the figure at the cursor.
+
+    Escape goes back to the table with the keyboard.
+    """
     feed = live()
     async with cockpit(feed).run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "connections")
@@ -70,7 +73,7 @@ async def test_a_counter_opens_as_its_rate_and_a_gauge_as_its_value() -> None:
 
 
 async def test_reasons_of_failures_open_together() -> None:
-    """Their row is a sum, and so is its curve."""
+    """Reasons of failures open together: their row is a sum, and so is their curve."""
     feed = loads.live()
     async with cockpit(feed).run_test(size=(160, 60)) as pilot:
         await shows(pilot, "chat.failed{model=llama-70b,window=measured}")
@@ -100,7 +103,7 @@ async def test_a_filter_is_typed_kept_and_cleared() -> None:
 
 
 async def test_escape_in_the_line_of_the_filter_gives_it_up() -> None:
-    """And the keyboard is the table's again."""
+    """Escape in the line of the filter gives it up, and the keyboard is the table's again."""
     feed = live()
     async with cockpit(feed).run_test(notifications=True) as pilot:
         await press(pilot, "slash", *"zzz")
@@ -138,7 +141,7 @@ async def test_sorting_by_key_and_by_click() -> None:
 
 
 async def test_the_titles_of_counters_sort_no_series() -> None:
-    """They have columns of their own."""
+    """The titles of counters sort no series, as counters have columns of their own."""
     app = cockpit(live())
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "connections")
@@ -167,7 +170,7 @@ async def test_units_change_on_all_screens() -> None:
 
 
 async def test_series_are_grouped_by_one_label_after_the_other() -> None:
-    """And at last by none."""
+    """Series are grouped by one label after the other, and at last by none."""
     app = cockpit(live())
     async with app.run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")
@@ -179,7 +182,7 @@ async def test_series_are_grouped_by_one_label_after_the_other() -> None:
 
 
 async def test_a_pinned_series_comes_first() -> None:
-    """Whatever the order of the others, until it is unpinned."""
+    """A pinned series comes first, whatever the order of the others, until it is unpinned."""
     async with cockpit(live()).run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")
         await press(pilot, *["down"] * 5, "p")
@@ -206,7 +209,7 @@ async def test_a_frozen_screen_stands_still_and_goes_on() -> None:
 
 
 async def test_the_past_is_looked_at_window_by_window() -> None:
-    """With longer and shorter time ranges, and back to now."""
+    """The past is looked at window by window, with longer and shorter time ranges, and back to now."""
     feed = live()
     now_ns = feeds.play().last.time_ns
     app = cockpit(feed)
@@ -228,7 +231,7 @@ async def test_the_past_is_looked_at_window_by_window() -> None:
 
 
 async def test_plots_over_time_are_zoomed_and_panned() -> None:
-    """Only on the screen of a series."""
+    """Plots over time are zoomed and panned, only on the screen of a series."""
     app = cockpit(live())
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "queue_wait")
@@ -280,7 +283,7 @@ async def test_tabs_by_number_by_tab_and_by_click() -> None:
 
 
 async def test_the_tab_of_requests_is_there_where_there_are_any() -> None:
-    """It comes with the first of them, and does not go while one is in it."""
+    """The tab of requests comes with the first of them, and stays while it is the open one."""
     app = cockpit(feed := live())
     async with app.run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")
@@ -342,7 +345,7 @@ async def test_each_tab_has_a_filter_of_its_own() -> None:
 
 
 async def test_producers_are_sorted() -> None:
-    """By their own columns."""
+    """Producers are sorted by their own columns."""
     async with cockpit(live()).run_test(notifications=True) as pilot:
         await press(pilot, "2", "s")
         await shows(pilot, "producer▴")
@@ -388,7 +391,10 @@ async def test_leaving_touches_nothing() -> None:
 
 
 async def test_ctrl_c_does_nothing_and_says_what_would() -> None:
-    """In a terminal it would end the job, and fingers know that."""
+    """The key ctrl+c only shows which keys quit the viewer and end the run.
+
+    In a terminal it would end the job, and fingers know that.
+    """
     app = cockpit(live())
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
@@ -397,7 +403,10 @@ async def test_ctrl_c_does_nothing_and_says_what_would() -> None:
 
 
 async def test_beside_a_command_ctrl_c_says_how_to_answer_it() -> None:
-    """Its questions are seen in the log, and the keyboard is not its own yet."""
+    """Beside a command, ctrl+c says how to answer the command.
+
+    Questions of the command are seen in the log, and the keyboard is not its own yet.
+    """
     app = cockpit(live(), beside_command=True)
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
@@ -446,7 +455,7 @@ async def test_no_baseline_is_chosen() -> None:
 
 
 async def test_a_baseline_given_at_the_start_is_compared_with() -> None:
-    """On the screen of a series, too."""
+    """A baseline given at the start is compared with, on the screen of a series, too."""
     async with cockpit(live(), baseline=feeds.baseline()).run_test(notifications=True) as pilot:
         await shows(pilot, "Δp50", "+25 %")
         await press(pilot, "enter")
@@ -454,7 +463,7 @@ async def test_a_baseline_given_at_the_start_is_compared_with() -> None:
 
 
 async def test_a_baseline_from_elsewhere_is_hidden_and_shown_again() -> None:
-    """Also where there are no others to choose."""
+    """A baseline from elsewhere is hidden and shown again, also without others to choose."""
     app = cockpit(live(), baseline=feeds.baseline(), baselines=list)
     async with app.run_test(notifications=True) as pilot:
         await shows(pilot, "Δp50")
@@ -469,7 +478,7 @@ async def test_a_baseline_from_elsewhere_is_hidden_and_shown_again() -> None:
 
 
 async def test_without_a_finished_run_there_is_nothing_to_compare_with() -> None:
-    """And that is said."""
+    """Without a finished run there is nothing to compare with, and a note says so."""
     async with cockpit(live(), baselines=list).run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "b")
@@ -495,7 +504,7 @@ async def test_a_baseline_that_cant_be_read_is_said() -> None:
     ids=["overview", "series", "producers", "log"],
 )
 async def test_what_is_on_the_screen_is_exported(keys: tuple[str, ...], screen: str, tmp_path: Path) -> None:
-    """As a picture and as numbers, and where they lie is said."""
+    """The screen is exported as a picture and as numbers, and a note says where they lie."""
     app = cockpit(live(), tmp_path)
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
@@ -527,7 +536,7 @@ async def test_what_was_said_is_not_part_of_the_picture(tmp_path: Path) -> None:
 
 
 async def test_an_export_that_fails_is_said(tmp_path: Path) -> None:
-    """Nothing else happens."""
+    """An export that fails has a note, and nothing else happens."""
     (tmp_path / "file").write_text("")
     async with cockpit(live(), tmp_path / "file").run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
@@ -536,7 +545,7 @@ async def test_an_export_that_fails_is_said(tmp_path: Path) -> None:
 
 
 async def test_help_lists_the_keys_of_the_screen() -> None:
-    """As they are now, and any of its keys closes it."""
+    """Help lists the keys of the screen as they are now, and any of its keys closes it."""
     async with cockpit(live(), keys={"figures": "f"}).run_test(notifications=True) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "question_mark")
@@ -548,7 +557,7 @@ async def test_help_lists_the_keys_of_the_screen() -> None:
 
 
 async def test_keys_are_remapped_by_action() -> None:
-    """Their old keys do nothing then."""
+    """Keys are remapped by action, and their old keys do nothing then."""
     feed = live()
     app = cockpit(feed, keys={"figures": "f", "open": "o", "next_tab": "t"})
     async with app.run_test(notifications=True) as pilot:
@@ -568,7 +577,7 @@ async def test_keys_are_remapped_by_action() -> None:
 
 
 async def test_the_footer_shows_what_can_be_done_here() -> None:
-    """And a click on it does it."""
+    """The footer shows what can be done here, and a click on an entry does it."""
     async with cockpit(live()).run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "queue_wait")
         footer = lines(pilot.app)[-1]  # type: ignore[arg-type]
@@ -584,7 +593,7 @@ async def test_the_footer_shows_what_can_be_done_here() -> None:
 
 
 async def test_commands_are_in_the_palette() -> None:
-    """By their names."""
+    """Commands are in the palette by their names."""
     app = cockpit(live())
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "queue_wait")

@@ -10,7 +10,7 @@ from telemetry.tui.viewer import Inbox
 
 
 def test_of_each_kind_the_newest_is_kept() -> None:
-    """What nobody has seen in time nobody needs to see."""
+    """The inbox keeps the newest of each kind, as what nobody has seen in time nobody needs to see."""
     inbox = Inbox(lambda: None)
     for number in range(100):
         inbox.tell(Trouble(str(number)))
@@ -20,7 +20,7 @@ def test_of_each_kind_the_newest_is_kept() -> None:
 
 
 def test_answers_about_several_nodes_are_all_kept() -> None:
-    """Of each node the newest."""
+    """Answers about several nodes are all kept, of each node the newest."""
     inbox = Inbox(lambda: None)
     for node in ("a", "b", "a"):
         inbox.tell(MembersOf(node, ()))
@@ -56,7 +56,7 @@ def test_it_wakes_once_for_all_that_comes_before_it_is_emptied() -> None:
 
 
 def test_threads_may_tell_at_the_same_time() -> None:
-    """Nothing is lost or doubled."""
+    """Threads may tell at the same time, and no news is lost or doubled."""
     inbox = Inbox(lambda: None)
     threads = [Thread(target=lambda name=name: inbox.tell(ViewerNote(name))) for name in "abcdef"]
     for thread in threads:

@@ -25,13 +25,13 @@ def burst(pilot: Pilot[None], *keys: str) -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key is taken for lost."""
+    """Treat no key as lost."""
     monkeypatch.setattr(viewer, "LOST_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")
 async def test_letters_after_the_key_of_the_filter_are_its_words() -> None:
-    """None of them is a command, `q` and `e` least of all."""
+    """Letters after the key of the filter are its words, none a command, `q` and `e` least of all."""
     app = cockpit(live())
     async with app.run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")
@@ -42,7 +42,7 @@ async def test_letters_after_the_key_of_the_filter_are_its_words() -> None:
 
 @pytest.mark.usefixtures("patient")
 async def test_what_is_pasted_after_the_key_of_the_filter_is_its_words() -> None:
-    """In the order in which it came."""
+    """Text pasted after the key of the filter joins its words in the order in which it came."""
     async with cockpit(live()).run_test(notifications=True) as pilot:
         await shows(pilot, "queue_wait")
         burst(pilot, "slash", "q")
@@ -54,7 +54,10 @@ async def test_what_is_pasted_after_the_key_of_the_filter_is_its_words() -> None
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("leaving", ["enter", "down"])
 async def test_keys_after_the_end_of_the_filter_are_commands(leaving: str) -> None:
-    """None is lost or a letter: the series is opened and closed, and the next filter begins where this one ends."""
+    """Keys after the end of the filter are commands, and none is lost or a letter.
+
+    The series is opened and closed, and the next filter begins where this one ends.
+    """
     feed = live()
     app = cockpit(feed)
     async with app.run_test(notifications=True, size=BIG) as pilot:
@@ -72,7 +75,7 @@ async def test_keys_after_the_end_of_the_filter_are_commands(leaving: str) -> No
 
 @pytest.mark.usefixtures("patient")
 async def test_keys_for_a_dialog_that_opens() -> None:
-    """Whoever knows what it asks need not wait for it."""
+    """Keys reach a dialog that opens, so a user who knows what it asks need not wait for it."""
     feed = live()
     app = cockpit(feed)
     async with app.run_test(notifications=True) as pilot:
@@ -88,7 +91,7 @@ async def test_keys_for_a_dialog_that_opens() -> None:
 async def test_a_key_whose_end_is_not_heard_of_holds_up_the_next_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever had it may be gone."""
+    """A key whose end is not heard of holds up the next for a moment, as its receiver may be gone."""
     app = cockpit(live())
     monkeypatch.setattr(viewer, "LOST_S", 0.05)
     async with app.run_test(notifications=True) as pilot:
@@ -101,7 +104,7 @@ async def test_a_key_whose_end_is_not_heard_of_holds_up_the_next_for_a_moment(
 
 
 async def test_keys_without_end_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are too many are dropped, the last ones first."""
+    """Keys without end are not kept: those that are too many are dropped, the last ones first."""
     monkeypatch.setattr(viewer, "WAITING", 3)
     app = cockpit(live())
     async with app.run_test(notifications=True) as pilot:

@@ -14,14 +14,14 @@ HELP_COLUMNS = 30
 
 
 def test_the_defaults_are_a_keymap() -> None:
-    """Without any choice each action has its key, and none shares one on a screen."""
+    """The default keymap has a key for each action, and no two share one on a screen."""
     assert keys.keymap({})["quit"] == "q"
     assert keys.keymap({})["help"] == "question_mark,f1"
     assert max(Counter(key.id for key in keys.TABLE).values()) == 1
 
 
 def test_help_fits_into_half_a_small_screen() -> None:
-    """What a key does is said in 30 columns."""
+    """The help of a key fits into 30 columns, half of a small screen."""
     assert [key.id for key in keys.TABLE if columns(key.help) > HELP_COLUMNS] == []
 
 
@@ -62,13 +62,13 @@ def test_screens_that_are_never_seen_together_may_share_a_key() -> None:
 
 @pytest.mark.parametrize("place", keys.PLACES)
 def test_every_action_of_a_screen_is_bound(place: str) -> None:
-    """By its id, so that a keymap finds it."""
+    """Every action of a screen is bound by its id, so that a keymap finds it."""
     bound = {binding.id: binding.action for binding in keys.bindings(place)}  # type: ignore[union-attr]
     assert bound == {key.id: f"app.{key.id}" for key in keys.TABLE if place in key.on and key.id != "palette"}
 
 
 def test_keys_are_shown_as_they_stand_on_a_keyboard() -> None:
-    """Of several the first, or all."""
+    """Keys are shown as they stand on a keyboard, the first of several or all of them."""
     assert keys.all_shown("question_mark,f1") == "? f1"
     assert [keys.shown(key) for key in ("question_mark,f1", "escape", "ctrl+x", "shift+tab", "comma", "enter")] == [
         *("?", "esc", "^x", "⇧tab", ",", "⏎")

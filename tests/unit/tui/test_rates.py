@@ -41,7 +41,7 @@ def test_a_series_that_comes_later_begins_at_nothing() -> None:
 
 
 def test_a_total_never_shrinks() -> None:
-    """Where another aggregator knows less, or is another run, it begins anew."""
+    """A total never shrinks. Where another aggregator knows less, or is another run, the total begins anew."""
     growth = TokenRates()
     growth.learn(at(5, 900.0))
     assert growth.learn(at(6, 100.0)) == {TOKENS: 0.0}
@@ -50,7 +50,7 @@ def test_a_total_never_shrinks() -> None:
 
 
 def test_a_run_without_a_window() -> None:
-    """It has no last seconds."""
+    """A run without a window has no last seconds, and so no rates of tokens."""
     growth = TokenRates()
     for second in range(3):
         known = at(second, 9.0 * second)
@@ -58,7 +58,7 @@ def test_a_run_without_a_window() -> None:
 
 
 def test_the_most_requests_in_flight_are_kept() -> None:
-    """Of all windows of a kind together; other counters are none."""
+    """The most requests in flight are kept, of all windows of a kind together. Other counters are no requests."""
     peaks = InFlightPeaks()
 
     def at(issued: float, completed: float, failed: float = 0, warm_up: float = 0) -> MetricsSnapshot:

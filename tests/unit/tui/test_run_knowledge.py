@@ -1,4 +1,4 @@
-"""What is known of a run after some news."""
+"""Tests of what is known of a run after some news."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_tokens_are_watched_from_snapshot_to_snapshot() -> None:
 
 
 def test_trends_grow_at_their_end() -> None:
-    """At most a minute; a series without values in a step has a gap there."""
+    """Trends grow at their end, to at most a minute. A series without values in a step has a gap there."""
     known = RunKnowledge(0)
     known.learn(Trends({SERIES: tuple(float(point) for point in range(TREND_POINTS)), ("b", ()): (7.0,)}))
     known.learn(Trends({SERIES: (1_000.0,)}))
@@ -90,7 +90,10 @@ def test_trends_grow_at_their_end() -> None:
 
 
 def test_silence_is_told_once_it_is_more_than_two_seconds() -> None:
-    """Of a run that lives, from its last snapshot on, or from the start if none has come."""
+    """The silence of a live run counts from its last snapshot, or from the start if none has come.
+
+    The scene has it once it is more than two seconds.
+    """
     known = RunKnowledge(0)
     assert known.scene(3 * S).silence_s == 3.0
     known.learn(NewSnapshot(feeds.play().last, 10 * S))
@@ -112,7 +115,7 @@ def test_rare_snapshots_are_no_silence() -> None:
     ids=["over", "disk"],
 )
 def test_a_run_that_is_over_is_silent_and_that_is_well(news: NewSnapshot) -> None:
-    """Nothing more is to be expected of it."""
+    """A run that is over is silent, and that is well, as no more is to be expected of it."""
     known = RunKnowledge(0)
     assert not known.ended
     known.learn(news)
@@ -135,7 +138,7 @@ def test_an_answer_about_the_past_counts_only_while_it_is_looked_at() -> None:
 
 
 def test_a_timeline_belongs_to_its_series() -> None:
-    """That of another one is no answer."""
+    """A timeline belongs to its series, and that of another one is no answer."""
     known, timeline = RunKnowledge(0), feeds.play().timeline(SERIES)
     known.learn(TimelineOf(SERIES, timeline))
     assert known.timeline(SERIES) is timeline
@@ -143,7 +146,7 @@ def test_a_timeline_belongs_to_its_series() -> None:
 
 
 def test_the_baseline_is_part_of_the_scene() -> None:
-    """From when it is chosen."""
+    """The baseline is part of the scene from when it is chosen."""
     known = RunKnowledge(0)
     known.compare_with(baseline := trainings.earlier())
     assert known.scene(0).baseline is baseline.snapshot

@@ -31,7 +31,10 @@ def looks(styles: dict[str, Style]) -> set[str]:
 
 @pytest.mark.parametrize("theme", COLOURED)
 async def test_all_tones_can_be_read_in_every_theme(theme: str) -> None:
-    """Also under the cursor: with the contrast that text needs, or as well as plain text; dim ones with less."""
+    """All tones can be read in every theme, also under the cursor.
+
+    The contrast is what text needs, or that of plain text, and for dim tones less.
+    """
     paint = await palette_in(theme)
     for tones in (paint.text, paint.cursor, paint.resting):
         plain = contrast(tones["plain"].color, tones["plain"].bgcolor)
@@ -55,7 +58,7 @@ async def test_tones_and_the_cursor_look_different(theme: str) -> None:
 
 @pytest.mark.parametrize("theme", ANSI)
 async def test_sixteen_colours_are_the_terminals_own(theme: str) -> None:
-    """No style asks for a colour that such a terminal would have to guess."""
+    """Sixteen colours are the terminal's own, so no style asks for one that it would have to guess."""
     paint = await palette_in(theme)
     styles = [*paint.text.values(), *paint.cursor.values(), *paint.resting.values(), *paint.traces, paint.head]
     colours = [colour for style in styles for colour in (style.color, style.bgcolor) if colour is not None]

@@ -1,4 +1,4 @@
-"""What keys make of a view."""
+"""Tests of what keys make of a view."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_switches_have_two_positions() -> None:
 
 
 def test_grouping_goes_through_the_labels_and_ends() -> None:
-    """After the last label nothing is grouped."""
+    """Grouping goes through the labels, and after the last label nothing is grouped."""
     view, seen = View(), []
     for _ in range(3):
         view = view_changes.next_group(view, ("model", "route"))
@@ -58,7 +58,7 @@ def test_a_pin_is_taken_out_again() -> None:
 
 
 def test_zoom_keeps_what_is_at_the_right_edge() -> None:
-    """And has two ends."""
+    """Zoom keeps what is at the right edge, and has two ends."""
     view = view_changes.zoom(view_changes.zoom(View(), 1), 1)
     assert view.zoom == 2
     moved = view_changes.pan(view, 1)
@@ -84,7 +84,7 @@ def test_panning_never_leaves_the_history() -> None:
 
 
 def test_scrubbing_goes_window_by_window_and_back_to_now() -> None:
-    """Not before the run's first second, and not beyond its last."""
+    """Scrubbing never goes before the run's first second, and not beyond its last."""
     snapshot = feeds.play().last
     scene = Scene(snapshot=snapshot)
     first = view_changes.scrub(scene, None, -1)
@@ -105,7 +105,7 @@ def test_there_is_no_past_without_a_run() -> None:
 
 
 def test_a_time_range_of_the_past_grows_and_shrinks() -> None:
-    """Between ten seconds and an hour."""
+    """A time range of the past grows and shrinks between ten seconds and an hour."""
     past = PastRange(0, 10.0)
     longer = view_changes.time_range(past, -1)
     assert longer == PastRange(0, 30.0)

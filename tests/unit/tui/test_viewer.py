@@ -1,4 +1,4 @@
-"""How news come onto the screen."""
+"""Tests of how news come onto the screen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_what_is_known_of_a_run_is_on_the_screen() -> None:
 
 
 async def test_before_the_first_snapshot_it_says_so() -> None:
-    """And what is wrong, if something is."""
+    """The screen says that the first snapshot has not come, and what is wrong, if something is."""
     feed = feeds.FakeFeed()
     async with cockpit(feed).run_test(notifications=True) as pilot:
         await shows(pilot, "CONNECTING", "waiting for the first snapshot")
@@ -78,7 +78,7 @@ async def test_without_news_nothing_is_drawn() -> None:
 
 
 async def test_silence_is_shown_and_ends_with_the_next_snapshot() -> None:
-    """With its age, which grows without any news."""
+    """Silence is shown with its age, which grows without any news, and ends with the next snapshot."""
     feed, clock = live(), FakeClock()
     app = cockpit(feed, clock=clock)
     async with app.run_test(notifications=True) as pilot:
@@ -94,7 +94,7 @@ async def test_silence_is_shown_and_ends_with_the_next_snapshot() -> None:
 
 
 async def test_a_snapshot_that_cant_be_drawn_does_not_end_the_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said once and kept, and the next one is drawn."""
+    """A failure to draw a snapshot is shown once and kept, and the next snapshot is drawn."""
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("no width")
@@ -117,7 +117,7 @@ async def test_a_snapshot_that_cant_be_drawn_does_not_end_the_viewer(monkeypatch
 
 
 async def test_what_a_feed_notes_is_said_as_it_is() -> None:
-    """Also with what looks like markup, and with control characters."""
+    """A note of a feed is shown as it is, also with what looks like markup, and control characters."""
     feed = live()
     async with cockpit(feed).run_test(notifications=True, size=(120, 40)) as pilot:
         feed.tell(ViewerNote("asked [b]x[/b]\x1b to stop"), ViewerNote("no", bad=True))
@@ -125,7 +125,7 @@ async def test_what_a_feed_notes_is_said_as_it_is() -> None:
 
 
 async def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
-    """Nothing from outside is read as markup anywhere."""
+    """A name that looks like markup is shown as it is. Text from outside is not read as markup anywhere."""
     snapshot = feeds.play().last
     odd = replace(snapshot.series[0], name="[bold]x[/nope]", labels={"a": "[/]\x1b[31m"})
     feed = live(replace(snapshot, name="[red]run", series=[odd], warnings=["[blink]"]))
@@ -142,7 +142,10 @@ async def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
 
 
 async def test_of_a_finished_run_the_whole_is_shown() -> None:
-    """Also if it ends while one looks on, unless the window was chosen by hand."""
+    """The whole of a finished run is shown, also if it ends while one looks on.
+
+    A window that was chosen by hand stays.
+    """
     feed, clock = live(), FakeClock()
     app = cockpit(feed, clock=clock)
     async with app.run_test(notifications=True) as pilot:
@@ -161,7 +164,7 @@ async def test_of_a_finished_run_the_whole_is_shown() -> None:
 
 
 async def test_the_feed_is_closed_when_the_viewer_is_left() -> None:
-    """And news that come afterwards disturb nobody."""
+    """The feed is closed when the viewer is left, and news that come afterwards disturb nobody."""
     feed = live()
     async with cockpit(feed).run_test(notifications=True) as pilot:
         await shows(pilot, "LIVE")
@@ -181,7 +184,10 @@ def handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("number", ENDING)
 async def test_a_signal_leaves_the_viewer_in_good_order(number: signal.Signals) -> None:
-    """So that the terminal is put back; its exit code says which it was."""
+    """A signal leaves the viewer in good order, so that the terminal is put back.
+
+    The exit code says which signal it was.
+    """
     feed = live()
     app = cockpit(feed)
     async with app.run_test(notifications=True) as pilot:
@@ -195,13 +201,13 @@ async def test_a_signal_leaves_the_viewer_in_good_order(number: signal.Signals) 
 
 
 def test_an_unknown_theme_is_refused() -> None:
-    """With the one that was probably meant."""
+    """An unknown theme is refused, with the one that was probably meant."""
     with pytest.raises(ConfigError, match="did you mean textual-light"):
         cockpit(live(), theme="textual-ligth")
 
 
 def test_a_key_that_cant_be_is_refused() -> None:
-    """Before anything is drawn."""
+    """A key of an unknown action is refused before anything is drawn."""
     with pytest.raises(ConfigError, match="did you mean figures"):
         cockpit(live(), keys={"figurs": "f"})
 
@@ -218,7 +224,7 @@ def test_a_key_that_cant_be_is_refused() -> None:
 def test_the_theme_fits_the_terminal(
     environment: dict[str, str], theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With few colours or none, those of the terminal itself are used."""
+    """The theme fits the terminal. Where there are few colours or none, those of the terminal itself are used."""
     for name in ("TERM", "COLORTERM", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

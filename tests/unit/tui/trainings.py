@@ -179,14 +179,14 @@ def well(snapshot: MetricsSnapshot) -> MetricsSnapshot:
 
 
 def done(snapshot: MetricsSnapshot) -> MetricsSnapshot:
-    """After the run, when the first three have got all of it."""
+    """Return the snapshot after the run, when the first three backends have got all of it."""
     backends = [replace(stat, state="done", retried=0) for stat in well(snapshot).backends]
     axes = [replace(stat, open=0, oldest_open=None, waiting_for=[], producers=0) for stat in snapshot.axes]
     return replace(snapshot, backends=backends, axes=axes)
 
 
 def live(snapshot: MetricsSnapshot | None = None) -> FakeFeed:
-    """At its last second, as `FakeClock` has it."""
+    """Return a feed of the job at its last second, as `FakeClock` has it."""
     fresh = NewSnapshot(snapshot or training().last, FakeClock().monotonic_ns())
     return FakeFeed(fresh, training().trends(), CurvesOf(training().curves()), run=training())
 

@@ -21,14 +21,14 @@ TEXT = st.text(st.characters(exclude_characters="\0/", codec="utf-8"), min_size=
 
 @given(TEXT, TEXT)
 def test_a_reference_has_the_place_the_digest_and_the_name(folder: str, name: str) -> None:
-    """Whatever the folder and the file are called."""
+    """A reference has the place, the digest and the name, whatever folder and file are called."""
     uri = uri_of(f"/runs/{folder}", DIGEST, name)
     assert (digest_of(uri), original_name(uri)) == (DIGEST, name)
     assert unquote(urlsplit(uri).path) == f"/runs/{folder}/{path_of(DIGEST)}"
 
 
 def test_a_reference_is_an_address_that_any_program_can_open() -> None:
-    """Its end tells the type of the file."""
+    """A reference is an address that any program can open, and its end tells the type of the file."""
     uri = uri_of("/runs/my run", DIGEST, "plot 1.png")
     assert uri == f"file:///runs/my%20run/artifacts/sha256/{DIGEST[:2]}/{DIGEST}#plot%201.png"
     assert Path(uri).suffix == ".png"
@@ -69,5 +69,5 @@ def test_personal_data_in_a_name_is_still_found() -> None:
     ],
 )
 def test_other_references_are_none_to_a_copy(uri: str) -> None:
-    """They stay as they are."""
+    """Other references have no digest and name of a copy, and stay as they are."""
     assert (digest_of(uri), original_name(uri)) == ("", "")

@@ -59,7 +59,7 @@ def test_a_batch_of_a_later_minor_version_is_read() -> None:
     ],
 )
 def test_another_major_version_is_named_as_such(frame: bytes) -> None:
-    """Whatever the rest of the frame looks like."""
+    """Another major version is named as such, whatever the rest of the frame looks like."""
     assert reason_of(codec.decode_batch, frame) == Reason.WRONG_VERSION
 
 
@@ -124,7 +124,10 @@ def test_a_frame_beyond_the_limit_is_refused_before_it_is_read() -> None:
 
 
 def test_the_text_of_an_error_is_bounded() -> None:
-    """msgspec quotes what it refused; a log line must not carry four megabytes of it."""
+    """The text of an error is bounded.
+
+    `msgspec` quotes what it refused, and a log line must not carry four megabytes of that.
+    """
     with pytest.raises(codec.Malformed) as caught:
         codec.decode_record(msgspec.msgpack.encode(["x" * 100_000]))
     assert len(str(caught.value)) == 200
@@ -168,7 +171,7 @@ def snapshot_frame(**fields: object) -> bytes:
 
 
 def test_a_snapshot_round_trips() -> None:
-    """As frame and as JSON."""
+    """A snapshot round-trips as a frame and as JSON."""
     snapshot = MetricsSnapshot(run_id="r", name="n", series=[SeriesStat(name="s", percentiles={"50": 1})])
     assert codec.decode_snapshot(codec.encode_snapshot(snapshot)) == snapshot
     assert codec.snapshot_from_json(codec.snapshot_to_json(snapshot)) == snapshot
@@ -223,7 +226,7 @@ def test_a_stream_record_round_trips_or_says_why_not() -> None:
 
 
 def test_an_unknown_request_can_be_answered() -> None:
-    """Its id and type are known, though it can't be read."""
+    """An unknown request can be answered, as its id and type are known though it can't be read."""
     data = msgspec.msgpack.encode({"type": "dance", "id": 7, "partner": [1]})
     assert reason_of(codec.decode_request, data) == Reason.FRAME_UNREADABLE
     assert codec.control_head(data) == codec.ControlHead(7, "dance")
@@ -236,7 +239,7 @@ def test_the_head_of_noise_is_empty(data: bytes) -> None:
 
 
 def test_a_hello_of_another_major_version_is_named_as_such() -> None:
-    """Even if nothing else of it can be read."""
+    """A hello of another major version is named as such, even if nothing else of it can be read."""
     data = msgspec.msgpack.encode({"type": "hello", "id": 1, "version": [2, 0], "producer": {"new": "shape"}})
     assert reason_of(codec.decode_request, data) == Reason.WRONG_VERSION
 
@@ -251,13 +254,16 @@ def test_requests_are_bounded_and_responses_are_not() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xc0", b"\x81\xa4type\xa1\xff", DEPTH_BOMB])
 def test_noise_on_control_is_unreadable(data: bytes) -> None:
-    """Nothing but `Malformed` comes out."""
+    """Noise on control is unreadable, and no error but `Malformed` comes out."""
     assert reason_of(codec.decode_request, data) == Reason.FRAME_UNREADABLE
     assert reason_of(codec.decode_response, data) == Reason.FRAME_UNREADABLE
 
 
 def test_an_id_is_found_beside_a_version_that_is_none() -> None:
-    """Whoever asked in a shape nobody knows still learns which of its questions was not understood."""
+    """An id is read beside a version that is none.
+
+    A peer that asks in an unknown shape still learns which of its questions was not understood.
+    """
     data = msgspec.msgpack.encode({"version": "one", "type": "dance", "id": 7})
     assert codec.control_head(data) == codec.ControlHead(7, "dance")
     data = msgspec.msgpack.encode({"version": [2, 0], "type": 5, "id": "x"})
@@ -266,7 +272,10 @@ def test_an_id_is_found_beside_a_version_that_is_none() -> None:
 
 @pytest.mark.parametrize("word", ["a\nb", "\x1b[2J", "\x00", "\u202e", "\x85"])
 def test_a_refusal_is_one_printable_line(word: str) -> None:
-    """What a stranger sent is quoted in logs and answers, and must not move their cursor."""
+    """A refusal is one printable line.
+
+    Words from a stranger are quoted in logs and answers, and must not move their cursor.
+    """
     with pytest.raises(codec.Malformed) as caught:
         codec.decode_request(msgspec.msgpack.encode({"type": word}))
     assert str(caught.value).isprintable()

@@ -79,6 +79,6 @@ def test_requests_beyond_the_rules_are_malformed(message: dict[str, object]) -> 
 @pytest.mark.parametrize("pid", [-1, 1 << 31, 1 << 40])
 @pytest.mark.parametrize("kind", ["hello", "watch"])
 def test_a_pid_is_one_the_system_can_be_asked_for(kind: str, pid: int) -> None:
-    """Whoever looks for the process gets an answer, not an OverflowError."""
+    """A pid is one that the system can be asked for, so that a look for it gives no `OverflowError`."""
     with pytest.raises(codec.Malformed):
         decode_request({"type": kind, "pid": pid})

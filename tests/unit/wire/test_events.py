@@ -29,7 +29,7 @@ def test_tags_are_those_of_the_protocol() -> None:
 
 
 def test_the_stream_has_a_tag_of_its_own() -> None:
-    """No producer's record has it: the aggregator alone says what a step came to."""
+    """The stream has a tag that no producer's record has. The aggregator alone says what a step came to."""
     tags = {kind.__struct_config__.tag for kind in typing.get_args(events.Streamed)}
     sent = {kind.__struct_config__.tag for kind in typing.get_args(events.EventRecord)}
     assert tags - sent == {"step"}
@@ -154,7 +154,7 @@ def test_an_axis_of_before_closes_as_before() -> None:
 
 
 def test_a_clear_names_a_step_or_none() -> None:
-    """Without a step it means all open steps of the axis."""
+    """A clear names a step, or means all open steps of the axis without one."""
     assert decode("step_clear", "train") == events.StepClear("train", None, 0)
     assert decode("step_clear", "train", 0) == events.StepClear("train", 0, 0)
     with pytest.raises(codec.Malformed):

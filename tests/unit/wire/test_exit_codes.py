@@ -23,7 +23,7 @@ def test_exit_codes_are_frozen() -> None:
 
 
 def test_strict_tells_interrupted_from_incomplete() -> None:
-    """Only a complete result is a success."""
+    """Strict exit codes tell interrupted from incomplete. Only a complete result is a success."""
     assert [strictly(word) for word in ("complete", "lossy", "incomplete", "interrupted")] == [0, 4, 4, 5]
 
 

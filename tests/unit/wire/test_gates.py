@@ -1,4 +1,4 @@
-"""What gates came to."""
+"""Tests of the results of gates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_worst_of_them(outcomes: list[Outcome], expected: Outcome) -> None:
 
 
 def test_a_result_is_strict_json() -> None:
-    """What there is not is null."""
+    """A result is strict JSON, with null for what there is not."""
     result = GateResult(expression="lost == 0", outcome="pass", reason="0 == 0", value=0.0)
     found = msgspec.json.decode(msgspec.json.encode(result))
     assert (found["value"], found["low"], found["windows"]) == (0.0, None, 0)

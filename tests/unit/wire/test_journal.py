@@ -85,7 +85,10 @@ def test_types_of_notes_are_those_of_the_files() -> None:
 
 
 def test_a_checkpoint_keeps_the_numbers_raw() -> None:
-    """They are the aggregator's own: whoever reads the run's state alone needs not know them."""
+    """A checkpoint keeps the aggregator's own numbers raw.
+
+    A reader of the run's state alone needs not know them.
+    """
     checkpoint = codec.decode_checkpoint(
         codec.encode_checkpoint(Checkpoint(run=STATE, numbers=msgspec.Raw(NUMBERS)))
     )
@@ -94,7 +97,10 @@ def test_a_checkpoint_keeps_the_numbers_raw() -> None:
 
 
 def test_a_checkpoint_of_another_schema_is_called_that() -> None:
-    """Whatever else is in it: numbers of another layout must not be taken for ours."""
+    """A checkpoint of another schema is called that, whatever else is in it.
+
+    Numbers of another layout must not be taken for ours.
+    """
     data = msgspec.msgpack.encode({"schema_version": 2, "all": "new"})
     assert reason_of(codec.decode_checkpoint, data) == Reason.WRONG_VERSION
 
@@ -119,7 +125,7 @@ def test_a_checkpoint_of_another_schema_is_called_that() -> None:
     ids=lambda data: data[:20].hex() or "empty",
 )
 def test_bytes_that_are_no_note_or_checkpoint_are_unreadable(data: bytes) -> None:
-    """Only `Malformed` is raised, whatever is in the file."""
+    """Bytes that are no note or checkpoint raise only `Malformed`, whatever is in the file."""
     assert reason_of(codec.decode_note, data) == Reason.FRAME_UNREADABLE
     assert reason_of(codec.decode_checkpoint, data) == Reason.FRAME_UNREADABLE
 
@@ -127,7 +133,7 @@ def test_bytes_that_are_no_note_or_checkpoint_are_unreadable(data: bytes) -> Non
 @pytest.mark.parametrize("field", ["started_ns", "rolled_wall_ns", "rolled_mono_ns", "rolls", "records"])
 @pytest.mark.parametrize("value", [-1, 1 << 63])
 def test_numbers_that_no_clock_or_count_can_reach_are_refused(field: str, value: int) -> None:
-    """They go on into columns of 64 bits with a sign."""
+    """Numbers that no clock or count can reach are refused. Later they go into columns of 64 bits with a sign."""
     state = msgspec.structs.replace(STATE, **{field: value})
     data = codec.encode_checkpoint(Checkpoint(run=state, numbers=msgspec.Raw(NUMBERS)))
     assert reason_of(codec.decode_checkpoint, data) == Reason.FRAME_UNREADABLE

@@ -114,7 +114,7 @@ def test_a_total_that_nobody_knows_is_not_said(facts: dict[str, object], said: s
 
 @pytest.mark.parametrize("time_ns", [-1, 0, 1 << 63, 1 << 90])
 def test_a_time_that_is_none(time_ns: int) -> None:
-    """Whatever a file says: the headline is still a line."""
+    """The headline is still one line if the time in a file is none."""
     assert "events after that are unknown" in report(completeness="interrupted", time_ns=time_ns).headline()
 
 
@@ -130,7 +130,10 @@ def test_a_time_that_is_none(time_ns: int) -> None:
     ],
 )
 def test_a_run_that_goes_on_is_not_called_incomplete(state: str, source: str, verdict: str) -> None:
-    """Nobody can tell yet; but what is left of a run that will never say more is."""
+    """A run that goes on is not called incomplete, as nobody can tell yet.
+
+    The remains of a run that will never say more are called that.
+    """
     found = replace(report(state=state, completeness="incomplete"), source=source)
     assert found.verdict == verdict
     assert found.headline().startswith(f"{verdict}: demo, 990 ")

@@ -1,4 +1,4 @@
-"""What the instruments of requests are called."""
+"""Tests of the names of the instruments of requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from telemetry.wire.units import TIME_NS
 
 
 def test_every_word_is_an_instrument_once() -> None:
-    """No word is without a meaning, none has two."""
+    """Every word is an instrument once: no word is without a meaning, and none has two."""
     labels = {words.WINDOW, words.REASON, words.FINISH, words.TURN, words.SLO}
     said = [value for name, value in vars(words).items() if name.isupper() and isinstance(value, str)]
     assert sorted(set(said) - labels) == sorted(words.INSTRUMENTS)
@@ -31,7 +31,10 @@ def test_a_name_is_the_kind_and_the_word() -> None:
 
 
 def test_windows_are_as_old_as_their_first_requests() -> None:
-    """Whatever completes first; what only series have comes after them."""
+    """Windows are as old as their first requests, whatever completes first.
+
+    Windows that only series have come after them.
+    """
     stats = [SeriesStat(name="llm.latency", labels={"window": window}) for window in ("own", "measured", "warm-up")]
     issued = [CounterStat(name="llm.issued", labels={"window": window}) for window in ("warm-up", "measured")]
     completed = CounterStat(name="llm.completed", labels={"window": "measured"})

@@ -20,14 +20,14 @@ def encoded(numbers: object) -> Raw:
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 6, 21_845, 21_846, 30_000])
 def test_rows_are_counted_for_every_size_of_header(count: int) -> None:
-    """msgpack has three array headers: one, three and five bytes."""
+    """Rows are counted with all three array headers of msgpack: one, three and five bytes."""
     array = rows.read(encoded([1.0, TIME_NS, 2.0] * count))
     assert array.count == array.events == count
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 30_000])
 def test_our_own_rows_are_canonical(count: int) -> None:
-    """What msgspec makes of float, clock, float is exactly 27 bytes an event."""
+    """Rows that msgspec makes of float, clock, float are canonical: exactly 27 bytes an event."""
     body = rows.read(encoded([3.0, TIME_NS, 2.5] * count)).body
     assert body is not None
     assert len(body) == count * rows.ROW_BYTES
@@ -69,14 +69,14 @@ def test_more_rows_than_a_frame_can_hold_can_not_be_read() -> None:
 
 @pytest.mark.parametrize("value", [None, {}, "rows", 5, True])
 def test_what_is_no_array_has_no_rows(value: object) -> None:
-    """It counts as one event all the same."""
+    """A value that is no array has no rows, and counts as one event all the same."""
     array = rows.read(encoded(value))
     assert (array.count, array.events) == (None, 1)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xdc", b"\xdc\x00", b"\xdd\x00\x00\x00"])
 def test_half_a_header_is_none(data: bytes) -> None:
-    """Neither is none at all."""
+    """Half a header has no count of rows, and neither has no header at all."""
     assert rows.read(Raw(data)).count is None
 
 
@@ -89,7 +89,7 @@ def test_only_numbers_are_loose_rows(numbers: list[object]) -> None:
 
 @pytest.mark.parametrize("count", [6, 21_845, 21_846])
 def test_rows_at_the_end_are_found_as_they_are_read(count: int) -> None:
-    """Behind anything of a few bytes."""
+    """Rows at the end of a message are read as they are alone, behind anything of a few bytes."""
     raw = bytes(encoded([1.0, TIME_NS, 2.0] * count))
     assert rows.at_end(b"topic and the head of a batch" + raw, 5) == rows.read(raw)
 

@@ -15,7 +15,7 @@ DOCUMENT = b'{\n  "a": 1,\n  "b": []\n}\n'
 
 @pytest.mark.parametrize("data", [LINE, DOCUMENT, LINE.rstrip(), DOCUMENT.rstrip()])
 def test_the_check_is_the_last_field(data: bytes) -> None:
-    """Whoever reads JSON reads it, and whoever has zlib can compare it."""
+    """The check is the last field. Any reader of JSON reads it, and one with zlib can compare it."""
     written = sealed(data)
     body = written[: written.rindex(b",")]
     assert data.startswith(body)

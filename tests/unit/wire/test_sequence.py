@@ -23,7 +23,7 @@ def test_batches_in_order_leave_no_gap() -> None:
 
 
 def test_a_batch_ahead_opens_a_gap() -> None:
-    """What lies between is asked for again."""
+    """A batch ahead opens a gap, and what lies between is asked for again."""
     seen = tracker(0, 4)
     assert seen.gaps == [(1, 3)]
     assert seen.contiguous == 1
@@ -40,7 +40,7 @@ def test_a_resent_batch_shrinks_its_gap(seq: int, left: list[tuple[int, int]]) -
 
 
 def test_a_gap_of_one_closes() -> None:
-    """Once nothing is missing, everything is contiguous again."""
+    """A gap of one closes, and everything is contiguous once nothing is missing."""
     seen = tracker(0, 2)
     assert seen.admit(1)
     assert (seen.gaps, seen.contiguous) == ([], 3)
@@ -82,7 +82,10 @@ def test_a_number_that_nobody_heard_of_did_not_come() -> None:
 
 @pytest.mark.parametrize(("seq", "since"), [(0, 0), (1, 0), (2, 2), (4, 4), (5, 4), (7, 7), (9, 7)])
 def test_where_the_unbroken_part_below_a_batch_begins(seq: int, since: int) -> None:
-    """Behind the last one missing below it; what is given up is not missing."""
+    """The unbroken part begins behind the last batch that is missing below.
+
+    A batch that is given up is not missing.
+    """
     seen = tracker(0, 4, 5, 7)
     seen.give_up(2, 2)
     assert seen.gaps == [(1, 1), (3, 3), (6, 6)]
@@ -127,7 +130,10 @@ def test_what_fills_a_gap_is_repaired() -> None:
 def test_only_gaps_can_be_given_up(
     first: int, last: int, count: int, gaps: list[tuple[int, int]], given_up: list[tuple[int, int]]
 ) -> None:
-    """Of the range named, the parts that are missing: what came has come, what is to come may come."""
+    """Only the missing parts of a named range are given up.
+
+    Batches that have come stay, and those to come may come.
+    """
     seen = tracker(0, 4, 6)
     assert seen.give_up(first, last) == count == seen.unrepairable
     assert (seen.gaps, seen.given_up) == (gaps, given_up)
@@ -136,7 +142,10 @@ def test_only_gaps_can_be_given_up(
 
 
 def test_what_was_given_up_and_comes_after_all_is_new() -> None:
-    """It never was applied: it counts as repaired, once, and no longer as unrepairable."""
+    """A batch that was given up and comes after all is new, as it never was applied.
+
+    The batch counts as repaired, once, and no longer as unrepairable.
+    """
     seen = tracker(0, 4)
     seen.give_up(1, 3)
     assert [seen.admit(2), seen.admit(2)] == [True, False]
@@ -168,7 +177,7 @@ def test_ranges_given_up_are_joined_and_bounded() -> None:
 
 
 def test_a_gap_that_reaches_far_ahead_can_be_filled() -> None:
-    """Its first batch is found however large its last number is."""
+    """A gap that reaches far ahead can be filled: its first batch fits however large its last number."""
     seen = tracker((1 << 62) + 1)
     assert seen.admit(0)
     assert seen.gaps == [(1, 1 << 62)]
@@ -186,7 +195,7 @@ def test_a_number_too_far_ahead_is_not_believed() -> None:
     "ranges", [[(1, 3), (2, 4)], [(5, 6), (1, 2)], [(3, 2)], [(-2, -1)], [(8, 10)], [(1, 1), (1, 1)]]
 )
 def test_ranges_that_cant_be_are_not_restored(ranges: list[tuple[int, int]]) -> None:
-    """What is looked up by halving has to be in order, and below the next number."""
+    """Ranges out of order or not below the next number are refused, as look-up goes by halving."""
     for name in ("_gaps", "_given_up"):
         seen = tracker(9)
         setattr(seen, name, ranges)

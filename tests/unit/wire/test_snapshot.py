@@ -26,7 +26,7 @@ def test_lost_is_what_is_in_no_number() -> None:
 
 
 def test_two_states_are_terminal() -> None:
-    """After these nothing changes any more."""
+    """Two states are terminal: after these nothing changes any more."""
     assert sorted(TERMINAL) == ["COMPLETE", "INTERRUPTED"]
 
 

@@ -1,4 +1,4 @@
-"""Which parameters describe code, machine and software."""
+"""Tests of which parameters describe code, machine and software."""
 
 from __future__ import annotations
 

@@ -15,5 +15,5 @@ def test_any_minor_of_our_major_is_understood(minor: int) -> None:
 
 @pytest.mark.parametrize("major", [-1, 0, 2, 1 << 40])
 def test_another_major_is_refused(major: int) -> None:
-    """Nothing is guessed about a protocol we don't know."""
+    """Another major version is refused, as nothing is guessed about an unknown protocol."""
     assert not may_talk((major, 0))

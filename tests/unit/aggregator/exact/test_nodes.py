@@ -60,7 +60,7 @@ def of_all(leaves: list[Leaf], series: int) -> Values:
 
 @pytest.mark.parametrize("memory_bytes", [limits.EXACT_MEMORY_BYTES, 60_000, LITTLE])
 def test_nodes_together_give_the_order_statistics_of_all_values(memory_bytes: int) -> None:
-    """With memory for everything one pass is enough; with little memory each pass is over all nodes."""
+    """One pass is enough with memory for everything. Each pass is over all nodes with little memory."""
     leaves = three_leaves()
     table = root_table(3, leaves)
     search = ExactPass(table.targets(), memory_bytes)
@@ -107,7 +107,10 @@ def test_several_series_of_a_leaf_may_be_one_of_the_root() -> None:
 
 @pytest.mark.slow
 def test_a_leaf_keeps_more_ranges_than_the_root() -> None:
-    """Because several of its series are one of the root. None gets the values of another one."""
+    """A leaf keeps more ranges than the root, because several of its series are one of the root.
+
+    No range gets the values of another one.
+    """
     spans_asked = KEPT_SPANS + 1_000
     table = SeriesTable(PERCENTILES, 10)
     table.add("s", {}, "ns", digits=5)
@@ -237,7 +240,7 @@ HOSTILE_ANSWERS = {
 
 @pytest.mark.parametrize("found", HOSTILE_ANSWERS.values(), ids=HOSTILE_ANSWERS.keys())
 def test_a_hostile_answer_changes_nothing(found: Found) -> None:
-    """It raises ValueError, and the pass goes on without it."""
+    """A hostile answer raises `ValueError`, and the pass goes on without it."""
     leaves = three_leaves()
     table = root_table(3, leaves)
     search = ExactPass(table.targets())

@@ -75,7 +75,7 @@ def order_statistics(value: Values) -> dict[str, float]:
 @pytest.mark.parametrize("memory_bytes", [1 << 26, 30_000])
 @pytest.mark.parametrize("digits", [(3,), (1, 3, 5)])
 def test_values_are_order_statistics(draw: Draw, memory_bytes: int, digits: tuple[int, ...]) -> None:
-    """For any distribution, precision and memory, the values found are those of the sorted data."""
+    """The values found are those of the sorted data, for any distribution, precision and memory."""
     generator = np.random.default_rng(1)
     index, value = generator.integers(0, 6, 30_000), draw(generator, 30_000)
     table = recorded(index, value, digits)
@@ -138,7 +138,7 @@ def test_values_that_disagree_with_the_histogram_are_a_problem(memory_bytes: int
 
 
 def test_values_above_the_range_are_found() -> None:
-    """What the histogram holds in its last bucket is told apart."""
+    """Values above the range, which the histogram holds in its last bucket, are told apart."""
     value = np.arange(1.0, 1_001.0)
     index = np.zeros(value.size, dtype=np.intp)
     table = SeriesTable(PERCENTILES, 10)
@@ -151,7 +151,7 @@ def test_values_above_the_range_are_found() -> None:
 
 
 def test_nothing_recorded_means_nothing_to_find() -> None:
-    """Without values there are no targets, and the first pass is the last."""
+    """A series without values has no targets, and the first pass is the last."""
     table = SeriesTable(PERCENTILES, 10)
     assert ExactPass(table.targets()).end_pass()
     table.add("s", {}, "s")

@@ -1,4 +1,4 @@
-"""What one exact pass keeps, narrows and leaves for the next."""
+"""Tests of what one exact pass keeps, narrows and leaves for the next one."""
 
 from __future__ import annotations
 

@@ -47,7 +47,10 @@ def met(*leaves: HandMadeLeaf, **options: Any) -> Aggregator:
 
 
 def test_a_leaf_that_ended_well_is_a_complete_node() -> None:
-    """Its producers are in the account of the run, and it is no producer of the run itself."""
+    """A leaf that ended well is a complete node, and no producer of the run.
+
+    The leaf's producers are in the account of the run.
+    """
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.second(5, 7)), leaf.batch(*leaf.last(reason="stopped on request")))
@@ -174,7 +177,7 @@ def test_an_interval_may_arrive_before_its_account() -> None:
 
 
 def test_losses_on_the_node_are_losses_of_the_run() -> None:
-    """What a producer of the leaf dropped."""
+    """The events that a producer of the leaf dropped are losses of the run."""
     leaf = HandMadeLeaf(lost=3)
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.second(5)), leaf.batch(*leaf.last("lossy")))
@@ -204,7 +207,7 @@ def test_a_leaf_that_did_not_end_well(said: Any, completeness: str, warning: str
 
 
 def test_an_end_without_the_last_account_is_incomplete() -> None:
-    """Only the last account tells what the leaf's producers came to."""
+    """A node without its last account is incomplete. Only this account tells what the leaf's producers came to."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.second(5)))
@@ -248,7 +251,7 @@ def test_nodes_without_a_name_are_counted() -> None:
 
 
 def test_all_expected_nodes_have_ended() -> None:
-    """Then nothing is left to wait for."""
+    """The root waits for nothing more when all expected nodes have ended."""
     leaves = [HandMadeLeaf("l1", "a"), HandMadeLeaf("l2", "b")]
     aggregator = met(*leaves)
     assert not aggregator.root.all_ended(), "no node is expected"
@@ -293,7 +296,7 @@ def test_two_live_leaves_of_one_node_are_two_rows() -> None:
 
 
 def test_a_leaf_is_welcome_after_its_restart() -> None:
-    """It is the same producer under another process id, and its batches go on."""
+    """A restarted leaf is the same producer under another process id, and its batches go on."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.second(5)))
@@ -304,7 +307,7 @@ def test_a_leaf_is_welcome_after_its_restart() -> None:
 
 
 def test_a_leaf_is_never_folded() -> None:
-    """Its row is that of its node, and stays."""
+    """The row of a leaf is that of its node, and is never folded."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.last()))
@@ -326,7 +329,7 @@ def test_only_the_first_hello_makes_a_leaf() -> None:
 
 
 def test_only_a_leaf_sends_records_of_a_leaf() -> None:
-    """From any other producer they are malformed."""
+    """Records of a leaf are malformed if they come from any other producer."""
     leaf = HandMadeLeaf(run_id="p")
     aggregator = root()
     aggregator.hello(Hello(producer="p", name="worker"), NOW, WALL_NS)
@@ -338,7 +341,7 @@ def test_only_a_leaf_sends_records_of_a_leaf() -> None:
 
 
 def test_a_leaf_sends_nothing_else() -> None:
-    """Its own events would be in no account."""
+    """A leaf sends no events of its own, because they would be in no account."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     sent = batch(
@@ -351,7 +354,10 @@ def test_a_leaf_sends_nothing_else() -> None:
 
 
 def test_a_relayed_record_is_one_of_the_run() -> None:
-    """With its producer, and its time on the root's wall clock, whatever the leaf's wall clock says."""
+    """A relayed record has its producer, and its time on the root's wall clock.
+
+    The leaf's wall clock does not matter.
+    """
     skewed = WALL_NS + 7_200 * SECOND
     leaf = HandMadeLeaf(wall_ns=skewed)
     aggregator = met(leaf)
@@ -384,7 +390,7 @@ def test_a_relay_carries_records_of_the_stream_only(record: Any) -> None:
 
 
 def test_relays_need_room_in_the_record_log() -> None:
-    """As the records of a direct producer do."""
+    """Relayed records need room in the record log, as the records of a direct producer do."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf, record_cap_bytes=10)
     assert take(aggregator, leaf.batch(*leaf.second(5), relay(Mark("m"), WALL_NS))) == []
@@ -394,7 +400,7 @@ def test_relays_need_room_in_the_record_log() -> None:
 
 
 def test_columns_that_do_not_fit_together_add_nothing() -> None:
-    """Their values stay missing, because the leaf has counted them."""
+    """The values of columns that do not fit together stay missing, because the leaf has counted them."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     broken = leaf.interval(5)
@@ -421,7 +427,7 @@ def _cut(interval: Any) -> Any:
     ],
 )
 def test_an_account_that_can_not_be_true_is_malformed(sums: Accounting) -> None:
-    """It would make the account of the run wrong."""
+    """An account that cannot be true is malformed, as it would make the account of the run wrong."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.second(5)))
@@ -479,7 +485,10 @@ def test_a_batch_is_never_in_the_future() -> None:
 
 
 def test_producers_of_a_node_on_request() -> None:
-    """By the name of the node or the id of its leaf; a producer that introduces itself again replaces its facts."""
+    """Producers of a node are found by the node's name or its leaf's id.
+
+    A producer that introduces itself again replaces its facts.
+    """
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     aggregator.expected_nodes.expect(ExpectNodes(nodes=["gpu-9"]))
@@ -495,7 +504,10 @@ def test_producers_of_a_node_on_request() -> None:
 
 
 def test_a_leaf_reports_its_producers_once() -> None:
-    """At the end of the interval in which they introduced themselves, and again if they change."""
+    """A leaf reports its producers at the end of the interval in which they introduced themselves.
+
+    A producer that changes is reported again.
+    """
     leaf = Aggregator(AggregatorConfig(leaf=True))
     leaf.hello(Hello(producer="a", name="x", host="h", pid=1, rank=0), NOW, WALL_NS)
     leaf.hello(Hello(producer="b", name="y"), NOW, WALL_NS)
@@ -508,7 +520,10 @@ def test_a_leaf_reports_its_producers_once() -> None:
 
 
 def test_the_account_of_a_leaf() -> None:
-    """What its result would be if it ended now, except that its producers may go on."""
+    """The account of a leaf has what its result would be if it ended now.
+
+    The only difference is that its producers may go on.
+    """
     leaf = Aggregator(AggregatorConfig(leaf=True))
     leaf.hello(Hello(producer="p", name="x"), NOW, WALL_NS)
     leaf.hello(Hello(producer="q"), NOW, WALL_NS)
@@ -613,7 +628,10 @@ def test_definitions_that_arrive_last_complete_the_node() -> None:
 
 
 def test_definitions_that_never_arrive_are_a_loss() -> None:
-    """They may have put a counter within a series, although no event is missing."""
+    """Lost definitions are a loss although no event is missing.
+
+    A lost definition may have put a counter within a series.
+    """
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.second(5, 7)))
@@ -634,7 +652,7 @@ def test_definitions_that_never_arrive_are_a_loss() -> None:
     ],
 )
 def test_a_lossy_node_makes_the_run_lossy(bad_frames: dict[str, int], reason: str) -> None:
-    """Even if its account has no losses."""
+    """A lossy node makes the run lossy, even if its account has no losses."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     account = leaf.account("lossy", final=True)
@@ -647,7 +665,7 @@ def test_a_lossy_node_makes_the_run_lossy(bad_frames: dict[str, int], reason: st
 
 
 def test_more_values_than_the_leaf_has_counted_are_no_complete_node() -> None:
-    """Some of them are in the numbers twice."""
+    """A node with more values than its leaf has counted is incomplete. Some of its values count twice."""
     leaf = HandMadeLeaf()
     aggregator = met(leaf)
     take(aggregator, leaf.batch(*leaf.second(5, 7)))
@@ -662,7 +680,10 @@ def test_more_values_than_the_leaf_has_counted_are_no_complete_node() -> None:
 
 @pytest.mark.parametrize("rows", [[(1, MONO_NS, 2.0)], [(2, MONO_NS, 2.0)]])
 def test_a_producer_with_rows_does_not_become_a_leaf(rows: list[Any]) -> None:
-    """Its rows, applied or waiting, would be in the numbers and in no account."""
+    """A producer with rows does not become a leaf.
+
+    The rows, applied or waiting, would be in the numbers and in no account.
+    """
     aggregator = root()
     take(aggregator, batch("p", records=[Define(1, "n", "counter")], rows=rows))
     assert aggregator.hello(Hello(producer="p", node="gpu-1", mono_ns=MONO_NS), NOW, WALL_NS)

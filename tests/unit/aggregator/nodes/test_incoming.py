@@ -62,7 +62,7 @@ def test_the_sums_of_a_leaf_are_the_roots() -> None:
 
 
 def test_values_of_leaves_and_of_producers_add_up() -> None:
-    """In either order, with the spread of all of them."""
+    """Values of leaves and of producers add up in either order, with the spread of all of them."""
     leaf, root = Leaf(*DEFINITIONS), Root("l")
     leaf.record((0, 100.0), (0, 300.0), (1, 2.0))
     direct = batch("p", records=DEFINITIONS, rows=[(0, MONO_NS, 500.0), (1, MONO_NS, 0.5)])
@@ -95,7 +95,7 @@ def test_a_middle_level_hands_on_what_it_gets() -> None:
 
 
 def test_several_instruments_beyond_the_cap_share_the_overflow_instrument() -> None:
-    """Their lines are added up first."""
+    """The lines of several instruments beyond the cap are added up first. The sum is in the overflow instrument."""
     leaf = Leaf(*(Define(number, f"s{number}", "series", "1") for number in range(4)), Define(9, "c", "counter"))
     leaf.record(*((number, 10.0 + number) for number in range(4)), (9, 1.0))
     root = Root(cap=1)
@@ -106,7 +106,7 @@ def test_several_instruments_beyond_the_cap_share_the_overflow_instrument() -> N
 
 
 def test_an_overflow_instrument_of_a_leaf_is_the_roots_own() -> None:
-    """Whatever the root's cap is."""
+    """The overflow instrument of a leaf is the root's own one, whatever the root's cap is."""
     leaf = Leaf(*(Define(number, f"s{number}", "series") for number in range(3)), cap=1)
     leaf.record((0, 1.0), (1, 2.0), (2, 3.0))
     root = Root()
@@ -145,7 +145,10 @@ def test_times_of_a_leaf_move_to_the_roots_clock() -> None:
 
 
 def test_the_time_of_instruments_is_that_of_all_nodes() -> None:
-    """From the first event to the last. A leaf without these times makes the beginning unknown."""
+    """The time of an instrument goes from the first event to the last on all nodes.
+
+    A leaf without these times makes the beginning unknown.
+    """
     leaf, other, root = Leaf(*DEFINITIONS), Leaf(*DEFINITIONS), Root("l", "m")
     leaf.record((1, 1.0), (0, 2_000_000.0), (1, 1.0))
     root.add(leaf.take())
@@ -178,7 +181,7 @@ def test_impossible_times_are_refused(times: tuple[int, int]) -> None:
 
 
 def test_an_older_value_of_a_gauge_changes_only_the_extremes() -> None:
-    """As rows of several producers do."""
+    """An older value of a gauge changes only the extremes, as rows of several producers do."""
     root = Root("a", "b")
     root.send(DEPTH, interval(gauges=write_gauges(gauge(2, 5.0, WALL_NS + 9, 5.0, 5.0))), leaf="a")
     root.send(DEPTH, interval(gauges=write_gauges(gauge(2, 1.0, WALL_NS + 3, 0.5, 8.0))), leaf="b")
@@ -302,7 +305,7 @@ BAD_COLUMNS = {
 
 @pytest.mark.parametrize("record", BAD_COLUMNS.values(), ids=BAD_COLUMNS)
 def test_impossible_columns_are_refused(record: NodeInterval) -> None:
-    """Nothing is added, and the record is dropped by reason."""
+    """An interval of impossible columns adds nothing, and its record is dropped by reason."""
     root = Root()
     root.send(*DEFINITIONS)
     bound = root.snapshot()
@@ -315,7 +318,7 @@ def test_impossible_columns_are_refused(record: NodeInterval) -> None:
 
 
 def test_more_events_than_can_be_counted_are_refused() -> None:
-    """So no column overflows, whatever a leaf says."""
+    """A record with more events than can be counted is refused, so no column overflows."""
     root = Root()
     root.send(*DEFINITIONS)
     most = write_counters(counter(1, limits.EVENT_NUMBERS, 1))
@@ -343,7 +346,10 @@ def test_an_interval_waits_for_the_batch_with_its_definitions() -> None:
 
 
 def test_a_restored_root_still_has_what_is_waiting() -> None:
-    """Its journal may have been cut before the batch with the definitions."""
+    """A restored root still has the waiting intervals.
+
+    The root's journal may have been cut before the batch with the definitions.
+    """
     leaf, root = Leaf(*DEFINITIONS), Root()
     leaf.record((0, 100.0))
     first = leaf.take().records(0, WALL_NS, WALL_NS, 1 << 20)
@@ -355,7 +361,7 @@ def test_a_restored_root_still_has_what_is_waiting() -> None:
 
 
 def test_waiting_intervals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit is dropped, and its values are missing."""
+    """An interval that does not fit among the waiting ones is dropped, and its values are missing."""
     one = interval(counters=write_counters(counter(1, 1, 1)))
     monkeypatch.setattr(limits, "NODE_WAITING_BYTES", 8 * 600)
     root = Root()
@@ -369,7 +375,10 @@ def test_waiting_intervals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_waiting_intervals_are_read_again_only_for_a_definition_that_they_need(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a leaf that sends thousands of them, and many other records, would keep the root busy for hours."""
+    """Waiting intervals are read again only for a definition that they need.
+
+    Else a leaf that sends thousands of them and many other records would keep the root busy for hours.
+    """
     root = Root()
     looked_up: list[Any] = []
     for number in (1, 4, 7):

@@ -92,7 +92,7 @@ def test_definitions_of_all_intervals_are_kept() -> None:
 
 
 def test_nothing_added_up_is_an_empty_interval() -> None:
-    """It has no values and no definitions."""
+    """The sum of no intervals is an empty one, without values and definitions."""
     assert add_up([]) == OutgoingInterval([], SeriesSums(), CounterSums(), GaugeSums(), ExtentSums(), 0)
 
 
@@ -116,7 +116,7 @@ def test_mean_and_spread_are_those_of_all_values() -> None:
 
 
 def test_lines_of_different_ids_stay_apart() -> None:
-    """And are in order of ids afterwards."""
+    """Lines of different ids stay apart, and are in order of ids afterwards."""
     line = join_series(
         [series(7, [1.0], [1], [1]), series(2, [2.0, 3.0], [2, 3], [1, 1]), series(7, [4.0], [4], [1])]
     )
@@ -125,7 +125,7 @@ def test_lines_of_different_ids_stay_apart() -> None:
 
 
 def test_a_count_beyond_32_bits_takes_its_slot_twice() -> None:
-    """So that hours of values fit into one interval."""
+    """A count beyond 32 bits takes its slot twice, so that hours of values fit into one interval."""
     many = (1 << 32) - 1
     part = series(0, [1.0], [9], [many])
     part.count[:] = many
@@ -144,14 +144,17 @@ def test_counters_add_up_exactly_beyond_64_bits() -> None:
 
 
 def test_the_newest_value_of_a_gauge_wins() -> None:
-    """Of equal times, the one of the later interval."""
+    """The newest value of a gauge wins; of equal times, the one of the later interval."""
     line = join_gauges([gauge(2, 5.0, 100, 1.0, 5.0), gauge(2, 3.0, 100, 3.0, 3.0), gauge(2, 9.0, 50, 9.0, 9.0)])
     assert (line.value.item(), line.time_ns.item(), line.events.item()) == (3.0, 100, 3)
     assert (line.min.item(), line.max.item()) == (1.0, 9.0)
 
 
 def test_the_latest_beginning_of_an_extent_decides() -> None:
-    """Of equal beginnings, the later end; the earliest beginning stays."""
+    """The latest beginning of an extent decides, or the later end if beginnings are equal.
+
+    The earliest beginning stays.
+    """
     line = join_extents(
         [
             extent(0, (10, 50, 60, 90), 1, 1.5),
@@ -163,7 +166,7 @@ def test_the_latest_beginning_of_an_extent_decides() -> None:
 
 
 def test_integers_are_split_into_64_bits_and_a_float() -> None:
-    """Without loss up to 115 bits; beyond that, as much as fits, and never more."""
+    """An integer of up to 115 bits is split without loss. A larger one gives as much as fits, and never more."""
     for number in (0, 5, (1 << 62) - 1, 1 << 62, (1 << 115) - 1, 10**30 + 7):
         whole, huge = split_integer(number)
         assert whole + int(huge) == number

@@ -94,7 +94,7 @@ def test_values_above_the_roots_range_stay_in_it_after_conversion() -> None:
 
 
 def test_a_leaf_that_got_fewer_digits_says_so() -> None:
-    """Its definition has the digits of its slots, not those that were asked for."""
+    """The definition of a leaf has the digits of its slots, not the requested ones."""
     root, stat = root_with(Define(0, "x", "series", "ms", digits=5), Define(0, "x", "series", "ms", digits=4))
     assert stat.digits == 5
     assert stat.error_bound == pytest.approx(1e-4 + 1e-5, rel=1e-4)
@@ -135,7 +135,10 @@ def test_a_restored_root_knows_the_layouts() -> None:
 
 
 def test_definitions_without_room_for_their_id_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else many leaves could define many ids in another layout each."""
+    """Definitions without room for their id take no memory.
+
+    Else many leaves could define many ids in another layout each.
+    """
     root, _ = root_with(Define(0, "x", "series", "ms"), Define(0, "x", "series", "ms", digits=2))
     kept = {leaf: len(of_leaf) for leaf, of_leaf in root.aggregator.incoming._layouts._differing.items()}
     monkeypatch.setattr(root.aggregator.book._budgets.ids, "left", 0)

@@ -45,7 +45,7 @@ def test_new_instruments_are_defined_once_by_index_and_kind() -> None:
 
 
 def test_instruments_beyond_the_cap_are_the_overflow_instrument() -> None:
-    """It is defined like any other, by its name."""
+    """The overflow instrument for those beyond the cap is defined like any other, by its name."""
     leaf = Leaf(*(Define(number, f"s{number}", "series") for number in range(3)), cap=2)
     leaf.record((2, 5.0))
     taken = leaf.take()
@@ -54,7 +54,10 @@ def test_instruments_beyond_the_cap_are_the_overflow_instrument() -> None:
 
 
 def test_an_instrument_that_becomes_a_follower_is_defined_again() -> None:
-    """So the root learns the series that it is defined within, even if rows came first."""
+    """An instrument that becomes a follower is defined again.
+
+    So the root learns the series that it is within, even if rows came first.
+    """
     leaf = Leaf(Define(0, "time", "series", "ns"), Define(1, "done", "counter"))
     assert [define.within for define in leaf.take().defines] == ["", ""]
     leaf.define(Define(1, "done", "counter", within="time"))
@@ -63,7 +66,7 @@ def test_an_instrument_that_becomes_a_follower_is_defined_again() -> None:
 
 
 def test_moments_are_those_of_the_interval_alone() -> None:
-    """After a long first interval, the second one has the mean and spread of its own few values."""
+    """The second interval has the mean and spread of its own few values, after a long first one."""
     leaf = Leaf(Define(0, "x", "series"))
     leaf.record(*[(0, 1e4 + 0.3)] * 1_000)
     leaf.take()
@@ -98,7 +101,7 @@ def test_values_outside_the_range_are_counted_by_interval() -> None:
 
 
 def test_sums_that_overflow_can_be_sent() -> None:
-    """They are infinite, never NaN, and the mean lies between the extremes."""
+    """Sums that overflow are infinite, never NaN, and the mean lies between the extremes."""
     leaf = Leaf(Define(0, "x", "series"))
     leaf.record((0, 1.7e308), (0, 1.7e308), (0, 1.0))
     line = read_series(leaf.take().series)
@@ -118,7 +121,10 @@ def test_counters_send_their_exact_increase() -> None:
 
 
 def test_totals_beyond_64_bits_are_sent_in_two_columns() -> None:
-    """What does not fit into either column goes with the next interval."""
+    """A total beyond 64 bits is sent in two columns.
+
+    The rest that fits into neither goes with the next interval.
+    """
     leaf = Leaf(Define(0, "n", "counter"))
     sent = 0
     for value in (2.0**80 + 2.0**40, 2.0**1023, 1.0, 5.0):
@@ -131,7 +137,10 @@ def test_totals_beyond_64_bits_are_sent_in_two_columns() -> None:
 
 
 def test_gauges_send_extremes_of_the_run_and_the_wall_clock() -> None:
-    """Only those that were set in the interval."""
+    """Gauges that were set in the interval send extremes of the run and the wall clock.
+
+    Other gauges send nothing.
+    """
     leaf = Leaf(Define(0, "g", "gauge"), Define(1, "idle", "gauge"))
     leaf.record((0, 9.0), (0, -5.0))
     leaf.take()

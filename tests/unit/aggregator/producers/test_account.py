@@ -1,4 +1,4 @@
-"""What an account holds against whatever a producer claims."""
+"""Tests of what an account holds against any claim of a producer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_batches_that_come_late_leave_the_horizon_where_it_is() -> None:
 
 
 def test_producer_drops_are_not_missing() -> None:
-    """What a producer dropped has numbers, and is told apart from what got lost on the way."""
+    """Events that a producer dropped have numbers, and are told apart from events lost on the way."""
     account = Account()
     account.receive(0, 10, {})
     account.receive(17, 3, {Reason.BUFFER_FULL: 7})

@@ -59,7 +59,7 @@ def test_a_batch_twice_counts_once() -> None:
 
 
 def test_an_end_is_reconciled_when_the_last_batch_is_applied() -> None:
-    """Not while batches are missing, nor between admission and application."""
+    """An end is not reconciled while batches are missing, nor between admission and application."""
     producer = _producer()
     _apply(producer, 1, 3, 2)
     assert producer.finish(End(producer="p", batches=2, emitted=5), 0) == []
@@ -77,7 +77,7 @@ def test_an_end_is_reconciled_when_the_last_batch_is_applied() -> None:
 
 
 def test_what_comes_after_a_reconciled_end_is_dropped_and_counted() -> None:
-    """It is received, not applied, and the producer is lossy."""
+    """A batch after a reconciled end is received, not applied, and the producer is lossy."""
     producer = _producer()
     producer.finish(End(producer="p", batches=0, emitted=0), 0)
     producer.reconcile()
@@ -118,7 +118,7 @@ def test_a_repeated_end_is_silent_and_another_one_is_told() -> None:
     ],
 )
 def test_an_end_that_cant_be_is_told_and_clamped(end: End) -> None:
-    """Nobody waits for batches that were never made, and no number leaves its bounds."""
+    """An impossible end makes nobody wait for batches that were never made. No number leaves its bounds."""
     producer = _producer()
     _apply(producer, 0, 0, 5)
     assert "impossible total" in producer.finish(end, 0)[0]
@@ -159,7 +159,10 @@ def test_a_run_that_had_no_producer_yet_is_not_deserted() -> None:
 
 
 def test_collectors_are_neither_waited_for_nor_company() -> None:
-    """They are no part of the job: without a goodbye of theirs it is complete, and alone they keep no run alive."""
+    """Collectors are no part of the job: it is complete without a goodbye of theirs.
+
+    Alone they keep no run alive.
+    """
     book = ProducerBook(CONFIG)
     collectors = book.meet("telemetry.collectors.1", 0)
     assert collectors is not None
@@ -177,7 +180,7 @@ def test_collectors_are_neither_waited_for_nor_company() -> None:
 
 
 def test_completeness_is_unknown_without_a_hello() -> None:
-    """Only who said hello, or ended, can be incomplete."""
+    """Only a producer that said hello, or ended, can be incomplete."""
     producer = _producer()
     assert producer.completeness() == "unknown"
     producer.hello(Hello(producer="p", name="n", host="h", pid=7, rank=3), 5)
@@ -236,7 +239,10 @@ def test_the_times_of_a_producer_keep_the_distances_of_its_monotonic_clock() -> 
 
 
 def test_a_batch_from_later_than_now_moves_its_producer() -> None:
-    """Its clock goes faster than ours, or the first one was long on its way."""
+    """A batch from later than now moves its producer.
+
+    The producer's clock goes faster than ours, or its first batch was long on its way.
+    """
     producer, clock = _producer(), _clock(9 * SECOND, 1_009 * SECOND)
     assert producer.steady((500 * SECOND, 1_008 * SECOND), clock) == (500 * SECOND, 1_008 * SECOND)
     clock.read(10 * SECOND, 1_010 * SECOND)
@@ -245,7 +251,10 @@ def test_a_batch_from_later_than_now_moves_its_producer() -> None:
 
 
 def test_a_producer_without_a_monotonic_clock_follows_the_wall_clock() -> None:
-    """Its times are on the run's clock as long as nobody sets the wall clock, and less by every step of it."""
+    """A producer without a monotonic clock is on the run's clock while nobody sets the wall clock.
+
+    Every step of the wall clock moves its times less.
+    """
     producer, clock = _producer(), _clock(9 * SECOND, 1_009 * SECOND)
     assert producer.steady((0, 0), clock) == (0, 0)
     clock.read(10 * SECOND, 5_010 * SECOND)
@@ -255,7 +264,7 @@ def test_a_producer_without_a_monotonic_clock_follows_the_wall_clock() -> None:
 @pytest.mark.parametrize("anchor", [(0, LATE), (LATE, 0), (LATE, LATE), (LATE, 1), (1, LATE), (0, 1), (5, 5)])
 @pytest.mark.parametrize("now", [(0, 0), (0, LATE), (LATE, 0), (LATE, LATE), (5, 5)])
 def test_no_clock_leaves_64_bits(anchor: tuple[int, int], now: tuple[int, int]) -> None:
-    """Whatever anybody says."""
+    """Times stay within 64 bits, whatever the anchor and the clock say."""
     producer = _producer()
     for _ in range(2):
         _, time_ns = producer.steady(anchor, _clock(*now))

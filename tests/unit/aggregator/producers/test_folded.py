@@ -74,7 +74,7 @@ def test_few_producers_all_keep_their_row() -> None:
 
 
 def test_only_those_that_ended_completely_are_folded() -> None:
-    """Whoever lives or lost something stays in sight, and the newest that ended as well."""
+    """Producers that live or lost something stay in sight, and so do the newest that ended."""
     aggregator = Aggregator(AggregatorConfig())
     visit(aggregator, 0, ends=False)
     visit(aggregator, 1, ends=False)

@@ -34,7 +34,7 @@ def test_bound_ids_are_found_and_their_neighbours_stay_unknown() -> None:
 
 
 def test_ids_outside_the_bounds_are_not_bound() -> None:
-    """Neither negative ids nor ids at the limit have a place."""
+    """Negative ids and ids at the limit have no place."""
     table = IdTable(Budget(limits.ID_SLOTS))
     assert not table.bind(-1, 3)
     assert not table.bind(limits.PRODUCER_IDS, 3)
@@ -51,7 +51,7 @@ def test_all_tables_share_one_budget() -> None:
 
 
 def test_a_table_that_is_given_the_routes_of_another_is_the_same() -> None:
-    """It takes as much of the shared room, and has room for the same ids."""
+    """A table with another's routes takes as much of the shared room, and has room for the same ids."""
     budget, other_budget = Budget(100), Budget(100)
     table, other = IdTable(budget), IdTable(other_budget)
     for row_id in (0, 3, 17):
@@ -67,7 +67,7 @@ def test_a_table_that_is_given_the_routes_of_another_is_the_same() -> None:
 
 
 def test_more_routes_than_there_is_room_for_are_refused() -> None:
-    """Of the table, or of all tables."""
+    """Routes beyond the room of the table, or of all tables, are refused."""
     for room, routes in ((10, 11), (1 << 20, limits.PRODUCER_IDS + 1)):
         with pytest.raises(ValueError, match="no room"):
             IdTable(Budget(room)).bound = np.zeros(routes, np.int32)

@@ -16,7 +16,7 @@ def _rows(*ids: int) -> Waiting:
 
 
 def test_rows_come_out_once_their_id_is_bound() -> None:
-    """In order of arrival, with values and times; others stay."""
+    """Rows come out in order of arrival with values and times once their id is bound. Other rows stay."""
     budget = Budget(100)
     waiting, table = WaitingRows(budget), IdTable(Budget(1_000))
     assert waiting.add(_rows(1, 2)) == 2
@@ -33,7 +33,10 @@ def test_rows_come_out_once_their_id_is_bound() -> None:
 
 
 def test_all_producers_share_the_room() -> None:
-    """What no longer fits is told back, the first rows are kept, and given-up rows make room again."""
+    """All producers share the room: `add` returns how many rows fit, and the first ones are kept.
+
+    Given-up rows make room again.
+    """
     budget = Budget(4)
     one, other = WaitingRows(budget), WaitingRows(budget)
     assert one.add(_rows(1, 2, 3)) == 3
@@ -56,7 +59,7 @@ def test_many_small_pieces_are_joined() -> None:
 
 
 def test_rows_can_be_given_to_a_new_owner() -> None:
-    """In their order, however they came; they take room there."""
+    """A new owner gets the rows in their order, however they came, and they take room there."""
     waiting, other = WaitingRows(Budget(100)), WaitingRows(Budget(5))
     for number in (4, 2, 9):
         waiting.add(_rows(number))
@@ -69,7 +72,10 @@ def test_rows_can_be_given_to_a_new_owner() -> None:
 
 
 def test_rows_without_room_or_of_unequal_columns_are_refused() -> None:
-    """They would be lost, or be nobody's."""
+    """Rows without room or of unequal columns are refused.
+
+    Otherwise the rows would be lost, or belong to no producer.
+    """
     rows = _rows(1, 2, 3)
     with pytest.raises(ValueError, match="no room"):
         WaitingRows(Budget(2)).rows = rows

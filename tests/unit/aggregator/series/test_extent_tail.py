@@ -49,7 +49,7 @@ def test_it_is_due_when_as_many_came_as_were_left(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_oldest_are_shed_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there are too many."""
+    """The oldest rows are shed, as many as there are too many."""
     monkeypatch.setattr(limits, "EXTENT_ROWS", 2)
     tail = added(Tail(), *ROWS)
     assert tail.is_full
@@ -60,7 +60,7 @@ def test_the_oldest_are_shed_where_there_is_no_room(monkeypatch: pytest.MonkeyPa
 
 
 def test_it_comes_back_from_a_checkpoint() -> None:
-    """With what decides when it is looked through."""
+    """The tail comes back from a checkpoint with what decides when it is looked through."""
     tail = added(Tail(), *ROWS)
     tail.release(np.array([True, False, False]))
     tail.expect(1)

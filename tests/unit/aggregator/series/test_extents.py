@@ -1,4 +1,4 @@
-"""When things happened, and how much of it came while more of it still began."""
+"""Tests of when things happened, and of how much of it came while more of it still began."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Bench:
 
     @property
     def extents(self) -> dict[str, Extent | None]:
-        """Of counters and series, by name and label values."""
+        """Return the extents of counters and series, by name and label values."""
         snapshot = self._snapshot()
         return {
             ".".join([stat.name, *stat.labels.values()]): stat.extent
@@ -84,7 +84,10 @@ def inside(extent: Extent | None) -> tuple[int, int | float]:
 
 
 def test_a_leader_says_when_its_values_began_and_ended() -> None:
-    """In any order; the end of the one that began last need not be the last end."""
+    """The times of a leader's values may come in any order.
+
+    The end of the value that began last need not be the last end.
+    """
     bench = Bench(*OF_REQUESTS)
     assert bench.extents == {"done": None, "latency": None, "tokens": None}
     bench.send([(LATENCY, T + 500, 100), (LATENCY, T + 1_000, 900), (LATENCY, T + 450, 30)])
@@ -94,7 +97,10 @@ def test_a_leader_says_when_its_values_began_and_ended() -> None:
 
 
 def test_what_came_until_the_newest_beginning_is_inside() -> None:
-    """Of every follower alike; stragglers are outside, and what comes at that moment is not."""
+    """Values up to the newest beginning are inside, of every follower alike.
+
+    Stragglers are outside, and a value at that moment is not inside.
+    """
     bench = Bench(*OF_REQUESTS)
     for began, ended, tokens in ((0, 50, 5), (10, 60, 7), (60, 65, 9), (5, 900, 100)):
         bench.send([(LATENCY, T + ended, ended - began), (TOKENS, T + ended, tokens), (DONE, T + ended, 1)])
@@ -135,7 +141,10 @@ def test_labels_tell_extents_apart() -> None:
 
 
 def test_a_leader_may_come_later() -> None:
-    """What its followers recorded before it waits; nothing is said of them until it has a value."""
+    """Values that followers recorded before their leader wait.
+
+    The followers have no extent until the leader has a value.
+    """
     bench = Bench(TOKENS_ONLY := Define(TOKENS, "tokens", "series", "tokens", within="latency"))
     bench.send([(TOKENS, T + 10, 4), (TOKENS, T + 90, 6)])
     bench.send(records=[Define(LATENCY, "latency", "series", "ns"), TOKENS_ONLY])
@@ -147,7 +156,10 @@ def test_a_leader_may_come_later() -> None:
 
 
 def test_self_describing_events_count_too() -> None:
-    """And those of instruments that were there before anybody asked for extents, from then on."""
+    """Self-describing events count too.
+
+    So do those of instruments from before the request for extents, from then on.
+    """
     bench = Bench()
     bench.send(records=[Sample("latency", 10, T + 20, "ns"), Count("done", 1, T + 20)])
     bench.send(records=[OF_REQUESTS[0], Define(DONE, "done", "counter", within="latency")])
@@ -160,7 +172,7 @@ def test_self_describing_events_count_too() -> None:
 
 
 def test_rows_that_waited_for_their_definition_count() -> None:
-    """At the time they happened."""
+    """Rows that waited for their definition count at the time they happened."""
     bench = Bench()
     bench.send([(LATENCY, T + 80, 30), (TOKENS, T + 10, 4)])
     bench.send(records=OF_REQUESTS)
@@ -168,7 +180,7 @@ def test_rows_that_waited_for_their_definition_count() -> None:
 
 
 def test_without_a_unit_of_time_there_is_no_extent() -> None:
-    """Which is said once."""
+    """A series without a unit of time has no extent, and one warning says so."""
     bench = Bench(Define(0, "size", "series", "B", within="size"), Define(1, "done", "counter", within="size"))
     bench.send([(0, T + 5, 3), (1, T + 5, 1)])
     assert bench.extents == {"done": None, "size": None}
@@ -176,7 +188,10 @@ def test_without_a_unit_of_time_there_is_no_extent() -> None:
 
 
 def test_what_was_said_of_it_is_not_said_again_by_a_restored_one() -> None:
-    """Also where it is only counted, among more warnings than are kept."""
+    """A restored aggregator does not repeat its warning on a series without a unit of time.
+
+    This holds also for warnings that are only counted.
+    """
     aggregator = Aggregator(AggregatorConfig())
     clashes = [Define(number, f"c{number}", "gauge") for number in range(limits.WARNINGS_KEPT)]
     clashes += [Define(number, f"c{number}", "counter") for number in range(limits.WARNINGS_KEPT)]
@@ -202,7 +217,10 @@ def test_the_first_definition_stands() -> None:
 
 
 def test_instruments_beyond_the_cap_have_none() -> None:
-    """Neither as leaders nor as followers: nobody knows what the overflow instruments hold."""
+    """Instruments beyond the cap have no extent, as leaders or as followers.
+
+    The content of the overflow instruments is unknown.
+    """
     bench = Bench(config=AggregatorConfig(series_cap=1))
     bench.send(
         records=[
@@ -254,7 +272,10 @@ def test_totals_of_any_size_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_beyond_the_bound_the_oldest_count_as_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which is said once; those that are left are still told apart."""
+    """The oldest events beyond the bound count as inside, and one warning says so.
+
+    The rest are still told apart.
+    """
     monkeypatch.setattr(extents_module, "_FEWEST", 4)
     monkeypatch.setattr(limits, "EXTENT_ROWS", 6)
     bench = Bench(*OF_REQUESTS)
@@ -350,7 +371,10 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_extents_are_what_they_are_defined_as(steps: list[tuple[str, list[tuple[int, int, int]]]]) -> None:
-    """Whoever sends what in which order, however often it is restored, asked, or the tail looked through."""
+    """Extents are as defined, whoever sends what in which order.
+
+    Restarts, questions and searches of the tail do not matter.
+    """
     with patch.object(extents_module, "_FEWEST", 3):
         bench = Bench(*OF_REQUESTS)
         bench.send(records=OF_REQUESTS, producer="q")
@@ -374,7 +398,7 @@ def test_extents_are_what_they_are_defined_as(steps: list[tuple[str, list[tuple[
 
 @given(STEPS)
 def test_inside_never_shrinks(steps: list[tuple[str, list[tuple[int, int, int]]]]) -> None:
-    """What began last only becomes later: a rate is never taken back by more than its window grew."""
+    """The newest beginning only becomes later. So a rate is never taken back by more than its window grew."""
     bench = Bench(*OF_REQUESTS)
     bench.send(records=OF_REQUESTS, producer="q")
     seen = []

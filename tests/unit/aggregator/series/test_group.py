@@ -13,7 +13,7 @@ from telemetry.statistics.hdr.layout import Layout
 
 
 def test_a_unit_sets_ticks_and_cells() -> None:
-    """Without bounds a tick of the histogram is a tick of the display."""
+    """A tick of the histogram is a tick of the display if the series has no bounds."""
     definition = Definition("s", {}, "ms")
     assert (definition.ticks_per_unit, definition.resolution, definition.cell_unit) == (1e6, 1e-6, 1e-6)
     assert (definition.smallest, definition.cells_per_tick, definition.error_bound) == (1e-6, 1.0, 0.001)

@@ -130,7 +130,7 @@ def test_small_values_after_a_huge_one_are_measured_in_silence() -> None:
 
 
 def test_asking_for_a_summary_changes_no_bit() -> None:
-    """When snapshots are made decides nothing: sums of fractions round as if nobody had asked."""
+    """The times of snapshots decide nothing: sums of fractions round as if nobody had asked."""
     values = np.random.default_rng(6).lognormal(0, 3, 49_000)
     asked, left_alone = Recorder(2), Recorder(2)
     for start in range(0, values.size, 700):
@@ -147,7 +147,10 @@ def test_asking_for_a_summary_changes_no_bit() -> None:
 def test_restored_moments_fold_when_the_other_ones_do(
     scale: float, events: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the number of events or by their size, counted since before the checkpoint: the same bits come out."""
+    """Restored moments fold when the other ones do, by the number of events or by their size.
+
+    The counts include events before the checkpoint, so the same bits come out.
+    """
     monkeypatch.setattr(series_moments, "FOLD_EVENTS", events)
     generator = np.random.default_rng(7)
     index, values = np.arange(7_000) % 2, scale * generator.lognormal(0, 1, 7_000)
@@ -165,7 +168,7 @@ def test_restored_moments_fold_when_the_other_ones_do(
 
 
 def test_a_summary_says_what_a_fold_would_leave() -> None:
-    """What was collected since the last fold is in it, for the series that got any."""
+    """A summary includes the values since the last fold, for the series that got any."""
     recorder = Recorder(3)
     recorder.record(np.array([0, 0]), np.array([1.0, 2.5]))
     recorder.moments.fold()
@@ -228,7 +231,10 @@ def test_merged_moments_are_those_of_all_values() -> None:
 
 
 def test_only_a_leaf_has_moments_of_the_interval() -> None:
-    """In a leaf they are those since the interval began, also of merged values."""
+    """The moments of a leaf are those since the interval began, also of merged values.
+
+    An aggregator that is no leaf has none.
+    """
     assert len(Recorder(3).moments.interval) == 0
     counts = np.zeros(1, np.int64)
     moments = Moments(counts.copy, leaf=True)

@@ -28,13 +28,13 @@ def record(made: SeriesTable, index: int, values: list[float]) -> None:
 
 
 def test_empty_stat_states_its_bounds() -> None:
-    """Without values there is still a precision."""
+    """A stat without values still has a precision."""
     stat = empty_stat(Definition("s", {"a": "b"}, "s", 2), WindowStat(seconds=3.0))
     assert (stat.digits, stat.error_bound, stat.resolution, stat.window.seconds) == (2, 0.01, 1e-9, 3.0)
 
 
 def test_unchanged_series_keep_their_stat() -> None:
-    """What did not change is not built again."""
+    """The stat of an unchanged series is not built again."""
     made = table("ns", "ns")
     record(made, 0, [1.0])
     record(made, 1, [1.0])
@@ -46,7 +46,7 @@ def test_unchanged_series_keep_their_stat() -> None:
 
 
 def test_percentiles_mix_ints_and_floats() -> None:
-    """In one call whole and fractional percentiles keep their types."""
+    """Whole and fractional percentiles keep their types in one call."""
     made = table("s", "s")
     record(made, 0, [2.0])
     record(made, 1, [2.0, 2.5])

@@ -180,7 +180,10 @@ def test_huge_values_are_kept_without_a_warning() -> None:
 
 
 def test_integers_beyond_2_to_53_are_counted_as_imprecise() -> None:
-    """From 2**53 on float64 has gaps: counted, and the total is a float."""
+    """Integers from 2**53 on are counted as imprecise, because float64 has gaps there.
+
+    The total is then a float.
+    """
     stat = stat_of([1.0, float(2**53), float(2**60)], "B")
     assert stat.imprecise == 2
     assert isinstance(stat.total, float)
@@ -294,7 +297,7 @@ def test_slices_add_up_to_their_roll(mixed: bool) -> None:
 
 
 def test_rolls_of_an_empty_table_are_empty() -> None:
-    """Nothing defined, nothing rolled."""
+    """An empty table rolls nothing, because nothing is defined."""
     made = table()
     assert made.roll(1.0) == SeriesColumns()
     assert made.stats() == []
@@ -360,7 +363,7 @@ def test_pages_count_what_is_in_use() -> None:
 
 
 def test_any_number_of_values_at_once() -> None:
-    """None, one chunk and several chunks are recorded alike."""
+    """A table records no value, one chunk and several chunks alike."""
     made = table("ns")
     for size in (0, 1, limits.CHUNK_EVENTS, 2 * limits.CHUNK_EVENTS + 1):
         record(made, 0, np.ones(size))
@@ -372,7 +375,10 @@ def sums(index: int, values: list[float], slots: list[int], counts: list[int]) -
 
 
 def test_added_sums_are_like_recorded_values() -> None:
-    """In tables of one precision and of several, also beside recorded values."""
+    """Added sums are like recorded values in tables of one precision and of several.
+
+    This holds beside recorded values too.
+    """
     for digits in ((3, 3), (3, 2)):
         recorded, added = SeriesTable(PERCENTILES, 2), SeriesTable(PERCENTILES, 2)
         for made in (recorded, added):
@@ -418,7 +424,7 @@ def test_far_more_values_at_once_than_a_fresh_count_holds_are_added() -> None:
 
 
 def test_loosened_bounds_stay_as_wide_as_they_were() -> None:
-    """They replace those of the definition in the stat."""
+    """Loosened bounds replace those of the definition in the stat, and stay as wide as they were."""
     made = table("ms")
     made.loosen(0, 0.5, 0.25)
     made.loosen(0, 0.1, 2.0)

@@ -38,7 +38,7 @@ def test_below_is_under_one_tick_and_above_zero() -> None:
 
 @pytest.mark.parametrize("low", [49.0, 0.1, 3.0, 1e-7, 12345.6789])
 def test_low_itself_is_not_below(low: float) -> None:
-    """Whatever `low * (1 / low)` rounds to."""
+    """The value `low` itself is not below, whatever `low * (1 / low)` rounds to."""
     made = columns((1.0 / low, low, None))
     assert slots(made, [0, 0], [low, math.nextafter(low, 0.0)]) == [1, 1]
     assert made.below[0] == 1
@@ -53,13 +53,16 @@ def test_above_is_clamped_for_its_own_row() -> None:
 
 @pytest.mark.parametrize("values", [[5_000.0], [3_000.0, 1e300]])
 def test_values_all_far_above_a_small_range_fall_into_its_last_slot(values: list[float]) -> None:
-    """Where slots are one tick wide, though none of the values is there."""
+    """The last slot takes values far above a small range, where slots are one tick wide.
+
+    This holds although no value lies in that slot.
+    """
     made = columns((1.0, 1.0, 100.0))
     assert slots(made, [0] * len(values), values) == [100] * len(values)
 
 
 def test_looking_up_again_counts_nothing() -> None:
-    """With `count` off the same slots come out, and the counters stay."""
+    """The same slots come out with `count` off, and the counters stay."""
     made = columns((1.0, 1.0, 100.0))
     assert slots(made, [0, 0], [0.25, 500.0], count=False) == [0, 100]
     assert (made.below[0], made.above[0]) == (0, 0)

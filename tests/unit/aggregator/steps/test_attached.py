@@ -28,7 +28,10 @@ def restored(records: AttachedRecords) -> AttachedRecords:
 
 
 def test_a_step_may_have_nothing_else() -> None:
-    """It is open until it is reported, and its state has the newest of each name."""
+    """A step that has only attached records is open until it is reported.
+
+    The step's state has the newest of each name.
+    """
     bench = Bench(closing="reported")
     bench.steps.attach(note(3, "first"), 10)
     bench.steps.attach(note(3, "second"), 20)
@@ -42,7 +45,7 @@ def test_a_step_may_have_nothing_else() -> None:
 
 
 def test_a_step_with_values_has_them_beside() -> None:
-    """Its state is that of its values."""
+    """The state of a step with values is that of its values, with the attached texts beside them."""
     bench = Bench(closing="reported")
     bench.log("a", 3, 10, x=1.0)
     bench.steps.attach(note(3, "text"), 10)
@@ -51,7 +54,10 @@ def test_a_step_with_values_has_them_beside() -> None:
 
 
 def test_other_axes_and_records_without_a_step_keep_nothing() -> None:
-    """Their steps are not asked for."""
+    """Attached records on other axes or without a step are not kept.
+
+    The steps of such records are not asked for.
+    """
     bench = Bench(closing="ended")
     bench.log("a", 3, 10, x=1.0)
     bench.steps.attach(note(3, "text"), 10)
@@ -72,7 +78,7 @@ def test_clear_forgets_what_is_not_reported() -> None:
 
 
 def test_the_oldest_steps_are_forgotten() -> None:
-    """By number of steps and by size, over all axes."""
+    """The oldest steps are forgotten by number of steps and by size, over all axes."""
     records = AttachedRecords()
     for step in range(limits.STEPS_KEPT + 2):
         records.add(note(step, "text"), step)

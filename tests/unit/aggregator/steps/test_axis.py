@@ -19,7 +19,10 @@ from telemetry.wire.snapshot import AxisStat
 
 
 def test_a_step_closes_when_all_that_report_on_the_axis_have_ended_it() -> None:
-    """With the mean of their values, the spread, and the wall clock of the newest."""
+    """A closed step has the mean of its values, the spread, and the wall clock of the newest.
+
+    The step closes when all that report on the axis have ended it.
+    """
     bench = Bench()
     bench.log("a", 1, 10, loss=1.0)
     bench.log("b", 1, 20, loss=3.0)
@@ -35,7 +38,7 @@ def test_a_step_closes_when_all_that_report_on_the_axis_have_ended_it() -> None:
 
 
 def test_a_later_step_ends_those_before_it() -> None:
-    """Who never says `step_end` is one step behind."""
+    """A later step ends those before it. So a producer that never says `step_end` is one step behind."""
     bench = Bench()
     for step in range(3):
         bench.log("a", step, x=float(step))
@@ -52,7 +55,7 @@ def test_who_joins_later_is_not_waited_for_before() -> None:
 
 
 def test_a_new_axis_waits_for_those_who_come_second() -> None:
-    """Whoever is first does not know who else will report: for a second at least nothing closes."""
+    """A new axis closes nothing for at least a second. The first producer does not know who else will report."""
     bench = Bench(young=True)
     bench.log("a", 0, x=1.0)
     bench.end("a", 0)
@@ -75,7 +78,10 @@ def test_steps_close_in_ascending_order() -> None:
 
 
 def test_the_grace_bounds_the_wait() -> None:
-    """It begins when the first ends the step, and is at least as long as it should be, at most a second longer."""
+    """The grace begins when the first producer ends the step.
+
+    The wait is as long as it should be, or at most a second longer.
+    """
     bench = Bench(grace_s=5.0)
     bench.log("a", 1, x=1.0)
     bench.log("b", 1, x=2.0)
@@ -87,7 +93,10 @@ def test_the_grace_bounds_the_wait() -> None:
 
 
 def test_who_was_silent_for_a_grace_is_not_waited_for() -> None:
-    """Until it says something: the axis of a dead rank does not limp on at one step in half a minute."""
+    """A silent producer is not waited for until it says something.
+
+    So the axis of a dead rank does not limp on at one step in half a minute.
+    """
     bench = Bench(grace_s=5.0)
     bench.log("a", 1, x=1.0)
     bench.log("b", 1, x=2.0)
@@ -151,7 +160,10 @@ def test_what_is_said_above_a_gap_ends_nothing() -> None:
 
 
 def test_who_begins_above_a_gap_has_ended_nothing() -> None:
-    """Its first step may be in the batch that is missing."""
+    """A producer that begins above a gap has ended nothing.
+
+    The producer's first step may be in the missing batch.
+    """
     bench = Bench()
     bench.log("a", 5, since=1, x=5.0)
     bench.log("b", 6, x=6.0)
@@ -164,7 +176,10 @@ def test_who_begins_above_a_gap_has_ended_nothing() -> None:
 
 
 def test_what_others_ended_waits_for_the_batches_of_one() -> None:
-    """They take part in the same steps, and go on."""
+    """A step that others ended waits for the missing batches of one producer.
+
+    The producers take part in the same steps, and go on.
+    """
     bench = Bench()
     for step in range(3):
         bench.log("a", step, x=0.0)
@@ -176,7 +191,10 @@ def test_what_others_ended_waits_for_the_batches_of_one() -> None:
 
 
 def test_the_grace_bounds_the_wait_for_a_missing_batch() -> None:
-    """From then on nobody waits for it; for one that is missing later the wait begins anew."""
+    """The grace bounds the wait for a missing batch, and afterwards nobody waits for it.
+
+    The wait for a later missing batch begins anew.
+    """
     bench = Bench(grace_s=5.0)
     bench.log("a", 0, x=0.0)
     bench.log("a", 1, since=5, x=1.0)
@@ -212,7 +230,7 @@ def test_what_counts_of_who_is_away_ends_no_step_for_others() -> None:
 
 
 def test_late_values_correct_a_step_that_is_kept() -> None:
-    """Only what changed is said again, with the next revision."""
+    """A correction has only the values that changed, with the next revision."""
     bench = Bench()
     bench.log("a", 1, 10, x=1.0, y=5.0, z=1.0)
     bench.end("a", 1)
@@ -246,7 +264,7 @@ def test_what_is_too_late_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_correction_is_said_before_its_step_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if both happen in one turn."""
+    """A correction is published before its step is forgotten, even if both happen in one turn."""
     monkeypatch.setattr(limits, "STEPS_KEPT", 1)
     bench = Bench()
     bench.log("a", 1, x=1.0)
@@ -260,7 +278,7 @@ def test_a_correction_is_said_before_its_step_is_forgotten(monkeypatch: pytest.M
 
 
 def test_too_many_open_steps_close_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is; first those that are complete."""
+    """The oldest of too many open steps is closed as it is. Complete steps are closed first."""
     monkeypatch.setattr(limits, "STEPS_OPEN", 2)
     bench = Bench()
     bench.log("b", 0, x=0.0)
@@ -270,7 +288,7 @@ def test_too_many_open_steps_close_the_oldest(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_young_axis_does_not_hold_back_more_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who floods it has no second."""
+    """A producer that floods a young axis does not get the second of waiting."""
     monkeypatch.setattr(limits, "STEPS_OPEN", 2)
     bench = Bench(young=True)
     for step in range(4):
@@ -292,7 +310,10 @@ def test_names_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_shown_of_all_axes_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many, and as many characters of them, as a snapshot repeats: axes share them as they come."""
+    """Axes share the bound on shown names and their characters as they come.
+
+    The bound is as much as a snapshot repeats.
+    """
     monkeypatch.setattr(limits, "STEP_NAMES_SHOWN", 3)
     monkeypatch.setattr(limits, "STEP_NAME_CHARS_SHOWN", 8)
     bench = Bench()
@@ -324,7 +345,7 @@ def test_axes_of_the_longest_names_leave_a_snapshot_small() -> None:
 
 
 def test_an_older_step_does_not_hide_newer_values() -> None:
-    """What is shown of a name is from the highest step that had it."""
+    """The shown value of a name is from the highest step that had it."""
     bench = Bench()
     bench.log("a", 5, x=5.0)
     bench.log("b", 9, y=9.0)
@@ -351,7 +372,7 @@ def test_a_value_that_only_one_producer_has_as_nan_is_kept() -> None:
 
 
 def test_a_nan_that_comes_late_is_kept() -> None:
-    """It changes no value, so no correction is published."""
+    """A late NaN is kept, but changes no value, so no correction is published."""
     bench = Bench()
     bench.log("a", 1, loss=1.0)
     bench.end("a", 1)
@@ -362,7 +383,7 @@ def test_a_nan_that_comes_late_is_kept() -> None:
 
 
 def test_the_axis_knows_when_it_was_reported_on() -> None:
-    """From its first value, less the mean time between two steps, to its last; a checkpoint has it."""
+    """The time of an axis goes from its first value, less the mean step time, to its last. A checkpoint has it."""
     bench = Bench()
     assert bench.steps.stats() == [AxisStat(name="train")]
     bench.log("a", 10, 5_000, x=1.0)
@@ -379,7 +400,7 @@ def test_the_axis_knows_when_it_was_reported_on() -> None:
 
 
 def test_a_step_of_the_wall_clock_moves_no_time_of_an_axis() -> None:
-    """Its times are on the clock of the run, as those of counters."""
+    """The times of an axis are on the clock of the run, as those of counters."""
     clock = RunClock()
     steps = StepMerger(30.0, lambda _: None, clock=clock)
     for at, shift_ns in ((10, 0), (20, 3_600 * SECOND)):
@@ -391,7 +412,7 @@ def test_a_step_of_the_wall_clock_moves_no_time_of_an_axis() -> None:
 
 
 def test_steps_before_an_old_checkpoint_have_no_times() -> None:
-    """So neither has the axis: the times of some of its steps would be wrong."""
+    """The axis has no times either, because the times of some of its steps would be wrong."""
     bench = Bench()
     bench.log("a", 1, x=1.0)
     bench.end("a", 1)
@@ -405,7 +426,10 @@ def test_steps_before_an_old_checkpoint_have_no_times() -> None:
 
 
 def test_the_first_step_of_a_value_that_is_not_finite_is_kept() -> None:
-    """Also if a later step closed first, and if the value recovers; a checkpoint has it."""
+    """The first step of a value that is not finite is kept, and a checkpoint has it.
+
+    This holds if a later step closed first, and if the value recovers.
+    """
     bench = Bench()
     bench.log("a", 1, loss=1.0)
     bench.log("a", 5, loss=math.nan, norm=2.0)

@@ -1,4 +1,4 @@
-"""What a producer says it ended, and when it counts."""
+"""Tests of the steps that a producer claims to have ended, and of when a claim counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_claim_counts_once_nothing_is_missing_below_it() -> None:
 
 
 def test_a_lower_claim_takes_nothing_back() -> None:
-    """What counted counts."""
+    """A lower claim takes back nothing that counted."""
     member = AxisMember(7, 0)
     member.claim(2, 5, 0)
     assert member.settled(2) == 7
@@ -44,7 +44,10 @@ def test_what_is_missing_for_too_long_is_not_waited_for() -> None:
 
 
 def test_claims_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind too many gaps the newest are one, which waits for all of them; the others go on by themselves."""
+    """The newest claims behind too many gaps become one, which waits for all of them.
+
+    The others go on by themselves.
+    """
     monkeypatch.setattr(limits, "STEP_CLAIMS", 3)
     member = AxisMember(0, 0)
     for number in range(1, 7):
@@ -58,7 +61,7 @@ def test_claims_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("since", [[2, 1], [1, 1], [1, 2, 3, 4]])
 def test_claims_that_cannot_be_are_not_restored(monkeypatch: pytest.MonkeyPatch, since: list[int]) -> None:
-    """They ascend, and are not too many."""
+    """Restored claims ascend and are not too many; others are refused."""
     monkeypatch.setattr(limits, "STEP_CLAIMS", 3)
     with pytest.raises(ValueError, match="claims on steps"):
         AxisMember(0, 0, claims=[EndClaim(number, 0, 0) for number in since]).restored()

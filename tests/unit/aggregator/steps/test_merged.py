@@ -20,14 +20,14 @@ def said(**values: float | None) -> dict[str, ReportedValues]:
     ("reduction", "value"), [("mean", 3.0), ("sum", 9.0), ("min", 1.0), ("max", 6.0), ("last", 2.0)]
 )
 def test_each_reduction(reduction: Reduction, value: float) -> None:
-    """With what the producers said in the spread, whatever the reduction."""
+    """Each reduction has the values of the producers in its spread."""
     values, spread = merged(said(a=6.0, b=1.0, c=2.0), Reductions(Axis("train", reduction)))
     assert values == {"x": value}
     assert spread == {"x": Spread(3, 1.0, 6.0, 3.0, "b", "a")}
 
 
 def test_who_is_alone_has_no_spread() -> None:
-    """Its values are the step's."""
+    """The values of a lone producer are the step's, without a spread."""
     assert merged(said(a=2.0), Reductions(None)) == ({"x": 2.0}, {})
 
 

@@ -18,7 +18,7 @@ LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 def test_who_ends_leaves_no_step_open() -> None:
-    """Nobody waits for a producer that is over."""
+    """A producer that is over is not waited for, so it leaves no step open."""
     bench = Bench()
     bench.log("a", 1, x=1.0)
     bench.log("b", 1, x=2.0)
@@ -30,7 +30,7 @@ def test_who_ends_leaves_no_step_open() -> None:
 
 
 def test_the_end_closes_what_is_open() -> None:
-    """In order, and said to be so; what only waited for its turn is complete."""
+    """The end closes open steps in order, as `run_end`. A step that only waited for its turn is complete."""
     bench = Bench(young=True)
     bench.log("a", 1, x=1.0)
     bench.log("a", 2, x=2.0)
@@ -39,7 +39,7 @@ def test_the_end_closes_what_is_open() -> None:
 
 
 def test_axes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those beyond the bound are dropped, and one warning says so."""
+    """Axes beyond the bound are dropped, and one warning says so."""
     monkeypatch.setattr(limits, "AXES", 1)
     bench = Bench()
     assert bench.log("a", 1, axis="eval", x=1.0) is Reason.STEPS_FULL
@@ -50,7 +50,10 @@ def test_axes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_room_is_made_of_kept_steps_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then of open ones, which are said as they are; the step that takes it all has to do with what there is."""
+    """Room is made of kept steps first, then of open ones, which close as they are.
+
+    A step that takes all the room gets no more.
+    """
     monkeypatch.setattr(limits, "STEP_VALUES", 4)
     monkeypatch.setattr(limits, "STEP_UNITS", 0)
     bench = Bench()
@@ -69,7 +72,10 @@ def test_room_is_made_of_kept_steps_first(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_steps_and_producers_take_room_beside_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What holds a value is larger than it: many steps of one value are as bounded as few of many."""
+    """Many steps of one value are as bounded as few steps of many values.
+
+    The holder of a value is larger than the value.
+    """
     monkeypatch.setattr(limits, "STEP_VALUES", 30)
     monkeypatch.setattr(limits, "STEP_UNITS", 4)
     bench = Bench()
@@ -109,7 +115,7 @@ def test_the_first_declaration_stands() -> None:
 
 
 def test_patterns_that_do_not_count_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody wonders why a sum is a mean."""
+    """A warning names the patterns that do not count, so nobody wonders why a sum is a mean."""
     monkeypatch.setattr(limits, "STEP_PATTERNS", 1)
     bench = Bench(young=True)
     bench.steps.declare(Axis("train", "mean", {"a*": "sum", "b*": "sum"}))
@@ -117,7 +123,7 @@ def test_patterns_that_do_not_count_are_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_values_are_no_step() -> None:
-    """They only tell where the producer is."""
+    """A report without values only tells where the producer is, and makes no step."""
     bench = Bench()
     bench.log("a", 1, x=1.0)
     bench.log("a", 2)
@@ -149,7 +155,10 @@ def test_time_in_which_nobody_could_be_heard_is_not_the_producers() -> None:
 
 
 def test_claims_are_in_a_checkpoint() -> None:
-    """Of several axes. They count there when they would have counted here."""
+    """Claims of several axes are in a checkpoint.
+
+    After a restore, claims count when they would have counted before.
+    """
     bench = Bench()
     bench.log("a", 1, x=1.0)
     bench.log("a", 2, since=3, x=2.0)

@@ -51,13 +51,13 @@ def test_equal_extremes_name_the_first_producer() -> None:
 
 
 def test_a_single_value_is_itself() -> None:
-    """Without a spread, as on one aggregator."""
+    """A single value has no spread, as on one aggregator."""
     assert spread_of(partial(a=0.1)) is None
     assert [value_of(partial(a=0.1), reduction) for reduction in ("mean", "sum", "last")] == [0.1, 0.1, 0.1]
 
 
 def test_sums_that_fit_in_no_float_keep_their_mean() -> None:
-    """Of one leaf, and of several together."""
+    """Sums that fit in no float keep their mean, of one leaf and of several together."""
     large = 1.5e308
     one = partial(a=large, b=large)
     assert (one.sum, one.rest, mean_of(one), value_of(one, "sum")) == (math.inf, large, large, None)
@@ -84,14 +84,14 @@ def test_sums_that_fit_in_no_float_keep_their_mean() -> None:
     ],
 )
 def test_impossible_numbers_are_recognized(change: dict[str, float]) -> None:
-    """Whoever sent them: a root must not compute with them."""
+    """Impossible numbers are recognized, because a root must not compute with them."""
     one = partial(a=1.0, b=2.0)
     assert is_possible(one)
     assert not is_possible(replace(one, **change))
 
 
 def test_numbers_that_were_made_up_do_not_raise() -> None:
-    """They pass the checks one by one, but belong to no producers."""
+    """Made-up numbers do not raise. Such numbers pass the checks one by one, but belong to no producers."""
     largest = 1.7e308
     odd = replace(partial(a=largest), sum=math.inf, rest=largest)
     assert math.isfinite(mean_of(joined([odd, odd, partial(b=largest)])))

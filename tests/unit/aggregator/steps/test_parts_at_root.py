@@ -48,7 +48,10 @@ def test_times_of_a_part_are_moved() -> None:
 
 
 def test_the_times_of_an_axis_are_those_of_all_leaves() -> None:
-    """From the oldest value on any node, also where another rank of the node reports the step long after it."""
+    """The times of an axis begin with the oldest value on any node.
+
+    This holds also if another rank of the node reports the step long after it.
+    """
     root = RootBench()
     late = StepPart("train", 1, {"x": value("A1", 1.0, 900)}, 900, first_ns=420)
     root.send("A", late, shift_ns=-10)
@@ -59,7 +62,10 @@ def test_the_times_of_an_axis_are_those_of_all_leaves() -> None:
 
 
 def test_a_value_that_one_rank_of_a_node_has_as_nan_is_named() -> None:
-    """Whether the other ranks of the node or other nodes have numbers; a newer part says it anew."""
+    """A value that one rank has as NaN is named, whatever numbers other ranks or nodes have.
+
+    A newer part states it anew.
+    """
     root = RootBench()
     root.send("A", StepPart("train", 1, {"x": value("A1", 1.0)}, not_finite=["x"], number=1))
     root.part("B", 1, x=3.0)
@@ -80,7 +86,7 @@ def test_a_value_that_one_rank_of_a_node_has_as_nan_is_named() -> None:
 
 
 def test_a_leaf_of_leaves_names_the_nan_of_a_rank() -> None:
-    """Its part has the names that the parts it got have."""
+    """The part of a leaf of leaves has the names that the parts it got have."""
     middle = RootBench()
     middle.steps = StepMerger(30.0, middle.warnings.append, leaf=True)
     middle.steps.declare(Axis("train"))
@@ -93,7 +99,7 @@ def test_a_leaf_of_leaves_names_the_nan_of_a_rank() -> None:
 
 
 def test_a_step_waits_for_all_leaves() -> None:
-    """As for producers, and a leaf that ends is not waited for any more."""
+    """A step waits for all leaves, as for producers. A leaf that ends is not waited for any more."""
     root = RootBench()
     root.part("A", 1, x=1.0)
     root.part("B", 1, x=3.0)
@@ -106,7 +112,7 @@ def test_a_step_waits_for_all_leaves() -> None:
 
 
 def test_a_leaf_without_producers_holds_nothing_back() -> None:
-    """Until its producers report again."""
+    """A leaf without producers holds nothing back until its producers report again."""
     root = RootBench()
     root.part("A", 1, x=1.0)
     root.part("B", 1, x=3.0)
@@ -184,7 +190,7 @@ def test_a_leaf_that_returned_is_waited_for(leave_first: bool) -> None:
 
 
 def test_an_older_word_does_not_bring_a_leaf_back() -> None:
-    """It was sent before the leave, and arrived after it."""
+    """An older report does not bring a leaf back. The report was sent before the leave and arrived after it."""
     root = RootBench()
     root.part("A", 1, x=1.0)
     root.part("B", 1, x=3.0)
@@ -210,7 +216,10 @@ def test_a_leave_with_claims_left_leaves_no_trace() -> None:
 
 
 def test_signs_of_life_keep_a_slow_leaf() -> None:
-    """Its steps time out as those of a slow producer, but the next one waits for it again."""
+    """The steps of a slow leaf time out as those of a slow producer.
+
+    Signs of life make the next step wait for it again.
+    """
     root = RootBench(grace_s=2.0)
     root.send("B", StepPart("train", 0, {}))
     for step in (1, 2):
@@ -227,7 +236,7 @@ def test_signs_of_life_keep_a_slow_leaf() -> None:
 
 
 def test_a_timeout_of_a_leaf_is_one_of_the_step() -> None:
-    """Whoever reads the step knows that a producer is missing in it."""
+    """A timeout of a leaf is one of the step. A reader of the step knows that a producer is missing in it."""
     root = RootBench()
     for number, closed in ((1, "timeout"), (2, "run_end"), (3, "late")):
         partials: dict[str, PartialValue | None] = {"x": value("A1", 1.0)}
@@ -240,7 +249,7 @@ def test_a_timeout_of_a_leaf_is_one_of_the_step() -> None:
 
 
 def test_a_later_part_replaces_an_earlier_one() -> None:
-    """Of the same names, whichever arrives first."""
+    """A later part replaces an earlier one of the same names, whichever arrives first."""
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         root = RootBench()
         parts = [{"x": 1.0, "y": 1.0}, {"x": 2.0}, {"x": 3.0, "z": None}]
@@ -261,7 +270,7 @@ def test_the_number_of_producers_is_that_of_the_newest_part() -> None:
 
 
 def test_a_late_part_corrects_the_step() -> None:
-    """With what the others said."""
+    """A late part corrects the step together with the values of the others."""
     root = RootBench()
     root.part("A", 1, x=1.0)
     assert root.take() == [(1, {"x": 1.0}, "ended")]
@@ -313,7 +322,7 @@ def test_a_part_for_a_forgotten_step_is_dropped_with_a_warning(monkeypatch: pyte
     ],
 )
 def test_impossible_parts_are_refused(part: StepPart) -> None:
-    """Without an effect on the axis."""
+    """Impossible parts are refused without an effect on the axis."""
     root = RootBench()
     assert root.send("A", part) is Reason.MALFORMED_RECORD
     root.steps.close()
@@ -325,7 +334,7 @@ def test_impossible_parts_are_refused(part: StepPart) -> None:
 
 
 def test_ranks_of_all_leaves_are_in_one_order() -> None:
-    """With those of the root's own producers."""
+    """Ranks of all leaves are in one order, together with those of the root's own producers."""
     root = RootBench()
     root.steps = StepMerger(30.0, root.warnings.append, {"own": 1}.get)
     root.steps.declare(Axis("train", ranked=["x"]))
@@ -354,7 +363,7 @@ def test_ranks_come_before_the_declaration() -> None:
 
 
 def test_parts_take_room_for_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And for the values of ranks. A restored root has as much left."""
+    """Parts take room for their names and for the values of ranks. A restored root has as much room left."""
     monkeypatch.setattr(limits, "STEP_VALUES", 100)
     root = RootBench()
     ranks: Any = {"x": [(0, 1.0), (1, 1.0)]}
@@ -371,7 +380,7 @@ def test_parts_take_room_for_their_names(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_parts_beyond_the_room_close_steps_or_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As values of producers are."""
+    """Parts beyond the room close steps or are dropped, as values of producers are."""
     monkeypatch.setattr(limits, "STEP_VALUES", 14)
     root = RootBench()
     assert root.part("A", 1, since=1, x=1.0) is None
@@ -423,7 +432,7 @@ def test_a_reported_step_is_open_while_its_values_may_be_on_their_way() -> None:
 
 
 def test_a_report_may_arrive_before_all_values() -> None:
-    """It is remembered for half a minute. Afterwards the step stays open."""
+    """A report before all values is remembered for half a minute. Afterwards the step stays open."""
     root = reported()
     root.send("B", StepPart("train", 7, {}))
     root.send("B", StepPart("train", 8, {}))
@@ -439,7 +448,10 @@ def test_a_report_may_arrive_before_all_values() -> None:
 
 
 def test_a_report_of_the_roots_own_producer_waits_for_leaves_too() -> None:
-    """As soon as a leaf has reported on the axis; before, it counts at once."""
+    """A report of the root's own producer counts at once until a leaf has reported on the axis.
+
+    From then on it waits for leaves too.
+    """
     root = reported()
     root.log("own", 1, x=1.0)
     root.end("own", 1)
@@ -451,7 +463,7 @@ def test_a_report_of_the_roots_own_producer_waits_for_leaves_too() -> None:
 
 
 def test_a_report_above_a_gap_waits_for_the_values() -> None:
-    """And a moment more."""
+    """A report above a gap waits for the values, and a moment more."""
     root = reported()
     root.send("A", open_part("A", 1, x=1.0))
     root.part("A", 1, 2, since=5, x=2.0)
@@ -470,7 +482,7 @@ def test_reports_at_the_end_count() -> None:
 
 
 def test_reports_without_room_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a flood of them takes no memory."""
+    """Reports without room count at once, so that a flood of them takes no memory."""
     monkeypatch.setattr(limits, "STEPS_OPEN", 2)
     root = reported()
     for step in (5, 6):
@@ -481,7 +493,10 @@ def test_reports_without_room_count_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_clear_of_a_leaf_spares_what_it_logged_afterwards() -> None:
-    """And the values of other nodes. A closed step stays."""
+    """A clear of a leaf spares what the leaf logged afterwards, and the values of other nodes.
+
+    A closed step stays.
+    """
     root = reported()
     root.send("A", open_part("A", 1, 0, x=1.0, y=1.0))
     root.send("A", open_part("A", 1, 2, y=2.0))
@@ -505,7 +520,7 @@ def test_a_clear_of_the_roots_own_producer_closes_reported_steps_first() -> None
 
 
 def test_a_clear_of_the_roots_own_producer_forgets_parts() -> None:
-    """Its own values after the request stay."""
+    """A clear of the root's own producer forgets parts. The producer's own values after the request stay."""
     root = reported()
     root.send("A", open_part("A", 1, x=1.0))
     root.log("own", 1, 50, y=2.0)
@@ -515,7 +530,7 @@ def test_a_clear_of_the_roots_own_producer_forgets_parts() -> None:
 
 
 def test_a_leaf_of_leaves_whose_leaves_left_leaves_too() -> None:
-    """Also if it knows that only by claims."""
+    """A leaf of leaves leaves when its leaves have left, even if it knows that only by claims."""
     middle = RootBench()
     middle.steps = StepMerger(30.0, middle.warnings.append, leaf=True)
     middle.steps.declare(Axis("train"))

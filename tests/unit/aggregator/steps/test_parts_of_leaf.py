@@ -19,7 +19,10 @@ SECOND = 1_000_000_000
 
 
 def test_a_closed_step_carries_a_part() -> None:
-    """With the sum and its rounding error, the extremes and the newest value. Other aggregators make none."""
+    """The part of a closed step has the sum, its rounding error, the extremes and the newest value.
+
+    Other aggregators make no parts.
+    """
     leaf = LeafBench()
     leaf.log("a", 1, 10, x=1e16, y=None)
     leaf.log("b", 1, 20, x=1.0)
@@ -37,7 +40,7 @@ def test_a_closed_step_carries_a_part() -> None:
 
 
 def test_a_step_of_very_many_names_is_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the last one ends the step, because the root may close it then."""
+    """Only the last part of a step of very many names ends it, because the root may close it then."""
     monkeypatch.setattr(limits, "PARAMS_PER_RECORD", 2)
     leaf = LeafBench()
     leaf.log("a", 1, x=1.0, y=2.0, z=3.0)
@@ -50,7 +53,10 @@ def test_a_step_of_very_many_names_is_several_parts(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_correction_repeats_what_was_reported_late() -> None:
-    """Also a name whose mean stays the same here: at the root, it counts one producer more."""
+    """A correction repeats also a late name whose mean stays the same here.
+
+    At the root this name counts one producer more.
+    """
     leaf = LeafBench()
     leaf.log("a", 1, x=2.0, y=1.0)
     leaf.end("a", 1)
@@ -93,7 +99,10 @@ def test_the_end_of_a_run_tells_all_that_is_open() -> None:
 
 
 def test_the_root_learns_of_producers_before_their_first_step_closes() -> None:
-    """So that it waits for a slow node from the beginning. Each second it hears that the node is alive."""
+    """The root learns of producers before their first step closes, and so waits for slow nodes.
+
+    Each second it hears that the node is alive.
+    """
     leaf = LeafBench()
     leaf.log("a", 5, x=1.0)
     assert leaf.told() == [(4, [], True, False)]
@@ -121,7 +130,10 @@ def test_steps_that_end_without_values_are_told() -> None:
 
 
 def test_a_step_that_is_open_is_not_ended() -> None:
-    """Even if all producers have ended it: a young axis closes no step, so its part is still to come."""
+    """An open step is not ended even if all producers have ended it.
+
+    A young axis closes no step, so its part is still to come.
+    """
     leaf = LeafBench()
     leaf.log("a", 5, axis="eval", x=1.0)
     leaf.log("a", 6, axis="eval", x=1.0)
@@ -183,7 +195,7 @@ def test_values_of_open_steps_are_told_each_second() -> None:
 
 
 def test_many_open_names_are_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of a closed step."""
+    """Many open names are several parts, as those of a closed step are."""
     monkeypatch.setattr(limits, "PARAMS_PER_RECORD", 2)
     leaf = LeafBench(closing="reported")
     leaf.log("a", 1, x=1.0, y=1.0, z=1.0)
@@ -199,7 +211,7 @@ def test_a_report_of_a_step_without_values_is_told() -> None:
 
 
 def test_a_clear_is_told_once() -> None:
-    """With the values that were logged after it."""
+    """A clear is sent once, with the values that were logged after it."""
     leaf = LeafBench(closing="reported")
     leaf.log("a", 1, x=1.0)
     leaf.log("a", 2, x=1.0)
@@ -220,7 +232,7 @@ def test_a_clear_is_told_once() -> None:
 
 
 def test_what_is_told_of_reported_steps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the number of open steps, whatever the processes do in a second."""
+    """The number of open steps bounds what is sent of reported steps. Processes may do anything in a second."""
     leaf = LeafBench(closing="reported")
     monkeypatch.setattr(limits, "STEPS_OPEN", 2)
     for step in range(5):
@@ -270,7 +282,10 @@ def test_a_leaf_streams_its_steps_with_parts() -> None:
 
 
 def test_a_part_names_the_values_that_one_producer_has_as_nan() -> None:
-    """Also where the number of another one stands for both, in parts of open steps and in corrections."""
+    """A part names a value that one producer has as NaN, even if another one has a number.
+
+    This holds for parts of open steps and for corrections.
+    """
     leaf = LeafBench()
     leaf.log("a", 1, x=1.0, y=1.0)
     leaf.log("b", 1, x=math.nan, y=2.0)

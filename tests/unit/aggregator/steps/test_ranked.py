@@ -40,7 +40,10 @@ def test_values_are_kept_in_order_of_ranks() -> None:
 
 
 def test_one_producer_is_a_rank_too() -> None:
-    """Its value is both the step's and that of its rank. A value that is not finite belongs to none."""
+    """The value of a lone producer is both the step's and that of its rank.
+
+    A value that is not finite belongs to no rank.
+    """
     made = bench("wait", "work")
     made.log("a", 1, wait=1.0, work=float("nan"))
     made.end("a", 1)
@@ -49,7 +52,10 @@ def test_one_producer_is_a_rank_too() -> None:
 
 
 def test_a_correction_repeats_all_ranks_of_its_names() -> None:
-    """Also if the mean stays the same. Names that were not reported again are not repeated."""
+    """A correction repeats all ranks of its names, even if the mean stays the same.
+
+    Names that were not reported again are not repeated.
+    """
     made = bench("wait", "work")
     made.log("a", 1, wait=1.0, work=5.0)
     made.log("b", 1, wait=3.0, work=5.0)

@@ -22,7 +22,7 @@ def reported(grace_s: float = 30.0) -> Bench:
 
 
 def test_a_report_closes_its_step_for_all() -> None:
-    """By whichever producer; those below stay open, and those above."""
+    """A report by any producer closes its step. Steps below and above stay open."""
     bench = reported()
     bench.log("a", 1, 10, x=1.0)
     bench.log("b", 2, 20, x=1.0)
@@ -38,7 +38,10 @@ def test_a_report_closes_its_step_for_all() -> None:
 
 
 def test_nothing_else_closes_a_reported_step() -> None:
-    """No higher step, no end of a producer, no time; and nobody is waited for."""
+    """A reported step is not closed by a higher step, the end of a producer, or time.
+
+    The axis waits for no producer.
+    """
     bench = reported(grace_s=2.0)
     for step in range(5):
         bench.log("a", step, x=float(step))
@@ -59,7 +62,10 @@ def test_a_first_report_counts_at_once() -> None:
 
 
 def test_a_report_of_nothing_changes_nothing() -> None:
-    """Of a step that never had values, or that is closed; what comes later is open, or a correction."""
+    """A report of a step without values or of a closed one changes nothing.
+
+    Later values are open, or a correction.
+    """
     bench = reported()
     bench.end("a", 1)
     bench.log("a", 1, x=1.0)
@@ -88,7 +94,10 @@ def test_a_report_above_a_gap_waits_for_the_values() -> None:
 
 
 def test_a_report_that_is_repeated_waits_for_the_last_gap() -> None:
-    """So it closes the step with all that was logged before it."""
+    """A report that is repeated waits for the last gap.
+
+    So it closes the step with all that was logged before it.
+    """
     bench = reported()
     bench.log("a", 1, x=1.0)
     bench.end("a", 1, since=2)
@@ -180,7 +189,7 @@ def test_the_first_declaration_says_how_steps_close() -> None:
 
 
 def test_too_many_open_reported_steps_close_the_lowest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is."""
+    """The lowest of too many open reported steps is closed as it is."""
     monkeypatch.setattr(limits, "STEPS_OPEN", 2)
     bench = reported()
     for step in (5, 3, 9):
@@ -190,7 +199,10 @@ def test_too_many_open_reported_steps_close_the_lowest(monkeypatch: pytest.Monke
 
 
 def test_a_skipped_step_below_those_forgotten_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It can't be told from one that was closed; one that is open closes as any other."""
+    """A skipped step below those forgotten is refused, because it looks like a closed one.
+
+    An open step closes as any other.
+    """
     monkeypatch.setattr(limits, "STEPS_KEPT", 2)
     bench = reported()
     bench.log("a", 0, x=0.0)
@@ -208,7 +220,7 @@ def test_a_skipped_step_below_those_forgotten_is_refused(monkeypatch: pytest.Mon
 
 
 def test_cleared_values_are_gone_and_new_ones_stay() -> None:
-    """Of one step, on an axis of any kind; closed steps stay closed."""
+    """Cleared values of one step are gone and new ones stay, on an axis of any kind. Closed steps stay closed."""
     for bench in (Bench(), reported()):
         bench.log("a", 1, x=1.0)
         bench.end("a", 1)
@@ -240,7 +252,7 @@ def test_all_open_steps_are_cleared_and_give_back_their_room() -> None:
 
 
 def test_a_cleared_step_holds_back_none_above_it() -> None:
-    """On an axis whose steps ascend."""
+    """A cleared step holds back none above it on an axis whose steps ascend."""
     bench = Bench()
     bench.log("a", 1, x=1.0)
     bench.log("b", 2, x=1.0)

@@ -59,7 +59,10 @@ def test_a_report_that_overtakes_the_declaration_counts(restarted: bool) -> None
 
 
 def test_a_report_before_an_ordinary_declaration_is_an_end() -> None:
-    """It ends all steps up to its own, as without a gap, and nothing of it waits any longer."""
+    """A report before an ordinary declaration ends all steps up to its own, as without a gap.
+
+    The report leaves nothing that waits any longer.
+    """
     link = Link([Axis("train")], [value(6, 1, x=1.0), value(7, 2, x=2.0), StepEnd("train", 7)])
     assert link.come(1, 0) == []
     link.restart()
@@ -69,7 +72,7 @@ def test_a_report_before_an_ordinary_declaration_is_an_end() -> None:
 
 
 def test_ends_of_an_undeclared_axis_do_not_pile_up() -> None:
-    """What might be a report is forgotten once no declaration can come before it."""
+    """A possible report is forgotten once no declaration can come before it."""
     link = Link([], [value(1, 1, x=1.0), StepEnd("train", 1)], [], [value(2, 2, x=1.0), StepEnd("train", 2)])
     steps = link.aggregator._steps
     link.come(1, 3)
@@ -113,7 +116,10 @@ def test_a_clear_after_a_report_takes_nothing_from_it(step: int | None) -> None:
 
 
 def test_a_clear_gives_back_the_room_of_what_it_forgets() -> None:
-    """Also where newer values stay; the rest comes back with the step."""
+    """A clear gives back the room of what it forgets, even if newer values stay.
+
+    The rest comes back with the step.
+    """
     link = Link([DECLARED], [value(7, 1, x=1.0, y=1.0)], [clear(7, 2)], [value(7, 3, x=2.0)], [clear(7, 4)])
     budget = link.aggregator.steps._budget
     whole = budget.left

@@ -29,7 +29,7 @@ def test_names_and_their_characters_are_bounded() -> None:
 
 
 def test_a_restored_one_goes_on() -> None:
-    """With the room that was left; it tells nothing again."""
+    """A restored object goes on with the room that was left, and does not repeat warnings."""
     warnings: list[str] = []
     showing = ShownNames(warnings.append)
     assert showing.take("five5")

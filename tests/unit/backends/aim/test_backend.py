@@ -1,4 +1,7 @@
-"""Where it writes, before Aim is asked. What it writes is in tests/backends/test_aim.py."""
+"""Tests of the place where the Aim backend writes, before Aim is asked.
+
+Tests of what it writes are in tests/backends/test_aim.py.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ EDGES = st.floats(allow_nan=False, allow_infinity=False)
 @example([(-sys.float_info.max, sys.float_info.max, 3), (5e-324, 1e-323, 1)])
 @given(st.lists(st.tuples(EDGES, EDGES, st.integers(0, 1 << 40)), max_size=30))
 def test_no_value_is_lost_in_even_bins(found: list[tuple[float, float, int]]) -> None:
-    """Whatever the cells are, also at the ends of what a float can be."""
+    """Even bins hold the whole count of any cells, also at the ends of the range of a float."""
     cells: list[Cell] = [(min(one, other), max(one, other), count) for one, other, count in found]
     bins = even(cells)
     total = sum(count for _, _, count in cells)

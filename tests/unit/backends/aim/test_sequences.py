@@ -1,4 +1,4 @@
-"""What of many values tells a sequence's ends. What is written is in tests/backends/test_aim.py."""
+"""Tests of the values that tell a sequence's ends. Tests of what is written are in tests/backends/test_aim.py."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ def test_the_ends_of_a_sequence() -> None:
 
 
 def test_what_is_no_number_is_neither_lowest_nor_highest() -> None:
-    """It may be first or newest all the same."""
+    """A NaN is neither lowest nor highest of a sequence, but may be its first or newest value."""
     given = points(NAN, 2.0, NAN, 1.0, NAN)
     assert telling(given) == [given[0], given[4], given[3], given[1]]
     assert telling(given[:1]) == given[:1]
 
 
 def test_another_release_of_aim_is_named() -> None:
-    """It is made of parts that nobody promised: without them nothing is written."""
+    """A release of Aim that lacks internal parts is refused, as none of these is promised.
+
+    The error names the parts.
+    """
     tracker = SimpleNamespace(_track=None, sequence_infos={})
     with pytest.raises(NotConfigured, match="lacks _init_sequence_info, _update_context_data"):
         Sequences(SimpleNamespace(_tracker=tracker))

@@ -1,4 +1,4 @@
-"""What the backend makes of items, in a session that was begun before."""
+"""Tests of how the ClearML backend handles items, in a session that was begun before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_is_not_finite_is_said(tmp_path: Path) -> None:
 
 
 def test_settings_and_artifacts_outlive_the_process(tmp_path: Path) -> None:
-    """They are in the state, and the newest of a name counts."""
+    """Settings and artifacts go on in the state for the next process. The newest of a name counts."""
     backend = opened(tmp_path, begun(tmp_path))
     backend.write([Params(key="r1", time_ns=0, values={"lr": 0.5, "seed": 1})])
     backend.write([Artifact(key="r2", time_ns=0, name="model", uri="s3://b/1")])

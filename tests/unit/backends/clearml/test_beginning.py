@@ -1,4 +1,4 @@
-"""How an offline session is begun; with ClearML itself in tests/backends."""
+"""Tests of the beginning of an offline session. Tests with ClearML itself are in tests/backends."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_different_names_have_different_places(names: list[str]) -> None:
 
 
 def test_a_slash_in_a_label_parts_no_name() -> None:
-    """What is before the last slash of the name is the title of the chart."""
+    """A slash in a label parts no name: the title of the chart ends at the name's own last slash."""
     assert split("train/loss") == ("train", "loss")
     assert split("latency{route=/a}/p99") == ("latency{route=/a}", "p99")
     assert split("depth{route=/a}") == ("depth{route=/a}", "depth{route=/a}")
@@ -48,7 +48,7 @@ def test_a_slash_in_a_label_parts_no_name() -> None:
 
 
 def test_steps_are_iterations(tmp_path: Path) -> None:
-    """With the moment of the record in milliseconds."""
+    """A step is an event with its number as iteration and the moment of the record in milliseconds."""
     made = list(events(tmp_path).of(step("train", 7, train__loss=1.5)))
     where = {"iter": 7, "metric": "train", "variant": "loss", "value": 1.5}
     assert made == [{"timestamp": 2, "type": "training_stats_scalar", "method": "get", **where}]

@@ -1,4 +1,4 @@
-"""What answers of a ClearML server are to a writer; tests/backends has one to talk to."""
+"""Tests of how a writer takes the answers of a ClearML server. Tests with a real server are in tests/backends."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_task_is_begun_once(session: Session) -> None:
 
 
 def test_events_are_of_the_task(session: Session) -> None:
-    """Without what only files have."""
+    """An event for the server names its task and lacks the fields that only files have."""
     made = ClearMLServer(ClearMLIdentity("p", "n"), {"task": "t1"})
     made.send([{"type": "log", "method": "get", "msg": "x"}])
     assert session.asked[-1] == ("events.add_batch", [{"type": "log", "msg": "x", "task": "t1"}])

@@ -24,7 +24,10 @@ def session(folder: Path, state: dict[str, Any]) -> OfflineSession:
 
 
 def test_events_are_lines_of_the_task(tmp_path: Path) -> None:
-    """Those of the console apart, and each picture on a line of its own: an importer may fail at it."""
+    """Events of the console are in a file apart.
+
+    Each picture has a line of its own, since an importer may fail at it.
+    """
     made = session(tmp_path, begun(tmp_path))
     image = {"type": "training_debug_image", "url": "u", "key": "k"}
     made.send([EVENT, image, {"type": "log", "msg": "ü"}, EVENT, image])
@@ -38,7 +41,7 @@ def test_events_are_lines_of_the_task(tmp_path: Path) -> None:
 
 
 def test_what_no_checkpoint_knows_is_cut_off(tmp_path: Path) -> None:
-    """It comes again."""
+    """A session cuts off the events after its checkpoint, since they come again."""
     state = begun(tmp_path)
     made = session(tmp_path, state)
     made.send([EVENT])
@@ -52,7 +55,7 @@ def test_what_no_checkpoint_knows_is_cut_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", ["", "5", "[" * 100_000], ids=["empty", "number", "deep"])
 def test_a_task_that_cannot_be_read_is_an_error(tmp_path: Path, damaged: str) -> None:
-    """Whatever is there instead."""
+    """A session refuses to begin if its task file holds something else, whatever that is."""
     state = begun(tmp_path)
     (tmp_path / "offline-1" / "task.json").write_text(damaged)
     with pytest.raises(NotConfigured, match="can't use"):
@@ -72,7 +75,7 @@ def test_files_that_were_shortened_are_an_error(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written of a batch is taken back."""
+    """A full disk is a failure that passes, and the part of the batch that was written is taken back."""
     made = session(tmp_path, begun(tmp_path))
     made.send([EVENT])
     made.sync()
@@ -89,7 +92,7 @@ def test_a_full_disk_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_end_is_a_zip(tmp_path: Path) -> None:
-    """With settings, artifacts and pictures."""
+    """The end of a session makes a zip with the settings, the artifacts and the pictures."""
     (tmp_path / "p.png").write_bytes(b"picture")
     made = session(tmp_path, begun(tmp_path))
     artifact = Artifact(key="r1", time_ns=0, name="model", uri="s3://b/c")

@@ -7,7 +7,7 @@ from telemetry.backends.items import Artifact
 
 
 def test_settings_are_text_with_a_type() -> None:
-    """In the section for those of no parser."""
+    """A setting is text with a type, in the section for settings that no parser made."""
     made = hyperparams({"lr": 0.5, "warm": True, "none": None})["General"]
     assert {name: (one["value"], one["type"]) for name, one in made.items()} == {
         "lr": ("0.5", "float"),

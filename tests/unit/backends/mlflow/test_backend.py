@@ -1,4 +1,7 @@
-"""Where it writes, before MLflow is asked. What it writes is in tests/backends/test_mlflow.py."""
+"""Tests of the place where the MLflow backend writes, before MLflow is asked.
+
+Tests of what it writes are in tests/backends/test_mlflow.py.
+"""
 
 from __future__ import annotations
 

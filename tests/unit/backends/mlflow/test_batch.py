@@ -8,7 +8,7 @@ from telemetry.backends.mlflow.backend import Batch, MLflowPoint
 
 
 def test_a_request_is_full_in_time() -> None:
-    """Of metrics, of params, of tags, and of bytes, as JSON writes them."""
+    """A request is full at its bound of metrics, of params, of tags, or of bytes as JSON writes them."""
     many, params, tags, wide = Batch(), Batch(), Batch(), Batch()
     assert not many
     for number in range(999):

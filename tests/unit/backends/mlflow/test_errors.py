@@ -1,4 +1,4 @@
-"""What errors mean, by what MLflow says of them."""
+"""Tests of the meaning of errors, by what MLflow says of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from telemetry.backends.mlflow import backend
 
 
 class Failure(Exception):
-    """As MLflow's own."""
+    """An error like MLflow's own."""
 
     def __init__(self, code: str, status: int, text: str = "words") -> None:
         super().__init__(text)
@@ -38,7 +38,7 @@ class Failure(Exception):
     ],
 )
 def test_what_errors_mean(failure: Any, remote: bool, opening: bool, meaning: type[Exception]) -> None:
-    """Of a server and of a database, at the beginning and later."""
+    """An error of a server or of a database has the expected meaning, at the beginning and later."""
     assert type(backend.meant(failure, remote=remote, opening=opening)) is meaning
 
 

@@ -1,4 +1,4 @@
-"""Where files go among the artifacts of a run."""
+"""Tests of the places of files among the artifacts of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from telemetry.backends.mlflow import files
 
 
 def test_files_have_places_of_their_own() -> None:
-    """By kind, name, step and item; nothing leads out of the run's artifacts."""
+    """A file's place follows from kind, name, step and item. No place leads out of the run's artifacts."""
     text = Text(key="r7", time_ns=0, name="../a/..", axis="train", step=3, text="t")
     table = Table(key="r8", time_ns=0, name="t" * 300, columns=["a"], rows=[[None], ["x"]])
     model = Artifact(key="r9", time_ns=0, name="model", uri="s3://b/m.bin", kind="model", axis="é", step=-1)

@@ -16,7 +16,7 @@ NAMES = st.text(st.characters() | st.sampled_from("./:%{} \n2F"), min_size=1, ma
 
 
 def taken(key: str) -> bool:
-    """What MLflow itself asks of a key."""
+    """Return whether MLflow itself would take the key."""
     return (
         re.fullmatch(r"[/\w.\- :]*", key) is not None
         and posixpath.normpath(key) == key
@@ -33,7 +33,7 @@ def taken(key: str) -> bool:
 @example("a/../")
 @example("a:2F")
 def test_any_name_becomes_a_key_and_comes_back(name: str) -> None:
-    """No two names have one key, since each key has its name in it."""
+    """A key contains its name, so no two names have the same key."""
     assert unescape(cleaned(name), ":") == name
     assert taken(Keys().short(cleaned(name)))
 
@@ -46,7 +46,7 @@ def test_ordinary_names_stay_as_they_are() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["", "train", "a/b", ":", "seconds"]), NAMES), max_size=20, unique=True))
 def test_one_name_of_two_axes_has_two_keys(pairs: list[tuple[str, str]]) -> None:
-    """Whatever came first, and whatever an axis is called."""
+    """Two axes with one name have two keys, whichever comes first and whatever an axis is called."""
     keys = Keys()
     made = [keys.of(axis, name) for axis, name in pairs]
     assert len(set(made)) == len(pairs)

@@ -27,7 +27,7 @@ def test_a_notification_arrives() -> None:
 
 
 def test_a_failure_has_a_reason_without_secrets(capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither in the reason, nor printed by the library."""
+    """A secret of an address is neither in the reason of a failure nor printed by the library."""
     with NotificationReceiver() as server:
         server.is_down = True
         (one,) = receivers([server.url.replace("json://", "json://user:pa55w0rdx@")])
@@ -69,7 +69,7 @@ def test_parts_of_an_address_are_masked_in_any_spelling() -> None:
 
 
 def test_the_logging_of_the_process_stays() -> None:
-    """Only warnings of the library are kept from the log."""
+    """The logging of the process stays as it is: only warnings of the library are kept from the log."""
     before = logging.getLogger("apprise").handlers[:]
     problems(["nosuch://x"])
     assert logging.getLogger("apprise").handlers == before

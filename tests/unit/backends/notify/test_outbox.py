@@ -43,7 +43,7 @@ def outbox(*receivers: Fake, waiting: WaitingMessages | None = None, clock: Cloc
 
 
 def test_a_receiver_that_is_down_delays_no_other() -> None:
-    """It gets all later, in order; the trouble names it without secrets."""
+    """A receiver that is down gets all messages later, in order. The trouble names it without secrets."""
     good, bad, clock = Fake("a://***"), Fake("b://***", "connection refused"), Clock()
     box = outbox(good, bad, clock=clock)
     for key in range(3):
@@ -88,7 +88,7 @@ def test_a_repeated_notification_is_sent_once() -> None:
 
 
 def test_another_process_sends_the_rest() -> None:
-    """To those that lack it."""
+    """Another process sends the waiting messages to the receivers that lack them."""
     good, bad = Fake("a://***"), Fake("b://***", "no")
     box = outbox(good, bad)
     box.add(message(1))

@@ -77,7 +77,7 @@ def titles(watch: NotifyWatch, *items: Item) -> list[str]:
 
 
 def test_a_name_is_told_once() -> None:
-    """With the first step of each name; the finite values are the figures."""
+    """A name is told once, at its first step with NaN or infinity. The finite values are the figures."""
     one = watch()
     first, second = told(
         one,
@@ -166,7 +166,7 @@ def test_a_stall_is_told_once_and_its_end_too() -> None:
 
 
 def test_collectors_do_not_hide_a_stall() -> None:
-    """They measure the machine while the job stands still."""
+    """Collectors measure the machine while the job stands still, so their events do not end a stall."""
     one = watch(stalled_s=10)
     job = ProducerStat(producer="p", status="live", received=5)
     found = [
@@ -250,7 +250,7 @@ def test_other_ends(facts: dict[str, Any], title: str, event: str) -> None:
 
 
 def test_a_failed_gate_is_the_title() -> None:
-    """It is what somebody has to do something about."""
+    """The title of the end is the failed gate, since somebody has to do something about it."""
     message = end(gate("fail"), gate("pass", "x < 1"), command=command(exit_code=0))
     assert message.title == "trainer ended: gate failed: p99(latency) < 5ms"
     assert "gate failed: p99(latency) < 5ms: 9.1 ms is not < 5 ms" in message.body
@@ -272,7 +272,7 @@ def test_a_gate_that_ends_the_command_is_told_at_once_and_in_the_end() -> None:
 
 
 def test_a_result_with_losses_says_so() -> None:
-    """And is no success."""
+    """The message of a result with losses names them and is a warning, not a success."""
     message = end(completeness="lossy")
     assert message.look == "warning"
     assert "result: lossy" in message.body
@@ -304,7 +304,7 @@ def test_the_end_is_told_if_any_of_its_events_is_wanted(wanted: str) -> None:
 
 
 def test_the_start_is_told_on_request_and_once() -> None:
-    """With parameters; another process of the writer does not repeat it."""
+    """The start is told with parameters. Another process of the writer does not repeat it."""
     seen = Seen()
     one = NotifyWatch(RUN, NotifyConfig(events=("start",)), seen)
     (message,) = one.begin()
@@ -332,7 +332,7 @@ def test_a_late_delivery_says_when_it_was() -> None:
 
 
 def test_another_process_goes_on() -> None:
-    """What was seen travels as JSON."""
+    """Another process goes on from what was seen before, which travels as JSON."""
     one = watch(stalled_s=10)
     told(one, step(1, loss=math.nan), live(1, 5), live(12, 5), *(mark("x", 0, severity="error") for _ in range(9)))
     seen = msgspec.json.decode(msgspec.json.encode(one.seen), type=Seen)

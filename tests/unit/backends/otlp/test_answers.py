@@ -1,4 +1,4 @@
-"""What receivers answer."""
+"""Tests of the answers of OTLP receivers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from telemetry.backends.otlp.answers import NotTaken, Taken, answer_type, taken
 
 
 def test_partial_success_is_read() -> None:
-    """Of either signal; a warning has words and no number."""
+    """Partial success of either signal is read. A warning has words and no number."""
     metrics = answer_type("metrics")(partial_success={"rejected_data_points": 3, "error_message": "old"})
     assert taken("metrics", metrics) == Taken(3, "old")
     traces = answer_type("traces")(partial_success={"error_message": "soon gone"})
@@ -15,6 +15,6 @@ def test_partial_success_is_read() -> None:
 
 
 def test_what_is_not_taken_says_why() -> None:
-    """As a word for the account, and as words for people."""
+    """An error has its reason as a word for the account, and as words for people."""
     error = NotTaken("http_400", "HTTP 400: no")
     assert (error.reason, str(error), error.too_large, error.unknown) == ("http_400", "HTTP 400: no", False, False)

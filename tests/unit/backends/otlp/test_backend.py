@@ -62,7 +62,10 @@ def test_requests_are_small(there: HttpReceiver, tmp_path: Path) -> None:
 
 
 def test_one_that_is_too_large_is_parted(there: HttpReceiver, tmp_path: Path) -> None:
-    """Until the receiver takes it; a single number that it does not take is refused."""
+    """A request that is too large is parted until the receiver takes it.
+
+    A single number that is too large is refused.
+    """
     backend = begun(there, tmp_path)
     there.largest = 4_000
     backend.write([step(0, 200)])
@@ -75,7 +78,10 @@ def test_one_that_is_too_large_is_parted(there: HttpReceiver, tmp_path: Path) ->
 
 
 def test_what_is_refused_is_named_and_the_rest_is_there(there: HttpReceiver, tmp_path: Path) -> None:
-    """By request; what a request was partly rejected of is counted."""
+    """A refused request is named by the keys of its items, and the other requests arrive.
+
+    Parts of a request that are rejected are counted.
+    """
     backend = begun(there, tmp_path)
     said: list[str] = []
     backend.say = said.append
@@ -108,7 +114,7 @@ def test_the_run_is_a_span_if_there_are_others(there: HttpReceiver, tmp_path: Pa
 
 
 def test_spans_without_a_parent_need_no_span_of_the_run(there: HttpReceiver, tmp_path: Path) -> None:
-    """So none is sent at the end."""
+    """The backend sends no span of the run at the end if spans without a parent are roots."""
     backend = OtlpBackend(OtlpOptions(endpoint=there.endpoint, roots=True), tmp_path)
     backend.open(FACTS, {})
     backend.write([span(5)])
@@ -117,7 +123,7 @@ def test_spans_without_a_parent_need_no_span_of_the_run(there: HttpReceiver, tmp
 
 
 def test_a_signal_that_is_not_wanted_has_no_place(there: HttpReceiver, tmp_path: Path) -> None:
-    """And a receiver of the other one alone is enough."""
+    """An unwanted signal has no place, and a receiver of the other signal alone is enough."""
     assert Span not in begun(there, tmp_path, traces=False).takes
     backend = begun(there, tmp_path, metrics=False)
     assert backend.takes == (Span,)
@@ -152,6 +158,6 @@ def test_who_is_not_known_can_not_begin(there: HttpReceiver, tmp_path: Path) -> 
 
 
 def test_items_of_other_kinds_are_passed_over(there: HttpReceiver, tmp_path: Path) -> None:
-    """Nothing is sent for them."""
+    """Items that the backend does not take are passed over, and nothing is sent for them."""
     begun(there, tmp_path).write([Mark(key="m", time_ns=1, text="x")])
     assert list(there.folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What answers over gRPC mean; calls of a real server are in tests/backends."""
+"""Tests of the meaning of answers over gRPC. Calls of a real server are in tests/backends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from telemetry.backends.otlp.settings import OtlpOptions, target_of
 
 
 def meant(code: str, details: bytes | None = None) -> Any:
-    """What an error of a call stands for."""
+    """Return the error that stands for a failed call of the given code and details."""
     trailing = [("other", "x"), ("grpc-status-details-bin", details)] if details is not None else None
     error = SimpleNamespace(
         code=lambda: SimpleNamespace(name=code), details=lambda: "why", trailing_metadata=lambda: trailing
@@ -46,7 +46,7 @@ def status(seconds: int) -> bytes:
     ],
 )
 def test_codes_mean_what_they_say(code: str, kind: type[Exception], word: str | None) -> None:
-    """What passes, and what does not."""
+    """A code of gRPC means an error that may pass, a refused key, or a request that is not taken."""
     found = meant(code)
     assert type(found) is kind
     assert str(found) == f"gRPC {code}: why"
@@ -54,7 +54,7 @@ def test_codes_mean_what_they_say(code: str, kind: type[Exception], word: str | 
 
 
 def test_when_to_come_again() -> None:
-    """Who is told that is not refused; details that can't be read say nothing."""
+    """A call that is told when to come again is not refused. Details that can't be read tell nothing."""
     exhausted = meant("RESOURCE_EXHAUSTED", status(3))
     assert (type(exhausted), exhausted.after_s) == (Unavailable, 3.0)
     assert meant("UNAVAILABLE", status(4)).after_s == 4.0
@@ -63,7 +63,7 @@ def test_when_to_come_again() -> None:
 
 
 def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the extra that has it."""
+    """A missing package is an error whose hint names the extra that installs it."""
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(NotConfigured, match="grpcio is not installed") as told:
         grpc.GrpcSender(target_of(OtlpOptions(protocol="grpc"), {}))
@@ -80,7 +80,7 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_a_package_that_is_broken_is_not_called_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
 ) -> None:
-    """What its import said is said."""
+    """An error of the import of a broken package has the words of that import."""
     (tmp_path / "grpc.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "grpc", raising=False)

@@ -28,7 +28,7 @@ def send(folder: Path, *answers: Answer) -> Taken:
 
 
 def test_a_request_arrives(tmp_path: Path) -> None:
-    """As it was, although it was made smaller on the way."""
+    """A request arrives as it was, although it was made smaller on the way."""
     assert send(tmp_path) == Taken()
     (path,) = (tmp_path / "got").iterdir()
     assert path.read_bytes() == REQUEST.SerializeToString()
@@ -65,7 +65,10 @@ def test_answers_are_read(tmp_path: Path, answer: Answer, taken: Taken) -> None:
 def test_errors_mean_what_they_say(
     tmp_path: Path, status: int, kind: type[Exception], attributes: dict[str, Any]
 ) -> None:
-    """What passes, what does not, and when to come again."""
+    """An HTTP status means a failure that passes, a refused key, or a request that is not taken.
+
+    The error tells when to come again.
+    """
     headers = {"Retry-After": "7", "Content-Type": "text/plain", "Location": "/v1/metrics"}
     with pytest.raises(kind, match=f"HTTP {status}: too\\\\x1b bad") as told:
         send(tmp_path, Answer(status, headers, b"too\x1b\n bad"))
@@ -81,7 +84,7 @@ def test_nobody_there_may_pass(tmp_path: Path) -> None:
 
 
 def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
-    """By the name of its file."""
+    """A certificate file that can't be read is named in the error."""
     target = target_of(
         OtlpOptions(endpoint="https://x:1"), {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(tmp_path / "none")}
     )
@@ -93,12 +96,12 @@ def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
     st.text() | st.integers().map(str) | st.datetimes().map(lambda at: at.strftime("%a, %d %b %Y %H:%M:%S -0000"))
 )
 def test_any_header_is_a_time_within_an_hour(header: str) -> None:
-    """Whatever a receiver says."""
+    """Any text of a receiver's header gives a time from now to an hour ahead."""
     assert 0.0 <= retry_after_s(header, 0.0) <= 3_600.0
 
 
 def test_when_to_come_again() -> None:
-    """In seconds or at a time; neither more than an hour nor before now."""
+    """A time to come again is in seconds or a date, never more than an hour ahead nor before now."""
     assert retry_after_s("2.5", 0.0) == 2.5
     assert retry_after_s(formatdate(1_000_060, usegmt=True), 1_000_000.0) == 60.0
     assert [retry_after_s(odd, 0.0) for odd in ("", "soon", "nan", "-3", "1e999")] == [0.0, 0.0, 0.0, 0.0, 3600.0]

@@ -98,7 +98,7 @@ def test_temporality_is_told() -> None:
 
 
 def test_the_result_is_apart(tmp_path: Path) -> None:
-    """By its names and its scope, from the run's start on."""
+    """The result has names and a scope of its own, and goes from the run's start on."""
     found = sent(tmp_path, [reading(final=True)])
     assert all(got.name.startswith("final/") for got in found)
     assert {got.scope for got in found} == {"telemetry.result", "telemetry.percentiles"}

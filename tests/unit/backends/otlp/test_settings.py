@@ -1,4 +1,4 @@
-"""Where OTLP goes to."""
+"""Tests of the addresses that OTLP data goes to."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ RUN = RunFacts("r1", "job", 0, None, host="node7")
 def test_options_come_before_the_environment(
     options: dict[str, Any], environment: dict[str, str], urls: tuple[str, str]
 ) -> None:
-    """And both before the usual ports; the address of one signal is whole."""
+    """Options come before the environment, and both before the usual ports.
+
+    The address of one signal is taken whole.
+    """
     target = target_of(OtlpOptions(**options), {ENV + key: value for key, value in environment.items()})
     assert (target.urls["metrics"], target.urls["traces"]) == urls
     assert target.secure == urls[0].startswith("https")
 
 
 def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
-    """In percent code, as OpenTelemetry writes them."""
+    """Secrets of the environment are in percent code, as OpenTelemetry writes them. A target does not show them."""
     target = target_of(OtlpOptions(), {ENV + "HEADERS": "api-key=a%3Db, x=y ,,"})
     assert target.headers == {"api-key": "a=b", "x": "y"}
     assert "a=b" not in repr(target)
@@ -60,14 +63,14 @@ def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, Any], environment: dict[str, str], words: str) -> None:
-    """Without the secrets in it."""
+    """A wrong option or variable is an error without the secrets in it."""
     with pytest.raises(NotConfigured, match=words) as told:
         target_of(OtlpOptions(**options), environment)
     assert "secret" not in str(told.value)
 
 
 def test_a_resource_is_the_run() -> None:
-    """With what the environment says of it."""
+    """The resource of a run has what the environment says of it."""
     environment = {"OTEL_RESOURCE_ATTRIBUTES": "service.name=theirs,host.name=h,team=a%20b"}
     assert resource_of(OtlpOptions(), RUN, environment) == {
         "service.name": "theirs",

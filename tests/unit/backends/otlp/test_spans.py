@@ -23,7 +23,7 @@ def test_ids_are_those_of_the_run_and_the_item() -> None:
 
 
 def test_the_run_is_the_parent() -> None:
-    """Of all spans, which keep their times and labels."""
+    """The span of the run is the parent of all spans, which keep their times and labels."""
     made = Spans("r1")
     span, root = made.of(ITEM), made.root("job", 50, 300)
     assert (span.trace_id, span.parent_span_id) == (root.trace_id, root.span_id)
@@ -53,7 +53,7 @@ def test_each_span_can_be_a_trace_of_its_own() -> None:
 
 
 def test_nested_spans_keep_their_ids() -> None:
-    """In the trace of the run, where a span without a parent is below the run."""
+    """Nested spans keep their ids in the trace of the run. A span without a parent is below the span of the run."""
     made = Spans("r1")
     outer = made.of(replace(ITEM, labels={"span_id": "00000000000000aa", "layer": "3"}))
     inner = made.of(
@@ -70,7 +70,7 @@ def test_nested_spans_keep_their_ids() -> None:
 
 
 def test_a_span_of_opentelemetry_leaves_as_it_came() -> None:
-    """With its own trace, parent, kind and status, and not below the run."""
+    """A span of OpenTelemetry has its own trace, parent, kind and status, and is not below the run."""
     ids = {"trace_id": "0123456789abcdef" * 2, "span_id": "00000000000000aa", "parent_id": "00000000000000bb"}
     labels = {**ids, "kind": "server", "status": "error", "status_message": "no room", "path": "/a"}
     made = Spans("r1")
@@ -95,7 +95,7 @@ def test_a_label_that_is_no_id_stays_a_label(word: str) -> None:
 
 
 def test_a_request_has_one_resource() -> None:
-    """And all spans."""
+    """A request of traces has one resource and all spans."""
     request = traces_request([Spans("r1").of(ITEM)] * 2, {"service.name": "x"})
     (group,) = request.resource_spans
     assert plain(group.resource.attributes) == {"service.name": "x"}

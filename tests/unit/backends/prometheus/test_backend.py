@@ -38,7 +38,7 @@ def scrape(backend: PrometheusBackend) -> str:
 
 
 def test_the_newest_snapshot_is_served(tmp_path: Path) -> None:
-    """Nothing before there is one; afterwards what was written last."""
+    """The server has nothing before there is a snapshot, and afterwards serves the newest one."""
     backend = begun(tmp_path)
     with pytest.raises(urllib.error.HTTPError, match="503"):
         scrape(backend)
@@ -67,7 +67,7 @@ def test_the_final_values_are_served_until_they_were_scraped(tmp_path: Path) -> 
 
 
 def test_nobody_is_waited_for_for_ever(tmp_path: Path) -> None:
-    """And it is said that nobody came."""
+    """The backend does not wait for a scrape for ever. A note tells that the final values were not scraped."""
     said: list[str] = []
     backend = begun(tmp_path, linger=0.01)
     backend.say = said.append
@@ -77,7 +77,7 @@ def test_nobody_is_waited_for_for_ever(tmp_path: Path) -> None:
 
 
 def test_a_long_wait_for_the_last_scrape_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for the run's end has to know why."""
+    """A long wait for the last scrape is reported. A user who waits for the run's end has to know why."""
     monkeypatch.setattr("telemetry.backends.prometheus.backend._UNTOLD_S", 0.01)
     said: list[str] = []
     backend = begun(tmp_path, linger=0.02)
@@ -91,8 +91,10 @@ def test_a_long_wait_for_the_last_scrape_is_said(tmp_path: Path, monkeypatch: py
 
 
 def test_the_next_process_has_the_same_address_and_names(tmp_path: Path) -> None:
-    """Its state is what a checkpoint can carry; a port that was asked for and is taken is an error, any other is
-    replaced."""
+    """The next process gets address and names from a state that fits a checkpoint.
+
+    A port that was asked for and is in use is an error, any other is replaced.
+    """
     backend = begun(tmp_path)
     show(backend, replace(SNAPSHOT, gauges=[GaugeStat(name="a/b", value=1), GaugeStat(name="a.b", value=2)]))
     scrape(backend)

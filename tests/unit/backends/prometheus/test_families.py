@@ -72,7 +72,10 @@ def test_buckets_say_how_many_are_not_above_their_bound() -> None:
 
 
 def test_buckets_are_there_before_their_values() -> None:
-    """So that a rate sees the first of them; what is far away brings eight doublings with it."""
+    """Buckets are there before their values, so that a rate sees the first of them.
+
+    Far values bring eight doublings with them.
+    """
     empty, found = (one.buckets for one in made()["latency_seconds"].distributions)
     assert len(found) == 64
     assert [count for _, count in found] == [0] * 64
@@ -93,7 +96,7 @@ def test_series_of_times_have_the_same_buckets_in_any_unit() -> None:
 
 
 def test_fewer_buckets_are_some_of_them() -> None:
-    """With the same counts."""
+    """Fewer buckets per doubling are some of the buckets of the whole, with the same counts."""
     whole = dict(made()["latency_seconds"].distributions[0].buckets)
     for per_doubling, length in ((2, 80), (1, 40)):
         some = dict(made(per_doubling)["latency_seconds"].distributions[0].buckets)

@@ -1,4 +1,4 @@
-"""Which format a scrape gets."""
+"""Tests of the format that a scrape gets."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def test_the_best_of_those_that_are_named(accept: str, wanted: ScrapeFormat) -> 
 
 @given(st.text() | st.text("text/plain;q=0.9, *"))
 def test_any_header_has_a_format(accept: str) -> None:
-    """Whatever a scraper says."""
+    """Any Accept header of a scraper gets one of the formats."""
     assert choose(accept) in (PLAIN, OPENMETRICS, PROTOBUF)

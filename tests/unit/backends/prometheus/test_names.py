@@ -49,7 +49,7 @@ SAMPLES = {
     ],
 )
 def test_names_are_as_prometheus_wants_them(kind: Kind, name: str, unit: str, wanted: str) -> None:
-    """With the base unit behind them, and nothing twice."""
+    """A name in Prometheus has its base unit behind it and repeats nothing."""
     assert Names().family(kind, name, unit_of(unit)) == wanted
 
 
@@ -78,7 +78,7 @@ def test_the_second_of_two_is_written_out_and_stays_so() -> None:
 
 
 def test_a_gauge_is_not_taken_for_a_part_of_a_series() -> None:
-    """Whoever came first."""
+    """A gauge never gets the name of a part of a series, whichever came first."""
     names = Names()
     assert names.family("series", "latency", unit_of("s")) == "latency_seconds"
     assert names.family("gauge", "latency_seconds_min", NONE) == "U__latency__seconds__min"
@@ -95,7 +95,7 @@ def test_a_gauge_is_not_taken_for_a_part_of_a_series() -> None:
 
 @given(st.sets(WORDS | st.text(min_size=1, max_size=5), max_size=20))
 def test_labels_stay_different(keys: set[str]) -> None:
-    """And are no names that Prometheus gives a meaning."""
+    """Labels stay different and get no name that has a meaning in Prometheus."""
     found = {label(key) for key in keys}
     assert len(found) == len(keys)
     assert all(NAME.fullmatch(name) and not name.startswith("__") for name in found)
@@ -103,7 +103,7 @@ def test_labels_stay_different(keys: set[str]) -> None:
 
 
 def test_labels_come_by_their_names() -> None:
-    """As every format wants them."""
+    """Labels are in the order of their names, as every format wants them."""
     assert labels({"z": "1", "le": "2", "a": "3"}) == (("U__le", "2"), ("a", "3"), ("z", "1"))
     assert label("__name__") == "U______name____"
 

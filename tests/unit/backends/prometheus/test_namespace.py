@@ -58,7 +58,7 @@ def test_it_stands_before_each_name(kind: Kind, name: str, unit: str, wanted: st
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.text("a_/λ1", min_size=1)), max_size=20))
 def test_names_stay_distinct_and_the_next_process_has_the_same(found: list[tuple[Kind, str]]) -> None:
-    """Whatever the names are."""
+    """Names in a namespace stay distinct, and the next process has the same, whatever the names are."""
     names = Names(namespace="a")
     chosen = {who: names.family(*who, unit_of("")) for who in found}
     assert len(set(chosen.values())) == len(chosen)
@@ -69,7 +69,7 @@ def test_names_stay_distinct_and_the_next_process_has_the_same(found: list[tuple
 
 
 def test_names_are_those_that_prometheus_client_exports() -> None:
-    """So dashboards that were made for RL-Insight find them."""
+    """Names are those that `prometheus_client` exports, so that dashboards for RL-Insight find them."""
     registry = CollectorRegistry()
     for counter in ("train_step", "steps_total"):
         Counter(counter, "-", namespace=NAMESPACE, registry=registry)
@@ -91,7 +91,10 @@ def test_names_are_those_that_prometheus_client_exports() -> None:
 
 
 def test_step_values_are_gauges_of_their_own_names() -> None:
-    """Without a namespace they are not, since their names are those of the program."""
+    """Values of steps are gauges with names of their own.
+
+    Without a namespace they are not, since their names are those of the program.
+    """
     snapshot = replace(
         SNAPSHOT,
         counters=[],
@@ -126,7 +129,7 @@ def test_metrics_of_the_run_keep_their_names() -> None:
 
 @pytest.mark.parametrize("namespace", ["2nd", "a-b", "telemetry", "telemetry_x", "U__a", "ä", "a" * 101])
 def test_what_names_may_not_begin_with_is_refused(namespace: str, tmp_path: Path) -> None:
-    """With a reason, before the run begins."""
+    """A namespace that names can't begin with is refused with a reason, before the run begins."""
     options: Any = PrometheusOptions(port=0, namespace=namespace)
     with pytest.raises(NotConfigured, match="can't be a namespace"):
         PrometheusBackend(options, tmp_path)

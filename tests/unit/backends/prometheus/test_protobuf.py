@@ -14,7 +14,7 @@ FOUND = families(SNAPSHOT, "here", Names())
 
 
 def test_it_says_what_text_says() -> None:
-    """As protobuf's own library reads it."""
+    """The messages of protobuf mean the same as the text, as protobuf's own library reads them."""
     mine, text = samples(PROTOBUF, delimited(FOUND)), samples(TEXT, plain(FOUND))
     assert repr(sorted(mine.items(), key=repr)).replace(".0", "") == repr(sorted(text.items(), key=repr)).replace(
         ".0", ""

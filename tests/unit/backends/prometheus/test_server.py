@@ -24,7 +24,10 @@ def ask(server: PrometheusServer, path: str, **headers: str) -> tuple[int, dict[
 
 
 def test_a_scrape_gets_the_page(wait_until: Callable[..., Any]) -> None:
-    """In the format that it asks for, smaller if it can read that, and it is told when it went out."""
+    """A scrape gets the page in the format that it asks for, compressed if it can read that.
+
+    The page learns when it was sent.
+    """
     served: list[str] = []
 
     def page(accept: str) -> ServedPage:
@@ -48,7 +51,10 @@ def test_before_there_is_a_page_it_says_so() -> None:
 
 
 def test_a_page_of_another_site_gets_nothing() -> None:
-    """Its name may lead to this machine (DNS rebinding), but the browser still asks for that name."""
+    """A page of another site gets nothing.
+
+    The site's name may lead to this machine (DNS rebinding), but the browser still asks for that name.
+    """
     page = ServedPage("t", b"numbers", lambda: None)
     own = ("127.0.0.1", "localhost:9599", "LocalHost", "[::1]:9599", "10.0.0.7", socket.gethostname(), "node7:80")
     with closing(PrometheusServer("127.0.0.1", 0, lambda accept: page, ["Node7"])) as server:
@@ -61,7 +67,7 @@ def test_a_page_of_another_site_gets_nothing() -> None:
 
 
 def test_an_address_that_can_not_be_had_is_said() -> None:
-    """With what to do about it."""
+    """An address that can't be had is an error that tells what to do about it."""
     with closing(PrometheusServer("127.0.0.1", 0, lambda accept: None)) as server:
         with pytest.raises(NotConfigured, match=f"port {server.port} of 127.0.0.1 is in use") as told:
             PrometheusServer("127.0.0.1", server.port, lambda accept: None)
@@ -99,7 +105,7 @@ def test_who_is_being_answered_is_waited_for() -> None:
 
 
 def test_a_crowd_is_sent_away(wait_until: Callable[..., Any]) -> None:
-    """Those who hold a connection and say nothing don't pile up; the next one is served once they are gone."""
+    """Clients that hold a connection in silence don't pile up. The next one is served once they are gone."""
     with closing(PrometheusServer("127.0.0.1", 0, lambda accept: ServedPage("t", b"", lambda: None))) as server:
         crowd = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(9)]
         assert crowd[8].recv(1) == b""

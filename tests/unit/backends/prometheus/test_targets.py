@@ -1,4 +1,4 @@
-"""How a writer tells Prometheus where it is."""
+"""Tests of how a writer tells Prometheus its address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from telemetry.backends.prometheus.backend import announce, reached_at
 
 
 def test_a_writer_is_in_the_folder_while_it_listens(tmp_path: Path) -> None:
-    """With the labels of its run. After the last scrape it is gone, and so is the file."""
+    """A writer's file is in the folder with the labels of its run.
+
+    After the last scrape the writer ends and the file is removed.
+    """
     backend = begun(tmp_path, targets=str(tmp_path / "targets"), linger=50.0)
     show(backend, SNAPSHOT)
     (file,) = (tmp_path / "targets").iterdir()
@@ -57,7 +60,7 @@ def test_a_folder_that_cant_be_written_costs_the_file_only(tmp_path: Path) -> No
 
 
 def test_none_means_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither does a user without a home have one."""
+    """The setting `none` makes no file, and a user without a home has no file either."""
     monkeypatch.chdir(tmp_path)
     assert announce("none", "127.0.0.1", 1, FACTS) is None
     for name in ("HOME", "XDG_STATE_HOME"):
@@ -67,7 +70,7 @@ def test_none_means_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_default_folder_is_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that `telemetry stack` finds all writers."""
+    """The default folder is the user's, so that `telemetry stack` finds all writers."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = announce("", "127.0.0.1", 80, FACTS)
     assert path == tmp_path / "telemetry" / "targets" / f"run-r1-80-{os.getpid()}.json"

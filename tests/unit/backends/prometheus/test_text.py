@@ -17,7 +17,10 @@ FOUND = families(SNAPSHOT, "here", Names())
 
 
 def test_both_formats_say_the_same() -> None:
-    """To readers that somebody else wrote: units, labels with every sign, histograms."""
+    """Both text formats have the same samples to readers of other projects.
+
+    Samples have units, labels with every sign, and histograms.
+    """
     old, new = samples(TEXT, plain(FOUND)), samples(OPENMETRICS, openmetrics(FOUND))
     assert repr(sorted(old.items(), key=repr)) == repr(sorted(new.items(), key=repr))
     assert old["requests_total", frozenset({("route", "/b")})] == 2.0**60
@@ -39,7 +42,7 @@ def test_openmetrics_says_units_and_its_end() -> None:
 
 
 def test_numbers_beyond_all_are_written_as_prometheus_does() -> None:
-    """And help is one line."""
+    """Infinite numbers are written as Prometheus writes them, and the help is one line."""
     family = PrometheusFamily("x", "gauge", "a\nb\\", samples=[((), math.inf), ((("a", "b"),), -math.inf)])
     assert plain([family]).decode().splitlines() == [
         "# HELP x a\\nb\\\\",

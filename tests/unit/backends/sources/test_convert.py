@@ -84,12 +84,12 @@ def test_what_trackers_have_no_use_of_is_no_item(record: Streamed) -> None:
 
 
 def test_a_span_never_ends_before_it_began() -> None:
-    """Its producer's clock is its own."""
+    """A span never ends before it began, since its producer's clock is its own."""
     found = of(events.Span("odd", 80, 50))
     assert isinstance(found, items.Span)
     assert found.end_ns == found.time_ns
 
 
 def test_keys_tell_records_from_readings() -> None:
-    """Only a record has a number."""
+    """Keys of records have a number, and keys of readings or the result have none."""
     assert (record_number("r12"), record_number("t12"), record_number("final")) == (12, None, None)

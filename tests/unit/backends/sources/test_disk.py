@@ -55,7 +55,10 @@ def test_a_finished_run_comes_in_order(going: Going) -> None:
 
 
 def test_it_goes_on_from_any_position(going: Going) -> None:
-    """After each item, the rest is what it would have been; after the last one there is none."""
+    """A source goes on from the position after any item with the same rest.
+
+    After the last item there is no rest.
+    """
     play(going)
     going.end()
     whole = drained(source(going))
@@ -64,7 +67,7 @@ def test_it_goes_on_from_any_position(going: Going) -> None:
 
 
 def test_what_is_known_of_the_run(going: Going) -> None:
-    """From its result, and before there is one from its manifest."""
+    """The facts of a run come from its result, and from its manifest before there is a result."""
     before = source(going).run
     going.say(Params({"lr": 0.1}))
     play(going)
@@ -77,7 +80,7 @@ def test_what_is_known_of_the_run(going: Going) -> None:
 
 
 def test_a_run_that_goes_on_is_followed(going: Going) -> None:
-    """What is added comes; while somebody has it, it is not over."""
+    """A source brings what is added to a run and is not over while somebody holds the directory."""
     play(going, 1)
     of = source(going)
     assert keys(of.read(10, 0.05)) == ["r1"]
@@ -108,7 +111,7 @@ def test_a_run_that_died_has_no_result(going: Going) -> None:
 
 
 def test_without_a_history_there_is_the_result(tmp_path: Path) -> None:
-    """And a word about it, once."""
+    """A source without a history has the result at the end, and a note about that, once."""
     going = Going(tmp_path / "other", history=False)
     play(going)
     going.end()
@@ -128,7 +131,7 @@ def test_a_damaged_history_costs_its_readings_alone(going: Going) -> None:
 
 
 def test_records_that_can_t_be_read_are_an_error_that_costs_nothing(going: Going) -> None:
-    """What was taken before is handed out first, and the next call tries again."""
+    """An unreadable log costs nothing. Items taken before are handed out first, and the next call tries again."""
     play(going, 1)
     of = source(going)
     path = going.directory.records / "records.jsonl"
@@ -142,7 +145,10 @@ def test_records_that_can_t_be_read_are_an_error_that_costs_nothing(going: Going
 
 
 def test_the_result_as_a_snapshot(going: Going) -> None:
-    """For backends that are asked and not told: once, before the result itself."""
+    """The result comes as a snapshot, once, before the result itself.
+
+    Backends that are asked and not told need this.
+    """
     play(going)
     result = going.end()
     found = drained(source(going, live=True))
@@ -154,7 +160,7 @@ def test_the_result_as_a_snapshot(going: Going) -> None:
 
 
 def test_no_time_is_waited_for_what_is_over(going: Going) -> None:
-    """Nothing comes any more."""
+    """A source that is over does not wait, since no item comes any more."""
     going.end()
     of = source(going)
     drained(of)
@@ -173,7 +179,10 @@ def test_a_directory_of_nobody(tmp_path: Path) -> None:
 
 
 def test_percentiles_are_those_of_the_run(going: Going) -> None:
-    """Of its settings; where these are unknown, of its series; else the usual ones. What is none is passed over."""
+    """Percentiles are those of the settings, else those of the series, else the usual ones.
+
+    A name that is no number is passed over.
+    """
     stat = SeriesStat(name="a", percentiles={"42": 1.0, "x": 2.0})
     told = MetricsSnapshot(run_id="r", name="n", series=[stat])
     assert percentiles_of(going.directory, told) == list(PERCENTILES)

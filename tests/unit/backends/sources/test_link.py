@@ -56,7 +56,7 @@ def test_records_come_and_the_run_ends(face: Face, link: LiveLink) -> None:
 
 
 def test_snapshots_are_followed_if_they_are_wanted(going: Going, face: Face, link: LiveLink) -> None:
-    """Else the newest one is that of the beginning."""
+    """A link takes new snapshots if these are wanted, else its newest one is that of the beginning."""
     first = link.newest
     going.second()
     face.tell()
@@ -75,7 +75,10 @@ def test_what_was_said_is_settled(face: Face, link: LiveLink) -> None:
 
 @pytest.mark.slow
 def test_away_and_back(short_dir: Path, going: Going, face: Face, link: LiveLink) -> None:
-    """How long it has been away is known, and that it is back; another run at its address is none of ours."""
+    """A link knows how long an aggregator was away and that it is back.
+
+    Another run at its address is not taken for it.
+    """
     face.stop()
     until(link, lambda: bool(link.away_s))
     assert not link.over

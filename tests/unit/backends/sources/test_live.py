@@ -67,7 +67,7 @@ _OPEN: list[LiveSource] = []
 
 @pytest.fixture(autouse=True)
 def closing() -> Iterator[None]:
-    """No source outlives its test."""
+    """Close all sources that a test has opened, after the test."""
     yield
     while _OPEN:
         _OPEN.pop().close()
@@ -89,7 +89,7 @@ def end(going: Going, face: Face) -> None:
 
 
 def test_records_come_as_they_are_made(face: Face) -> None:
-    """Also those of before, in order and once, also those that the log lacks."""
+    """Records come in order and once, also those of before and those that the log lacks."""
     face.run.say(closed(0))
     face.log += face.run.records
     of = source(face)
@@ -102,7 +102,7 @@ def test_records_come_as_they_are_made(face: Face) -> None:
 
 
 def test_it_ends_with_the_run(going: Going, face: Face) -> None:
-    """After the last record and the last reading comes the result: as from disk, item by item."""
+    """The result comes after the last record and the last reading, as from disk, item by item."""
     of = source(face)
     for number in range(5):
         face.say(closed(number))
@@ -124,7 +124,10 @@ def from_disk(going: Going) -> DiskSource:
 
 @pytest.mark.slow
 def test_an_aggregator_that_comes_back(going: Going, face: Face, make_face: Callable[[], Face]) -> None:
-    """It is waited for; nothing of what the one before or the next one said is missing or twice."""
+    """A source waits for an aggregator that comes back.
+
+    No record of the one before or the next one is missing or comes twice.
+    """
     of = source(face)
     face.say(closed(0))
     assert keys(some(of, 1)) == ["r0"]
@@ -147,7 +150,7 @@ def test_an_aggregator_that_comes_back(going: Going, face: Face, make_face: Call
 def test_an_aggregator_that_is_gone_for_good(
     going: Going, face: Face, monkeypatch: pytest.MonkeyPatch, result: bool
 ) -> None:
-    """What it left comes from its directory; without a result that is said."""
+    """The records of an aggregator that is gone come from its directory. A run without a result is reported."""
     monkeypatch.setattr(limits, "RETURN_S", 0.5)
     of = source(face)
     face.say(closed(0))
@@ -190,7 +193,7 @@ def test_a_run_of_another_machine(going: Going, face: Face) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 def test_an_aggregator_of_another_machine_that_is_gone(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows the result, and that is said."""
+    """The result of a lost run on another machine is unknown, and a note tells so."""
     monkeypatch.setattr(limits, "RETURN_S", 0.5)
     of = source(face)
     face.say(closed(0))

@@ -1,4 +1,4 @@
-"""What one backend gets of a source, and what it still gets at the end."""
+"""Tests of what one backend gets of a source, and what it still gets at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def mapped(
 
 
 def test_what_does_not_go_there_moves_the_position_all_the_same() -> None:
-    """So that nobody reads it again."""
+    """An item that does not go to the backend moves the position, so that it is not read again."""
     source = mapped(reads([step(0), mark(1), step(2)]), BackendValues(exclude=("loss",)))
     assert source.read(10, 0.1) == [Read(mark(1), Position(next_record=2))]
     assert source.over
@@ -49,7 +49,7 @@ def test_every_tenth_step_and_the_newest() -> None:
 
 @pytest.mark.parametrize("stop", range(26))
 def test_it_is_the_same_after_a_restart(stop: int) -> None:
-    """At any place: the step that is held is in the position, and its record is read again."""
+    """A restart at any place changes nothing. The held step is in the position, and its record is read again."""
     whole = reads([step(number) for number in range(25)])
     first = mapped(whole[:stop], EVERY_TEN, whole=whole, goes_on=True)
     before: list[Read] = []
@@ -60,7 +60,7 @@ def test_it_is_the_same_after_a_restart(stop: int) -> None:
 
 
 def test_an_error_at_the_end_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is held comes when it can be read."""
+    """An error at the end costs nothing: the held item comes when it can be read."""
     whole = reads([step(number) for number in range(8)])
     source = mapped([], EVERY_TEN, Position(next_record=8, held={"train": [7]}), whole)
 
@@ -76,7 +76,7 @@ def test_an_error_at_the_end_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_values_that_are_left_out_are_counted_and_said() -> None:
-    """As the mapping does it."""
+    """Values that are left out are counted and reported as the mapping does it."""
     item = step(1)
     source = mapped(reads([item]), BackendValues(rename={"l*": "x*", "a": "b"}))
     assert source.known == 1
@@ -93,7 +93,10 @@ def test_values_that_are_left_out_are_counted_and_said() -> None:
 
 
 def test_patterns_that_never_fitted_are_said_at_the_end() -> None:
-    """Once, unless a process before this one may have seen what they fit. Figures of instruments have no names."""
+    """Unmatched patterns are reported once, unless an earlier process may have seen matching names.
+
+    Figures of instruments have no names.
+    """
     values = BackendValues(include=("loss", "latency/p99"), exclude=("seed",), rename={"los": "l", "loss": "x"})
     given = [*reads([step(0)]), *reads([Params(key="r1", time_ns=0, values={"seed": 1})], 1)]
     source = mapped(given, values)
@@ -108,7 +111,7 @@ def test_patterns_that_never_fitted_are_said_at_the_end() -> None:
 
 
 def test_a_pattern_may_fit_a_name_with_its_labels() -> None:
-    """But one of `rename` does not."""
+    """A pattern of `include` may fit a name with its labels, but one of `rename` does not."""
     reading = Reading(
         key="t1",
         time_ns=0,
@@ -122,7 +125,10 @@ def test_a_pattern_may_fit_a_name_with_its_labels() -> None:
 
 
 def test_what_is_left_out_is_told_with_the_item_that_comes_next() -> None:
-    """With what the source behind it misses; an item that is read again is not counted again."""
+    """Left out values are counted with the next item, with those that the source behind misses.
+
+    An item that is read again counts no more.
+    """
     values = {"loss": 1.0, "xoss": 2.0}
     items = [step(0), Step(key="r1", time_ns=1, axis="train", step=1, values=values), step(2)]
     given = [read._replace(left_out={"missed": 5}) for read in reads(items)]

@@ -33,7 +33,7 @@ def kinds(going: Going, backend: str, every_s: float | None = None) -> str:
 
 
 def test_each_backend_has_its_values_and_cadence(going: Going) -> None:
-    """What was asked for at the call comes before its own table, that before the cadence of all."""
+    """The cadence of a call comes before the backend's own table, and that before the cadence of all."""
     going.end()
     assert kinds(going, "wandb") == "rrtrrttfr"
     assert kinds(going, "jsonl") == "ttttttf"
@@ -41,7 +41,7 @@ def test_each_backend_has_its_values_and_cadence(going: Going) -> None:
 
 
 def test_a_live_run_is_asked(going: Going, short_dir: Path) -> None:
-    """Where it has an address that somebody listens at."""
+    """A live run with an address that answers is asked for its items."""
     face = Face(short_dir, going)
     source = open_source("other", Position(), CONFIG, endpoint=face.endpoint, live=True)
     assert source.run.directory == going.directory.path
@@ -51,7 +51,7 @@ def test_a_live_run_is_asked(going: Going, short_dir: Path) -> None:
 
 
 def test_a_directory_stands_in_for_an_aggregator_that_is_gone(going: Going, short_dir: Path) -> None:
-    """Without one it is an error."""
+    """A directory stands in for an aggregator that is gone. Without a directory it is an error."""
     going.end()
     nowhere = f"ipc://{short_dir}/nobody"
     source = open_source("jsonl", Position(), CONFIG, endpoint=nowhere, directory=going.directory)
@@ -63,7 +63,7 @@ def test_a_directory_stands_in_for_an_aggregator_that_is_gone(going: Going, shor
 
 
 def test_renames_that_can_t_be_are_said_at_once(going: Going) -> None:
-    """Before anything is opened."""
+    """A rename that can't be is an error before anything is opened."""
     values = {"jsonl": BackendValues(rename={"a*": "b"})}
     config = Config(backends=BackendsConfig(values=values))
     with pytest.raises(ConfigError):

@@ -81,7 +81,7 @@ def test_they_are_the_same_live_as_afterwards(going: Going) -> None:
 
 
 def test_they_go_on_where_another_process_stopped(going: Going) -> None:
-    """After any reading: the rest is what it would have been, also what counters had come to."""
+    """Readings go on after any reading with the same rest, also with the same state of counters."""
     fill(going, 47)
     whole = taken(readings(going, 5.0))
     for number, reading in enumerate(whole):
@@ -90,7 +90,7 @@ def test_they_go_on_where_another_process_stopped(going: Going) -> None:
 
 
 def test_a_run_that_comes_back_gets_the_rest_of_its_seconds(going: Going) -> None:
-    """What was read when it seemed to be dead is not read again, and nothing after it is lost."""
+    """A run that comes back gets readings of the rest of its seconds. No second is read twice or lost."""
     fill(going, 13)
     first = taken(readings(going))
     fill(going, 12, 13)
@@ -101,7 +101,10 @@ def test_a_run_that_comes_back_gets_the_rest_of_its_seconds(going: Going) -> Non
 
 
 def test_instruments_that_come_later_join(going: Going) -> None:
-    """In the middle of a reading too: what was gathered before keeps its place, however precise new ones are."""
+    """Instruments that come in the middle of a reading join it.
+
+    Earlier values keep their place, however precise new instruments are.
+    """
     live = readings(going, 4.0)
     fill(going, 2)
     assert taken(live, last=False) == []
@@ -129,7 +132,10 @@ def test_nothing_is_said_of_what_nobody_knows(going: Going) -> None:
 
 
 def test_readings_have_whole_seconds_of_their_own(going: Going) -> None:
-    """Also the last one of a run that ends a moment after another."""
+    """Each reading has a whole second of its own.
+
+    The last one of a run has too, if it ends a moment after another.
+    """
     for _ in range(10):
         going.second((LATENCY, 1.0))
     going.second((LATENCY, 1.0), lasting_ns=SECOND // 10)
@@ -161,7 +167,7 @@ def test_sums_beyond_floats_are_finite(going: Going) -> None:
 
 
 def test_a_history_that_is_gone_is_said_and_asked_again(going: Going) -> None:
-    """Nothing of what was gathered is lost by that."""
+    """A missing history is an error, and the next call loses nothing that was gathered."""
     live = readings(going, 3.0)
     fill(going, 2)
     assert taken(live, last=False) == []

@@ -32,7 +32,7 @@ def say(going: Going, count: int, *, logged: bool = True) -> list[int]:
 
 
 def test_the_log_is_followed(going: Going) -> None:
-    """From any record on, page after page, and on as it grows."""
+    """A reader follows the log from any record on, page after page, and as the log grows."""
     say(going, 1_200)
     records = Records(going.directory, 100)
     assert taken(records) == list(range(100, 1_200))
@@ -65,7 +65,7 @@ def test_what_the_log_lacks_comes_from_the_stream(going: Going) -> None:
 
 
 def test_a_gap_in_the_stream_is_filled_from_the_log(going: Going) -> None:
-    """Also behind records that wait."""
+    """A gap in the stream is filled from the log, also behind records that wait."""
     records = Records(going.directory, 0)
     say(going, 1)
     assert records.peek() is not None
@@ -75,7 +75,7 @@ def test_a_gap_in_the_stream_is_filled_from_the_log(going: Going) -> None:
 
 
 def test_records_that_nobody_has_are_counted(going: Going) -> None:
-    """Without a log the stream is all there is."""
+    """Records that are nowhere to be had are counted. Without a log only the stream is left."""
     records = Records(None, 5)
     for record in going.say(*[Note("n", "t")] * 10, logged=False)[7:]:
         records.offer(record)
@@ -84,7 +84,7 @@ def test_records_that_nobody_has_are_counted(going: Going) -> None:
 
 
 def test_damaged_lines_are_passed_over(going: Going) -> None:
-    """They are counted and said; all others come."""
+    """Damaged lines are passed over, counted and reported, and all other records come."""
     say(going, 10)
     path = going.directory.records / "records.jsonl"
     lines = path.read_bytes().split(b"\n")
@@ -97,7 +97,7 @@ def test_damaged_lines_are_passed_over(going: Going) -> None:
 
 
 def test_one_that_was_taken_can_be_had_again(going: Going) -> None:
-    """As long as the log has it."""
+    """A record that was taken can be had again as long as the log has it."""
     say(going, 3)
     records = Records(going.directory, 3)
     found = records.again(1)

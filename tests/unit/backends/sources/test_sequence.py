@@ -39,7 +39,7 @@ def play(going: Going, seconds: int) -> None:
 
 
 def test_no_more_than_asked_for(going: Going) -> None:
-    """And each item has the position after it."""
+    """A call takes at most as many items as it asks for, and each item has the position after it."""
     play(going, 4)
     of = sequence(going)
     first = of.take(2, last=True)
@@ -51,7 +51,10 @@ def test_no_more_than_asked_for(going: Going) -> None:
 
 
 def test_what_was_taken_is_handed_out_before_an_error(going: Going, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be lost otherwise: the position is behind it."""
+    """Items taken before an error are handed out first.
+
+    Otherwise they would be lost, as the position is behind them.
+    """
     play(going, 1)
     of = sequence(going)
     monkeypatch.setattr(Records, "_read", _once(Records._read))
@@ -61,7 +64,10 @@ def test_what_was_taken_is_handed_out_before_an_error(going: Going, monkeypatch:
 
 
 def test_the_rest_of_a_history_can_be_had_before_it_is_gone(going: Going) -> None:
-    """Who is on another machine has nobody to ask afterwards."""
+    """A prepared sequence has the rest of a history before it is gone.
+
+    A reader on another machine can't ask for it afterwards.
+    """
     play(going, 3)
     of = sequence(going)
     of.prepare()
@@ -71,7 +77,7 @@ def test_the_rest_of_a_history_can_be_had_before_it_is_gone(going: Going) -> Non
 
 
 def test_readings_from_elsewhere_come_once(going: Going) -> None:
-    """Of a moment that was read before, there is no other."""
+    """Readings from elsewhere come once: a moment that was read before brings no other reading."""
     play(going, 1)
     of = Sequence(Records(None, 0), None, Position(reading_until_ns=WALL_NS + 10**9))
     for elapsed_s in (1.0, 2.0, 2.0, 3.0):
@@ -80,7 +86,7 @@ def test_readings_from_elsewhere_come_once(going: Going) -> None:
 
 
 def test_the_result_comes_once(going: Going) -> None:
-    """Also if a process before had it."""
+    """The result comes once, also if an earlier process had it."""
     result = going.end()
     of = sequence(going)
     assert keys(of.conclude(result, live=False)) == ["final"]
@@ -100,7 +106,7 @@ def test_what_is_said_is_said_once(going: Going) -> None:
 
 
 def test_records_are_had_again_as_items(going: Going) -> None:
-    """By their number."""
+    """Records are had again as items by their number."""
     play(going, 2)
     item = sequence(going).again(1)
     assert item is not None

@@ -87,5 +87,5 @@ def test_cells_are_few_and_lose_nothing() -> None:
     ],
 )
 def test_numbers_are_finite(number: float, value: float) -> None:
-    """Also sums beyond what floats can tell."""
+    """A number becomes finite, also a sum beyond the range of floats."""
     assert finite(number) == value

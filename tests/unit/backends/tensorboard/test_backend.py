@@ -1,4 +1,4 @@
-"""What TensorBoard's files are made of, and what becomes of them when a disk is full or somebody meddles."""
+"""Tests of the content of TensorBoard's files, and of full disks and damage by others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_each_axis_is_a_run_of_its_own(tmp_path: Path) -> None:
 
 
 def test_readings_go_by_whole_seconds(tmp_path: Path) -> None:
-    """Their step is the time since the run's start, and their names are the flat ones."""
+    """A reading has the whole seconds since the run's start as its step, and the flat names."""
     series = [SeriesReading(name="latency", count=2, rate=0.2, mean=3.0, percentiles={"99.9": 4.0})]
     backend = opened(tmp_path)
     backend.write([Reading(key="t1", time_ns=STARTED_NS, elapsed_s=20.9, seconds=10.0, series=series)])
@@ -91,7 +91,7 @@ def test_what_belongs_to_no_step_goes_by_whole_seconds(tmp_path: Path) -> None:
 
 
 def test_the_spread_over_producers(tmp_path: Path) -> None:
-    """It is written if it is asked for."""
+    """The spread over producers is written if it is asked for."""
     spread = {"x": Spread(count=2, min=1.0, max=5.0, mean=3.0, lowest="a", highest="b")}
     for name, asked, wanted in (("no", False, {"x": 3.0}), ("yes", True, {"x": 3.0, "x/min": 1.0, "x/max": 5.0})):
         backend = opened(tmp_path / name, spread=asked)
@@ -112,7 +112,7 @@ def test_numbers_keep_what_32_bits_do_not_hold(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_whole_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was half written is taken back from all files, and once there is room each record is there once."""
+    """A full disk leaves no half record in any file. Once there is room, each record is there once."""
     backend = opened(tmp_path)
     backend.write([step(1)])
     backend.flush()
@@ -153,7 +153,7 @@ def test_a_flush_that_fails_takes_back_what_it_was_for(tmp_path: Path, monkeypat
 
 
 def test_the_next_process_goes_on_from_the_state(tmp_path: Path) -> None:
-    """What was written after it is cut off, also a whole file that was not there yet."""
+    """The next process cuts off what was written after its state, also a whole file that is new."""
     backend = opened(tmp_path)
     backend.write([step(1)])
     backend.flush()
@@ -169,7 +169,7 @@ def test_the_next_process_goes_on_from_the_state(tmp_path: Path) -> None:
 
 
 def test_a_new_beginning_replaces_what_was_there(tmp_path: Path) -> None:
-    """Without a state the run is written anew."""
+    """A backend without a state writes the run anew."""
     for _ in range(2):
         backend = opened(tmp_path)
         backend.write([step(1)])
@@ -179,7 +179,7 @@ def test_a_new_beginning_replaces_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_cut_is_no_ground_to_go_on_from(tmp_path: Path) -> None:
-    """It says so, instead of leaving a hole."""
+    """A file that was cut is an error for the next process, instead of a hole in the file."""
     backend = opened(tmp_path)
     backend.write([step(1)])
     backend.flush()
@@ -273,7 +273,7 @@ def test_bins_of_a_producer(tmp_path: Path) -> None:
 
 @given(st.lists(st.text(max_size=300), min_size=2, max_size=2, unique=True))
 def test_folders_of_axes_are_different_and_one_level_deep(names: list[str]) -> None:
-    """Whatever an axis is called."""
+    """Folders of axes differ and are one level deep, whatever an axis is called."""
     made = [folder_name(name) for name in names]
     assert made[0] != made[1]
     for name, folder in zip(names, made, strict=True):

@@ -1,4 +1,4 @@
-"""What records of event files are made of."""
+"""Tests of the parts of the records of event files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STARTED_NS = 1_000_000_000_000
 
 
 def test_settings_are_what_the_plugin_can_carry() -> None:
-    """No null, nothing infinite, no number that loses digits."""
+    """Settings for the plugin have no null, nothing infinite, and no number that would lose digits."""
     given_values = {"a": None, "b": math.nan, "c": 1 << 60, "d": 3, "e": True, "f": "x", "g": 0.5}
     assert settings(given_values) == {
         "a": "null",
@@ -39,7 +39,10 @@ def test_a_table_in_markdown() -> None:
 
 @given(st.floats(), st.text(st.characters(codec="utf-8"), max_size=20), st.integers(-(1 << 63), (1 << 63) - 1))
 def test_the_same_item_is_the_same_bytes(number: float, name: str, at: int) -> None:
-    """In any order, from any encoder: a file that is written again is the same file."""
+    """The same item has the same bytes in any order, from any encoder.
+
+    A file that is written again is thus the same file.
+    """
     from tensorboard.compat.proto.event_pb2 import Event
 
     items: list[Item] = [

@@ -29,7 +29,7 @@ def write(path: Path, whole: object, *, packed: bool = False) -> Path:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_times_move_to_the_clock_of_the_run(tmp_path: Path, packed: bool) -> None:
-    """By the date that the profiler has noted, in nanoseconds."""
+    """The times of a trace move to the run's clock by the date in nanoseconds that it has noted."""
     whole = {
         "traceEvents": EVENTS,
         "baseTimeNanoseconds": ORIGIN + 10**9,
@@ -61,7 +61,7 @@ def test_older_traces_have_dates_as_times(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, whole: object, message: str) -> None:
-    """With the name of the file."""
+    """A file that is no trace is refused with its name in the error."""
     with pytest.raises(UsageError, match=message):
         list(profiler_events(write(tmp_path / "t.json", whole), ORIGIN, 0))
 

@@ -1,4 +1,4 @@
-"""Which step a span belongs to."""
+"""Tests of the step that a span belongs to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def taken(steps: SpansByStep) -> dict[int, list[str]]:
 
 
 def test_a_span_belongs_to_the_first_step_that_ends_after_it() -> None:
-    """Also if it arrives after that step has closed."""
+    """A span belongs to the first step that ends after it, also if that step has already closed."""
     steps = SpansByStep()
     steps.add(span("a", 0, 10))
     steps.add(span("b", 5, 25))
@@ -31,7 +31,7 @@ def test_a_span_belongs_to_the_first_step_that_ends_after_it() -> None:
 
 
 def test_a_label_names_the_step() -> None:
-    """Whether or not that step has closed."""
+    """A label names the step of a span, whether or not that step has closed."""
     steps = SpansByStep()
     steps.add(span("early", 0, 10, step="7"))
     steps.add(span("odd", 0, 10, step="seven"))
@@ -54,7 +54,7 @@ def test_only_one_axis_counts() -> None:
 
 
 def test_old_steps_take_no_more_spans() -> None:
-    """Their files stay as they are."""
+    """Old steps take no more spans, so their files stay as they are."""
     steps = SpansByStep()
     for number in range(3 * OPEN_STEPS):
         steps.close("train", number, at(10 * number + 10))

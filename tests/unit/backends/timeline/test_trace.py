@@ -67,7 +67,7 @@ def test_overlapping_spans_get_lanes_of_their_own() -> None:
 
 @given(st.lists(st.integers(0, 10**18), min_size=2, max_size=20))
 def test_slices_that_follow_each_other_do_not_overlap(found: list[int]) -> None:
-    """No rounding makes slices overlap: a viewer would draw one inside the other."""
+    """Slices that follow each other never overlap by rounding. A viewer would draw one inside the other."""
     ends = sorted(set(found))
     steps = [StepRange("a", at, ORIGIN + start, ORIGIN + end) for at, (start, end) in enumerate(pairwise(ends))]
     assert len(read(steps=steps)) == len(steps)
@@ -80,7 +80,7 @@ def test_slices_that_follow_each_other_do_not_overlap(found: list[int]) -> None:
     )
 )
 def test_any_spans_make_a_valid_document(found: list[tuple[int, int, str, str]]) -> None:
-    """None is lost, and none is longer or shorter."""
+    """A document has every span once with its exact length."""
     spans = [span("s", start, start + length, *where) for start, length, *where in found]
     events = read(spans=spans)
     assert sorted((event["ts"], event["dur"]) for event in events) == sorted(
@@ -89,7 +89,7 @@ def test_any_spans_make_a_valid_document(found: list[tuple[int, int, str, str]])
 
 
 def test_an_arrow_leads_from_the_sender_to_the_receiver() -> None:
-    """From its end to the other's beginning; the labels are no arguments."""
+    """An arrow leads from the end of the sender to the beginning of the receiver. The labels are no arguments."""
     spans = [span("send", 0, 10, "a", flow_out="m1"), span("receive", 15, 20, "b", flow_in="m1")]
     events = read(spans=spans)
     [start], [finish] = ([one for one in events if one["ph"] == phase] for phase in "sf")

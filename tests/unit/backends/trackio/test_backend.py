@@ -1,4 +1,7 @@
-"""What the Trackio backend decides before it touches Trackio, and around it; tests/backends has Trackio itself."""
+"""Tests of the decisions of the Trackio backend before and around its calls.
+
+Tests of Trackio itself are in tests/backends.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,10 @@ def test_who_the_run_is(opened: tuple[TrackioBackend, Kept]) -> None:
 
 
 def test_settings_travel_with_rows_when_they_change(opened: tuple[TrackioBackend, Kept]) -> None:
-    """And say which axis has which names; without rows an empty one carries them."""
+    """Settings travel with rows when they change, and say which axis has which names.
+
+    Without rows an empty one carries them.
+    """
     made, kept = opened
     made.write([step(1)])
     made.write([step(2)])
@@ -95,7 +101,7 @@ def test_settings_travel_with_rows_when_they_change(opened: tuple[TrackioBackend
 
 
 def test_settings_are_not_forgotten_by_a_failure(opened: tuple[TrackioBackend, Kept]) -> None:
-    """They go with the next rows that arrive."""
+    """Settings go with the next rows that arrive, so a failure does not lose them."""
     made, kept = opened
     kept.down = True
     with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""What Trackio's rows are made of."""
+"""Tests of the parts of Trackio's rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def step(axis: str, values: dict[str, float], **more: Any) -> Step:
 
 
 def test_a_step_is_a_row() -> None:
-    """Its key is the item's, and its step the one that the program counted."""
+    """A row of a step has the key of the item and the step that the program counted."""
     assert row(step("step", {"loss": 0.5, "nan": math.inf})) == (
         "r1",
         STARTED_NS,
@@ -60,7 +60,7 @@ def test_labels_are_no_part_of_a_group() -> None:
 
 
 def test_words_that_trackio_has_for_itself() -> None:
-    """They are renamed as it does it."""
+    """Words that Trackio has for itself are renamed as Trackio does it."""
     assert row(step("step", {"step": 1.0, "time": 2.0, "__x": 3.0})).values == {
         "__step": 1.0,
         "__time": 2.0,
@@ -70,12 +70,12 @@ def test_words_that_trackio_has_for_itself() -> None:
 
 
 def test_a_step_without_values_is_no_row() -> None:
-    """Nothing is there to show."""
+    """A step without values makes no row, since there is nothing to show."""
     assert list(TrackioRows(STARTED_NS, spread=False).of(step("step", {}))) == []
 
 
 def test_the_spread_over_producers() -> None:
-    """It is in the row if it is asked for."""
+    """The spread over producers is in the row if it is asked for."""
     one = step(
         "eval", {"x": 3.0}, spread={"x": Spread(count=2, min=1.0, max=5.0, mean=3.0, lowest="a", highest="b")}
     )
@@ -84,7 +84,7 @@ def test_the_spread_over_producers() -> None:
 
 
 def test_a_reading_goes_by_whole_seconds() -> None:
-    """With its distributions, in which nothing lies between cells that do not touch."""
+    """A reading's row has whole seconds and distributions. Between cells that do not touch there are no values."""
     series = SeriesReading(name="latency", count=5, cells=[(1.0, 2.0, 3), (4.0, 5.0, 2)])
     gauges = [GaugeReading(name="depth", value=2.0)]
     reading = Reading(key="t9", time_ns=STARTED_NS, elapsed_s=20.9, seconds=10.0, series=[series], gauges=gauges)
@@ -99,14 +99,14 @@ def test_a_reading_goes_by_whole_seconds() -> None:
 
 
 def test_the_result_has_names_of_its_own() -> None:
-    """So do its distributions."""
+    """The result has names of its own, and so have its distributions."""
     series = SeriesReading(name="latency", count=1, cells=[(1.0, 2.0, 1)])
     final = Reading(key="final", time_ns=STARTED_NS, elapsed_s=3.0, seconds=3.0, series=[series], final=True)
     assert set(row(final).values) == {"final/latency/count", "final/latency/rate", "final/latency/histogram"}
 
 
 def test_other_kinds_are_values_with_a_type() -> None:
-    """Those of no step go by whole seconds since the start."""
+    """Items of other kinds are values with a type. An item of no step goes by whole seconds since the start."""
     at: dict[str, Any] = {"key": "r1", "time_ns": STARTED_NS + 2_500_000_000, "name": "x"}
     assert row(Text(text="*hi*", **at)) == (
         "r1",

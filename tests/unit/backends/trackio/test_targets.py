@@ -1,4 +1,4 @@
-"""What becomes of errors of Trackio's database and server; tests/backends has both of them."""
+"""Tests of errors of Trackio's database and server. Tests with both of them are in tests/backends."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def test_what_may_pass(error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [answers(401, ""), answers(400, '{"error":"A write_token is required"}')])
 def test_a_token_that_is_none(error: Exception) -> None:
-    """Nothing gets better by itself; where to put the right one is said."""
+    """A token that is missing or wrong is an error that does not pass.
+
+    The message tells where to put the right one.
+    """
     with pytest.raises(NotConfigured, match="TRACKIO_WRITE_TOKEN"):
         passing(raising(error))
 
@@ -63,7 +66,7 @@ def test_what_will_not_pass_stays_what_it_is(error: Exception) -> None:
 
 
 def test_what_works_is_returned() -> None:
-    """As it is."""
+    """The value of a call that works is returned as it is."""
     assert passing(lambda: 7) == 7
 
 
@@ -73,19 +76,19 @@ def test_keys_are_of_one_run() -> None:
 
 
 def test_times_are_utc() -> None:
-    """As Trackio writes them."""
+    """Times are in UTC, as Trackio writes them."""
     assert iso(1_500_000_000) == "1970-01-01T00:00:01.500000+00:00"
 
 
 def test_a_mark_is_said_with_its_labels() -> None:
-    """And with who said it."""
+    """A mark is reported with its labels and its producer."""
     mark = Mark(key="r1", time_ns=1, text="warm", producer="p", labels={"rank": "0"})
     assert said_with(mark) == "producer=p, rank=0"
     assert said_with(Mark(key="r1", time_ns=1, text="warm")) is None
 
 
 def test_an_artifact_is_a_reference() -> None:
-    """Under a name that Trackio takes, with an address that it takes."""
+    """An artifact is a reference under a name and an address that Trackio takes."""
     item = Artifact(key="r1", time_ns=1, name="best/ü model", uri="s3://bucket/my model.bin", axis="train", step=3)
     asked = asked_of(IDENTITY, item, "model")
     assert (asked["name"], asked["type"], asked["run_id"]) == ("best.2F.C3.BC.20model", "model", "id-1")

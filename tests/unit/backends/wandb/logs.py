@@ -18,7 +18,7 @@ def row(messages: Any, number: int, **values: Any) -> bytes:
 
 
 def log(*records: bytes) -> bytes:
-    """As LevelDB writes its logs, behind W&B's seven bytes."""
+    """Return the records as LevelDB writes its logs, behind the seven bytes of W&B."""
     data = bytearray(b":W&B\xe1\xbe\x01")
     for record in records:
         left, first = record, True

@@ -1,4 +1,7 @@
-"""What the backend does with sessions, whose logs are written here: tests/backends has those of W&B."""
+"""Tests of how the W&B backend uses sessions, with logs made here.
+
+Tests with W&B's own logs are in tests/backends.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Writing:
         self.begun.append(self)
 
     def define(self, column: str, axis: str) -> None:
-        """Not looked at here."""
+        """Ignore the column and its axis."""
 
     def row(self, number: int, values: Mapping[str, Any]) -> None:
         self.rows.append((number, values["_item"]))
@@ -85,7 +88,7 @@ def steps(*numbers: int) -> list[Step]:
 
 
 def test_rows_are_numbered_through(tmp_path: Path, sessions: list[Writing]) -> None:
-    """Whatever their steps are: W&B drops a row whose number is not above the last."""
+    """Rows are numbered through, whatever their steps are. W&B drops a row whose number is not above the last."""
     backend = opened(tmp_path, {})
     backend.write(steps(7, 3))
     backend.flush()
@@ -96,7 +99,7 @@ def test_rows_are_numbered_through(tmp_path: Path, sessions: list[Writing]) -> N
 
 
 def test_what_is_in_the_log_is_passed_over(tmp_path: Path, sessions: list[Writing]) -> None:
-    """After a kill items come again from the newest checkpoint on."""
+    """Items that are in the log are passed over. After a kill, items come again from the newest checkpoint on."""
     backend = opened(tmp_path, {})
     backend.write(steps(1, 2))
     backend.flush()
@@ -109,7 +112,7 @@ def test_what_is_in_the_log_is_passed_over(tmp_path: Path, sessions: list[Writin
 
 
 def test_what_is_not_in_the_log_comes_again(tmp_path: Path, sessions: list[Writing]) -> None:
-    """Also in the same process, once W&B's own is gone."""
+    """Items that are not in the log come again, also in the same process once W&B's own is gone."""
     backend = opened(tmp_path, {})
     backend.write(steps(1))
     sessions[0].slow = True
@@ -137,7 +140,10 @@ def test_a_log_that_does_not_grow_is_not_waited_for_for_ever(
 
 
 def test_a_server_gets_the_rows_it_lacks(tmp_path: Path, sessions: list[Writing]) -> None:
-    """From the logs, when a process begins; offline nobody lacks any."""
+    """A server gets the rows it lacks from the logs when a process begins.
+
+    An offline session sends no row again.
+    """
     backend = opened(tmp_path, {})
     backend.write(steps(1, 2, 3))
     backend.flush()
@@ -151,7 +157,7 @@ def test_a_server_gets_the_rows_it_lacks(tmp_path: Path, sessions: list[Writing]
 def test_a_row_that_failed_is_not_waited_for(
     tmp_path: Path, sessions: list[Writing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is for the writer to find out what is wrong with it."""
+    """The backend does not wait for a row that failed. The writer finds out what is wrong with it."""
     backend = opened(tmp_path, {})
 
     def wrong(*_: Any) -> None:

@@ -20,7 +20,7 @@ def messages() -> Any:
 
 
 def test_records_of_any_size_come_back(tmp_path: Path, messages: Any) -> None:
-    """Also those that lie in several blocks, and one that ends just before a block does."""
+    """Records of any size come back. Some lie in several blocks, and one ends just before a block does."""
     sizes = [3, BLOCK - 200, 70_000, 10, 2 * BLOCK]
     written = [row(messages, number, text="x" * size) for number, size in enumerate(sizes)]
     (tmp_path / "a.wandb").write_bytes(log(*written))
@@ -43,7 +43,7 @@ def test_what_is_not_whole_is_not_there_yet(tmp_path: Path, messages: Any) -> No
 
 
 def test_a_damaged_record_ends_the_log(tmp_path: Path, messages: Any) -> None:
-    """What lies behind it is not believed: the process that wrote it died there."""
+    """A damaged record ends the log, as the process that wrote it died there. Later records are not believed."""
     data = bytearray(log(*(row(messages, number, a=number) for number in range(5))))
     data[len(data) // 2] ^= 1
     (tmp_path / "a.wandb").write_bytes(data)
@@ -93,7 +93,7 @@ def test_logs_are_in_the_order_they_were_begun(tmp_path: Path) -> None:
 
 
 def test_files_come_again_where_they_may_be_missing(tmp_path: Path, messages: Any) -> None:
-    """Of logs without an end, and of the newest."""
+    """Files come again from logs without an end and from the newest log."""
     paths = []
     for name, ended in (("a", True), ("b", False), ("c", True)):
         files, end = messages.Record(), messages.Record()

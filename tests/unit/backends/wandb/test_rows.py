@@ -54,7 +54,10 @@ def test_a_name_belongs_to_the_axis_that_used_it_first(tmp_path: Path) -> None:
 
 @given(st.lists(_NAMES, unique=True, min_size=2, max_size=6))
 def test_different_names_stay_different(names: list[str]) -> None:
-    """Whatever they begin with; and none is a column of W&B's, an x-axis, or a pattern."""
+    """Different names stay different, whatever they begin with.
+
+    No name is a column of W&B's, an x-axis, or a pattern.
+    """
     columns = list(map(column_of, names))
     assert len(set(columns)) == len(names)
     for column in columns:
@@ -73,7 +76,7 @@ def test_spread_is_there_if_asked_for(tmp_path: Path) -> None:
 
 
 def test_what_belongs_to_no_step_has_the_time(tmp_path: Path) -> None:
-    """In seconds since the run's start."""
+    """An item of no step has the time in seconds since the run's start."""
     made = rows(tmp_path)
     mark = Mark(key="r1", time_ns=3 * 10**9, text="warm", labels={"rank": "0"})
     assert made.of(mark) == ("elapsed_s", {"elapsed_s": 2.0, "mark": "warm rank=0"})

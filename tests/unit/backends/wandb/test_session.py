@@ -17,15 +17,15 @@ from telemetry.backends.wandb.session import Identity, WandbSession, end_orphan,
 
 
 class CommError(Exception):
-    """As W&B calls it."""
+    """An error with the name that W&B gives it."""
 
 
 class AuthenticationError(CommError):
-    """As W&B calls it."""
+    """An error about keys, with the name that W&B gives it."""
 
 
 class Run:
-    """What is asked of W&B's run."""
+    """A run with the calls that a session makes of W&B's run."""
 
     url = "https://there/run"
     starting_step = 7
@@ -82,7 +82,7 @@ def begun(library: Library, folder: Path, *, offline: bool = False) -> WandbSess
 
 
 def test_a_run_is_resumed_by_its_id(library: Library, tmp_path: Path) -> None:
-    """And nothing of the host, the terminal or the code is watched."""
+    """A session resumes its run by the id and watches neither host nor terminal nor code."""
     session = begun(library, tmp_path)
     assert (session.next_row, session.url) == (7, "https://there/run")
     assert (library.options["id"], library.options["resume"]) == ("run-1", "allow")
@@ -129,7 +129,7 @@ def test_a_process_that_is_gone_is_unavailable(library: Library, tmp_path: Path)
 
 
 def test_an_end_that_takes_too_long_is_tried_again(library: Library, tmp_path: Path) -> None:
-    """By another session: W&B says of this one that it is finished."""
+    """An end that takes too long is tried again by another session. W&B calls this one finished."""
     library.run.error = TimeoutError()
     with pytest.raises(Unavailable, match="in time"):
         begun(library, tmp_path).finish(ended=True)

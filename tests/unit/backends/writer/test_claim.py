@@ -67,7 +67,7 @@ def test_a_folder_is_free_after_its_writer(folder: WriterFolder, hold: Hold) -> 
 
 
 def test_a_writer_that_is_well_keeps_its_folder(folder: WriterFolder, hold: Hold) -> None:
-    """Also while it has just begun and has said nothing yet."""
+    """A writer that is well keeps its folder, also if it has just begun and has no status yet."""
     child = hold("--writer")
     for stat in (None, BackendStat(name="jsonl", pid=child.pid, time_ns=time.time_ns())):
         if stat is not None:
@@ -78,7 +78,7 @@ def test_a_writer_that_is_well_keeps_its_folder(folder: WriterFolder, hold: Hold
 
 
 def test_a_process_that_is_no_writer_is_left_alone(folder: WriterFolder, hold: Hold) -> None:
-    """Whatever its state."""
+    """A process that is no writer is left alone, whatever its state."""
     child = hold()
     child.send_signal(signal.SIGSTOP)
     with pytest.raises(NotConfigured):
@@ -117,6 +117,6 @@ def test_a_child_of_a_writer_does_not_hold_its_folder(folder: WriterFolder) -> N
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    """In our words."""
+    """A missing folder is an error in our own words."""
     with pytest.raises(RunDirectoryError, match="can't lock the writer's folder"):
         claim(WriterFolder(tmp_path / "gone"), 0.0)

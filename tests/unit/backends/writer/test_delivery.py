@@ -1,4 +1,4 @@
-"""From a run to a tracker that fails in every way there is."""
+"""Tests of the delivery of a run to a tracker that fails in every way there is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keys(*numbers: int) -> list[str]:
 
 
 def test_all_of_a_run_is_delivered_in_order(tmp_path: Path) -> None:
-    """In batches, with a checkpoint after each; the last one says that it is done."""
+    """A run is delivered in order, in batches with a checkpoint after each. The last checkpoint says done."""
     backend, count = ListBackend(), 2 * limits.BACKEND_BATCH_ITEMS + 5
     bench = Bench(backend, a_run(count), tmp_path)
     assert bench.run() == "done"
@@ -42,7 +42,7 @@ def test_all_of_a_run_is_delivered_in_order(tmp_path: Path) -> None:
 
 
 def test_a_backend_may_need_long_for_its_end(tmp_path: Path) -> None:
-    """Its final `close` has the timeout that the class asks for, all other calls the usual one."""
+    """The final `close` has the timeout that the class asks for, and all other calls the usual one."""
     backend = ListBackend()
     bench = Bench(backend, a_run(), tmp_path)
     assert bench.run() == "done"
@@ -55,7 +55,7 @@ def test_a_backend_may_need_long_for_its_end(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_large_items_has_few(tmp_path: Path) -> None:
-    """Their memory has a bound, not only their number."""
+    """A batch of large items has few of them, since its memory has a bound as well as its number."""
     rows = [[0] * 10] * limits.TABLE_ROWS
     tables = [Table(key=f"r{at}", time_ns=0, name="t", columns=["c"] * 10, rows=rows) for at in range(20)]
     backend = ListBackend()
@@ -109,7 +109,7 @@ def test_what_may_pass_by_its_kind_refuses_nothing(tmp_path: Path, error: Except
 
 
 def test_the_item_that_cant_be_written_is_found(tmp_path: Path) -> None:
-    """It is dropped by reason, and all others are there, in order."""
+    """An item that can't be written is dropped by reason, and all others are delivered in order."""
     bad = {"r3", "r700"}
 
     def picky(items: list[Item]) -> None:
@@ -183,7 +183,7 @@ def test_what_a_backend_refuses_is_dropped_by_its_reason(tmp_path: Path) -> None
 
 
 def test_a_reading_that_is_refused_has_no_record_number(tmp_path: Path) -> None:
-    """It counts as dropped all the same."""
+    """A refused reading counts as dropped, although it has no record number."""
 
     def refuse(items: list[Item]) -> None:
         raise Refused("too_large", ["t5", "r1"])
@@ -224,7 +224,10 @@ class ComesLater(ListInflow):
 
 
 def test_an_item_after_a_quiet_time_goes_out_at_once(tmp_path: Path) -> None:
-    """What comes soon after waits for the rest after that call, with all that comes until then."""
+    """An item after a quiet time goes out at once.
+
+    Items soon after it wait for the rest after that call, and go out together.
+    """
     times_s = [10.0, 10.1, 10.2, 20.0, 20.3, 20.4, 20.9, 21.2, 40.0]
     backend, inflow, called = ListBackend(), ComesLater(times_s), []
     inflow.bench = bench = Bench(backend, inflow, tmp_path)
@@ -257,7 +260,7 @@ def test_a_busy_run_leaves_the_writer_most_of_its_time(tmp_path: Path, call_s: f
 
 
 def test_a_refusal_of_nothing_that_was_given_is_a_failure(tmp_path: Path) -> None:
-    """Nobody knows what was written then."""
+    """A refusal of items that were not given is a failure, as what was written is then unknown."""
     backend = ListBackend()
 
     def confused(items: list[Item]) -> None:
@@ -271,7 +274,7 @@ def test_a_refusal_of_nothing_that_was_given_is_a_failure(tmp_path: Path) -> Non
 
 
 def test_after_a_flush_that_failed_all_since_the_last_comes_again(tmp_path: Path) -> None:
-    """As the seam promises."""
+    """A failed flush makes all items since the last flush come again, as the seam promises."""
     backend = ListBackend()
     flushes = iter([Unavailable("later", after_s=70.0)])
 
@@ -302,7 +305,7 @@ def test_kinds_without_a_place_are_counted_for_the_report(tmp_path: Path) -> Non
 
 
 def test_only_the_newest_snapshot_goes_out(tmp_path: Path) -> None:
-    """Those that were overtaken while a batch waited are passed over."""
+    """Only the newest snapshot goes out. Snapshots that were overtaken while a batch waited are passed over."""
     shot = MetricsSnapshot(run_id="r1", name="job")
     items: list[Item] = [Live(key=f"l{at}", time_ns=at, snapshot=shot) for at in range(3)]
     backend = ListBackend()
@@ -312,7 +315,7 @@ def test_only_the_newest_snapshot_goes_out(tmp_path: Path) -> None:
 
 
 def test_values_that_a_backend_left_out_are_counted(tmp_path: Path) -> None:
-    """By its own reasons; what it said of them before is not counted again."""
+    """Values that a backend left out are counted by its own reasons, and each only once."""
     backend = ListBackend()
     backend.left_out = {}  # type: ignore[attr-defined]
 
@@ -342,7 +345,10 @@ def test_a_stop_leaves_the_rest_for_another(tmp_path: Path) -> None:
 
 
 def test_another_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
-    """With the backend's state, and counting what a tracker that can't tell may have twice."""
+    """The next writer goes on from the checkpoint with the backend's state.
+
+    A tracker that can't tell may have items twice, and these are counted.
+    """
     first = ListBackend()
     first.idempotent = False
     first.on_flush = lambda: (_ for _ in ()).throw(KeyboardInterrupt)  # killed between write and flush
@@ -392,7 +398,7 @@ def test_two_deaths_in_a_row_count_what_the_first_left(tmp_path: Path) -> None:
 
 
 def test_a_backend_that_cant_begin_is_not_tried_again(tmp_path: Path) -> None:
-    """Neither where it says so, nor where its library is missing; other errors a few times."""
+    """A backend that can't begin or lacks its library is tried once, and other errors a few times."""
     backend = ListBackend()
     for error, times in ((NotConfigured("no key"), 1), (ImportError("no lib"), 1), (RuntimeError("odd"), 4)):
         tries = []
@@ -422,7 +428,7 @@ def test_a_server_that_is_not_up_yet_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_backend_that_says_later_that_it_cant_ends_the_writer(tmp_path: Path) -> None:
-    """Such as a key that is revoked."""
+    """A backend that fails later, as with a key that is revoked, ends the writer."""
 
     def fail(items: list[Item]) -> None:
         raise NotConfigured("the key is refused")
@@ -453,7 +459,7 @@ def test_a_run_without_a_result_is_not_done(tmp_path: Path) -> None:
 
 
 def test_a_source_that_fails_is_said(tmp_path: Path) -> None:
-    """What was read before it failed is delivered."""
+    """A source that fails is reported, and what was read before is delivered."""
     backend, run_reader = ListBackend(), a_run()
     run_reader.failure = "a line is damaged"
     bench = Bench(backend, run_reader, tmp_path)
@@ -462,7 +468,7 @@ def test_a_source_that_fails_is_said(tmp_path: Path) -> None:
 
 
 def test_an_end_that_fails_is_tried_again_and_not_called_done(tmp_path: Path) -> None:
-    """Until it works, where it may pass; else a few times."""
+    """A failed end is tried until it works if it may pass, else a few times, and is not called done."""
     backend = ListBackend()
     bench = Bench(backend, a_run(), tmp_path)
     failures = iter([Unavailable("busy")] * 9)
@@ -500,7 +506,7 @@ def test_items_of_a_kind_are_named_by_their_kind(tmp_path: Path) -> None:
 
 
 def test_every_call_of_a_backend_is_guarded(tmp_path: Path) -> None:
-    """Also those that only ask: a library may hang in any of them."""
+    """Every call of a backend is guarded, as a library may hang even in those that only ask."""
     calls: dict[str, set[bool]] = {}
 
     class Watched(ListBackend):
@@ -516,7 +522,10 @@ def test_every_call_of_a_backend_is_guarded(tmp_path: Path) -> None:
 
 
 def test_what_did_not_go_out_is_counted_with_what_did(tmp_path: Path) -> None:
-    """Once, whoever dies when: a checkpoint has what its position passed over, and nothing of what waits."""
+    """Items that did not go out are counted once, whoever dies when.
+
+    A checkpoint has what its position passed over, and nothing that waits.
+    """
     size, odd = limits.BACKEND_BATCH_ITEMS, {"not_there": 3}
     items: list[Item] = [step(at) for at in range(size)]
     items += [mark(size), step(size + 1), mark(size + 2)]
@@ -549,7 +558,7 @@ def test_what_did_not_go_out_is_counted_with_what_did(tmp_path: Path) -> None:
 def test_a_library_that_breaks_at_its_import_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    """Whatever it raises: an error of the import itself will not pass."""
+    """An import that fails is not tried again, whatever it raises, as its error will not pass."""
     (tmp_path / "broken_library.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     opened = []

@@ -30,7 +30,7 @@ with guard():
     "call", ["time.sleep(60)", "ctypes.PyDLL(None).sleep(60)"], ids=["waits", "holds the lock"]
 )
 def test_a_call_that_hangs_ends_the_process(tmp_path: Path, call: str) -> None:
-    """With code 1 and where it was; calls that return in time cost nothing."""
+    """A call that hangs ends the process with code 1 and where it was. Calls that return in time cost nothing."""
     log = tmp_path / "log"
     done = subprocess.run(
         [sys.executable, "-c", HANGS.format(call=call), str(log)],
@@ -45,7 +45,7 @@ def test_a_call_that_hangs_ends_the_process(tmp_path: Path, call: str) -> None:
 
 
 def test_the_time_of_the_call_that_goes_on_is_known(tmp_path: Path) -> None:
-    """As long as it goes on, and not after it failed."""
+    """The time of a call is known while it goes on, and not after it failed."""
     now = [5.0]
     tally = WriterTally("w", "w", clock=lambda: now[0])
     with (tmp_path / "log").open("w") as log:

@@ -1,4 +1,4 @@
-"""From a command line to a run."""
+"""Tests of the way from a command line to a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_that_nobody_has_is_read_from_its_directory(run: Path) -> None:
-    """Also where its address is given and nobody listens there any more."""
+    """A run without an aggregator is read from its directory, also if its address is given."""
     for endpoint in ("", f"ipc://{run}/gone"):
         made = order("jsonl:as=x", run, endpoint, 2.0)
         assert (made.to, made.run, made.every_s) == ("jsonl:as=x", run, 2.0)
@@ -42,6 +42,6 @@ def test_what_is_wrong_is_said_before_anything_is_read(run: Path) -> None:
 
 
 def test_a_directory_that_is_none_is_said(tmp_path: Path) -> None:
-    """Without an address there is nothing to read."""
+    """A directory of no run is an error if there is no address, as there is nothing to read."""
     with pytest.raises(UsageError, match="an address or a directory"):
         order("jsonl", tmp_path, "", None).source(ListBackend(), Position())

@@ -85,7 +85,7 @@ def steps(folder: WriterFolder) -> list[int]:
 
 
 def test_a_run_is_written_once(tmp_path: Path, folder: WriterFolder) -> None:
-    """What it was told, how far it came and how it went are in its folder; a second process has nothing to do."""
+    """The folder has the settings, progress and result of a writer. A second process has nothing to do."""
     assert write(tmp_path) == (Exit.OK, "", "telemetry: jsonl: a note\n")
     stat, facts = folder.read_status(), folder.read_facts()
     assert stat is not None
@@ -114,7 +114,10 @@ def test_a_stop_leaves_the_rest(tmp_path: Path, folder: WriterFolder, wait_until
 
 
 def test_a_library_that_hangs_before_it_is_opened_ends_the_process(tmp_path: Path, folder: WriterFolder) -> None:
-    """As any call of it does: whoever looks after the writer starts another."""
+    """A library that hangs before `open` ends the process like any hung call.
+
+    The process that looks after the writer starts another.
+    """
     assert write(tmp_path, "jsonl", "hangs")[0] == Exit.ERROR
     assert "Timeout" in folder.log.read_text()
 
@@ -122,7 +125,7 @@ def test_a_library_that_hangs_before_it_is_opened_ends_the_process(tmp_path: Pat
 def test_a_writer_that_was_killed_is_counted(
     tmp_path: Path, folder: WriterFolder, wait_until: Callable[..., object]
 ) -> None:
-    """By the one that comes in its place; if a call hung then, that is its last error."""
+    """The next writer counts one that was killed. A call that hung then is its last error."""
     child = start(tmp_path, "jsonl", "waits")
     wait_until(lambda: folder.checkpoint.exists() and folder.read_checkpoint().position["next_record"] == 10, 30.0)
     child.kill()
@@ -138,7 +141,10 @@ def test_a_writer_that_was_killed_is_counted(
 
 
 def test_who_died_after_all_was_delivered_is_called_done(tmp_path: Path, folder: WriterFolder) -> None:
-    """By the one that comes in its place, which has nothing else to do."""
+    """A writer that died after all was delivered is called done by the next one.
+
+    The next one has nothing else to do.
+    """
     assert write(tmp_path)[0] == Exit.OK
     folder.write_status(BackendStat(name="jsonl", state="writing", queued=4))
     assert write(tmp_path)[0] == Exit.OK
@@ -148,7 +154,7 @@ def test_who_died_after_all_was_delivered_is_called_done(tmp_path: Path, folder:
 
 
 def test_paths_that_are_no_text(tmp_path: Path, folder: WriterFolder) -> None:
-    """They are written to; what is told of them is as much as text can say."""
+    """A path that is no text is written to. The reports have as much of it as text can say."""
     there = os.fsdecode(bytes(tmp_path) + b"/\xff.jsonl")
     assert write(tmp_path, f"jsonl:path={there}")[0] == Exit.OK
     assert len(Path(there).read_bytes().splitlines()) == 20
@@ -175,7 +181,7 @@ def test_a_crash_says_where_more_is(tmp_path: Path, folder: WriterFolder) -> Non
 
 
 def test_what_cant_begin_is_failed(tmp_path: Path, folder: WriterFolder) -> None:
-    """With its reason: an option, or a checkpoint that nobody can go on from."""
+    """A writer that can't begin fails with its reason: an option, or a checkpoint that can't be used."""
     code, _, err = write(tmp_path, "jsonl:no=1")
     stat = folder.read_status()
     assert stat is not None
@@ -190,7 +196,7 @@ def test_what_cant_begin_is_failed(tmp_path: Path, folder: WriterFolder) -> None
 
 
 def test_secrets_in_addresses_are_not_kept(tmp_path: Path, folder: WriterFolder) -> None:
-    """In what is on disk; whoever goes on is told them again."""
+    """Secrets in addresses are not on disk. The next process has to be told them again."""
     code, _, _ = write(tmp_path, "jsonl:path=http://user:secret@host/x")
     facts = folder.read_facts()
     assert facts is not None

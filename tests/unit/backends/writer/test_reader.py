@@ -78,7 +78,10 @@ def flowing() -> Iterator[Callable[..., RunReader]]:
 
 
 def test_all_comes_through_in_order(flowing: Callable[..., RunReader]) -> None:
-    """With the position after each, and at the end that behind the last item; notes go to the user."""
+    """Items come in order with the position after each, at the end that behind the last item.
+
+    Notes go to the user.
+    """
     source, said = ListSource(1_234), []
     source.left_out, source.missed = {"renamed_alike": 1}, 2
     run_reader = flowing(source, said)
@@ -94,7 +97,7 @@ def test_all_comes_through_in_order(flowing: Callable[..., RunReader]) -> None:
 
 
 def test_the_queue_has_a_bound(flowing: Callable[..., RunReader], wait_until: Callable[..., object]) -> None:
-    """What follows waits in the run; it is read when there is room."""
+    """The queue has a bound. Later items wait in the run and are read when there is room."""
     source = ListSource(limits.BACKEND_QUEUE_ITEMS + 3_000)
     run_reader = flowing(source)
     wait_until(lambda: len(run_reader._reads) == limits.BACKEND_QUEUE_ITEMS)
@@ -108,7 +111,7 @@ def test_the_queue_has_a_bound(flowing: Callable[..., RunReader], wait_until: Ca
 def test_the_queue_has_a_bound_of_memory_too(
     flowing: Callable[..., RunReader], wait_until: Callable[..., object]
 ) -> None:
-    """Also where items are large from the beginning: as many are read as have room."""
+    """The queue has a bound of memory, also for large items. Only as many are read as have room."""
     rows = [[0] * 10] * limits.TABLE_ROWS
     tables = [Table(key=f"r{at}", time_ns=0, name="t", columns=["c"] * 10, rows=rows) for at in range(200)]
     source = ListSource(200)
@@ -124,7 +127,7 @@ def test_the_queue_has_a_bound_of_memory_too(
 
 
 def test_a_source_that_fails_for_a_while_is_asked_again(flowing: Callable[..., RunReader]) -> None:
-    """As an aggregator that is being restarted."""
+    """A source that fails for a while, such as an aggregator in a restart, is asked again."""
     failures = iter([RunDirectoryError("not now")])
 
     def fail() -> None:
@@ -139,7 +142,7 @@ def test_a_source_that_fails_for_a_while_is_asked_again(flowing: Callable[..., R
 def test_a_source_that_fails_for_good_is_given_up(
     flowing: Callable[..., RunReader], wait_until: Callable[..., object]
 ) -> None:
-    """With its words; so is one that breaks, which nobody expects."""
+    """A source that fails for good is given up with its words. So is one that breaks unexpectedly."""
 
     def damaged() -> None:
         raise RunDirectoryError("a line is damaged")

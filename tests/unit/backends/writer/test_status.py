@@ -72,7 +72,10 @@ def test_it_tells_the_disk_and_the_aggregator(
 def test_an_aggregator_that_is_away_is_asked_later(
     attending: Callable[..., StatusReporter], wait_until: Until
 ) -> None:
-    """By a new connection, some rounds later; the disk is told meanwhile."""
+    """An aggregator that is away is asked by a new connection some rounds later.
+
+    The disk gets the reports meanwhile.
+    """
     clients = [ListClient(fail=True), ListClient()]
     left = iter(clients)
     attending(lambda: next(left))
@@ -92,7 +95,7 @@ def test_a_disk_that_is_full_hides_nothing_from_the_aggregator(
 def test_it_notices_that_nobody_looks_after_it(
     attending: Callable[..., StatusReporter], monkeypatch: pytest.MonkeyPatch, wait_until: Until
 ) -> None:
-    """Its starter has died, and another process is its parent."""
+    """A writer notices that its starter has died, because another process is its parent."""
     asked: list[int] = []
     attending(on_orphaned=lambda: asked.append(1))
     assert asked == []

@@ -1,4 +1,4 @@
-"""What a writer says of itself."""
+"""Tests of the reports of a writer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from telemetry.wire.snapshot import BackendStat
 
 
 def test_a_report_has_everything() -> None:
-    """With what processes before this one came to; and it can be told to an aggregator."""
+    """A report includes the counts of earlier processes, and it can be sent to an aggregator."""
     now = [10.0]
     tally = WriterTally("w", "wandb", Counts(written=5, dropped={"x": 1}), restarts=2, clock=lambda: now[0])
     tally.position, tally.known = Position(next_record=7), lambda: 10
@@ -73,7 +73,7 @@ def test_what_it_tells_has_no_secrets_and_can_be_told() -> None:
 
 
 def test_an_error_does_not_say_the_backend_s_name_again() -> None:
-    """It always stands beside it."""
+    """An error omits the backend's name, which always stands beside it."""
     tally = WriterTally("mine", "prometheus")
     tally.said(NotConfigured("prometheus: port 9599 is taken"))
     assert tally.last_error == "port 9599 is taken"
@@ -104,7 +104,10 @@ def test_progress_is_a_change() -> None:
 
 
 def test_a_batch_that_begins_is_no_news() -> None:
-    """Its report would hold back the one that says that it is delivered. Trouble is news at once."""
+    """A batch that begins is no news, as its report would hold back the one of its delivery.
+
+    Trouble is news at once.
+    """
     tally = WriterTally("t", "t")
     tally.state = "writing"
     tally.changed.clear()

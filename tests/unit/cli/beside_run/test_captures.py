@@ -1,4 +1,7 @@
-"""What is reported about the captures of a command, from their signs and from the producers of the run."""
+"""Tests of the reports about the captures of a command.
+
+The reports use their signs and the producers of the run.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def producer(host: str = HERE, pid: int = 7, emitted: int = 1) -> ProducerStat:
 
 
 def test_a_missing_sign_is_told_once(command: Command) -> None:
-    """While the command runs, and not again when it ends."""
+    """A missing sign is told while the command runs, and not again when it ends."""
     command.captures.look()
     assert command.said == []
     command.clock.advance(11.0)
@@ -75,7 +78,10 @@ def test_a_sign_that_comes_late_is_used(command: Command) -> None:
     ids=["of this host", "of another host", "that recorded nothing", "of a feed", "of another host with that id"],
 )
 def test_without_a_sign_a_producer_counts_as_captured(command: Command, one: ProducerStat, failed: bool) -> None:
-    """It may be a captured process that can't write the file. Feeds are none of the command."""
+    """A producer without a sign counts as captured, as its process may be unable to write.
+
+    Feeds are none of the command.
+    """
     command.captures.conclude([one], [3])
     assert command.captures.failed is failed
     assert [line[: len(NO_SIGN)] for line in command.said] == [NO_SIGN]
@@ -104,7 +110,7 @@ def test_with_a_sign_of_this_host_only_other_hosts_may_be_captured_unseen(comman
     ],
 )
 def test_a_reason_is_told_and_is_a_failure(command: Command, sign: str, line: str) -> None:
-    """Also if the program records something by itself."""
+    """A reason is reported and is a failure, also if the program records something by itself."""
     command.signs("booted python", sign)
     command.captures.conclude([producer("other")])
     assert command.captures.failed
@@ -112,7 +118,10 @@ def test_a_reason_is_told_and_is_a_failure(command: Command, sign: str, line: st
 
 
 def test_the_file_of_signs_begins_with_the_captures(command: Command) -> None:
-    """For the report, which says what to check if they got no value. Only the owner can read the file."""
+    """The file of signs begins with the captures, for the report's advice on those without a value.
+
+    Only the owner can read the file.
+    """
     signs = read_signs(str(command.log.parent))
     assert (signs.wanted, signs.booted, signs.hooked) == (["logging", "wandb"], 0, {})
     assert command.log.stat().st_mode & 0o777 == 0o600

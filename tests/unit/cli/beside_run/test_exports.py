@@ -63,7 +63,7 @@ def test_the_exit_code_is_that_of_the_worst(tmp_path: Path, names: list[str], co
 def test_what_became_of_each_is_told(
     tmp_path: Path, status: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a table, with what to do about the rest; a writer that could not say its end is given one."""
+    """A table tells what became of each writer and what to do. A writer without an end gets one."""
     place = f"/{'deep' * 40}/data"
     status("good", "done", written=1_234, place=place)
     status("bad", "undelivered", queued=7, written=2)
@@ -83,7 +83,7 @@ def test_what_became_of_each_is_told(
 
 
 def test_who_delivers_nothing_is_not_waited_for_for_ever(tmp_path: Path, status: Callable[..., None]) -> None:
-    """It is asked to end, and killed if it does not."""
+    """A writer that delivers nothing is asked to end, and is killed if it does not."""
     status("stuck", "retrying", queued=3)
     said: list[str] = []
     begin_s = time.monotonic()
@@ -94,7 +94,7 @@ def test_who_delivers_nothing_is_not_waited_for_for_ever(tmp_path: Path, status:
 
 
 def test_words_that_no_process_takes_leave_none_behind(tmp_path: Path) -> None:
-    """They come from a damaged file: whoever was started before them is ended."""
+    """Words that no process takes come from a damaged file. Writers that were started before them are ended."""
     started = Exports([Task("deaf", "deaf"), Task("x", "bad\0")], "", tmp_path, patience_s=1.0)
     with pytest.raises(UsageError, match="can't start the writer x: embedded null byte"), started:
         pytest.fail("it began")
@@ -103,7 +103,7 @@ def test_words_that_no_process_takes_leave_none_behind(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_who_does_not_listen_is_killed(tmp_path: Path) -> None:
-    """After a few seconds."""
+    """A writer that ignores the request to end is killed after a few seconds."""
     said: list[str] = []
     with Exports([Task("deaf", "deaf")], "", tmp_path, patience_s=1.0, say=said.append) as exports:
         while "deaf" not in said:

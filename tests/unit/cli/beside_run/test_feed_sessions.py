@@ -20,7 +20,10 @@ def test_the_first_has_no_name_and_there_are_not_many() -> None:
 
 
 def test_a_feed_that_is_started_again_goes_on_with_another_session() -> None:
-    """By what the run knows: nobody can tell whether its own is the one that it told of before."""
+    """A restarted feed numbers its session by those that the run knows.
+
+    A feed can't tell whether its own is one that it told of before.
+    """
     assert sessions_in([]) == 0
     assert sessions_in([issued(None)]) == 1
     assert sessions_in([issued(None), issued("2"), issued("odd")]) == 2

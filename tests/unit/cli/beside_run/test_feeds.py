@@ -88,7 +88,7 @@ def test_wrong_feeds_are_refused_before_anything_begins() -> None:
 
 
 def test_without_feeds_nothing_happens() -> None:
-    """Which is how most runs are."""
+    """A run without feeds, as most are, starts nothing and has no failure."""
     with Feeds([]) as feeding:
         feeding.begin("ipc:///run")
     assert not feeding.failed
@@ -101,7 +101,7 @@ def test_what_a_feed_says_is_passed_on(nearby: Nearby) -> None:
 
 
 def test_it_is_asked_to_end(nearby: Nearby) -> None:
-    """And leaves no word about a good end; twice is once."""
+    """A feed that is asked to end writes no word about a good end. A second request changes nothing."""
     feeding = nearby.begin(WAITS)
     assert nearby.hear() == "ready"
     feeding.end()
@@ -140,7 +140,7 @@ def test_those_that_hang_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_one_that_fails_is_said(nearby: Nearby) -> None:
-    """With the code; another would fail as well."""
+    """A feed that fails is reported with its code and is not started again, as it would fail as well."""
     feeding = nearby.begin("import sys; sys.exit(3)")
     assert nearby.hear() == f"{FEED}: the feed exited with code 3"
     feeding.end()
@@ -158,7 +158,7 @@ def test_one_of_several_that_fails_is_enough() -> None:
 
 
 def test_one_that_is_killed_is_started_again_a_few_times(nearby: Nearby) -> None:
-    """Then whatever kills it has won."""
+    """A feed that is killed is started again a few times, and then stays ended."""
     feeding = nearby.begin(DIES)
     for number in range(limits.RESTARTS + 1):
         assert nearby.hear() == "there"

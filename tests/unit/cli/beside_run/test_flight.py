@@ -130,7 +130,7 @@ def test_a_command_that_succeeds_leaves_none(beside: Flight) -> None:
 
 
 def test_a_gate_is_recorded_when_it_fails_first(beside: Flight) -> None:
-    """Not again at the end, nor for the command that it ended."""
+    """A gate is recorded when it first fails, not again at the end or for the command that it ended."""
     beside.look()
     beside.look(failing=[failed("value(x) < 5")])
     beside.look(failing=[failed("value(x) < 5")])
@@ -152,7 +152,10 @@ def test_a_mark_with_the_label_asks_for_a_recording(beside: Flight) -> None:
 
 
 def test_a_stall_is_recorded_once(beside: Flight) -> None:
-    """With the seconds before it. New events end it; before the first event there is none."""
+    """A stall is recorded once, with the seconds before it.
+
+    New events end it, and none is before the first event.
+    """
     for received in (0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2):
         beside.look(received)
     beside.conclude()
@@ -171,7 +174,10 @@ def test_producers_that_have_ended_do_not_stall(beside: Flight) -> None:
 
 @pytest.mark.parametrize(("status", "reasons"), [("live", ["no new event for 2 s"]), ("ended", [])])
 def test_a_node_that_goes_on_can_stall(beside: Flight, status: ProducerStatus, reasons: list[str]) -> None:
-    """Its producers are those of the run, even if none sends to the run directly."""
+    """A node that goes on can stall.
+
+    The producers of a node are those of the run, even if none sends to the run directly.
+    """
     for _ in range(6):
         beside.look(1, "ended", nodes=[NodeStat(node="n1", status=status)])
     beside.conclude()
@@ -208,7 +214,7 @@ def test_a_fault_is_one_message(beside: Flight) -> None:
 
 
 def test_without_the_flag_there_is_no_recorder(beside: Flight) -> None:
-    """Whatever happens to the command."""
+    """A run without the flag has no recorder, whatever happens to the command."""
     recorder = FlightRecorder(None, beside.lines.append)
     recorder.begin(str(beside.directory.path))
     recorder.look(snapshot(1, "live"), [failed("value(x) < 5")])
@@ -219,7 +225,7 @@ def test_without_the_flag_there_is_no_recorder(beside: Flight) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30.0), ("30", 30.0), ("1", 1.0), ("10m", 600.0)])
 def test_the_length_is_a_time(text: str, seconds: float) -> None:
-    """With or without a unit, up to both bounds."""
+    """A length is a time with or without a unit, up to both bounds."""
     assert flight_seconds(text, Config()) == seconds
 
 

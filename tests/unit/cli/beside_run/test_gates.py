@@ -46,7 +46,7 @@ def run_gates(*texts: str, abort: bool = False, quiet: bool = False, root: Path 
 
 
 def test_a_gate_that_fails_is_said_and_the_command_goes_on() -> None:
-    """Once; and not at all if it is to be quiet."""
+    """A gate that fails is reported once and the command goes on. A quiet run reports nothing."""
     made, ear = run_gates("value(errors) < 5")
     for errors in (4, 5, 6):
         made.look(live(errors))
@@ -58,7 +58,10 @@ def test_a_gate_that_fails_is_said_and_the_command_goes_on() -> None:
 
 
 def test_a_gate_that_is_lost_ends_the_command() -> None:
-    """If that is wanted: it is said also if all else is quiet, and nothing is looked at any more."""
+    """A lost gate ends the command if that is wanted.
+
+    The report comes also in a quiet run, and no gate is looked at any more.
+    """
     made, ear = run_gates("value(errors) < 5", "value(errors) < 6", abort=True, quiet=True)
     made.look(live(9))
     made.look(live(9))
@@ -68,7 +71,10 @@ def test_a_gate_that_is_lost_ends_the_command() -> None:
 
 
 def test_a_gate_that_makes_no_sense_is_said_and_leaves_the_others(tmp_path: Path) -> None:
-    """In the end it is inconclusive: the report is worth more than the error."""
+    """A gate that makes no sense is reported and is inconclusive at the end.
+
+    The report is worth more than the error.
+    """
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
     made, ear = run_gates("p99(errors) < 5", "value(errors) < 9")
     made.look(live(1))
@@ -80,7 +86,7 @@ def test_a_gate_that_makes_no_sense_is_said_and_leaves_the_others(tmp_path: Path
 
 
 def test_results_so_far_are_there_while_the_command_runs(tmp_path: Path) -> None:
-    """For viewers; those at the end take their place."""
+    """Results so far are on disk for viewers while the command runs. The results at the end take their place."""
     run = Making(tmp_path, DEFINITIONS).run([*ROWS, None])
     assert run.directory is not None
     made, ear = (
@@ -102,7 +108,7 @@ def test_results_so_far_are_there_while_the_command_runs(tmp_path: Path) -> None
 
 
 def test_the_end_is_checked_on_the_result_and_written(tmp_path: Path) -> None:
-    """With the history, beside the final file."""
+    """The end is checked on the result with the history and written beside the final file."""
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
     made, _ = run_gates("p50(ttft) < 60ms", "p50(ttft) < 60ms in every 1s", "value(errors) == 0")
     report = made.concluded(run.result)
@@ -114,7 +120,7 @@ def test_the_end_is_checked_on_the_result_and_written(tmp_path: Path) -> None:
 
 
 def test_the_gate_that_ended_the_command_stays_failed(tmp_path: Path) -> None:
-    """Whatever can be said of what was left behind."""
+    """The gate that ended the command stays failed, whatever the result says."""
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
     made, _ = run_gates("value(errors) < 5", "lost == 0", abort=True)
     made.look(live(7))
@@ -128,7 +134,10 @@ def test_the_gate_that_ended_the_command_stays_failed(tmp_path: Path) -> None:
 
 
 def test_what_the_result_answers_waits_for_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which is read as a whole to see whether it is all there."""
+    """Gates that the result answers wait for no history.
+
+    A history would be read as a whole to see whether it is all there.
+    """
     run = Making(tmp_path, DEFINITIONS).run([*ROWS, None])
     waited: list[float] = []
     monkeypatch.setattr("telemetry.cli.beside_run.gates._SETTLES_S", 0.0)
@@ -162,7 +171,10 @@ def test_a_baseline_is_read_before_the_run(tmp_path: Path) -> None:
 
 
 def test_a_baseline_that_is_not_there_is_said_before_the_command_runs(tmp_path: Path) -> None:
-    """Nobody should wait for an hour to learn of a name that was mistyped."""
+    """A missing baseline is reported before the command runs.
+
+    A mistyped name should not cost an hour of waiting.
+    """
     asked = demands(["p50(ttft) <= baseline", "lost == 0"], Config(), tmp_path, baseline="nobody")
     for quiet, said in ((False, ["can't read the baseline: no run 'nobody'"]), (True, [])):
         ear = Ear()
@@ -191,7 +203,7 @@ def test_a_calibration_of_the_command_is_used(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_can_t_be_read_stops_everything_before_it_begins() -> None:
-    """With its caret."""
+    """A gate that can't be read is an error with its caret before anything begins."""
     with pytest.raises(UsageError, match="is not a comparison"):
         demands(["lost = 0"], Config(), Path())
 

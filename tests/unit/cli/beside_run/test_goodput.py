@@ -17,7 +17,7 @@ def without_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without both there are no limits."""
+    """The option for limits comes before the environment, and without both there are no limits."""
     assert goodput.checked(None) == ""
     monkeypatch.setenv(slo.GOODPUT_VARIABLE, "tps:20")
     assert goodput.checked(None) == "tpot:50ms"
@@ -25,7 +25,10 @@ def test_the_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_message_tells_where_wrong_limits_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And that the limits of the option end with two dashes: without these, the command is among them."""
+    """The message names the source of wrong limits.
+
+    Limits of the option end with two dashes, or the command is among them.
+    """
     with pytest.raises(UsageError, match=r"--goodput: 'python' is not a limit .* the limits end with `--`"):
         goodput.checked(["ttft:200", "python", "load.py"])
     monkeypatch.setenv(slo.GOODPUT_VARIABLE, "ttft")

@@ -38,20 +38,23 @@ def test_flags_become_settings() -> None:
     ],
 )
 def test_a_gate_is_masked_as_the_instruments_it_is_about(gate: str, masked: str) -> None:
-    """It is a gate still, and finds them."""
+    """A masked gate is still a gate and finds the same instruments."""
     text = redaction.masked_gate(gate.replace("KEY", "a1B2" * 9), Redactor())
     assert text == masked
     assert parse_all([text])[0].text == masked
 
 
 def test_another_kind_is_refused() -> None:
-    """With the choices."""
+    """Another kind of rules is refused with the choices."""
     with pytest.raises(argparse.ArgumentError, match="the only choice is: personal"):
         _parsed("--redact", "everything")
 
 
 def test_processes_of_the_run_get_the_rules_by_their_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They read them as settings; afterwards the environment is as before."""
+    """Processes of a run read the rules as settings from the environment.
+
+    Afterwards the environment is as before.
+    """
     monkeypatch.setenv("TELEMETRY_REDACT__PERSONAL", "false")
     before = dict(os.environ)
     rules = RedactConfig(personal=True, patterns=("a=x{1,3}", "b=y"))

@@ -30,7 +30,7 @@ def test_without_textual_serve(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_port_that_was_asked_for_is_taken(taken: int) -> None:
-    """It is named; no other is taken in its place."""
+    """A requested port that is taken is named in the error, and no other is taken in its place."""
     with pytest.raises(EndpointError, match=f"port {taken}: .*another --port"):
         launch.serve([sys.executable], taken, "job")
 
@@ -38,7 +38,7 @@ def test_a_port_that_was_asked_for_is_taken(taken: int) -> None:
 def test_the_usual_port_is_taken(
     taken: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Then it is a free one, and a server that ends by itself is an error."""
+    """A server uses a free port if the usual one is taken. A server that ends by itself is an error."""
     monkeypatch.setattr(launch, "PORT", taken)
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(TelemetryError, match="the web server exited with code 1"):

@@ -26,7 +26,7 @@ def here(client: TestClient) -> str:
 
 
 async def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
-    """No address but our own is in it, and the browser is told to ask no other; outside text is text."""
+    """The page has no address but our own, and the browser may ask no other. Outside text is shown as text."""
     response = await client.get("/", params={"token": TOKEN})
     page = await response.text()
     assert response.status == 200
@@ -42,7 +42,7 @@ async def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None
 
 
 async def test_nothing_without_the_token(client: TestClient) -> None:
-    """Neither the page nor the terminal behind it; the page's cookie then opens the rest."""
+    """The page and the terminal behind it need the token. The page's cookie then opens the rest."""
     for path in ("/", "/?token=another", "/ws", "/static/js/textual.js"):
         refused = await client.get(path)
         assert (refused.status, "token included" in await refused.text()) == (403, True), path
@@ -79,7 +79,7 @@ async def test_a_cookie_of_an_earlier_server_is_no_hindrance(client: TestClient)
     ],
 )
 async def test_other_sites_are_turned_away(client: TestClient, header: str, value: str, status: int) -> None:
-    """Also with the token: pages of other sites, and names of ours that are made up; a forwarded port is fine."""
+    """Pages of other sites and made up names of ours are refused, even with the token. A forwarded port is fine."""
     response = await client.get("/", params={"token": TOKEN}, headers={header: value})
     assert response.status == status
 

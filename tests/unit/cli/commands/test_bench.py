@@ -65,7 +65,7 @@ def test_cpu_is_a_share_of_a_core() -> None:
 
 
 def test_the_paced_loop_counts_its_calls() -> None:
-    """As many calls as it says, at least one burst, and the longest is one of them."""
+    """A paced loop counts all its calls, at least one burst, and its longest call is one of them."""
     values: list[float] = []
     pace = paced(values.append, rate=20_000, seconds=0.02)
     assert pace.calls == len(values)

@@ -1,4 +1,7 @@
-"""What `telemetry calibrate` refuses before it runs anything; the rest is in tests/process."""
+"""Tests of the arguments that `telemetry calibrate` refuses before it runs anything.
+
+Other tests are in tests/process.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from telemetry.cli.main import main
 def test_what_can_t_be_calibrated(
     root: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
-    """No command, no spread, no name; and nothing was run."""
+    """A missing command, spread or name is refused, and nothing is run."""
     assert main(["calibrate", *words]) == 2
     assert said in capsys.readouterr().err
     assert not root.exists()

@@ -97,7 +97,7 @@ def test_the_newest_run_left_is_latest(aged: Callable[..., RunDirectory], root: 
 def test_nothing_is_removed_unasked(
     aged: Callable[..., RunDirectory], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither by --dry-run, nor without a terminal, nor without a limit, which shows what is there."""
+    """A run stays with `--dry-run`, without a terminal, or without a limit. The last shows what is there."""
     aged("a", 40)
     assert main(["clean", "--older", "30d", "--dry-run"]) == 0
     out, err = capsys.readouterr()
@@ -151,7 +151,10 @@ def test_what_is_in_use_stays(
 def test_a_run_that_writes_during_the_look_is_named_as_live(
     aged: Callable[..., RunDirectory], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its last sign of life is later than the start of the command, and not in its future."""
+    """A run that writes during the look is named as live.
+
+    The last sign of life is then after the start of the command, not in its future.
+    """
     run = aged("live", 0, ended=False)
     lock = run.lock()
 
@@ -171,7 +174,10 @@ def test_a_run_that_writes_during_the_look_is_named_as_live(
 def test_only_directories_of_runs_are_removed(
     aged: Callable[..., RunDirectory], root: Path, tmp_path: Path
 ) -> None:
-    """No link is followed, in the folder or in a run; files and folders of others stay."""
+    """Only directories of runs are removed, and no link is followed, in the folder or in a run.
+
+    Others' files and folders stay.
+    """
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "data").write_text("x")
@@ -219,7 +225,10 @@ def test_what_would_be_lost_for_good_is_shown(
 def test_retention_removes_what_a_person_would(
     aged: Callable[..., RunDirectory], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the settings: off by default, old finished runs only, never the newest, nothing that would be lost."""
+    """Retention is off by default and removes old finished runs only.
+
+    The newest stay, and so do runs with something to lose.
+    """
     for run_id in ("a", "b", "c"):
         aged(run_id, 40)
     aged("dead", 41, ended=False, journal=True)

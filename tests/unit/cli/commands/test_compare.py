@@ -156,7 +156,10 @@ def test_forms_go_where_they_are_sent(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.usefixtures("both")
 def test_a_calibration_is_that_of_the_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not one of the name of the runs. One that is chosen may be of another command, and is said to be."""
+    """The calibration of the same command is used, not one with the run's name.
+
+    A chosen one may be of another command, which is then reported.
+    """
     write_calibration(root, Calibration(name="new", argv=["y"], cwd="/w"))
     assert main(["compare", "old", "--vs", "new", "--last", "1"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -179,13 +182,13 @@ def test_a_calibration_is_that_of_the_command(root: Path, capsys: pytest.Capture
     ("text", "share"), [("2%", 0.02), ("2 %", 0.02), ("0.5%", 0.005), ("0.02", 0.02), ("0", 0)]
 )
 def test_shares_are_percent_or_fractions(text: str, share: float) -> None:
-    """As people write them."""
+    """A share is a percentage or a fraction, as people write them."""
     assert fraction(text) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("text", ["", "%", "two", "-1%", "1e3", "nan"])
 def test_what_is_no_share_is_said(text: str) -> None:
-    """By argparse, with exit code 2."""
+    """A wrong share is an error of argparse, with exit code 2."""
     with pytest.raises(ArgumentTypeError, match="is not a valid share"):
         fraction(text)
 
@@ -213,6 +216,6 @@ def test_two_runs_need_no_vs(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_to_type_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where it is not clear which runs are which."""
+    """The error for an unclear pair of runs shows what to type."""
     assert main(["compare", *words]) == 2
     assert capsys.readouterr().err == f"telemetry: {said}\n"

@@ -1,4 +1,7 @@
-"""What the last word of a command line may become. tests/process/test_completion.py has the shells."""
+"""Tests of completions of the last word of a command line.
+
+Tests of the shells are in tests/process/test_completion.py.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,10 @@ def test_gates_by_the_figures_of_the_run(make_run: MakeRun) -> None:
 
 
 def test_backends_and_their_options() -> None:
-    """For each command that has `--to`, but no time range is a backend."""
+    """Backends and their options complete in each command with `--to`.
+
+    The `--to` of `report` is a time range and gets none.
+    """
     for command in ("run", "serve", "export", "sweep"):
         assert words_for(command, "--to", "json") == ["jsonl"]
     assert words_for("run", "--to=tens") == ["--to=tensorboard"]
@@ -117,7 +123,7 @@ def test_options_that_take_few_words() -> None:
 
 
 def test_metrics_of_a_comparison(make_run: MakeRun) -> None:
-    """For each option that takes some, by the run that comes first."""
+    """Metrics complete for each option of a comparison that takes some, by the run that comes first."""
     make_run("job", "bbbb2222", series=[SeriesStat(name="latency")])
     for option in ("--metric", "--lower-is-better", "--higher-is-better"):
         assert words_for("compare", "job", option, "la") == ["latency"]
@@ -134,12 +140,15 @@ def test_metrics_of_a_comparison(make_run: MakeRun) -> None:
     ],
 )
 def test_a_line_is_split_as_the_shell_does(line: str, words: list[str], is_quoted: bool) -> None:
-    """Up to the cursor, with an open quote, and behind variables."""
+    """A line is split up to the cursor as the shell does, with an open quote and behind variables."""
     assert split(line) == (words, is_quoted)
 
 
 def test_bash_gets_the_end_of_the_word(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    """bash replaces what is behind `=` and `:`, and quotes nothing itself."""
+    """bash gets the end of the word, since bash replaces what is behind `=` and `:`.
+
+    The reply is quoted, as bash quotes nothing itself.
+    """
     make_run("job", "bbbb2222", series=[SeriesStat(name="latency")])
     for line, word, reply in (
         ("telemetry gate job p99", "p99", "'p99(latency)'\n"),

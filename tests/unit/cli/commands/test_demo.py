@@ -29,7 +29,7 @@ def asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespac
 
 
 def test_it_runs_the_example_under_run(asked: list[argparse.Namespace]) -> None:
-    """With its sizes, and passes the exit code on."""
+    """The demo runs the example under `run` with its sizes and passes the exit code on."""
     assert main(["demo", "--requests", "300", "--connections", "2", "--dir", "there"]) == 5
     assert main(["demo"]) == 5
     small, plain = asked
@@ -42,7 +42,7 @@ def test_it_runs_the_example_under_run(asked: list[argparse.Namespace]) -> None:
 def test_a_demo_that_failed_has_nothing_to_try(
     asked: list[argparse.Namespace], make_run: Callable[..., object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its error is the last word."""
+    """A demo that failed ends with its error and suggests nothing to try next."""
     make_run("demo", "aaaa1111")
     assert main(["demo"]) == 5
     assert "Try next" not in capsys.readouterr().err

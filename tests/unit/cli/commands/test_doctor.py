@@ -15,7 +15,7 @@ from telemetry.config import Config
 
 @pytest.fixture(autouse=True)
 def in_a_directory_of_its_own(root: Path) -> None:
-    """Nothing of this machine's settings or runs is seen."""
+    """Hide the settings and the runs of this machine from a test."""
 
 
 def test_a_sound_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +29,7 @@ def test_a_sound_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_broken_check_is_a_failed_check() -> None:
-    """Whatever goes wrong inside a check is its finding."""
+    """An error inside a check, whatever it is, becomes the finding of a failed check."""
 
     def broken(_config: Config) -> doctor_checks.Finding:
         raise ZeroDivisionError("boom")

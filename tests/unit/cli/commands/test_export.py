@@ -1,4 +1,4 @@
-"""What `telemetry export` makes of its arguments; tests/process has the command at work."""
+"""Tests of how `telemetry export` reads its arguments. Tests of the command at work are in tests/process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def test_a_name_has_one_writer(tmp_path: Path) -> None:
 
 
 def test_what_is_not_done_is_resumed_as_it_was_told(tmp_path: Path) -> None:
-    """In its working directory; `--to` names some of them, and tells them anew."""
+    """A writer that is not done is resumed as it was told, in its working directory.
+
+    `--to` selects some and gives them new options.
+    """
     writer(tmp_path, "a", "jsonl:as=a")
     writer(tmp_path, "b", "jsonl:as=b", done=True)
     writer(tmp_path, "c", "jsonl:path=http://u:***@h,as=c")
@@ -62,7 +65,10 @@ def test_what_is_not_done_is_resumed_as_it_was_told(tmp_path: Path) -> None:
 
 
 def test_what_was_delivered_earlier_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody looks whether it is still there; a checkpoint that can't be read is the writer's to say."""
+    """An earlier delivery is reported without a look whether it is still there.
+
+    A checkpoint that can't be read is for the writer to report.
+    """
     writer(tmp_path, "a", "jsonl:as=a", done=True)
     writer(tmp_path, "b", "jsonl:as=b")
     writer(tmp_path, "c", "jsonl:as=c")
@@ -74,7 +80,7 @@ def test_what_was_delivered_earlier_is_said(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_nothing_to_deliver_is_said_of_those_that_were_named(tmp_path: Path) -> None:
-    """And what is left for others."""
+    """A message of nothing to deliver names the backends of `--to` and the others that are not done."""
     writer(tmp_path, "a", "jsonl:as=a", done=True)
     assert export._nothing_to_deliver(tmp_path, []).endswith("are done")
     assert export._nothing_to_deliver(tmp_path, ["a"]) == "nothing to deliver: a is done already"
@@ -103,7 +109,7 @@ def test_nothing_to_deliver_is_said_of_those_that_were_named(tmp_path: Path) -> 
     ],
 )
 def test_what_is_wrong_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before any run is looked for."""
+    """A wrong argument is an error before any run is looked for."""
     assert main(words) == 2
     assert said in capsys.readouterr().err
 
@@ -111,7 +117,7 @@ def test_what_is_wrong_is_said(words: list[str], said: str, capsys: pytest.Captu
 def test_a_run_that_is_not_there_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As by every command."""
+    """A run that is missing is an error, as with every command."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert main(["export", "nothing", "--dir", str(tmp_path), "--to", "jsonl"]) == 1
     assert "no run 'nothing'" in capsys.readouterr().err
@@ -140,7 +146,10 @@ def test_steps_go_to_files(make_run: Any, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_steps_that_cannot_be_exported_are_said(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """No record log, no step in it, a suffix that means nothing, and a backend beside it."""
+    """Steps need a record log that has some, and a suffix with a format.
+
+    A backend beside the file is refused as well.
+    """
     make_run("none", "b1")
     empty = make_run("empty", "c1")
     empty.records.mkdir(exist_ok=True)
@@ -172,7 +181,7 @@ def with_requests(tmp_path: Path) -> Path:
 def test_requests_are_written_to_each_file(
     with_requests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what the log lacks, once; nothing goes to standard output."""
+    """Requests are written to each file, and what the log lacks is reported once. Standard output stays empty."""
     files = [tmp_path / "a.csv", tmp_path / "b.jsonl"]
     assert (
         main(["export", str(with_requests), *(word for file in files for word in ("--requests", str(file)))]) == 0

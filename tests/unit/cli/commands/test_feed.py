@@ -69,7 +69,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, refuses: bool) -> None:
     ("state", "over"), [("INITIALIZE", False), ("LIVE", False), ("DRAINING", True), ("COMPLETE", True)]
 )
 def test_a_run_that_takes_nothing_more_is_over(snapshots: Snapshots, state: str, over: bool) -> None:
-    """And stays so."""
+    """A run that takes nothing more is over and stays over."""
     with feed._EndWatch("ipc:///r") as watch:
         assert not watch.over()
         snapshots.next = [state]
@@ -81,7 +81,10 @@ def test_a_run_that_takes_nothing_more_is_over(snapshots: Snapshots, state: str,
 def test_a_run_whose_aggregator_died_may_go_on(
     snapshots: Snapshots, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For as long as others may start another; one that is only silent is there."""
+    """A run with a dead aggregator may go on as long as others may start another.
+
+    An aggregator that is only silent is there.
+    """
     refuse(monkeypatch, False)
     with feed._EndWatch("ipc:///r") as watch:
         now(100.0)
@@ -98,7 +101,7 @@ def test_a_run_whose_aggregator_died_may_go_on(
 
 
 def test_signals_say_stop(signals: None) -> None:
-    """Also those that were blocked by whoever started it."""
+    """A signal to stop is heard, also if whoever started the feed had blocked it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     for number in (signal.SIGTERM, signal.SIGINT):
         stop = feed._FeedStop()
@@ -108,7 +111,7 @@ def test_signals_say_stop(signals: None) -> None:
 
 
 def test_the_run_is_the_one_around_unless_one_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under `telemetry run` that is the run."""
+    """A feed under `telemetry run` is for that run, unless another is named."""
     monkeypatch.setattr(feed.find_run, "check_listened", lambda endpoint: None)
     parser = build_parser("feed")
 
@@ -170,7 +173,7 @@ class Marked:
 
 
 def fed(monkeypatch: pytest.MonkeyPatch, one: Marked, *messages: bytes, address: str = "ipc:///x") -> int:
-    """What `_feed` returns if it is told to stop at once."""
+    """Return the exit code of `_feed` when it is told to stop at once."""
     monkeypatch.setattr(
         "telemetry.transport.foreign_subscription.ForeignSubscription",
         lambda where, topics: Messages(where, list(messages)),
@@ -184,7 +187,7 @@ def fed(monkeypatch: pytest.MonkeyPatch, one: Marked, *messages: bytes, address:
 def test_a_feed_that_took_something_leaves_no_mark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And ends well."""
+    """A feed that took something leaves no mark and ends with code 0."""
     one = Marked()
     assert fed(monkeypatch, one, b"a", b"b") == 0
     assert one.marks == []
@@ -195,7 +198,10 @@ def test_a_feed_that_took_something_leaves_no_mark(
 def test_a_feed_to_which_nothing_came_is_in_the_result(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether or not anybody was found, with a code of its own."""
+    """A feed without messages is in the result, whether or not a sender was there.
+
+    The exit code is one of its own.
+    """
     one = Marked()
     assert fed(monkeypatch, one, address=address) == 6
     assert one.marks == [f"feed endpoints:{address}: no messages received"]
@@ -205,7 +211,7 @@ def test_a_feed_to_which_nothing_came_is_in_the_result(
 def test_waiting_for_long_is_in_the_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """While there is still somebody to take it."""
+    """A long wait for messages is in the result while the run can still take it."""
     monkeypatch.setattr("telemetry.integrations.feed_loop._QUIET_S", -1.0)
     one = Marked()
     fed(monkeypatch, one)
@@ -215,7 +221,7 @@ def test_waiting_for_long_is_in_the_result(
 
 
 def test_a_feed_that_fails_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what was wrong, if that is known."""
+    """A feed that fails is in the result, with the cause if that is known."""
     one = Marked()
     with pytest.raises(EndpointError):
         fed(monkeypatch, one, address="")
@@ -228,7 +234,7 @@ def test_a_feed_that_fails_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_sender_that_has_gone_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it had sent is there all the same."""
+    """A sender that has gone is in the result, and its messages are there all the same."""
 
     def gone(feed_loop: FeedLoop) -> str:
         feed_loop.taken = 3
@@ -241,13 +247,16 @@ def test_a_sender_that_has_gone_is_in_the_result(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_wrong_feed_is_said(root: Path, signals: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anybody is asked."""
+    """A wrong name of a feed is an error before anything is asked."""
     assert main(["feed", "endpoint"]) == 2
     assert "did you mean endpoints?" in capsys.readouterr().err
 
 
 def test_a_feed_is_at_work_from_the_beginning_of_a_session_to_its_end() -> None:
-    """Between them its sender may still send, so a run that ends there lacks something."""
+    """A feed is at work from the beginning of a session to its end.
+
+    A run that ends in between lacks what the sender may still send.
+    """
 
     class Kind:
         def __init__(self, *_: object) -> None:

@@ -33,7 +33,7 @@ def test_outcomes_are_exit_codes(make_run: Make, capsys: pytest.CaptureFixture[s
 
 
 def test_flags_may_stand_anywhere(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """Between the run and its gates as well."""
+    """Flags may stand anywhere, also between the run and its gates."""
     make_run("job", "a1")
     for words in (
         ["--json", "job", "lost == 0", "applied == 7"],
@@ -47,7 +47,7 @@ def test_flags_may_stand_anywhere(make_run: Make, capsys: pytest.CaptureFixture[
 
 
 def test_json_names_the_run_and_the_worst(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the names of the structs."""
+    """The JSON names the run and the worst outcome, with the field names of the structs."""
     directory = make_run("job", "a1", completeness="incomplete")
     assert main(["gate", "a1", "value(requests) < 100", "completeness == incomplete", "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
@@ -148,7 +148,7 @@ def test_a_calibration_that_was_asked_for_has_to_be_there(make_run: Make) -> Non
 
 
 def test_the_part_that_was_looked_at_is_said(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From where to where it really goes; of a whole run there is nothing to say."""
+    """The report names the real start and end of the examined part. A report of a whole run has no such words."""
     Making(root).run([[(0, 5.0)] * 400] * 9)
     words = ["gate", "job", "p99(latency) < 9ms"]
     for flags, said in (
@@ -161,7 +161,10 @@ def test_the_part_that_was_looked_at_is_said(root: Path, capsys: pytest.CaptureF
 
 
 def test_a_suffix_that_says_no_form_is_refused(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `report` refuses it: text in a .csv serves nobody. With --format any name will do."""
+    """A suffix without a format is refused as in `report`, since text in a .csv serves nobody.
+
+    With `--format` any name will do.
+    """
     make_run("job", "a1")
     assert main(["gate", "job", "lost == 0", "-o", "gates.csv"]) == 2
     assert "the suffix .csv of gates.csv does not select a format" in capsys.readouterr().err
@@ -209,7 +212,7 @@ def test_what_makes_no_sense_is_a_usage_error(
 
 
 def test_a_part_needs_a_history(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one it is an error; windows are inconclusive."""
+    """A part of a run without a history is an error, and windows are inconclusive."""
     make_run("job", "a1")
     assert main(["gate", "job", "value(requests) < 9", "--steady"]) == 1
     assert "has no history" in capsys.readouterr().err
@@ -224,7 +227,7 @@ def test_a_run_that_goes_on_or_is_not_there(make_run: Make) -> None:
 
 
 def test_gates_of_a_run_are_in_its_report(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that `telemetry run` was given; a damaged file costs only them."""
+    """A report has the gates that `telemetry run` was given. A damaged file of gates costs only them."""
     directory = make_run("job", "a1")
     write_gates(directory.path, [GateResult(expression="lost == 0", outcome="pass", reason="0 == 0")])
     assert main(["report", "job", "--full"]) == 0

@@ -19,12 +19,12 @@ Said = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def folder(root: Path) -> Path:
-    """Where the keys of this test's user lie."""
+    """Return the folder with the keys of this test's user."""
     return root.parent / "telemetry" / "keys"
 
 
 def public_key(capsys: Said) -> str:
-    """Of a new pair."""
+    """Make a new pair and return its public key."""
     assert main(["keys", "new"]) == 0
     return capsys.readouterr().out.strip()
 
@@ -43,7 +43,7 @@ def test_a_new_pair_prints_what_others_need(folder: Path, capsys: Said) -> None:
 
 
 def test_a_pair_is_replaced_only_by_force(folder: Path, capsys: Said) -> None:
-    """And the error says so."""
+    """A pair is replaced only by `--force`, and the error says so."""
     first = public_key(capsys)
     assert main(["keys", "new"]) == 1
     assert "--force" in capsys.readouterr().err
@@ -52,7 +52,10 @@ def test_a_pair_is_replaced_only_by_force(folder: Path, capsys: Said) -> None:
 
 
 def test_show(folder: Path, capsys: Said) -> None:
-    """Before and after there are keys, for people and for programs; the secret nowhere."""
+    """`keys show` works before and after there are keys, for people and for programs.
+
+    The secret is nowhere in the output.
+    """
     assert main(["keys", "show"]) == 0
     said = capsys.readouterr()
     assert f"folder      {folder}\npublic key  none\n" == said.out
@@ -71,7 +74,7 @@ def test_show(folder: Path, capsys: Said) -> None:
 
 
 def test_show_names_files_that_are_not_believed(folder: Path, capsys: Said) -> None:
-    """On stderr, so that the JSON stays JSON."""
+    """Files that are not believed are named on stderr, so that the JSON stays JSON."""
     assert main(["keys", "trust", "ann", OTHER]) == 0
     (folder / "trusted" / "bob").write_text("nonsense")
     assert main(["keys", "show", "--json"]) == 0
@@ -113,7 +116,7 @@ def test_a_key_may_look_like_an_option(folder: Path, capsys: Said) -> None:
     ],
 )
 def test_mistakes_are_told(folder: Path, capsys: Said, words: list[str], code: int, said: str) -> None:
-    """In one line, and nothing is trusted by mistake."""
+    """A mistake is an error in one line, and no key is trusted by mistake."""
     public_key(capsys)
     Path("secret").write_text((folder / "secret.key").read_text())
     assert main(["keys", *words]) == code
@@ -122,7 +125,7 @@ def test_mistakes_are_told(folder: Path, capsys: Said, words: list[str], code: i
 
 
 def test_revoke(folder: Path, capsys: Said) -> None:
-    """What was trusted is not any more."""
+    """A revoked key is not trusted any more."""
     assert main(["keys", "trust", "ann", OTHER]) == 0
     assert main(["keys", "revoke", "ann"]) == 0
     assert "no longer trusted" in capsys.readouterr().err
@@ -132,7 +135,7 @@ def test_revoke(folder: Path, capsys: Said) -> None:
 def test_a_user_whose_name_cannot_be_had_gets_a_placeholder(
     folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a container without a user database, or with a name that is none."""
+    """A user without a usable name gets a placeholder, as in a container without a user database."""
     monkeypatch.setattr("getpass.getuser", lambda: "a b")
     assert main(["keys", "new"]) == 0
     assert "keys trust NAME '" in capsys.readouterr().err.replace('"', "'")

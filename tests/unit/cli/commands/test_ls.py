@@ -28,7 +28,7 @@ MakeRun = Callable[..., RunDirectory]
 
 
 def test_ls_of_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without runs the list is empty and valid, and a person is told so."""
+    """A list without runs is empty and valid, and a person is told so."""
     assert main(["ls", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert main(["ls"]) == 0
@@ -140,7 +140,10 @@ def test_many_dead_runs_take_few_lines(
 
 
 def test_a_run_that_somebody_has_is_not_dead(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    """It begins this moment or is on another host, and nobody is told to recover it."""
+    """A run that a process holds is not dead: it begins this moment or is on another host.
+
+    No user is told to recover it.
+    """
     directory = make_run("job", "bbbb2222", ended=False, journal=True)
     lock = directory.lock()
     assert main(["ls", "--json"]) == 0
@@ -234,7 +237,7 @@ def test_the_loss_of_a_training_is_listed(make_run: MakeRun, capsys: pytest.Capt
 def test_a_loss_that_was_nan_is_marked(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the result, in yellow: in the table, on the page and in JSON. The figure stays."""
+    """A NaN loss is marked in yellow beside the result, in the table, on the page and in JSON. The figure stays."""
     directory = make_run("train", "aaaa1111")
     axis = AxisStat(name="train", newest=9, closed=10, values={"loss": 0.25}, not_finite={"loss": 7})
     write_final(replace(read_final(directory.final), axes=[axis]), [directory.final])
@@ -274,7 +277,10 @@ def ended(make_run: MakeRun, run_id: str, started_s: int, command: str, complete
 def test_failed_runs_are_shown_as_failed(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With exit code or signal, duration and events; the newest run is first, and colours only where wanted."""
+    """Failed runs have their exit code or signal, duration and events.
+
+    The newest run is first, and colours come only where wanted.
+    """
     ended(make_run, "aaaa1111", 0, '{"exit_code":3,"signal":null}')
     ended(make_run, "bbbb2222", 120, '{"exit_code":null,"signal":"SIGSEGV"}', "lossy")
     ended(make_run, "cccc3333", 60, '{"exit_code":0,"signal":null}')
@@ -322,7 +328,10 @@ def test_a_directory_elsewhere_is_shown_whole(
 def test_the_sockets_of_a_dead_run_that_nothing_can_be_made_of_go(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody will ever listen there again; those of one that can be recovered stay."""
+    """Sockets of a dead run that can't be recovered are removed, as no process will listen there.
+
+    A recoverable run keeps its sockets.
+    """
     died(make_run("killed", "bbbb2222", ended=False))
     died(make_run("kept", "cccc3333", ended=False, journal=True))
     assert main(["ls", "--json"]) == 0
@@ -413,7 +422,7 @@ def test_runs_are_chosen_as_by_other_commands(
 def test_latest_is_a_live_run_where_no_run_was_made(
     make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As for other commands. A run below the folder goes first."""
+    """`latest` is a live run if the folder has no run, as in other commands. A run below the folder goes first."""
     there = LiveRun(
         run_id="bbbb2222",
         name="training",
@@ -436,7 +445,10 @@ def test_latest_is_a_live_run_where_no_run_was_made(
 def test_a_live_run_of_another_folder_says_so(
     make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves the list when it has ended, so its parameters are no columns of a page unless it was asked for."""
+    """A live run of another folder is marked and leaves the list when it ends.
+
+    The page has its parameters only if it was asked for.
+    """
     make_run("job", "aaaa1111")
     there = LiveRun(
         run_id="bbbb2222",
@@ -489,7 +501,7 @@ def test_a_page_links_to_the_reports_of_runs(
 
 
 def test_a_page_needs_a_name_of_a_page(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    """No file is written, and reports need a page."""
+    """A page with another name is refused and no file is written. `--reports` needs a page as well."""
     make_run("job", "aaaa1111")
     for given, offered in (("runs.txt", "runs.html"), (".", "runs.html"), ("/", "/runs.html")):
         assert main(["ls", "-o", given]) == 2
@@ -513,7 +525,7 @@ def test_a_failed_run_says_why(make_run: MakeRun, capsys: pytest.CaptureFixture[
 def test_a_program_that_failed_without_a_command_says_why(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its exception, or what is known of its process if it left none."""
+    """A failed program without a command shows its exception, or what is known of its process."""
     directory = make_run("job", "aaaa1111")
     changed(directory, reason="the program failed: process 7 was killed, or ended without finish()")
     assert main(["ls", "--json"]) == 0

@@ -23,7 +23,7 @@ MakeRun = Callable[..., RunDirectory]
 
 
 def test_the_result_is_a_run(make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its directory goes to stdout, for the next command; what it came to is talk."""
+    """The result is a run, with its directory on stdout for the next command and the rest on stderr."""
     make_run("job", "r1")
     make_run("job", "r2", completeness="lossy")
     assert main(["merge", "r1", "r2", "--name", "both"]) == 0
@@ -37,7 +37,7 @@ def test_the_result_is_a_run(make_run: MakeRun, root: Path, capsys: pytest.Captu
 
 
 def test_json_is_the_report(make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With its sources, and nothing else on stdout."""
+    """The JSON is the report with its sources, and stdout has nothing else."""
     make_run("one", "r1")
     make_run("two", "r2")
     assert main(["merge", "r1", "r2", "--json", "-o", str(root / "here")]) == 0
@@ -60,7 +60,7 @@ def test_json_is_the_report(make_run: MakeRun, root: Path, capsys: pytest.Captur
 def test_what_cannot_be_merged_is_said(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
-    """In one line, and nothing is made."""
+    """Runs that can't be merged are an error in one line, and nothing is made."""
     make_run("dead", "r2", ended=False, journal=True)
     before = sorted(make_run("job", "r1").path.parent.iterdir())
     assert main(["merge", *words]) in (1, 2)
@@ -81,7 +81,7 @@ def unrelated(make_run: MakeRun) -> None:
 def test_unrelated_runs_need_force(
     make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a terminal nobody can be asked."""
+    """Unrelated runs need `--force` without a terminal, since nobody can be asked there."""
     unrelated(make_run)
     before = sorted(root.iterdir())
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
@@ -100,7 +100,7 @@ def test_unrelated_runs_need_force(
 def test_a_user_is_asked(
     make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, code: int
 ) -> None:
-    """On a terminal; anything but yes is no."""
+    """A user on a terminal is asked, and any answer but yes is no."""
     unrelated(make_run)
     before = len(list(root.iterdir()))
     desk = Desk()

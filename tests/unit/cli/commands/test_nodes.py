@@ -58,7 +58,7 @@ def test_nodes_are_listed_with_what_is_wrong(fleet: RunDirectory, capsys: pytest
 
 
 def test_producers_of_a_node_come_from_its_leaf(fleet: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
-    """By rank; a node is named by its name or by the run id of its leaf."""
+    """Producers of a node come from its leaf, by rank. A node is named by its name or by the run id of its leaf."""
     assert main(["nodes", "fleet", "n1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "address tcp://h:1" in lines
@@ -96,7 +96,7 @@ def test_an_unknown_node_is_refused(
 def test_leaves_with_one_name_are_told_apart_by_their_run(
     fleet: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Their common name is refused, with the run ids."""
+    """Leaves with the same name are refused by that name, and the error gives their run ids."""
     result = read_final(fleet.final)
     one, other, *_ = result.nodes
     write_final(replace(result, nodes=[one, replace(other, node="n1")]), [fleet.final])

@@ -36,7 +36,7 @@ def test_the_page_is_in_the_run_and_a_browser_gets_it(
 def test_without_a_display_the_path_is_printed(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As over ssh: no browser of the terminal is started."""
+    """The path is printed if there is no display, as over ssh. No browser of the terminal is started."""
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     directory = make_run("job", "aaaa1111")

@@ -35,7 +35,10 @@ FOUND = MetricsSnapshot(
 
 @pytest.fixture
 def asked(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What `recover` was asked for; the run that `job` means."""
+    """Return a list of the fake `recover`: its result, then the `exact` flag of each call.
+
+    The run is the one that `job` means.
+    """
     directory = make_run("job", "r1", ended=False)
     found: list[Any] = [Recovered(FOUND, written=True)]
 
@@ -60,7 +63,7 @@ def test_a_run_that_is_about_to_go_on_is_left_alone(asked: list[Any], capsys: py
 
 
 def test_it_says_what_came_of_it(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """In words on stderr; stdout stays empty."""
+    """The outcome is in words on stderr, and stdout stays empty."""
     assert main(["recover", "job"]) == 0
     assert main(["recover", "r1", "--exact"]) == 0
     assert asked[1:] == [False, True]
@@ -75,7 +78,7 @@ def test_it_says_what_came_of_it(asked: list[Any], capsys: pytest.CaptureFixture
 
 
 def test_json_is_the_result_itself(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """As it is in the final file."""
+    """The JSON is the result itself, as in the final file."""
     assert main(["recover", "job", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["run_id"], document["accounting"]["applied"]) == ("r1", 7)
@@ -104,7 +107,7 @@ def test_nothing_to_recover(asked: list[Any], capsys: pytest.CaptureFixture[str]
 
 
 def test_what_is_not_exact_says_why(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """After all that could be done."""
+    """A result that is not exact tells why, after all that could be done."""
     asked[0] = Recovered(replace(FOUND, exact=False, exact_reason="the journal is damaged"), written=True)
     assert main(["recover", "job"]) == 0
     assert "telemetry: not exact: the journal is damaged\n" in capsys.readouterr().err
@@ -136,7 +139,7 @@ class Clock:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """After a second, five times a second, on a terminal; its line is gone in the end."""
+    """Progress shows after a second, five times a second, on a terminal. The line is gone in the end."""
     clock = Clock()
     monkeypatch.setattr("telemetry.cli.commands.recover.time", clock)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
@@ -156,7 +159,7 @@ def test_progress(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_quick_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing flickers."""
+    """Quick work shows no progress, so that the terminal does not flicker."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with ProgressLine() as progress:
         progress("reading the journal", 1.0)
@@ -164,6 +167,6 @@ def test_quick_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_the_folder_of_runs_can_be_given(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As with every command that takes a run."""
+    """The folder of runs can be given, as in every command that takes a run."""
     assert main(["recover", "job", "--dir", "elsewhere"]) == 1
     assert "elsewhere" in capsys.readouterr().err

@@ -30,7 +30,10 @@ def played(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, An
 
 
 def test_flags_and_defaults(played: list[Any], root: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """At the pace of the run, beside its directory, with a new id; it says how to watch it."""
+    """A replay goes at the pace of the run, beside its directory, with a new id.
+
+    The command says how to watch it.
+    """
     assert main(["replay", "job"]) == 0
     options, original, speed = played[0]
     assert (original.run_id, speed, options.name, options.root) == ("r1", 1.0, "replay of job", root)

@@ -114,7 +114,10 @@ def test_a_series_is_picked_for_its_distribution_only(
 def test_a_kind_is_picked_for_the_form_of_endpoints_only(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of several a summary is of one, and the error says how it is named."""
+    """A kind is selected only for the form of endpoints, whose summary is of one kind.
+
+    The error says how to name it.
+    """
     issued = [CounterStat(name=f"{kind}.issued", unit="requests", value=3) for kind in ("chat", "embed")]
     make_run("job", "aaaa1111", counters=issued)
     assert main(["report", "--format", "endpoints"]) == 2
@@ -134,6 +137,6 @@ def test_a_run_without_series_has_no_distribution(make_run: MakeRun, capsys: pyt
 
 
 def test_the_schema_needs_no_run(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is that of the code."""
+    """The schema is that of the code and needs no run."""
     assert main(["report", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json_schema()

@@ -27,7 +27,10 @@ HANDLED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.
 
 @pytest.fixture
 def aggregator(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAggregator]:
-    """What `spawn` gives instead of a process; its name and flags are kept in `asked`."""
+    """Yield the aggregator that `spawn` gives instead of a process.
+
+    The name and flags of a call are kept in `asked`.
+    """
     handlers = {number: signal.getsignal(number) for number in (*HANDLED, signal.SIGCHLD)}
     ended = threading.Event()
     with FakeAggregator(root.parent) as made:
@@ -70,7 +73,7 @@ def test_the_command_is_watched_and_its_end_ends_the_run(
 
 @pytest.mark.slow
 def test_flags_reach_the_aggregator(aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As settings; those not given are left alone."""
+    """Flags reach the aggregator as settings, and a flag that is not given changes nothing."""
     monkeypatch.setenv("TELEMETRY_UPSTREAM__LINGER_S", "0")  # the fake stays, as a leaf does whose root goes on
     given = [
         "--dir",
@@ -117,7 +120,7 @@ def test_flags_reach_the_aggregator(aggregator: FakeAggregator, monkeypatch: pyt
 def test_a_run_without_a_name_is_called_like_its_command(
     aggregator: FakeAggregator, command: str, name: str
 ) -> None:
-    """Whatever that is."""
+    """A run without a name is called like its command, whatever that is."""
     main(["run", "--quiet", "--", command])
     assert aggregator.asked[0] == name  # type: ignore[attr-defined]
 
@@ -140,7 +143,7 @@ def test_strict(aggregator: FakeAggregator, code: int, expected: int) -> None:
 
 
 def test_quiet_is_quiet(aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]) -> None:
-    """No report, no live line."""
+    """A quiet run writes neither a report nor a live line."""
     assert main(["run", "--quiet", "--", "true"]) == 0
     said = capsys.readouterr().err
     assert "COMPLETE" not in said
@@ -197,7 +200,7 @@ def test_a_gate_that_can_t_be_read_starts_nothing(
 def test_without_gates_nothing_of_them_is_imported(
     aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who wants none pays nothing."""
+    """A run without gates imports nothing of them, so it pays nothing for them."""
     ours = ("telemetry.judge.gates", "telemetry.cli.beside_run.gates")
     for name in [name for name in sys.modules if name.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
@@ -241,7 +244,7 @@ def whole_run(aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_backend_gets_the_run(
     aggregator: FakeAggregator, writer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where it is, what somebody wanted of it, and how often."""
+    """A backend gets the address of the run, the options it was asked with, and the interval."""
     assert main(["run", "--to", "jsonl:as=mine,path=done", "--every", "2", "--quiet", "true"]) == 0
     asked = json.loads((writer / "asked").read_text())
     assert asked == ["export", "--writer", "--to", "jsonl:as=mine,path=done", "--endpoint", "--every", "2.0"]

@@ -1,4 +1,4 @@
-"""From the command line to the options of the aggregator."""
+"""Tests of the way from the command line to the options of the aggregator."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_flags_and_defaults(started: list[DaemonOptions], root: Path) -> None:
 def test_in_the_foreground_it_says_where_and_how_it_ended(
     started: list[DaemonOptions], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On stderr, with the variable to export; stdout stays empty."""
+    """The address and the end are on stderr, with the variable to export. Standard output stays empty."""
     assert main(["serve", "--name", "job", "--bind", "ipc:///c", "--insecure"]) == 0
     said = capsys.readouterr()
     assert said.out == ""
@@ -69,7 +69,7 @@ def test_in_the_foreground_it_says_where_and_how_it_ended(
 
 
 def test_a_run_that_goes_on_is_told_from_a_new_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what it had."""
+    """A run that goes on tells how many events it had."""
     serve.say_where(HERE | {"resumed_with": 250_886})
     said = capsys.readouterr().err.splitlines()[0]
     assert said == "telemetry: run job (r1) continues with 250,886 events in /d"
@@ -119,7 +119,10 @@ def asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_backends_get_the_run(
     started: list[DaemonOptions], asked: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the flags, else those of the settings; what they lack is said, and strictly a failure."""
+    """Backends of the flags come before those of the settings.
+
+    An incomplete delivery is reported, and is a failure with `--strict`.
+    """
     whole = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", completeness="complete")
     run_daemon = telemetry.daemon.run_daemon
     monkeypatch.setattr(
@@ -173,7 +176,7 @@ def test_what_cannot_begin_is_one_line(
 
 
 def test_a_run_to_go_on_with(started: list[DaemonOptions], make_run: Any) -> None:
-    """By directory, id, name or `latest`; the owner's number is given anew."""
+    """A run to go on with is given by directory, id, name or `latest`. The owner's process number is given anew."""
     directory = make_run("job", "r1", ended=False)
     for spec in (str(directory.path), "r1", "job", "latest"):
         assert main(["serve", "--resume", spec, "--owner-pid", "5"]) == 0
@@ -216,7 +219,7 @@ def test_nothing_to_resume_is_said(
 
 @pytest.mark.parametrize("name", ["job", "a/b", "ü", "x" * 200, " padded "])
 def test_names(name: str) -> None:
-    """What a person can read is a name."""
+    """A name is any text that a person can read."""
     check_name(name)
 
 

@@ -61,7 +61,10 @@ def test_status_of_a_dead_run(make_run: MakeRun, capsys: pytest.CaptureFixture[s
 def test_a_run_that_is_about_to_go_on_is_not_called_dead(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its aggregator died, and whoever started that sees to another: nothing is offered that would end the run."""
+    """A run with a dead aggregator that is about to restart is not called dead.
+
+    No command is offered that would end the run.
+    """
     make_run("killed", "bbbb2222", ended=False, journal=True)
     keeping = KeeperLock("bbbb2222")
     assert main(["status", "killed"]) == 1
@@ -79,7 +82,7 @@ def test_a_run_that_is_about_to_go_on_is_not_called_dead(
 def test_status_of_a_run_that_is_unknown_or_alive_elsewhere(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither is dead: JSON stays empty, stderr says why."""
+    """A run that is unknown or alive elsewhere is not dead. JSON stays empty, and stderr says why."""
     lock = make_run("busy", "bbbb2222", ended=False, journal=True).lock()
     for name, why in (("busy", "still going, on "), ("nobody", "no run 'nobody'")):
         assert main(["status", name, "--json"]) == 1
@@ -90,7 +93,10 @@ def test_status_of_a_run_that_is_unknown_or_alive_elsewhere(
 
 
 def test_steps_and_backends_have_a_line_each(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    """How far each axis is, and what became of each backend, which is newer than the result."""
+    """A line tells how far each axis is, and another the newest state of each backend.
+
+    That state is newer than the result.
+    """
     directory = make_run("job", "aaaa1111")
     axes = [AxisStat(name="train", newest=1_999), AxisStat(name="eval")]
     result = replace(read_final(directory.final), axes=axes)

@@ -1,4 +1,4 @@
-"""Which run is watched, and how: on a screen, in lines, once, or in a browser."""
+"""Tests of which run is watched, and how: on a screen, in lines, once, or in a browser."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ class Typed(io.StringIO):
 
 @pytest.mark.parametrize("words", [["top"], ["top", "--plain"], ["top", "job", "--plain"]])
 def test_a_finished_run_in_lines(make_run: MakeRun, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Its last line and what it came to, on stdout; without a terminal that is so by itself, and said."""
+    """A finished run gives its last line and its result on stdout.
+
+    Without a terminal that is the default, and a note tells so.
+    """
     directory = make_run("job", "aaaa1111")
     assert main(words) == 0
     captured = capsys.readouterr()
@@ -77,7 +80,7 @@ def test_a_finished_run_in_lines(make_run: MakeRun, words: list[str], capsys: py
 
 
 def test_once_is_the_report_so_far(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    """As text all tables; as JSON the same as `status --json`."""
+    """The option `--once` gives all tables as text, or the same JSON as `status --json`."""
     make_run("job", "aaaa1111")
     assert main(["top", "job", "--once"]) == 0
     text = capsys.readouterr().out
@@ -122,7 +125,7 @@ def test_no_run_at_all(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run_that_is_not_there_is_all_that_is_said(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
-    """No word about the form of lines that never come."""
+    """A missing run is the only report: there is no word about the form of lines that never come."""
     make_run("late", "aaaa1111")
     assert main(["top", "lates"]) == 1
     captured = capsys.readouterr()
@@ -150,7 +153,7 @@ def test_nobody_at_the_address(root: Path, how: str, capsys: pytest.CaptureFixtu
 
 
 def test_several_live_runs_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who can't be asked is told what there is, the newest first, and no more of it than fits."""
+    """Live runs are listed, newest first and as many as fit, if the user can't be asked for one."""
     for number in range(7):
         live(f"job{number}", f"aaaa{number}", later_s=number)
     assert main(["top", "--plain"]) == 2
@@ -202,7 +205,7 @@ def test_a_folder_that_is_named_holds_the_run_that_is_meant(
 def test_a_setting_that_is_wrong_is_said_with_its_place(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], setting: str, says: str
 ) -> None:
-    """As for all others."""
+    """A wrong setting of the cockpit is reported with its place, like all other settings."""
     make_run("job", "aaaa1111")
     Path("telemetry.toml").write_text(f"[tui]\n{setting}\n")
     monkeypatch.setattr(top, "has_screen", lambda *, served: True)
@@ -267,7 +270,10 @@ def test_baselines_are_results_of_other_runs(make_run: MakeRun, root: Path) -> N
 def test_where_a_screen_can_be_drawn(
     monkeypatch: pytest.MonkeyPatch, terminals: str, term: str, *, screen: bool
 ) -> None:
-    """On a terminal that can, with nothing sent elsewhere; in a browser always."""
+    """A screen needs a terminal that can draw, with no stream sent elsewhere.
+
+    In a browser it is always possible.
+    """
     monkeypatch.setenv("TERM", term)
     for name in ("stdin", "stdout", "stderr"):
         monkeypatch.setattr(f"sys.{name}", Typed() if name in terminals.split() else io.StringIO())

@@ -51,7 +51,7 @@ def handlers() -> Iterator[dict[int, object]]:
 
 
 def nothing() -> None:
-    """What happens each second."""
+    """Do nothing in each second of the wait."""
 
 
 def python(text: str, **environment: str) -> Job:
@@ -59,7 +59,10 @@ def python(text: str, **environment: str) -> Job:
 
 
 def test_a_command_that_ends_by_itself(handlers: dict[int, object]) -> None:
-    """Its code, its environment, its bill; and signals do again what they did before."""
+    """The job has the command's exit code, environment and bill.
+
+    Afterwards signals do again what they did before.
+    """
     more = job_module._own_peak_bytes() + 60_000_000
     held = f"import os, time; held = b'x' * {more}\nwhile time.process_time() < 0.3: pass\n"
     job = python(held + "raise SystemExit(int(os.environ['CODE']))", CODE="7")
@@ -132,7 +135,7 @@ def test_a_command_that_cannot_be_started(
 
 @pytest.mark.slow
 def test_each_second_something_may_happen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the child runs, about once a second, and it ends as soon as the child does."""
+    """The callback runs about once a second while the child runs. The wait ends as soon as the child does."""
     seconds = []
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as idle:
         monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: idle)
@@ -149,7 +152,7 @@ def test_each_second_something_may_happen(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_signals_are_passed_on(tmp_path: Path) -> None:
-    """To the child, which decides what they mean."""
+    """A signal is passed on to the child, which decides what it means."""
     job = python(NOTES_ONE.replace('print("up", flush=True)', f"open({str(tmp_path / 'up')!r}, 'w').close()"))
 
     def when_up() -> None:
@@ -169,7 +172,7 @@ def test_a_command_that_is_told_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_command_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while."""
+    """A command that doesn't end is killed after a while."""
     monkeypatch.setattr(job_module.limits, "ABORT_KILL_S", 0.01)
     up = f"open({str(tmp_path / 'up')!r}, 'w').close()"
     job = python(f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {up}\nwhile True: signal.pause()")
@@ -178,7 +181,7 @@ def test_a_command_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_signal_before_the_child_is_there_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is kept until there is somebody to pass it to."""
+    """An early signal is kept until there is a child to pass it to."""
     real = subprocess.Popen
 
     def late(*args: object, **options: object) -> object:
@@ -244,12 +247,12 @@ def test_secrets_and_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def apart(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """As a terminal of its own starts it."""
+    """Start a command in a session of its own, as a terminal of its own does."""
     return os.posix_spawnp(command[0], list(command), environment, setsid=True)
 
 
 def test_a_command_that_is_started_apart() -> None:
-    """Its environment, its code and its bill are those of any other."""
+    """A command in a session of its own has its environment, exit code and bill like any other."""
     job = Job([sys.executable, "-c", "import os; raise SystemExit(int(os.environ['CODE']))"], {"CODE": "7"}, apart)
     job.wait(nothing)
     assert (job.exit_code, job.facts().exit_code, job.told_to_end) == (7, 7, False)
@@ -259,7 +262,7 @@ def test_a_command_that_is_started_apart() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 def test_an_interrupt_reaches_all_of_a_command_that_is_apart(number: signal.Signals, tmp_path: Path) -> None:
-    """No terminal of ours sends it to a group that is not ours."""
+    """An interrupt is passed to the command's whole group, since our terminal doesn't send it there."""
     parent = (
         "import os, signal, subprocess, sys\n"
         f"signal.signal({int(number)}, lambda *_: None)\n"
@@ -280,7 +283,10 @@ def test_an_interrupt_reaches_all_of_a_command_that_is_apart(number: signal.Sign
     ("number", "told"), [(signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGUSR1, False)]
 )
 def test_it_is_known_whether_a_command_was_told_to_end(number: signal.Signals, told: bool) -> None:
-    """Whoever sent that does not wait for what comes afterwards."""
+    """The job knows whether a signal asked the command to end.
+
+    The sender of such a signal doesn't wait for what follows.
+    """
     job = python("import time\nwhile True: time.sleep(0.01)")
     os.kill(os.getpid(), number)
     job.wait(nothing)
@@ -288,7 +294,7 @@ def test_it_is_known_whether_a_command_was_told_to_end(number: signal.Signals, t
 
 
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
-    """Neither of a job that ran nor of one that could not."""
+    """A job that ran leaves no descriptor open, and neither does a job that could not start."""
     before = len(os.listdir("/proc/self/fd"))
     for command in ("true", "no-such-command"):
         job = Job([command], {})

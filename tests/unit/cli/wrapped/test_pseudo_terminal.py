@@ -16,7 +16,7 @@ from telemetry.cli.wrapped.viewer_stage import JobTerminal
 
 @pytest.fixture
 def modes() -> Iterator[list[int | list[bytes | int]]]:
-    """Of a terminal whose user erases with `#`."""
+    """Yield the modes of a terminal whose user erases with `#`."""
     with desk() as user:
         found = termios.tcgetattr(user.near)
         found[6][termios.VERASE] = b"#"
@@ -39,7 +39,7 @@ def wait(pid: int) -> int:
 
 
 def test_the_command_is_at_home(terminal: JobTerminal) -> None:
-    """It leads a session and its foreground, and the terminal has a name, a size and the user's habits."""
+    """The command leads a session and its foreground. Its terminal has a name, a size and the user's habits."""
     pid = launch(
         terminal,
         "import os, termios\n"
@@ -71,7 +71,7 @@ def test_typing_interrupts_the_command(terminal: JobTerminal) -> None:
 
 
 def test_another_size_is_told(terminal: JobTerminal) -> None:
-    """By SIGWINCH; no size changes nothing."""
+    """SIGWINCH announces another size to the command. An unknown size changes nothing."""
     pid = launch(
         terminal,
         "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])\nprint('up', flush=True)\n"
@@ -85,7 +85,7 @@ def test_another_size_is_told(terminal: JobTerminal) -> None:
 
 
 def test_signals_mean_what_they_do_in_a_shell(terminal: JobTerminal) -> None:
-    """What Python ignores for itself, the command does not."""
+    """A signal that Python ignores for itself is not ignored in the command."""
     pid = terminal.launch(["grep", "SigIgn", "/proc/self/status"], os.environ, (0, 1, 2))
     ignored = int(read_until(terminal.master, b"\n").split()[1], 16)
     assert ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1) == 0
@@ -108,7 +108,7 @@ def test_output_of_a_command_that_has_ended_can_be_read(terminal: JobTerminal) -
 
 
 def test_no_descriptor_is_left(modes: list[int | list[bytes | int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of a terminal that was closed, twice, nor of one that could not be made."""
+    """A terminal that was closed twice leaves no descriptor. Neither does one that could not be made."""
     before = len(os.listdir("/proc/self/fd"))
     terminal = JobTerminal(modes, None)
     terminal.close()
@@ -124,7 +124,7 @@ def test_no_descriptor_is_left(modes: list[int | list[bytes | int]], monkeypatch
 
 
 def test_a_terminal_is_lost_with_us(terminal: JobTerminal) -> None:
-    """Whoever is left in it is hung up on."""
+    """A process that is left in the terminal gets SIGHUP when the terminal is closed."""
     pid = launch(terminal, "import signal; print('up', flush=True); signal.pause()")
     read_until(terminal.master, b"up")
     terminal.close()

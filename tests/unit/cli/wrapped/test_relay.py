@@ -39,7 +39,7 @@ def log(tmp_path: Path) -> Iterator[OutputLog]:
 
 
 class Ends:
-    """What the relay is connected to: `keyboard` is typed on, `screen` is looked at."""
+    """The ends that the relay is connected to. A test types on `keyboard` and looks at `screen`."""
 
     def __init__(self) -> None:
         self.keyboard_out, self.keyboard = os.pipe()
@@ -67,7 +67,7 @@ def relay(job: Desk, log: OutputLog, ends: Ends) -> Iterator[TerminalRelay]:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """As a command does: it waits until all is taken."""
+    """Write all data as a command does, and wait until all of it is taken."""
     left = memoryview(data)
     while left:
         assert select.select([], [fd], [], DEADLINE_S)[1], "nobody reads what the command writes"
@@ -84,7 +84,7 @@ def test_a_command_never_waits_for_a_reader(relay: TerminalRelay, job: Desk, log
 
 
 def test_from_then_on_output_is_seen(relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends) -> None:
-    """Not the lines that were written before; the log has all."""
+    """The screen shows no finished lines from before it was connected. The log has all."""
     os.write(job.near, b"before\r\n")
     relay.settle(DEADLINE_S)
     relay.connect(keyboard=False, screen=True)
@@ -106,7 +106,7 @@ def test_from_then_on_output_is_seen(relay: TerminalRelay, job: Desk, log: Outpu
 def test_a_line_that_is_not_finished_is_shown(
     relay: TerminalRelay, job: Desk, ends: Ends, written: list[bytes], seen: bytes
 ) -> None:
-    """Whoever takes over the keyboard may be waited for."""
+    """The screen shows an unfinished line, since the command may wait for an answer to it."""
     for piece in written:
         os.write(job.near, piece)
         relay.settle(DEADLINE_S)
@@ -116,7 +116,7 @@ def test_a_line_that_is_not_finished_is_shown(
 
 
 def test_a_line_of_talk_does_not_go_on_after_a_question(relay: TerminalRelay, job: Desk, ends: Ends) -> None:
-    """Whoever writes between the command's lines learns, once, that one is not finished."""
+    """A writer between the command's lines learns, once, that a line is not finished."""
     os.write(job.near, b"one\n")
     relay.settle(DEADLINE_S)
     assert not relay.breaks_line()
@@ -131,7 +131,7 @@ def test_a_line_of_talk_does_not_go_on_after_a_question(relay: TerminalRelay, jo
 def test_a_question_that_was_asked_before_is_not_finished_either(
     relay: TerminalRelay, job: Desk, ends: Ends
 ) -> None:
-    """It is on the screen from then on."""
+    """An earlier question is on the screen from the connection on, so its line is not finished."""
     os.write(job.near, b"name? ")
     relay.settle(DEADLINE_S)
     assert not relay.breaks_line()
@@ -141,7 +141,7 @@ def test_a_question_that_was_asked_before_is_not_finished_either(
 
 
 def test_keys_reach_the_command_while_they_are_its(relay: TerminalRelay, job: Desk, ends: Ends) -> None:
-    """What is typed for somebody else stays where it is."""
+    """Keys for another program stay unread until the relay is connected to the keyboard."""
     os.write(ends.keyboard, b"q")
     relay.settle(DEADLINE_S)
     assert os.read(ends.keyboard_out, 1) == b"q"
@@ -153,7 +153,7 @@ def test_keys_reach_the_command_while_they_are_its(relay: TerminalRelay, job: De
 def test_keys_wait_for_a_command_that_reads_nothing(
     relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends
 ) -> None:
-    """None gets lost, and its output flows meanwhile."""
+    """No key gets lost, and the command's output flows meanwhile."""
     typed = bytes(range(256)) * 128
     relay.connect(keyboard=True, screen=False)
     os.write(ends.keyboard, typed)
@@ -184,7 +184,10 @@ def test_a_screen_that_stands_still_is_told_what_it_missed(
 def test_what_a_screen_misses_is_one_piece(
     relay: TerminalRelay, job: Desk, log: OutputLog, ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once something is missing nothing follows before it is said, however little it is."""
+    """Once output is missing, a message says so before any other output follows.
+
+    This holds however little is missing.
+    """
     monkeypatch.setattr("telemetry.cli.wrapped.relay._SCREEN_BYTES", 10)
     blank = b" " * 65_536
     assert os.write(ends.screen_in, blank) == len(blank)
@@ -249,7 +252,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_keyboard_that_is_gone_keeps_nobody_awake(
     turns: list[int], relay: TerminalRelay, job: Desk, ends: Ends
 ) -> None:
-    """Its end is noted once; output flows as before."""
+    """The end of the keyboard is noted once, and output flows as before."""
     relay.connect(keyboard=True, screen=True)
     os.close(ends.keyboard)
     ends.keyboard = -1
@@ -285,7 +288,7 @@ def test_a_terminal_in_the_background_is_no_keyboard(
 
 
 def test_nothing_is_left(job: Desk, log: OutputLog, ends: Ends) -> None:
-    """No thread, no descriptor, however often it is closed."""
+    """A closed relay leaves no thread and no descriptor, however often it is closed."""
     before = len(os.listdir("/proc/self/fd"))
     relay = TerminalRelay(job.far, log, keyboard=ends.keyboard_out, screen=ends.screen_in)
     relay.connect(keyboard=True, screen=True)

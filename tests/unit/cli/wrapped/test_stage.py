@@ -1,4 +1,4 @@
-"""Who has the terminal."""
+"""Tests of who has the terminal."""
 
 from __future__ import annotations
 

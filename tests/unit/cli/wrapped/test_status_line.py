@@ -36,7 +36,7 @@ def row(screen: Desk) -> Iterator[StatusRow]:
 
 
 def new(screen: Desk) -> bytes:
-    """What has come to the screen since the last look."""
+    """Return what has come to the screen since the last look."""
     screen.look()
     seen, screen.seen = screen.seen, b""
     return seen
@@ -133,7 +133,7 @@ def test_a_new_size_moves_the_row(screen: Desk, row: StatusRow) -> None:
 
 
 def test_handlers_are_restored(screen: Desk) -> None:
-    """And a signal that this process ignores stays ignored."""
+    """The end of the status row restores the signal handlers. A signal that this process ignores stays ignored."""
     before = [signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGWINCH)]
     row = StatusRow(screen.near, color=False)
     assert signal.getsignal(signal.SIGTSTP) != before[0]
@@ -173,7 +173,7 @@ def test_a_capable_terminal_gets_a_row(screen: Desk, environ: dict[str, str], is
 
 
 def test_a_file_gets_lines() -> None:
-    """It is no terminal, whatever TERM says."""
+    """A file gets spaced lines, since it is no terminal, whatever TERM is."""
     stream: TextIO = io.StringIO()
     assert isinstance(open_display(stream, {"TERM": "xterm"}), SpacedLines)
 

@@ -27,7 +27,7 @@ def terminal(user: Desk) -> Iterator[Terminal]:
 
 
 def test_keys_are_passed_as_they_are(user: Desk, terminal: Terminal) -> None:
-    """Neither Ctrl-C nor a line's end means anything here, and nothing is echoed."""
+    """Neither Ctrl-C nor a line's end has a meaning while keys are passed. No key is echoed."""
     terminal.pass_keys()
     user.type(b"a\x03\x04\r\x13")
     assert read_until(user.near, b"\x13") == b"a\x03\x04\r\x13"
@@ -35,14 +35,14 @@ def test_keys_are_passed_as_they_are(user: Desk, terminal: Terminal) -> None:
 
 
 def test_lines_still_begin_at_the_left(user: Desk, terminal: Terminal) -> None:
-    """Whoever writes to the terminal meanwhile writes text."""
+    """A line's end still returns to the left, since other programs may write text meanwhile."""
     terminal.pass_keys()
     os.write(user.near, b"one\ntwo\n")
     assert user.wait_for(b"two\r\n") == b"one\r\ntwo\r\n"
 
 
 def test_modes_are_restored(user: Desk, terminal: Terminal) -> None:
-    """Whatever they have become, and as often as one likes."""
+    """`restore` brings the modes back, whatever they have become, and may be called again."""
     before = termios.tcgetattr(user.near)
     terminal.pass_keys()
     assert termios.tcgetattr(user.near) != before
@@ -99,7 +99,7 @@ def test_a_size_in_the_environment_stays_where_there_is_no_other(
 
 
 def test_a_pipe_has_the_size_of_the_environment() -> None:
-    """It is the screen of another process, a browser's."""
+    """A pipe keeps the size of the environment. The pipe leads to the screen of another process, a browser."""
     reader, writer = os.pipe()
     environ = {"COLUMNS": "80", "LINES": "24"}
     ask_the_terminal(writer, environ)
@@ -135,7 +135,7 @@ def test_a_terminal_that_has_no_name_can_be_written_to(user: Desk, monkeypatch: 
 
 
 def test_a_pipe_is_no_terminal() -> None:
-    """Whoever asks for its modes hears so."""
+    """A pipe has no modes, so the attempt to open it as a terminal raises."""
     reader, writer = os.pipe()
     with pytest.raises(termios.error):
         Terminal(reader, writer)

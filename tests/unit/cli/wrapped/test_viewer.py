@@ -70,12 +70,12 @@ def test_the_command_line() -> None:
     ],
 )
 def test_how_it_left(code: int, words: str) -> None:
-    """Nothing is said of a viewer that was left with a key."""
+    """A viewer that was left with a key needs no words. Any other end is named."""
     assert departure(code) == words
 
 
 def test_a_viewer_that_is_left(user: Desk, start: Start) -> None:
-    """It had the terminal, and leaves it as it likes; the modes are restored."""
+    """A viewer leaves the screen as it likes when a key ends it. The terminal's modes are restored."""
     before = termios.tcgetattr(user.near)
     _, left = start(FULL_SCREEN)
     user.wait_for(b"on 77 columns")
@@ -104,7 +104,7 @@ def test_a_viewer_that_falls(user: Desk, start: Start, end: str, words: str) -> 
 
 
 def test_a_viewer_that_is_asked_to_leave(user: Desk, start: Start) -> None:
-    """Nobody is told why: whoever asked knows."""
+    """A viewer that is asked to leave gives no reason, since the one who asked knows it."""
     made, left = start(FULL_SCREEN)
     user.wait_for(b"columns")
     made.end()
@@ -114,7 +114,7 @@ def test_a_viewer_that_is_asked_to_leave(user: Desk, start: Start) -> None:
 
 
 def test_a_viewer_that_does_not_leave_is_killed(user: Desk, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while."""
+    """A viewer that doesn't leave is killed after a while."""
     monkeypatch.setattr(viewer_stage, "_LAST_RESPECTS_S", 0.1)
     made, left = start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FULL_SCREEN)
     user.wait_for(b"columns")

@@ -94,7 +94,7 @@ class Hand:
 
 
 def nothing() -> None:
-    """What happens each second."""
+    """Do nothing in each second of the wait."""
 
 
 def test_the_viewer_first_and_then_the_command(
@@ -131,7 +131,10 @@ def test_the_viewer_first_and_then_the_command(
 
 
 def lent(user: Desk) -> bool:
-    """Whether keys go to the command: they are raw, unlike output, which is raw for the viewer."""
+    """Return whether keys go to the command.
+
+    Then keys are raw and output is not, while both are raw for a viewer.
+    """
     modes = termios.tcgetattr(user.near)
     return not modes[3] & termios.ICANON and bool(modes[1] & termios.OPOST)
 
@@ -142,7 +145,7 @@ def log_of(folder: Path) -> bytes:
 
 
 def test_a_viewer_that_stays_is_waited_for(user: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It goes on when the command has ended; what the command wrote is never seen elsewhere then."""
+    """The viewer goes on after the command has ended. Then the command's output is only in the log."""
     before = termios.tcgetattr(user.near)
     with stage_at(user) as stage:
         job = python(stage, "print('only words')")
@@ -160,7 +163,7 @@ def test_a_viewer_that_stays_is_waited_for(user: Desk, tmp_path: Path, capsys: p
 
 
 def test_without_patience_the_viewer_is_ended(user: Desk, tmp_path: Path) -> None:
-    """Of a command that was told to end."""
+    """The viewer is ended without patience if the command was asked to end."""
     with stage_at(user) as stage:
         job = python(stage, "import os, signal; os.kill(os.getppid(), signal.SIGTERM); signal.pause()")
         stage.begin(str(tmp_path), os.environ)
@@ -174,7 +177,7 @@ def test_without_patience_the_viewer_is_ended(user: Desk, tmp_path: Path) -> Non
 def test_a_viewer_that_falls_leaves_the_command_alone(
     user: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said, and the command has the terminal."""
+    """The failure of the viewer is reported, and the command has the terminal from then on."""
     with stage_at(user, "raise SystemExit(9)") as stage:
         job = python(stage, ECHOES)
         stage.begin(str(tmp_path), os.environ)
@@ -203,7 +206,10 @@ def test_a_viewer_that_cannot_be_started_is_said(
 
 
 def test_ctrl_c_is_the_command_s(user: Desk, tmp_path: Path) -> None:
-    """Once the viewer has left; an interrupt sent to us goes to the command's whole group."""
+    """Ctrl-C goes to the command once the viewer has left.
+
+    An interrupt sent to this process goes to the command's whole group.
+    """
     ignores = "import signal; signal.signal(2, lambda *_: print('no', flush=True)); print('up', flush=True)\n"
     with stage_at(user, "") as stage:
         job = python(stage, ignores + "while True: signal.pause()")
@@ -226,7 +232,7 @@ def test_ctrl_c_is_the_command_s(user: Desk, tmp_path: Path) -> None:
 def test_talk_does_not_go_on_after_a_question(
     user: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It begins a line of its own, and only where it has to."""
+    """A message begins a line of its own, and adds a line break only where one is needed."""
     with stage_at(user, "") as stage:
         job = python(stage, "input('name? ')")
         stage.begin(str(tmp_path), os.environ)
@@ -244,7 +250,7 @@ def test_talk_does_not_go_on_after_a_question(
 
 
 def test_another_size_of_the_terminal_is_the_command_s_too(user: Desk, tmp_path: Path) -> None:
-    """Whoever has the screen."""
+    """The command learns of another terminal size, whoever has the screen."""
     waits = "import os, signal\nsignal.pthread_sigmask(0, [signal.SIGWINCH])\nprint('up', flush=True)\n"
     with stage_at(user) as stage:
         job = python(stage, waits + "signal.sigwait([signal.SIGWINCH])\nprint(os.get_terminal_size())")
@@ -276,7 +282,7 @@ def test_a_signal_while_the_viewer_is_waited_for_ends_the_wait(user: Desk, tmp_p
 
 
 def test_a_signal_before_the_result_leaves_no_viewer_behind(user: Desk, tmp_path: Path) -> None:
-    """Who waits for the result can be stopped; the terminal is as it was."""
+    """A signal ends the wait for a result and leaves the terminal as it was."""
     before = termios.tcgetattr(user.near)
     program = (
         "import os, signal, sys\n"
@@ -314,7 +320,7 @@ def test_an_exception_leaves_no_viewer_behind(user: Desk, tmp_path: Path) -> Non
 
 
 def test_a_command_that_was_not_started_needs_no_viewer(user: Desk) -> None:
-    """Nobody is waited for."""
+    """The stage waits for no viewer if the command was not started."""
     with stage_at(user) as stage:
         assert not Job(["no-such-command"], {}, stage.launch).started
         stage.over()
@@ -324,7 +330,7 @@ def test_a_command_that_was_not_started_needs_no_viewer(user: Desk) -> None:
 def test_output_that_could_not_be_kept_is_said(
     user: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How much of it, and why; once."""
+    """One message tells how much output is missing in the log, and why."""
 
     def lose(log: OutputLog, data: bytes) -> None:
         log.lost_bytes += len(data)
@@ -342,7 +348,7 @@ def test_output_that_could_not_be_kept_is_said(
 
 
 def test_nothing_is_left(user: Desk, tmp_path: Path) -> None:
-    """No descriptor and no thread."""
+    """The stage leaves no descriptor and no thread."""
     before = len(os.listdir("/proc/self/fd")), threading.active_count()
     with stage_at(user, "") as stage:
         job = python(stage, "")

@@ -25,7 +25,7 @@ def stat(name: str, **facts: Any) -> ProducerStat:
 
 
 def names(*stats: ProducerStat, besides: tuple[int, ...] = ()) -> tuple[list[str], list[str]]:
-    """Of those that are recording, and of those that have vanished."""
+    """Return the names of the producers that are recording, and of those that have vanished."""
     found = open_workers(MetricsSnapshot(run_id="r", name="n", time_ns=NOW_NS, producers=list(stats)), besides)
     return [one.producer for one in found.recording], [one.producer for one in found.vanished]
 
@@ -39,25 +39,28 @@ def dead() -> int:
 
 
 def test_producers_that_have_not_ended_are_waited_for() -> None:
-    """Of this host and of others, also while nothing is heard of them."""
+    """A producer of this or another host is waited for until it ends, also while it is silent."""
     far = stat("far", host="elsewhere", pid=1, status="late")
     assert names(stat("a"), far, stat("done", status="ended")) == (["a", "far"], [])
 
 
 @pytest.mark.parametrize("facts", [{"status": "ended"}, {"status": "lost"}, {"completeness": "unknown"}])
 def test_who_says_no_end_is_not_waited_for(facts: dict[str, Any]) -> None:
-    """Neither is the aggregator's own producer."""
+    """A producer from which no end will come is not waited for. Neither is the aggregator's own."""
     assert names(stat("a", **facts), stat("telemetry.tokens")) == ([], [])
 
 
 def test_a_process_that_is_gone_is_waited_for_while_its_last_word_may_come(dead: int) -> None:
-    """It was heard of a moment ago; after that it has ended without a word."""
+    """A dead process that was heard of a moment ago is waited for.
+
+    After that it counts as ended without a last word.
+    """
     assert names(stat("a", pid=dead)) == ([], ["a"])
     assert names(stat("a", pid=dead, last_seen_ns=NOW_NS - 1_600_000_000)) == ([], [])
 
 
 def test_feeds_are_not_workers() -> None:
-    """They are told to end afterwards."""
+    """Feeds are told to end after the workers, so they don't count as workers."""
     assert names(stat("feed"), besides=(os.getpid(),)) == ([], [])
 
 

@@ -11,7 +11,7 @@ from telemetry.client.requests.conversations import Conversations
 
 
 def told_at(now_ns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is this time for whoever listens to conversations."""
+    """Set the time at which conversations are heard of."""
     monkeypatch.setattr("telemetry.client.requests.conversations._now", lambda: now_ns)
 
 
@@ -33,7 +33,7 @@ def test_a_conversation_lasts_from_its_first_issue_to_its_last_end(program: Any)
 
 
 def test_without_an_end_there_is_no_duration(program: Any) -> None:
-    """But there were turns."""
+    """A conversation whose requests have not ended has turns but no duration."""
     llm = program.requests()
     llm.issue(conversation="c", at_ns=10)
     llm.end_conversation("c", at_ns=20)
@@ -41,7 +41,7 @@ def test_without_an_end_there_is_no_duration(program: Any) -> None:
 
 
 def test_turns_count_from_one_unless_they_are_given(program: Any) -> None:
-    """Their figures have a label; far ones share one."""
+    """The figures of a turn have its number as a label. Turns beyond the limit share one label."""
     llm = program.requests()
     for turn in (None, None, 7, limits.TURNS, limits.TURNS + 1, 10**6):
         made = llm.issue(conversation="c", turn=turn, at_ns=0)
@@ -56,7 +56,10 @@ def test_turns_count_from_one_unless_they_are_given(program: Any) -> None:
 
 
 def test_what_is_left_is_recorded_at_the_end(watched: Any) -> None:
-    """In one call past a policy that waits, in the window each began in."""
+    """Open conversations are recorded at the end in one call that never waits.
+
+    Each has the window that it began in.
+    """
     llm = watched.requests()
     llm.issue(conversation="a")
     with watched.tracking("w"):
@@ -71,7 +74,10 @@ def test_what_is_left_is_recorded_at_the_end(watched: Any) -> None:
 
 
 def test_idle_ones_end_by_themselves(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of which nothing was heard for as long as a request may take, whenever it was that they spoke."""
+    """A conversation ends once it was silent for as long as a request may take.
+
+    The times that its requests were given do not matter.
+    """
     llm = program.requests()
     llm.expire_s = 1e-6
     told_at(0, monkeypatch)
@@ -88,7 +94,7 @@ def test_idle_ones_end_by_themselves(program: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_quietest_makes_room(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is recorded as if it had ended; those that are talked in stay."""
+    """The conversation that was silent longest is recorded as if it had ended. Active ones stay."""
     monkeypatch.setattr(limits, "CONVERSATIONS", 2)
     llm = program.requests()
     for key in "abac":

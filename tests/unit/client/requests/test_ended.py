@@ -77,7 +77,7 @@ def test_tokens_of_chunks_are_there_only_if_they_differ_from_one(program: Any, b
 
 
 def test_every_outcome_has_an_entry(program: Any, backlog: Any) -> None:
-    """Those that fail have their output so far."""
+    """Each outcome has an entry. The entry of a failed request has its output so far."""
     llm = program.requests()
     llm.issue(at_ns=0).complete(at_ns=4, output_tokens=2.5)
     failed = llm.issue(at_ns=1, input_tokens=7)
@@ -112,7 +112,7 @@ def test_tokens_that_fit_in_no_record_are_left_out(program: Any, backlog: Any, g
 
 
 def test_reasons_are_valid_text(program: Any, backlog: Any) -> None:
-    """As those of counters are: cut, and without halves of characters."""
+    """The reason of a request is cut, and has no halves of characters, like that of a counter."""
     program.requests().issue().fail("x" * 300)
     program.requests().issue().complete(finish_reason="\ud800")
     reasons = [entry.reason for entry in entries(program, backlog)]
@@ -120,7 +120,7 @@ def test_reasons_are_valid_text(program: Any, backlog: Any) -> None:
 
 
 def test_of_a_long_answer_the_last_chunks_are_kept(program: Any, backlog: Any, hold: Any) -> None:
-    """With their tokens; the number of those before them is there."""
+    """The last chunks of a long answer are kept with their tokens. The number of earlier chunks is kept, too."""
     hold(4)
     made = program.requests().issue(at_ns=0)
     for number in range(12):
@@ -132,7 +132,7 @@ def test_of_a_long_answer_the_last_chunks_are_kept(program: Any, backlog: Any, h
 
 
 def test_texts_have_the_number_of_their_request(program: Any, backlog: Any) -> None:
-    """So that their tokens find it once they are counted."""
+    """A text has the number of its request, so that its tokens find the request once counted."""
     llm = program.requests()
     llm.issue().complete()
     llm.issue(input_text="ask").complete(output_text="answer")
@@ -145,7 +145,7 @@ def test_texts_have_the_number_of_their_request(program: Any, backlog: Any) -> N
 
 
 def test_kinds_and_windows_have_records_of_their_own(program: Any, backlog: Any) -> None:
-    """In each flush one, with requests in the order in which they ended."""
+    """Each kind and window has one record in a flush. Its requests are in the order in which they ended."""
     one, other = program.requests(), program.requests("other")
     late = one.issue()
     with program.tracking("measured"):
@@ -164,7 +164,7 @@ def test_kinds_and_windows_have_records_of_their_own(program: Any, backlog: Any)
 
 
 def test_a_record_has_a_bounded_number_of_requests(program: Any, backlog: Any) -> None:
-    """And a bounded size, so that it fits in a batch."""
+    """A record has a bounded number of requests and a bounded size, so that it fits in a batch."""
     llm = program.requests()
     for _ in range(limits.REQUESTS_PER_RECORD + 1):
         llm.issue().complete()
@@ -182,7 +182,10 @@ def test_a_record_has_a_bounded_number_of_requests(program: Any, backlog: Any) -
 
 
 def test_requests_without_room_are_counted(program: Any, backlog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that end too quickly, and those that end while the records of an absent aggregator pile up."""
+    """Requests without room in the log are counted.
+
+    They end too quickly, or while the records of an absent aggregator pile up.
+    """
     monkeypatch.setattr(limits, "REQUESTS_WAITING", 2)
     llm = program.requests()
     for _ in range(5):
@@ -197,7 +200,10 @@ def test_requests_without_room_are_counted(program: Any, backlog: Any, monkeypat
 
 
 def test_requests_in_records_are_told(program: Any, backlog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are left out, too, once a record says so. The rest is lost with a killed process."""
+    """Requests count as logged once a record has them or names them as left out.
+
+    Only the rest is lost with a killed process.
+    """
     monkeypatch.setattr(limits, "REQUESTS_WAITING", 2)
     told: list[int] = []
     log = program.kinds.log
@@ -218,7 +224,10 @@ def test_requests_in_records_are_told(program: Any, backlog: Any, monkeypatch: p
 def test_a_flush_takes_a_bounded_number_and_the_end_takes_all(
     program: Any, backlog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the end, requests leave no trace in the log."""
+    """A flush takes a bounded number of requests, and the end takes all.
+
+    Requests after the end leave no trace in the log.
+    """
     monkeypatch.setattr(limits, "REQUESTS_A_TURN", 2)
     llm = program.requests()
     for _ in range(7):
@@ -240,7 +249,7 @@ def test_without_the_setting_there_is_no_log(program: Any) -> None:
 
 
 def test_a_forked_child_has_requests_of_its_own_only(program: Any, backlog: Any) -> None:
-    """Those of its parent are in the parent's log."""
+    """A forked child has no requests of its parent in its log, since the parent logs them."""
     llm = program.requests()
     llm.issue().complete()
     program.kinds.after_fork_in_child()

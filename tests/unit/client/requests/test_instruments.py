@@ -25,7 +25,7 @@ def test_instruments_are_made_when_they_are_needed(program: Any) -> None:
 
 
 def test_each_has_the_kind_and_unit_it_is_known_by(program: Any) -> None:
-    """And those that rates are made of are defined within the latency."""
+    """Each instrument has its kind and unit. The ones that rates are made of are defined within the latency."""
     llm = program.kinds.requests("llm", {}, slo_text="ttft:200")
     made = llm.issue(planned=time.monotonic_ns(), input_tokens=1, conversation="c")
     made.first()
@@ -66,7 +66,7 @@ def test_reasons_are_bounded(program: Any, end: str, name: str, label: str) -> N
 
 
 def test_where_ids_have_run_out_events_are_counted(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of instruments that have one are recorded as ever."""
+    """Events whose instrument gets no id are counted. Other instruments record as usual."""
     said: list[str] = []
     monkeypatch.setattr(notice, "warn", said.append)
     monkeypatch.setattr(limits, "PRODUCER_IDS", 4)
@@ -85,7 +85,7 @@ def test_where_ids_have_run_out_events_are_counted(program: Any, monkeypatch: py
 
 
 def test_a_plan_by_the_wall_clock_is_named(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, and the rest of the request stays."""
+    """A plan in wall-clock time is named once, and the rest of the request stays."""
     said: list[str] = []
     monkeypatch.setattr(notice, "warn", said.append)
     llm = program.requests()
@@ -100,7 +100,7 @@ def test_a_plan_by_the_wall_clock_is_named(program: Any, monkeypatch: pytest.Mon
 
 
 def test_values_that_are_none_are_named(program: Any, said: Any) -> None:
-    """What it was and what for, once for each; the request has its outcome all the same."""
+    """A warning names each wrong value and its argument, once for each argument. The request keeps its outcome."""
 
     class Silent(str):
         def __repr__(self) -> str:
@@ -124,7 +124,7 @@ def test_values_that_are_none_are_named(program: Any, said: Any) -> None:
 
 
 def test_a_time_of_the_wall_clock_is_named(program: Any, said: Any) -> None:
-    """It is taken as it is: beside others of its clock it is right."""
+    """A wall-clock time is named, and used as it is. Beside other times of its clock it is right."""
     llm = program.requests()
     wall_ns = 1_790_000_000 * 10**9
     llm.issue(at_ns=wall_ns).complete(at_ns=wall_ns + 7)
@@ -175,14 +175,14 @@ def test_a_plan_that_can_be_is_kept_however_late(program: Any, monkeypatch: pyte
 
 
 def test_an_instrument_somebody_made_before_is_taken(program: Any) -> None:
-    """Whatever its precision: it is of the same kind and unit."""
+    """An existing instrument of the same kind and unit is used, whatever its precision."""
     program.catalog.instrument("series", "llm.latency", "ns", digits=5)
     program.requests().issue(at_ns=0).complete(at_ns=8)
     assert program.values("llm.latency") == [8.0]
 
 
 def test_keys_that_compare_oddly_harm_nobody(program: Any) -> None:
-    """Their request ends all the same."""
+    """A request whose key compares oddly ends like any other."""
 
     class Odd:
         def __init__(self) -> None:
@@ -201,7 +201,7 @@ def test_keys_that_compare_oddly_harm_nobody(program: Any) -> None:
 
 
 def test_values_that_raise_leave_no_request_without_an_outcome(program: Any) -> None:
-    """They are counted; a reason that can't be said is another one."""
+    """Values that raise are counted. A reason that raises becomes `other`."""
 
     class Odd:
         def __str__(self) -> str:

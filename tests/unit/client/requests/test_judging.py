@@ -39,7 +39,7 @@ def stream(made: Any, *pieces_ms: int, tokens: int = 1, **outcome: Any) -> None:
 
 
 def test_counters_are_there_from_the_first_issue(program: Any) -> None:
-    """At 0, so that no good request can be told from no limits."""
+    """The counters begin at 0, so that a lack of good requests differs from a lack of limits."""
     limited(program, "ttft:200 tpot:50").issue()
     made = [(each.name, each.labels, each.unit) for each in program.definitions[3:]]
     assert made == [
@@ -72,7 +72,7 @@ def test_only_completed_requests_are_good(program: Any, outcome: str) -> None:
 
 
 def test_a_request_may_have_limits_of_its_own(program: Any) -> None:
-    """They replace those of the kind key by key."""
+    """The limits of a request replace those of its kind key by key."""
     llm = limited(program, "ttft:200 e2el:500")
     stream(llm.issue(at_ns=0, slo="ttft:1s"), 400)
     stream(llm.issue(at_ns=0, slo="gap:5"), 400, 401)
@@ -81,7 +81,10 @@ def test_a_request_may_have_limits_of_its_own(program: Any) -> None:
 
 
 def test_requests_of_a_kind_without_limits_may_have_some(program: Any) -> None:
-    """From the first of them on, all requests are judged: those without limits are good if they complete."""
+    """All requests are judged from the first one with limits on.
+
+    A request without limits is good if it completes.
+    """
     llm = program.requests()
     llm.issue().complete()
     stream(llm.issue(at_ns=0, slo="ttft:100"), 50)
@@ -92,7 +95,7 @@ def test_requests_of_a_kind_without_limits_may_have_some(program: Any) -> None:
 
 @pytest.mark.parametrize("text", ["ttft", "itl:5", "", 5, ["ttft:-1"], object()])
 def test_limits_of_a_request_that_cannot_be_read_are_ignored(program: Any, said: Any, text: Any) -> None:
-    """They count as refused, a line says so once, and the request has the limits of its kind."""
+    """Unreadable limits count as refused, and one line says so. The request has the limits of its kind."""
     llm = limited(program, "ttft:100")
     for _ in range(2):
         stream(llm.issue(at_ns=0, slo=text), 50)
@@ -127,7 +130,7 @@ def test_limits_that_come_later_are_for_requests_in_flight_too(program: Any) -> 
 
 @pytest.mark.parametrize("word", ["good", "met"])
 def test_a_request_may_end_while_limits_come(program: Any, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    """In another thread, between the limits and their counters. No call raises."""
+    """A request may end in another thread between the limits and their counters. No call raises."""
     llm = limited(program, "")
     made, row_id = llm.issue(at_ns=0), program.catalog.row_id
 
@@ -144,7 +147,7 @@ def test_a_request_may_end_while_limits_come(program: Any, monkeypatch: pytest.M
 
 
 def test_limits_may_come_while_the_first_request_is_issued(program: Any) -> None:
-    """In another thread, just before the counter of issues is known. No call raises."""
+    """Limits may come in another thread just before the counter of issues is known. No call raises."""
     llm = limited(program, "")
     made = llm.issue(at_ns=0)
     issued = llm._family.ids.pop("issued")
@@ -185,7 +188,7 @@ def test_the_environment_replaces_limits_of_the_program(program: Any, monkeypatc
 def test_limits_of_the_environment_that_cannot_be_read(
     program: Any, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are ignored with one line: a program does not fail because of them."""
+    """One line says that the limits of the environment are ignored. A program does not fail because of them."""
     monkeypatch.setenv(slo.GOODPUT_VARIABLE, "tpot=50 once")
     assert [program.requests(name).limits for name in "ab"] == [{}, {}]
     assert ["TELEMETRY_GOODPUT is ignored" in line for line in said()] == [True]
@@ -202,7 +205,10 @@ def test_limits_are_parameters_of_the_run(program: Any) -> None:
 
 
 def test_a_condition_to_stop_is_a_parameter_of_the_run(program: Any) -> None:
-    """So that a report knows who asked for early stopping. Sent once, and again to the next producer."""
+    """The condition is sent once, and again to the next producer.
+
+    A report shows from it who asked for early stopping.
+    """
     for _ in range(2):
         program.kinds.requests("llm", {}, stop_when="p99 known")
     expected = [{"stop_when.llm": "p99 known"}]
@@ -212,6 +218,6 @@ def test_a_condition_to_stop_is_a_parameter_of_the_run(program: Any) -> None:
 
 
 def test_limits_go_with_a_kind_to_another_process(program: Any) -> None:
-    """As `expire_s` and `stop_when` do."""
+    """Limits go with a kind to another process, as `expire_s` and `stop_when` do."""
     make, arguments = copyreg.dispatch_table[Requests](limited(program, "ttft:200"))  # type: ignore[misc]
     assert dict(zip(signature(make).parameters, arguments, strict=True))["slo"] == "ttft:200ms"

@@ -19,7 +19,7 @@ from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 
 def test_a_request_is_found_by_its_key_while_it_is_in_flight(program: Any) -> None:
-    """After that the key is anybody's."""
+    """A key finds its request while the request is in flight. After that the key is free."""
     llm = program.requests()
     made = llm.issue(key="a")
     assert llm.find("a") is made
@@ -52,7 +52,7 @@ def test_calls_for_a_request_nobody_knows_are_counted(program: Any) -> None:
 
 
 def test_a_key_that_cannot_be_one_leaves_nothing_behind(program: Any) -> None:
-    """It is the caller's mistake, and raises before anything is recorded."""
+    """An unusable key is the caller's mistake, and raises before anything is recorded."""
     llm = program.requests()
     for wrong in ({"key": []}, {"conversation": []}):
         with pytest.raises(TypeError):
@@ -129,7 +129,7 @@ def test_the_age_of_a_request_is_how_long_ago_it_was_told(program: Any, now: Now
 
 
 def test_without_an_age_none_expires(program: Any) -> None:
-    """It stays in flight, however long."""
+    """A request without an age limit stays in flight, however long."""
     llm = program.requests()
     llm.issue(at_ns=0)
     llm.tend(1 << 62)
@@ -137,7 +137,7 @@ def test_without_an_age_none_expires(program: Any) -> None:
 
 
 def test_an_issue_that_raises_has_changed_nothing(program: Any) -> None:
-    """Not the conversation either: its next request is the first."""
+    """An issue that raises leaves the conversation unchanged. The next request of the conversation is its first."""
     llm = program.requests()
     for given in ({"key": []}, {"conversation": []}):
         with pytest.raises(TypeError):
@@ -257,7 +257,7 @@ def latency(count: int, value: float, **labels: str) -> SeriesStat:
 
 
 class Answers:
-    """What the aggregator says, in place of one."""
+    """Answers in place of those of an aggregator."""
 
     def __init__(self, program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.series: list[SeriesStat] = []
@@ -270,7 +270,7 @@ class Answers:
 
 
 def test_a_percentile_is_known_once_there_are_samples_enough(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of exactly this kind, in the tracking window that is open."""
+    """A percentile is known by the samples of exactly this kind, in the open tracking window."""
     answers = Answers(program, monkeypatch)
     llm = program.requests(model="m")
     answers.series = [latency(10**6, 1.0), latency(600, 5.0, model="m"), latency(662, 7.0, model="m", window="w")]
@@ -283,7 +283,10 @@ def test_a_percentile_is_known_once_there_are_samples_enough(program: Any, monke
 
 
 def test_a_load_has_enough_once_its_condition_is_met(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From then on nobody is asked, until another window is open; without a condition it never has."""
+    """The aggregator is not asked again once the condition is met, until another window is open.
+
+    A load without a condition never has enough.
+    """
     answers = Answers(program, monkeypatch)
     llm = program.kinds.requests("llm", {}, stop_when="p50 known")
     answers.series = [latency(10, 5.0)]
@@ -300,7 +303,7 @@ def test_a_load_has_enough_once_its_condition_is_met(program: Any, monkeypatch: 
 
 
 def test_a_load_that_never_has_enough_hears_why(program: Any, said: Any) -> None:
-    """Once, and it goes on: the condition may still be given."""
+    """One line says that no condition is given. The load goes on, since a condition may still come."""
     llm = program.requests()
     assert [llm.enough, llm.enough, program.requests().enough] == [False] * 3
     [line] = said()
@@ -309,7 +312,7 @@ def test_a_load_that_never_has_enough_hears_why(program: Any, said: Any) -> None
 
 
 def test_what_it_says_of_itself(program: Any) -> None:
-    """Its name, its labels, and how many are in flight."""
+    """The repr of a kind has its name, its labels, and how many requests are in flight."""
     llm = program.requests(model="m")
     llm.issue()
     assert repr(llm) == "<Requests 'llm', model='m', 1 in flight>"

@@ -13,7 +13,10 @@ from telemetry.wire.events import Mark
 
 
 def test_the_same_name_and_labels_are_the_same_object(program: Any) -> None:
-    """Whatever the order of labels, and whether or not the rest is said again."""
+    """The same name and labels give the same object, in any order of labels.
+
+    The other options need not be repeated.
+    """
     made = program.kinds.requests("llm", {"a": 1, "b": "x"}, expire_s=30, stop_when="p99 known")
     assert program.kinds.requests("llm", {"b": "x", "a": 1}) is made
     assert program.kinds.requests("llm", {}) is not made
@@ -40,7 +43,7 @@ def test_the_same_name_and_labels_are_the_same_object(program: Any) -> None:
     ],
 )
 def test_what_cannot_be_raises_at_once(program: Any, name: str, labels: Any, options: Any) -> None:
-    """Nothing of it shows up later, in the middle of a load."""
+    """An impossible kind raises at once. Otherwise the mistake would show later, in the middle of a load."""
     program.kinds.requests("settled", {}, expire_s=5.0, stop_when="p99 known")
     program.catalog.instrument("series", "taken.latency", "ms")
     with pytest.raises(InstrumentError):
@@ -48,7 +51,7 @@ def test_what_cannot_be_raises_at_once(program: Any, name: str, labels: Any, opt
 
 
 def test_a_window_that_is_not_entered_says_so(program: Any, said: Any) -> None:
-    """Once: when it is dropped, or when the run ends."""
+    """A window that was never entered is named once, when it is dropped or when the run ends."""
     with program.tracking("entered"):
         program.tracking("dropped")
     assert [line.split("'")[1] for line in said()] == ["dropped"]
@@ -67,13 +70,13 @@ def test_a_window_that_is_not_entered_says_so(program: Any, said: Any) -> None:
 
 
 def test_a_condition_that_cannot_be_read_raises(program: Any) -> None:
-    """With one that can be."""
+    """A condition that can't be read raises an error, which shows one that can be read."""
     with pytest.raises(UsageError, match="is not a condition to stop"):
         program.kinds.requests("llm", {}, stop_when="soon")
 
 
 def test_names_of_a_kind_are_taken(program: Any) -> None:
-    """Nobody else gives them another meaning; the same is welcome."""
+    """The names of a kind can't get another meaning. The same meaning is accepted."""
     program.requests()
     with pytest.raises(InstrumentError, match="already has the unit 'ns'"):
         program.catalog.instrument("series", "llm.latency", "ms")
@@ -107,7 +110,7 @@ def test_requests_belong_to_the_window_they_were_issued_in(program: Any) -> None
 
 
 def test_windows_nest_by_replacing(program: Any) -> None:
-    """Of those that are open the newest counts, also if they don't end in order, or by an exception."""
+    """The newest open window counts, also if windows end out of order or by an exception."""
     one, two = program.tracking("one"), program.tracking("two")
     seen = []
     for step in (one.__enter__, two.__enter__, lambda: one.__exit__(KeyError, KeyError(), None)):
@@ -119,7 +122,7 @@ def test_windows_nest_by_replacing(program: Any) -> None:
 
 @pytest.mark.parametrize("window", ["", "x" * 300, 7])
 def test_a_window_has_a_name(program: Any, window: Any) -> None:
-    """It is a label."""
+    """A window needs a valid name, since the name is a label."""
     with pytest.raises(InstrumentError):
         program.tracking(window)
 
@@ -141,7 +144,7 @@ def test_what_was_open_is_forgotten(program: Any) -> None:
 
 
 def test_tending_looks_after_all_kinds(program: Any) -> None:
-    """Those that have an age."""
+    """Tending expires old requests of every kind that has an age limit."""
     for name in ("a", "b"):
         program.kinds.requests(name, {}, expire_s=1e-9).issue(at_ns=1)
     program.kinds.tend()

@@ -51,7 +51,7 @@ def test_an_outcome_is_one_call_to_the_buffer(watched: Any) -> None:
 
 
 def test_without_output_in_between_there_is_only_a_latency(program: Any) -> None:
-    """Nothing is recorded of what was not said."""
+    """A request without output in between records a latency and no other figures."""
     program.requests().issue(at_ns=10).complete(at_ns=30)
     assert [name for name, *_ in program.events] == ["llm.issued", "llm.completed", "llm.latency"]
 
@@ -73,7 +73,10 @@ def test_the_first_output_is_the_first_that_is_told(program: Any) -> None:
 def test_tokens_are_what_complete_is_told(
     program: Any, first: int, told: int | None, output: list[float], per_token: list[float]
 ) -> None:
-    """Else the sum; the time per token is that of those after the first output, and only if there are any."""
+    """The tokens given to `complete` win over the sum.
+
+    The time per token covers only tokens after the first output, if there are any.
+    """
     made = program.requests().issue(at_ns=0)
     made.first(first, at_ns=10)
     made.complete(told, at_ns=20)
@@ -92,7 +95,7 @@ def test_a_planned_request_has_both_latencies(program: Any) -> None:
 
 
 def test_a_failure_is_in_no_figure_of_successes(program: Any) -> None:
-    """Its reason is a label, and its latency has a series of its own."""
+    """The reason of a failure is a label, and its latency has a series of its own."""
     made = program.requests().issue(planned=1, input_tokens=7, at_ns=10)
     made.first(at_ns=12)
     made.chunk(at_ns=13)
@@ -115,7 +118,7 @@ def test_calls_after_the_outcome_are_counted_and_change_nothing(program: Any) ->
 
 
 def test_times_are_those_of_the_monotonic_clock(program: Any) -> None:
-    """Without `at_ns` they are now, in order."""
+    """Times that are not given are the current times of the monotonic clock, in order."""
     before = time.monotonic_ns()
     made = program.requests().issue()
     told = [made.first(), made.chunk(), made.chunk(2), made.complete()]
@@ -124,7 +127,10 @@ def test_times_are_those_of_the_monotonic_clock(program: Any) -> None:
 
 
 def test_a_block_completes_or_fails(program: Any) -> None:
-    """With the name of the exception's type, which goes on; what the block has ended stays as it is."""
+    """A block that raises fails with the exception's type as its reason, and the exception goes on.
+
+    An outcome set inside the block stays.
+    """
     llm = program.requests()
     with llm.issue() as whole:
         whole.first()
@@ -158,7 +164,7 @@ def test_values_that_are_none_cost_their_neighbours_nothing(program: Any) -> Non
 
 
 def test_a_request_may_be_given_up(program: Any) -> None:
-    """As one that nobody ended in time: it expires, once, and its conversation heard of no end."""
+    """A request that is given up expires, once, like one that never ended. Its conversation hears of no end."""
     llm = program.requests()
     made = llm.issue(key="k", conversation="c", at_ns=0)
     program.take()
@@ -171,7 +177,7 @@ def test_a_request_may_be_given_up(program: Any) -> None:
 
 
 class Odd:
-    """Whatever is asked of it raises."""
+    """A value that raises whatever is asked of it."""
 
     def __init__(self, error: type[BaseException]) -> None:
         self._error = error
@@ -230,7 +236,7 @@ def test_output_is_there_whatever_its_tokens_are(program: Any, odd: Any) -> None
 
 
 def test_tokens_may_be_a_whole_number_of_any_type(program: Any) -> None:
-    """What was computed is often a float, and a model's own numbers are arrays."""
+    """Tokens may be whole numbers of any type. Computed ones are often floats, and a model's own are arrays."""
     made = program.requests().issue(at_ns=0)
     for at, tokens in enumerate((1.0, 2.0, np.int64(3), np.float32(4), True, 1, 1.5, float("inf")), 1):
         made.chunk(tokens, at_ns=at)
@@ -241,7 +247,10 @@ def test_tokens_may_be_a_whole_number_of_any_type(program: Any) -> None:
 
 @pytest.mark.parametrize("word", ["reason", "finish", "tokens"])
 def test_what_interrupts_an_outcome_leaves_the_request_in_flight(program: Any, word: str) -> None:
-    """Nothing of the caller's is asked anything once the request is claimed."""
+    """An interrupted outcome leaves the request in flight.
+
+    The caller's values are read before the request is claimed.
+    """
     llm, odd = program.requests(), Odd(KeyboardInterrupt)
     made = llm.issue(key="k", at_ns=0)
     program.take()
@@ -253,7 +262,10 @@ def test_what_interrupts_an_outcome_leaves_the_request_in_flight(program: Any, w
 
 
 def test_what_interrupts_a_chunk_changes_nothing(program: Any) -> None:
-    """Neither its time nor those that were held before it are recorded twice, or without their tokens."""
+    """An interrupted chunk changes no figure.
+
+    Neither its time nor an earlier one is recorded twice or without its tokens.
+    """
     made, odd = program.requests().issue(at_ns=0), Odd(KeyboardInterrupt)
     for call, at in ((made.first, 1), (made.chunk, 2), (made.chunk, 3)):
         with pytest.raises(KeyboardInterrupt):
@@ -278,14 +290,17 @@ def test_a_long_stream_holds_a_bounded_number_of_times(program: Any, hold: Any) 
 
 
 def test_a_text_may_be_of_a_type_of_its_own(program: Any) -> None:
-    """As those of template engines are: it is the text that is counted."""
+    """A text may be of a subclass of `str`, such as a template engine's. The text itself is counted."""
     made = type("Markup", (str,), {})
     program.requests().issue(input_text=made("ask")).complete(output_text=made("answer"))
     assert [record.text for record in program.records] == ["ask", "answer"]
 
 
 def test_texts_go_to_whoever_counts_their_tokens(program: Any) -> None:
-    """With what the time per token is made of; the rows of tokens are left to them."""
+    """The counter of tokens gets each text with what the time per token is made of.
+
+    It also records the rows of tokens.
+    """
     made = program.requests(model="m").issue(input_text="ask", at_ns=0)
     made.first(2, at_ns=10)
     made.chunk(at_ns=12)
@@ -305,7 +320,7 @@ def test_texts_go_to_whoever_counts_their_tokens(program: Any) -> None:
 
 
 def test_a_number_of_tokens_wins_over_a_text(program: Any) -> None:
-    """Then nobody has to count it, and nobody does who is not asked to: not of failures either."""
+    """A text with a number of tokens is not sent for counting. A failed request's text is not sent either."""
     llm = program.requests()
     llm.issue(input_tokens=3, input_text="a b c").complete(2, output_text="d e")
     llm.issue(input_text="a").fail()
@@ -325,7 +340,10 @@ def test_a_number_of_tokens_wins_over_a_text(program: Any) -> None:
 def test_a_text_that_fits_in_no_record_is_counted_and_said_once(
     program: Any, said: Any, text: str, why: str
 ) -> None:
-    """For each of the two, with what to do; the rest of its request is recorded all the same."""
+    """A text that fits in no record is named once for each of the two, with a remedy.
+
+    The rest of its request is recorded.
+    """
     llm = program.requests()
     for _ in range(2):
         llm.issue(input_text=text).complete(output_text=text)
@@ -342,7 +360,7 @@ def test_a_text_that_fits_in_no_record_is_counted_and_said_once(
 
 
 def test_a_reason_that_says_nothing_is_an_error(program: Any) -> None:
-    """As without one; a finish reason that says nothing is none."""
+    """An empty reason of a failure counts as `error`, like no reason. An empty finish reason counts as none."""
     llm = program.requests()
     for reason in ("", None):
         llm.issue().fail(reason)
@@ -352,7 +370,7 @@ def test_a_reason_that_says_nothing_is_an_error(program: Any) -> None:
 
 
 def test_a_total_of_tokens_may_have_a_fraction(program: Any) -> None:
-    """It is kept as it is; those of a piece are whole."""
+    """A total of tokens keeps its fraction, while the tokens of a piece are whole."""
     made = program.requests().issue(input_tokens=1.5)
     made.first(2.5)
     made.complete(output_tokens=2.5)
@@ -371,7 +389,7 @@ def test_the_collector_never_looks_at_requests(program: Any) -> None:
 
 
 def test_a_request_stays_in_its_process(program: Any) -> None:
-    """It says what it is, and is nothing that could be sent."""
+    """A request can't be pickled. Its repr names its kind and whether it is in flight."""
     made = program.requests().issue()
     assert repr(made) == "<Request of 'llm', in flight>"
     with pytest.raises(TypeError, match="a request can only be used in the process that issued it"):
@@ -411,7 +429,7 @@ def test_times_out_of_order_cost_the_figure_between_them_and_no_other(
 
 
 def test_a_failure_before_its_issue_is_a_failure_without_a_latency(program: Any) -> None:
-    """What is left out is counted."""
+    """A failure before its issue has no latency, and the missing value is counted."""
     program.requests().issue(at_ns=1_000).fail("late", at_ns=900)
     counted = [program.values(f"llm.{word}") for word in ("failed", "failed_latency", "out_of_order")]
     assert counted == [[1.0], [], [1.0]]
@@ -429,7 +447,10 @@ def test_gaps_out_of_order_are_left_out_of_answers_without_end_too(program: Any,
 
 
 def test_a_text_whose_first_output_came_after_the_end_has_tokens_and_no_time_for_each(program: Any) -> None:
-    """Which is counted, as for a request whose tokens are known."""
+    """A text whose first output came after the end has no time per token.
+
+    The missing value is counted, as with known tokens.
+    """
     made = program.requests().issue(at_ns=0)
     made.first(at_ns=30)
     made.complete(output_text="some words", at_ns=20)
@@ -439,7 +460,7 @@ def test_a_text_whose_first_output_came_after_the_end_has_tokens_and_no_time_for
 
 
 def test_a_conversation_that_ends_before_it_begins_has_no_duration(program: Any) -> None:
-    """Its turns are known."""
+    """A conversation that ends before it begins has turns but no duration."""
     llm = program.requests()
     llm.issue(conversation="c", at_ns=100).fail(at_ns=90)
     program.take()

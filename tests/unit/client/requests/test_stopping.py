@@ -1,4 +1,4 @@
-"""Whether a percentile is known: the condition, the question, and the figures."""
+"""Tests of whether a percentile is known: the condition, the question, and the figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_conditions_are_read(text: str, expected: Condition) -> None:
      "p99 known tolerating 99.5%", "p99 known and p50 known", 3, True],
 )  # fmt: skip
 def test_what_is_no_condition_is_refused(text: Any) -> None:
-    """With a hint at one that is."""
+    """The error for an invalid condition hints at a valid one."""
     with pytest.raises(UsageError) as caught:
         parse(text)
     assert caught.value.hint
@@ -68,7 +68,7 @@ def test_what_cannot_be_asked_is_refused(wrong: Any) -> None:
 
 
 def test_numbers_of_any_type_are_taken() -> None:
-    """Whoever asks gets plain answers."""
+    """Numbers of any type are taken, and the answers are plain numbers."""
     asked = condition(99, "latency", Decimal("0.95"), np.float64(0.05))
     assert (type(asked.confidence), type(asked.within)) == (float, float)
     known = judge(None, "llm", {}, asked)
@@ -77,7 +77,7 @@ def test_numbers_of_any_type_are_taken() -> None:
 
 @pytest.mark.parametrize(("asked", "meant"), [(99, "99"), ("p99.9", "99.9"), (1, "1"), ("p0.99", "0.99")])
 def test_a_percentile_may_be_written_as_in_a_gate(asked: object, meant: str) -> None:
-    """With a `p` it may also be below 1."""
+    """A percentile may be written with a `p`, and then may also be below 1."""
     assert condition(asked, "latency", 0.99, None).percentile == meant
 
 
@@ -85,7 +85,10 @@ def test_a_percentile_may_be_written_as_in_a_gate(asked: object, meant: str) -> 
     ("asked", "meant"), [(0.99, "99"), ("0.999", "99.9"), (0.9999999, "99.99999"), (0.5, "50")]
 )
 def test_a_share_is_no_percentile(asked: object, meant: str) -> None:
-    """It would be one of the fastest: the error says what was meant, and how that one is asked for."""
+    """A share would be one of the fastest percentiles.
+
+    The error names the percentile that was meant, and how to ask for the fast one.
+    """
     with pytest.raises(UsageError, match="is a share, not a percentile") as caught:
         condition(asked, "latency", 0.99, None)
     assert f'write {meant} or "p{meant}"' in caught.value.hint
@@ -93,7 +96,7 @@ def test_a_share_is_no_percentile(asked: object, meant: str) -> None:
 
 
 def series(values: list[int], percentiles: tuple[int, ...] = ()) -> SeriesStat:
-    """What a snapshot holds of sorted values."""
+    """Return the series that a snapshot holds for sorted values."""
     cells: dict[int, int] = {}
     for value in values:
         cells[cell(value)] = cells.get(cell(value), 0) + 1
@@ -114,7 +117,10 @@ def snapshot(found: list[SeriesStat]) -> MetricsSnapshot:
 
 
 def test_a_value_lies_where_the_snapshot_puts_it() -> None:
-    """That of a percentile exactly, others between the two beside them and the edges of their cell."""
+    """The value of a given percentile is exact.
+
+    Others lie between the two percentiles beside them and the edges of their cell.
+    """
     values = sorted(1_000 + 7 * number for number in range(1_000))
     stat = series(values, (50, 90, 99))
     assert [value_at(stat, rank) for rank in (1, 500, 900, 990, 1_000)] == [1_000, 4_493, 7_293, 7_923, 7_993]
@@ -163,7 +169,7 @@ def test_a_tolerance_of_the_settings_is_for_the_median_and_above() -> None:
 
 
 def test_the_settings_have_what_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are read once a run."""
+    """The settings fill in what is not asked for, and are read once a run."""
     monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__CONFIDENCE", "0.9")
     monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__TOLERANCE", "0.01")
     asker = StatusQuery(lambda: "")
@@ -175,7 +181,7 @@ def test_the_settings_have_what_is_not_asked_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_figures_nothing_is_known() -> None:
-    """And all samples are missing."""
+    """All samples are missing as long as there are no figures."""
     for figures in (None, snapshot([])):
         found = judge(figures, "llm", {}, Condition())
         assert (found.count, found.missing, found.known, found.value) == (0, 662, False, None)
@@ -197,14 +203,14 @@ def test_the_aggregator_is_asked_once_a_second(short_dir: Path, monkeypatch: pyt
 
 
 def test_without_an_answer_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No endpoint, or nobody there: the caller goes on."""
+    """A missing endpoint or aggregator gives no answer, and the caller goes on."""
     monkeypatch.setattr(module, "_PATIENCE_S", 0.01)
     assert StatusQuery(lambda: "").ask() is None
     assert StatusQuery(lambda: "ipc:///nowhere/c").ask() is None
 
 
 def test_nobody_waits_for_somebody_elses_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They get the answer before that."""
+    """A caller doesn't wait while another one asks, and gets the answer from before that."""
     asking, answered = threading.Event(), threading.Event()
     asker = StatusQuery(lambda: "x")
 
@@ -224,7 +230,7 @@ def test_nobody_waits_for_somebody_elses_question(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_answer_that_comes_after_another_run_began_is_not_its(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asked about the old run hears nothing, and raises nothing; the new one is asked at once."""
+    """A caller that asked about the old run gets no answer and no exception. The new run is asked at once."""
     asker = StatusQuery(lambda: "x")
 
     def answer() -> MetricsSnapshot:

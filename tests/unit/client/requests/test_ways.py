@@ -28,7 +28,7 @@ BUFFER_FULL = 0
 def test_arguments_that_a_call_does_not_have(
     program: Any, call: str, given: tuple[object, ...], named: dict[str, object]
 ) -> None:
-    """They are an error of the program, and nothing is recorded."""
+    """Wrong arguments raise as an error of the program, and the call records no event."""
     made = program.requests().issue(at_ns=0)
     program.take()
     with pytest.raises(TypeError):
@@ -67,7 +67,7 @@ def test_an_outcome_without_room_is_dropped_as_a_whole(program: Any, way: str) -
 
 
 def test_a_request_is_issued_and_not_made(program: Any) -> None:
-    """Without instruments there is none."""
+    """A request can't be made directly, since it needs the instruments of a kind."""
     with pytest.raises(TypeError):
         kind.Request()  # type: ignore[call-arg]
 

@@ -7,7 +7,7 @@ from telemetry.client.sending.announcer import WINDOW_BYTES, Announcer
 
 
 def test_definitions_repeat_until_acknowledged() -> None:
-    """Then only new ones are carried."""
+    """Definitions repeat until acknowledged. After that only new ones are carried."""
     definitions = [b"a", b"b"]
     announcer = Announcer(definitions)
     assert announcer.due
@@ -24,7 +24,7 @@ def test_definitions_repeat_until_acknowledged() -> None:
 
 
 def test_a_batch_without_definitions_acknowledges_none() -> None:
-    """Only what carried them counts."""
+    """Only the acknowledgement of a batch that carried the definitions counts."""
     announcer = Announcer([b"a"])
     announcer.carried(5, 0, 1)
     announcer.acknowledged(5)
@@ -44,7 +44,7 @@ def test_a_new_aggregator_is_told_everything_again() -> None:
 
 
 def test_too_many_for_one_batch_are_announced_in_turn() -> None:
-    """Those that were never sent come first; rows wait until all have been."""
+    """Definitions that were never sent come first. Rows wait until all definitions have been sent."""
     total = 2 * limits.BATCH_RECORDS + 10
     announcer = Announcer([b"x"] * total)
     windows = []

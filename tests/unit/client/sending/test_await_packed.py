@@ -88,7 +88,7 @@ def test_definitions_go_first(bench: Bench, flusher: Flusher) -> None:
 
 
 def test_events_dropped_by_the_bound_end_the_wait(bench: Bench, flusher: Flusher, wait_until: WaitUntil) -> None:
-    """They will be in no batch, and are counted as dropped."""
+    """Dropped events will be in no batch, so they end the wait and are counted as dropped."""
     link, outbox = bench.link, bench.desk.outbox
     link.receive_control = lambda timeout_s=0.0: [Ack(batches=0, epoch="e")]  # it hears, but takes nothing
     link.room = 0
@@ -151,7 +151,10 @@ def test_other_events_do_not_hold_up_a_wait(make_desk: Any, link: Any, read: Any
 
 
 def test_a_wait_ends_in_time(bench: Bench, link: Any, wait_until: WaitUntil) -> None:
-    """Nothing is packed before the aggregator has answered. A later wait covers the events all the same."""
+    """The wait ends in time, although no batch is packed before the aggregator has answered.
+
+    A later wait covers the events.
+    """
     link.answer = lambda request: []
     flusher = bench.start(period_s=0.002)
     assert flusher.silent
@@ -168,7 +171,7 @@ def test_a_wait_ends_in_time(bench: Bench, link: Any, wait_until: WaitUntil) -> 
 def test_events_that_can_not_be_encoded_end_the_wait(
     bench: Bench, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are counted as dropped; a wait for them would never end."""
+    """Events that can't be encoded are counted as dropped, since a wait for them would never end."""
     from telemetry.client.sending import outbox as outbox_module
 
     def fail(batch: object) -> bytearray:
@@ -226,7 +229,7 @@ def test_an_end_says_how_many_events_could_not_be_sent(bench: Bench, flusher: Fl
 
 
 def test_the_outbox_counts_what_leaves_the_queue(desk: Any) -> None:
-    """In a batch or by a drop; definitions are no events."""
+    """The outbox counts each event that leaves the queue, in a batch or by a drop. Definitions are no events."""
     outbox = desk.outbox
     desk.definitions.append(mark("stands for a definition"))
     desk.fill(3)

@@ -100,7 +100,7 @@ def test_each_text_of_a_record_is_masked(record: EventRecord, changed: dict[str,
 
 @pytest.mark.parametrize("record", [record for record, _ in RECORDS], ids=lambda record: type(record).__name__)
 def test_a_record_without_secrets_stays_to_the_byte(record: EventRecord) -> None:
-    """It is not even encoded again."""
+    """A record without secrets is not even encoded again."""
     door, _ = made_door()
     clean = msgspec.msgpack.encode(record).replace(SECRET.encode(), b"x" * len(SECRET))
     clean = clean.replace(b"me:pw@", b"me_pw_").replace(b"api_key", b"api_xxx").replace(b"password", b"passages")
@@ -116,7 +116,10 @@ def test_every_kind_of_record_is_known() -> None:
 
 
 def test_records_whose_names_are_searched_before_pass_at_once() -> None:
-    """They are not decoded: a training loop makes thousands a second."""
+    """Records whose names were searched before are not decoded.
+
+    A training loop makes thousands of them a second.
+    """
     door, _ = made_door()
     for record in (
         Scalars(SECRET, 1, {SECRET: 1.0}),
@@ -138,7 +141,7 @@ def test_a_text_that_grows_still_fits_the_wire() -> None:
 
 
 def test_counts_are_rows_by_rule() -> None:
-    """Once each."""
+    """The door returns its counts as rows by rule, each count once."""
     door, asked = made_door()
     door.masked(records.mark(f"{SECRET} password=abcdef {SECRET}", {}, 1))
     rows = door.counts()

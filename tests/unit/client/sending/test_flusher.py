@@ -81,7 +81,7 @@ def bench(link: Any, desk: Any) -> Iterator[Bench]:
 
 
 def test_events_are_sent_within_a_period(bench: Bench, wait_until: WaitUntil) -> None:
-    """Nobody has to wake it."""
+    """The flusher sends events within a period, and needs no call to wake it."""
     bench.link.answer = willing
     flusher = bench.start()
     assert flusher.wait_for_welcome(5.0) == WELCOME
@@ -126,7 +126,10 @@ def test_finishing_before_the_welcome_still_delivers(bench: Bench) -> None:
 
 
 def test_an_aggregator_that_takes_nothing_is_waited_for_within_bounds(bench: Bench) -> None:
-    """What could not be sent is in the end it may still read."""
+    """The wait for an aggregator that takes nothing is bounded.
+
+    The unsent events are in the end message, which it may still read.
+    """
     bench.link.answer = lambda request: [WELCOME] if isinstance(request, Hello) else []
     flusher = bench.start()
     flusher.wait_for_welcome(5.0)
@@ -141,7 +144,10 @@ def test_an_aggregator_that_takes_nothing_is_waited_for_within_bounds(bench: Ben
 
 
 def test_the_end_is_said_however_little_time_is_left(bench: Bench) -> None:
-    """On a busy machine all of it may go by before: the account is written, and lingers with the last bytes."""
+    """The end message has the account even if no time is left, as on a busy machine.
+
+    The message lingers with the last bytes.
+    """
     bench.link.answer = lambda request: [WELCOME] if isinstance(request, Hello) else []
     flusher = bench.start()
     flusher.wait_for_welcome(5.0)
@@ -153,7 +159,7 @@ def test_the_end_is_said_however_little_time_is_left(bench: Bench) -> None:
 
 
 def test_an_aggregator_that_is_gone_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its address refuses: nobody will come back."""
+    """An aggregator whose address refuses is not waited for, since it will not come back."""
     monkeypatch.setattr(flusher_module, "_GONE_AFTER_S", 0.1)
     monkeypatch.setattr(flusher_module, "_PROBE_S", 0.02)
     bench.link.answer = lambda request: [WELCOME] if isinstance(request, Hello) else []
@@ -194,7 +200,7 @@ def test_an_aggregator_that_was_killed_is_waited_for_longer(
 def test_an_aggregator_that_was_killed_is_not_waited_for_when_all_is_acknowledged(
     bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is left that another aggregator would need."""
+    """A killed aggregator is not waited for if no event is left that another aggregator would need."""
     quickly(monkeypatch, return_s=60.0)
     bench.link.answer = deaf()
     bench.refusing = True
@@ -253,7 +259,10 @@ def deaf(welcome: Welcome = WELCOME) -> Callable[[Request], list[Response]]:
 def test_an_address_that_changes_hands_is_not_given_up(
     bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever takes it over removes the file of the dead one first: a moment without it means nothing."""
+    """A moment without the socket file means no end of the run.
+
+    A new aggregator first removes the file of the dead one.
+    """
     quickly(monkeypatch, return_s=60.0)
     bench.link.answer = deaf()
     path = short_dir / "c"
@@ -280,7 +289,10 @@ def test_an_address_that_changes_hands_is_not_given_up(
 def test_a_run_that_is_kept_is_waited_for_as_long_as_there_is_time(
     bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy machine a restart takes longer than anybody would wait for one that may never come."""
+    """A kept run is waited for as long as there is time.
+
+    On a busy machine a restart takes longer than the wait for an uncertain one.
+    """
     quickly(monkeypatch)
     bench.link.answer = deaf()
     flusher = bench.start(endpoint=address(short_dir))
@@ -332,7 +344,10 @@ RECOVER = "; `telemetry recover {run}` makes a result of the events that arrived
 def test_what_was_not_acknowledged_is_said_with_what_can_be_done(
     bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch, more: int, words: str
 ) -> None:
-    """How many events, and the command; none where there is no journal, and nothing if nothing is lost."""
+    """The ending names the unacknowledged events, and the command to recover if there is a journal.
+
+    The ending is silent if no event is lost and there is no journal.
+    """
     quickly(monkeypatch)
     at = address(short_dir)
     bench.link.answer = deaf(left_run(short_dir) if RECOVER in words else WELCOME)
@@ -387,7 +402,7 @@ def test_who_waits_for_a_welcome_learns_why_there_is_none(bench: Bench) -> None:
 
 @pytest.mark.parametrize("when", ["connecting", "before the welcome"])
 def test_a_machine_without_room_is_given_up(bench: Bench, wait_until: WaitUntil, when: str) -> None:
-    """No descriptor for a socket: the error is told, and nothing piles up for a thread that is gone."""
+    """A machine without a free descriptor gives an error. No events pile up for the thread that is gone."""
 
     def fail(*_: object) -> Any:
         raise OSError("Too many open files")
@@ -477,7 +492,7 @@ def test_a_run_that_ends_without_this_process_is_told_all_it_has(bench: Bench, w
 def test_what_others_have_to_do_now_and_then_is_done(
     bench: Bench, wait_until: WaitUntil, said: Callable[[], list[str]]
 ) -> None:
-    """Its errors are said once, and what waits is sent all the same."""
+    """Errors of the periodic call are reported once. Waiting events are sent all the same."""
     bench.link.answer = willing
     turns: list[int] = []
 
@@ -530,7 +545,7 @@ def test_what_is_to_be_done_is_done_in_a_flood(flood: Bench, wait_until: WaitUnt
 
 
 def test_the_end_of_the_run_is_noticed_in_a_flood(flood: Bench, wait_until: WaitUntil) -> None:
-    """Whoever floods a run that ends would hold it up until its deadline."""
+    """A producer that floods a run notices its end, and so doesn't delay it until the deadline."""
     flusher = flood.start()
     flusher.wait_for_welcome(5.0)
     flood.link.inbox.append(Pong(epoch="e", state="DRAINING"))
@@ -538,7 +553,7 @@ def test_the_end_of_the_run_is_noticed_in_a_flood(flood: Bench, wait_until: Wait
 
 
 def test_a_refusal_is_noticed_in_a_flood(flood: Bench, wait_until: WaitUntil) -> None:
-    """Nobody takes these events any more."""
+    """A producer in a flood notices a refusal, since its events are no longer accepted."""
     flusher = flood.start()
     flusher.wait_for_welcome(5.0)
     flood.link.inbox.append(Error(id=1, code="refused", message="more than 4,096 producers"))

@@ -1,4 +1,4 @@
-"""From the buffer to numbered batches: nothing is lost without a number."""
+"""Tests of the way from the buffer to numbered batches, on which each lost event has a number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_nothing_to_say_is_no_batch(desk: Any) -> None:
 
 
 def test_a_batch_carries_definitions_records_and_rows(desk: Any, read: Any) -> None:
-    """In this order; the numbers run over records and rows."""
+    """A batch carries definitions, records and rows in this order. The numbers run over records and rows."""
     desk.definitions.append(records.mark("stands for a definition", {}, 0))
     desk.outbox.records.append(records.mark("m", {}, 9))
     desk.fill(3)
@@ -53,7 +53,7 @@ def test_a_definition_alone_is_announced_once(desk: Any, read: Any) -> None:
 
 
 def test_a_batch_is_bounded(desk: Any, make_desk: Any) -> None:
-    """What does not fit waits for the next."""
+    """A batch is bounded, and the rest waits for the next batch."""
     desk = make_desk(row_bound=None)
     desk.fill(limits.BATCH_EVENTS + 5)
     for number in range(limits.BATCH_RECORDS + 7):
@@ -86,7 +86,7 @@ def test_rows_wait_until_every_definition_was_sent(desk: Any) -> None:
 
 
 def test_the_oldest_rows_go_beyond_the_bound(desk: Any, read: Any) -> None:
-    """They have numbers: the next batch begins after them."""
+    """The oldest rows are dropped beyond the bound. They have numbers, so the next batch begins after them."""
     desk.fill(1_200)
     batch = desk.pack()
     assert (batch.first, batch.dropped) == (200, {"buffer_full": 200})
@@ -110,7 +110,7 @@ def test_policy_block_leaves_the_bound_to_the_callers(make_desk: Any) -> None:
 
 
 def test_what_recorders_refused_has_a_number(desk: Any) -> None:
-    """And a reason."""
+    """Events that recorders refused have a number and a reason."""
     desk.recorders.record(0.0)("text")
     desk.timed_out.hit()
     desk.timed_out.hit()
@@ -147,7 +147,7 @@ def test_what_stays_behind_is_counted_as_unsent(desk: Any) -> None:
 
 
 def test_definitions_alone_can_be_packed(desk: Any, read: Any) -> None:
-    """When there is no room for events, what announces them may still have to go out."""
+    """Definitions can be packed alone. They may have to go out when there is no room for events."""
     desk.fill(3)
     assert desk.outbox.pack(definitions_only=True) is None
     desk.definitions.append(records.mark("stands for a definition", {}, 0))
@@ -157,7 +157,7 @@ def test_definitions_alone_can_be_packed(desk: Any, read: Any) -> None:
 
 
 def test_a_batch_that_cannot_be_encoded_is_counted(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even running out of memory leaves the account whole."""
+    """The events of a batch that can't be encoded are counted, even when memory runs out."""
 
     def refuse(batch: object) -> bytearray:
         raise MemoryError
@@ -188,7 +188,10 @@ def test_the_oldest_records_go_beyond_their_bytes(desk: Any, monkeypatch: pytest
 
 
 def test_a_record_may_arrive_while_others_are_weighed(desk: Any) -> None:
-    """As from another thread, where no lock of the interpreter holds it back. It is weighed once."""
+    """A record that another thread adds meanwhile is weighed once.
+
+    A free-threaded interpreter has no lock that holds it back.
+    """
     outbox = desk.outbox
 
     class Interrupted(bytes):
@@ -208,7 +211,10 @@ def test_a_record_may_arrive_while_others_are_weighed(desk: Any) -> None:
 
 
 def test_many_bytes_of_records_fill_a_batch_as_many_rows_do(desk: Any) -> None:
-    """They may follow at once: texts are not held back to one batch a period."""
+    """Many bytes of records make the outbox full, so the next batch may follow at once.
+
+    Texts are not held back to one batch a period.
+    """
     assert not desk.outbox.full
     mark = records.mark("x" * 4_000, {}, 1)
     desk.outbox.records.extend([mark] * (1 + records.RECORD_BYTES // len(mark)))
@@ -222,7 +228,10 @@ def test_many_bytes_of_records_fill_a_batch_as_many_rows_do(desk: Any) -> None:
 
 
 def test_many_small_records_fill_a_batch_as_well(desk: Any) -> None:
-    """As many as a batch takes: what a loop logs in a flood need not wait for the next turn."""
+    """More records than a batch takes make the outbox full.
+
+    So a loop that logs in a flood need not wait for the next turn.
+    """
     desk.outbox.records.extend([records.mark("x", {}, 1)] * (limits.BATCH_RECORDS + 1))
     desk.outbox.settle()
     assert desk.outbox.full

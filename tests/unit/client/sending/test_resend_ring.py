@@ -16,7 +16,7 @@ def filled(count: int, capacity: int = 10 * KEPT) -> ResendRing:
 
 
 def test_what_is_acknowledged_is_forgotten() -> None:
-    """And its bytes are free. Who asks learns whether anything moved."""
+    """The ring forgets acknowledged batches and frees their bytes. Its answer says whether anything moved."""
     ring = filled(5)
     assert ring.acknowledged(3)
     assert (ring.kept(), ring.bytes) == ([3, 4], 2 * KEPT)
@@ -26,7 +26,7 @@ def test_what_is_acknowledged_is_forgotten() -> None:
 
 
 def test_events_that_were_acknowledged_are_counted() -> None:
-    """And no others: what is given up, or taken back, was not."""
+    """Only acknowledged events are counted, and not those that are given up or taken back."""
     ring = ResendRing(10 * KEPT)
     for seq in range(5):
         ring.keep(seq, bytes(100), 10**seq)
@@ -47,7 +47,7 @@ def test_nothing_falls_out_of_a_full_ring() -> None:
 
 
 def test_the_oldest_is_given_up_on_demand() -> None:
-    """What stays is whole."""
+    """The oldest batch is given up on demand, and the others stay whole."""
     ring = filled(3)
     ring.give_up_oldest()
     assert (ring.kept(), ring.bytes) == ([1, 2], 2 * KEPT)
@@ -56,7 +56,7 @@ def test_the_oldest_is_given_up_on_demand() -> None:
 
 
 def test_a_batch_that_never_left_is_taken_back() -> None:
-    """It is the newest."""
+    """A batch that is taken back is the newest one."""
     ring = filled(3)
     ring.forget(2)
     assert (ring.kept(), ring.bytes) == ([0, 1], 2 * KEPT)
@@ -71,7 +71,7 @@ def test_a_batch_that_was_acknowledged_before_it_left_is_gone() -> None:
 
 
 def test_a_range_is_what_is_left_of_it() -> None:
-    """Nobody makes us count to 2**63."""
+    """A range lists only the batches that the ring still has. Its end may be as large as 2**63 - 1."""
     ring = filled(8)
     assert ring.kept(2, 4) == [2, 3, 4]
     assert ring.kept(6, (1 << 63) - 1) == [6, 7]

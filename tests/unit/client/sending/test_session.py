@@ -70,7 +70,7 @@ def send_all(talk: ProducerSession) -> None:
 
 
 def test_an_aggregator_that_does_not_know_the_key_is_given_up(make: Make, link: Any) -> None:
-    """It will never answer; the link knows why."""
+    """An aggregator that does not know the key will never answer. The error comes from the link."""
     talk = make()
 
     def refuse(_timeout_s: float = 0.0) -> list[Response]:
@@ -89,7 +89,10 @@ def test_an_aggregator_that_does_not_know_the_key_is_given_up(make: Make, link: 
 def test_a_wall_clock_that_is_wrong_is_corrected(
     make: Make, desk: Any, link: Any, times_ms: tuple[int, int], corrected: bool
 ) -> None:
-    """By the clock of the welcome, unless the way of the messages explains the difference."""
+    """A wrong wall clock is corrected by the clock of the welcome.
+
+    No correction is made if the travel time of the messages explains the difference.
+    """
     ahead_ms, way_ms = times_ms
 
     def greet_late(request: Request) -> list[Response]:
@@ -152,7 +155,7 @@ def test_a_refusal_ends_it(make: Make, link: Any, answer: Response, message: str
 
 
 def test_a_ping_goes_out_every_second(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """Also when there is nothing to send: silence would be called late."""
+    """A ping also goes out when there are no events, since a silent producer would count as late."""
     link.asked.clear()
     for _ in range(10):
         desk.clock.advance(0.25)
@@ -162,7 +165,7 @@ def test_a_ping_goes_out_every_second(talk: ProducerSession, desk: Any, link: An
 
 
 def test_one_batch_at_a_time_while_full_ones_wait(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """True means: come again at once."""
+    """`flush` sends one batch. It returns true if the caller should come again at once for another full one."""
     desk.fill(2 * limits.BATCH_EVENTS + 10)
     assert [talk.flush(), talk.flush()] == [True, False]
     assert [batch.rows.count for batch in link.batches] == [limits.BATCH_EVENTS] * 2
@@ -172,7 +175,7 @@ def test_one_batch_at_a_time_while_full_ones_wait(talk: ProducerSession, desk: A
 
 
 def test_a_full_pipe_keeps_the_batch_at_the_head(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """It is packed once and sent first when there is room."""
+    """A batch that met a full pipe is packed once, and sent first when there is room."""
     link.room = 0
     desk.fill(5)
     talk.flush()
@@ -187,7 +190,7 @@ def test_a_full_pipe_keeps_the_batch_at_the_head(talk: ProducerSession, desk: An
 
 
 def test_an_acknowledged_batch_is_forgotten(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """With the definitions it carried."""
+    """An acknowledged batch is forgotten, together with the definitions it carried."""
     desk.definitions.append(records.mark("d", {}, 0))
     for _ in range(3):
         desk.fill(1)
@@ -216,7 +219,7 @@ def test_a_resend_is_answered_from_the_ring(talk: ProducerSession, desk: Any, li
 
 
 def test_a_resend_waits_for_room(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """And goes before newer batches."""
+    """A resend waits for room, and goes before newer batches."""
     for _ in range(3):
         desk.fill(1)
         talk.flush()
@@ -282,8 +285,10 @@ def fill_ring(talk: ProducerSession, desk: Any) -> None:
 
 
 def test_a_full_ring_holds_back_what_follows(tight: ProducerSession, desk: Any, link: Any) -> None:
-    """What the aggregator has not acknowledged it may lose with its life: it stays, and new events wait where their
-    bound is."""
+    """Unacknowledged batches stay, since the aggregator may lose them if it dies.
+
+    New events wait in the outbox, which has a bound.
+    """
     fill_ring(tight, desk)
     assert [batch.seq for batch in link.batches] == tight.ring.kept() == [0, 1, 2]
     assert desk.outbox.waiting == 2
@@ -336,7 +341,10 @@ def test_one_batch_that_is_never_acknowledged_does_not_stop_the_rest(
 
 
 def test_nothing_is_given_up_while_the_aggregator_is_silent(tight: ProducerSession, desk: Any, link: Any) -> None:
-    """It may be another one that comes back, and lack just that. Nor at the first word after a long silence."""
+    """A silent aggregator may come back as another one that lacks just these batches.
+
+    They stay also at the first word after a long silence.
+    """
     fill_ring(tight, desk)
     live(tight, desk, link, 60.0)
     live(tight, desk, link, 1.75, Pong(epoch="e1", state="LIVE"))
@@ -377,7 +385,10 @@ def test_a_silent_aggregator_is_packed_for(talk: ProducerSession, desk: Any, lin
 
 
 def test_what_is_packed_for_a_silent_aggregator_is_bounded(tight: ProducerSession, desk: Any, link: Any) -> None:
-    """By the ring. Definitions without end fill it no further."""
+    """The ring bounds the batches that are packed for a silent aggregator.
+
+    Endless definitions don't fill it further.
+    """
     link.room = 0
     desk.clock.advance(2.5)
     for number in range(20):
@@ -433,7 +444,7 @@ def test_what_is_packed_for_a_silent_aggregator_takes_the_memory_that_the_ring_c
 
 
 def test_definitions_that_fill_several_batches_all_go_first(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """In their order, before the batches that lean on them."""
+    """The definitions go first and in their order, since the other batches depend on them."""
     desk.definitions += [records.mark("d", {}, 0)] * (limits.BATCH_RECORDS + 7)
     send_all(talk)
     desk.fill(1)
@@ -451,7 +462,10 @@ def test_definitions_that_fill_several_batches_all_go_first(talk: ProducerSessio
 
 @pytest.mark.parametrize("sign", [Pong(epoch="e2", state="LIVE"), Ack(epoch="e2", batches=1)])
 def test_another_epoch_is_another_aggregator(talk: ProducerSession, desk: Any, link: Any, sign: Response) -> None:
-    """It hears hello, then all definitions, then what it may have missed, then what is new."""
+    """Another aggregator first gets hello and all definitions.
+
+    Then come the batches it may have missed, and then new ones.
+    """
     desk.definitions.append(records.mark("d", {}, 0))
     for _ in range(3):
         desk.fill(1)
@@ -472,7 +486,7 @@ def test_another_epoch_is_another_aggregator(talk: ProducerSession, desk: Any, l
 
 
 def test_another_aggregators_acknowledgement_frees_nothing(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """What it speaks of is not on the disk of the one that answers now."""
+    """An acknowledgement of an earlier aggregator says nothing about the disk of the present one."""
     desk.fill(3)
     talk.flush()
     link.inbox = [Ack(epoch="e0", batches=1)]
@@ -483,7 +497,7 @@ def test_another_aggregators_acknowledgement_frees_nothing(talk: ProducerSession
 def test_batches_that_never_left_go_to_the_new_aggregator_in_their_order(
     talk: ProducerSession, desk: Any, link: Any
 ) -> None:
-    """Nothing that was packed is packed again, nor sent twice."""
+    """A batch that was packed is not packed again, and none is sent twice to the new aggregator."""
     desk.fill(1)
     talk.flush()
     link.room = 0
@@ -502,7 +516,7 @@ def test_batches_that_never_left_go_to_the_new_aggregator_in_their_order(
 def test_an_end_that_was_not_answered_is_said_to_the_new_aggregator(
     talk: ProducerSession, desk: Any, link: Any
 ) -> None:
-    """After hello, with the same account: no batch is added behind it, not even for the definitions."""
+    """The end follows hello with the same account. No batch is added after it, not even for definitions."""
     desk.definitions.append(records.mark("d", {}, 0))
     for _ in range(2):
         desk.fill(1)
@@ -545,7 +559,10 @@ def test_the_end_names_all_that_was_emitted(talk: ProducerSession, desk: Any, li
 
 
 def test_a_batch_that_never_left_is_counted_as_unsent(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """And is not sent any more after the end was said, neither to this aggregator nor to one that follows."""
+    """A batch that never left is counted as unsent.
+
+    After the end it goes to neither this aggregator nor a later one.
+    """
     link.room = 0
     desk.fill(3)
     talk.flush()
@@ -565,7 +582,7 @@ def test_a_batch_that_never_left_is_counted_as_unsent(talk: ProducerSession, des
 
 
 def test_resends_are_answered_while_the_end_waits(talk: ProducerSession, desk: Any, link: Any) -> None:
-    """That is what the aggregator waits for."""
+    """Resends are answered while the end waits, since the aggregator waits for them."""
     desk.fill(3)
     talk.flush()
     talk.say_end()

@@ -77,7 +77,7 @@ def test_without_a_command_the_variables_are_ours(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernel tells. On a node of several, the names say which."""
+    """The machine's facts are those of the kernel. The names say which node of several it is."""
     facts = machine.facts()
     assert facts["host"]
     assert facts["kernel"].startswith(platform.system())
@@ -89,7 +89,7 @@ def test_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_interpreter_of_a_command(tmp_path: Path) -> None:
-    """With the packages of its environment, found from outside."""
+    """The interpreter of a command is observed from outside, with the packages of its environment."""
     with running(sys.executable, "-c", SLEEP) as pid:
         params = collected(pid, samples=3, packages="numpy|msgspec|NO-such*").all_params
     from importlib.metadata import version
@@ -101,13 +101,13 @@ def test_the_interpreter_of_a_command(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_is_gone_has_the_version_of_its_name() -> None:
-    """Its file was replaced after the start, as by an upgrade of the environment."""
+    """An interpreter whose file was replaced, as by an upgrade, has the version of its name."""
     gone = Path("/no/such/bin/python3.11")
     assert (described(gone, gone).version, described(gone, gone).folders) == ("3.11", ())
 
 
 def test_the_interpreter_below_a_shell(wait_until: WaitUntil) -> None:
-    """It is looked for again, because the shell starts it later."""
+    """The interpreter is looked for again, because the shell starts it later."""
     run, made = MemoryRun(), None
     with running("/bin/sh", "-c", f'sleep 0.2; "{sys.executable}" -c "{SLEEP}"; true') as pid:
         made = Environment(Environment.Options(), Target(pid=pid))
@@ -120,7 +120,7 @@ def test_the_interpreter_below_a_shell(wait_until: WaitUntil) -> None:
 
 
 def test_a_command_without_python_is_looked_at_ten_times() -> None:
-    """Then the collector rests."""
+    """The collector looks ten times at a command without Python. Then it rests."""
     with running("/bin/sleep", "600") as pid:
         made = Environment(Environment.Options(), Target(pid=pid))
         for _ in range(10):
@@ -136,7 +136,7 @@ def tree(root: Path, *folders: str) -> None:
 
 
 def test_packages_of_a_virtual_environment(tmp_path: Path) -> None:
-    """Only its own, unless it includes those of the base; the first folder wins."""
+    """A virtual environment has only its own packages, unless it includes the base. The first folder wins."""
     base, home = tmp_path / "base", tmp_path / "venv"
     tree(
         base,

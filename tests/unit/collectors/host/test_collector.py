@@ -118,7 +118,7 @@ def test_an_ended_command_keeps_its_last_figures(made_machine: MadeMachine, reco
 
 
 def test_figures_of_a_node_carry_its_name(made_machine: MadeMachine, recorded: Recorded) -> None:
-    """Else the gauges of all nodes would be one."""
+    """Figures carry the name of their node. Otherwise the gauges of all nodes would be one."""
     made = collector(made_machine, FakeClock(), Target(labels={"node": "a"}))
     made.sample(recorded.run)
     assert "host.memory{node=a}" in recorded.last
@@ -126,6 +126,6 @@ def test_figures_of_a_node_carry_its_name(made_machine: MadeMachine, recorded: R
 
 
 def test_a_system_without_proc_has_no_host_figures(tmp_path: Path) -> None:
-    """On a Mac for example: absent, with a reason for the user who asks."""
+    """Host figures are absent without /proc, as on a Mac. The reason is given to the user who asks for them."""
     with pytest.raises(NotAvailable, match="host figures need Linux's /proc"):
         HostCollector(HostCollector.Options(), Target(), root=tmp_path)

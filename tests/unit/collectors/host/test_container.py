@@ -66,7 +66,10 @@ def test_the_tightest_limit_of_all_groups_above_counts(tmp_path: Path) -> None:
 
 
 def test_without_limits_there_are_no_figures(tmp_path: Path) -> None:
-    """Those of the machine and of the command's tree say all; a machine may also have no such cgroups."""
+    """The figures of the machine and of the command's tree say all without limits.
+
+    A machine may also have no such cgroups.
+    """
     groups = Groups(tmp_path, "/user")
     groups.memory("/user", "max", used=GIB)
     groups.cpu("/user", "max 100000")

@@ -65,7 +65,7 @@ def test_only_network_cards_count(made_machine: MadeMachine) -> None:
 
 
 def test_a_container_has_interfaces_without_a_card(made_machine: MadeMachine) -> None:
-    """Then all but the loopback count."""
+    """All interfaces but the loopback count if none has a card."""
     (made_machine.root / "sys/class/net/eth0/device").rmdir()
     machine = Machine(Files(made_machine.root))
     figures(machine, 1.0)
@@ -106,7 +106,7 @@ def test_a_list_of_the_kernel_is_read_whole() -> None:
 
 
 def test_errors_of_the_network_count_once(made_machine: MadeMachine) -> None:
-    """They belong to the reading that saw them, also when no card is left later."""
+    """Network errors belong to the reading that saw them, also when no card is left later."""
     machine = Machine(Files(made_machine.root))
     figures(machine, 1.0)
     made_machine.net(errors=3)

@@ -56,7 +56,7 @@ def test_a_process_stays_when_its_parent_has_ended(made_machine: MadeMachine) ->
 
 
 def test_a_new_process_with_the_id_of_an_ended_one_is_another(made_machine: MadeMachine) -> None:
-    """Its start tells."""
+    """The start time distinguishes a new process from an ended one with the same id."""
     made_machine.process(10, parent=1)
     made_machine.process(11, parent=10)
     tree = CommandTree(10, made_machine.root)
@@ -134,7 +134,7 @@ def test_children_between_two_readings_are_in_the_cpu_time(made_machine: MadeMac
 
 
 def test_a_child_that_nobody_waits_for_leaves_no_negative_figure(made_machine: MadeMachine) -> None:
-    """Its CPU time is lost, and that of the others still counts."""
+    """The CPU time of a child that is not waited for is lost. That of the others still counts."""
     made_machine.process(10, parent=1)
     made_machine.process(11, parent=10, user=50 * HZ)
     tree = CommandTree(10, made_machine.root)

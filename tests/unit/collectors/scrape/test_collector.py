@@ -28,7 +28,7 @@ def server() -> Iterator[PageServer]:
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What was said since the last call."""
+    """Return a function that takes the warnings since its last call."""
     caplog.set_level(logging.WARNING, "telemetry.client")
 
     def take() -> list[str]:
@@ -76,7 +76,7 @@ def test_a_server_that_is_away_is_up_0_and_said_once(server: PageServer, said: C
 
 
 def test_a_slow_server_costs_its_timeout(server: PageServer, said: Callable[[], list[str]]) -> None:
-    """And nothing is recorded of half a page."""
+    """A slow server costs its timeout, and half a page records no metric."""
     server.behave = trickle
     run, scrape = MemoryRun(), make(f"url={server.url},timeout=0.2")
     scrape.sample(run)
@@ -86,7 +86,7 @@ def test_a_slow_server_costs_its_timeout(server: PageServer, said: Callable[[], 
 
 
 def test_an_answer_that_is_no_page_of_metrics_is_said(server: PageServer, said: Callable[[], list[str]]) -> None:
-    """Such as the start page of a server."""
+    """A page without metrics, such as the start page of a server, is reported."""
     server.page, server.content_type = "<html>\n<body>hello</body>\n</html>\n", "text/html"
     run, scrape = MemoryRun(), make(f"url={server.url}")
     scrape.sample(run)
@@ -113,7 +113,10 @@ def test_what_is_left_out_is_said_once(server: PageServer, said: Callable[[], li
 
 
 def test_targets_come_from_a_file(server: PageServer, tmp_path: Path, said: Callable[[], list[str]]) -> None:
-    """As Ray writes it: with labels, changed while the run goes on, and missing at first."""
+    """Targets come from a file as Ray writes it: with labels, and missing at first.
+
+    The file may change while the run goes on.
+    """
     path = tmp_path / "a, b.json"
     with page_server("# TYPE depth gauge\ndepth 4\n") as second:
         run, scrape = MemoryRun(), make(f"targets={escaped(path)},as=ray", labels={"node": "n0"})
@@ -171,7 +174,7 @@ def test_several_servers_are_asked_at_the_same_time(server: PageServer, tmp_path
     ],
 )
 def test_wrong_options_are_refused(text: str, words: str) -> None:
-    """Before anything is asked; a password is not repeated."""
+    """Wrong options are refused before any request is sent. A password is not repeated."""
     with pytest.raises(NotConfigured) as caught:
         make(text)
     assert words in str(caught.value)
@@ -179,7 +182,7 @@ def test_wrong_options_are_refused(text: str, words: str) -> None:
 
 
 def test_a_token_comes_from_the_environment(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that it stands on no command line."""
+    """A token comes from the environment, so that it stands on no command line."""
     monkeypatch.setenv("SCRAPE_TOKEN", "t0k\n")
     scrape = make(f"url={server.url},token_env=SCRAPE_TOKEN")
     scrape.sample(MemoryRun())

@@ -51,7 +51,7 @@ def key(name: str, **labels: str) -> Key:
 
 
 def test_a_gauge_stays_a_gauge() -> None:
-    """With its labels; values that are not finite are left out."""
+    """A gauge stays a gauge with its labels. Values that are not finite are left out."""
     server = Server()
     for value in ("3", "NaN", "+Inf", "4.5"):
         server.page(f'# TYPE depth gauge\ndepth{{queue="a",empty=""}} {value}\n')
@@ -72,7 +72,7 @@ def test_a_counter_has_its_increase_and_its_rate() -> None:
 
 
 def test_a_server_that_restarts_begins_at_zero() -> None:
-    """So its increase is all that it has."""
+    """A restarted server begins at zero, so its increase is all that it has."""
     server = Server()
     for value in (1000, 20, 30):
         server.page(f"# TYPE hits_total counter\nhits_total {value}\n")
@@ -81,7 +81,7 @@ def test_a_server_that_restarts_begins_at_zero() -> None:
 
 
 def test_a_series_that_comes_later_has_a_first_page_too() -> None:
-    """And one that was away has the rate over the whole time."""
+    """A later series has a first page, too. A series that was away has the rate over the whole time."""
     server = Server()
     server.page("# TYPE hits counter\nhits 1\n")
     server.page('# TYPE hits counter\nhits 2\nhits{code="500"} 7\n')
@@ -101,7 +101,7 @@ lat_seconds_sum {3}
 
 
 def test_a_histogram_has_rate_mean_and_percentiles_of_the_interval() -> None:
-    """What came before the first page does not count. Without values in between there is a rate of 0 only."""
+    """Values before the first page do not count. An interval without values has a rate of 0 only."""
     server = Server()
     server.page(HISTOGRAM.format(900, 900, 900, 50.0))
     assert server.run.values == {}
@@ -123,7 +123,7 @@ def test_a_histogram_has_rate_mean_and_percentiles_of_the_interval() -> None:
 
 
 def test_a_summary_has_rate_mean_and_the_quantiles_of_the_server() -> None:
-    """Its quantiles are gauges as they are."""
+    """The quantiles of a summary become gauges as they are."""
     server = Server()
     page = '# TYPE size_bytes summary\nsize_bytes{{quantile="0.9"}} {}\nsize_bytes_count {}\nsize_bytes_sum {}\n'
     server.page(page.format("NaN", 0, 0))
@@ -152,7 +152,7 @@ def test_a_summary_has_rate_mean_and_the_quantiles_of_the_server() -> None:
     ],
 )
 def test_a_quantile_lies_within_its_bucket(counts: dict[float, float], share: float, expected: float) -> None:
-    """By a straight line between two bounds; the largest bound for what is above all of them."""
+    """A quantile lies on a straight line between two bounds. Above all bounds, it is the largest bound."""
     found = quantile(counts, share)
     assert found == expected or (math.isnan(found) and math.isnan(expected))
 
@@ -178,12 +178,12 @@ def test_a_quantile_lies_within_its_bucket(counts: dict[float, float], share: fl
     ],
 )
 def test_the_meaning_of_a_name(name: str, types: dict[str, str], expected: tuple[str, str, str]) -> None:
-    """By the types on the page, in both formats."""
+    """The types on the page decide the meaning of a name, in both formats."""
     assert meaning(name, types) == expected
 
 
 def test_patterns_choose_metrics() -> None:
-    """By the name of a metric or of its histogram; `!` leaves out."""
+    """Patterns choose by the name of a metric or of its histogram. A pattern with `!` leaves out."""
     selection = MetricSelection("vllm:*|node_cpu*|!*_max_*")
     assert selection.wants("vllm:a_seconds", "vllm:a_seconds_count")
     assert selection.wants("node_cpu_total", "node_cpu_total")
@@ -196,8 +196,10 @@ def test_patterns_choose_metrics() -> None:
 
 
 def test_too_many_series_are_left_out_and_counted() -> None:
-    """In the order of the page. A histogram counts as its four gauges; a series that was made before keeps its
-    place."""
+    """Series are left out in the order of the page.
+
+    A histogram counts as its four gauges, and an earlier series keeps its place.
+    """
     server = Server(most=6)
     page = "# TYPE a gauge\n" + "".join(f'a{{n="{n}"}} {n}\n' for n in range(2)) + HISTOGRAM.format(1, 1, 1, 1)
     page += "# TYPE b gauge\nb 1\n# TYPE h histogram\n" + 'h_bucket{le="1"} 1\nh_sum 1\nh_count 1\n'
@@ -230,21 +232,21 @@ def test_what_cant_be_a_series_is_left_out_with_a_reason() -> None:
 
 
 def test_the_prefix_stands_in_front_unless_the_name_has_it() -> None:
-    """So `as=vllm` does not double the word."""
+    """The prefix is not added to a name that has it, so that `as=vllm` does not double the word."""
     server = Server(prefix="vllm")
     server.page("vllm:running 1\nvllm_waiting 2\nvllmx 3\nup 4\n")
     assert {one.name for one in server.run.definitions} == {"vllm:running", "vllm_waiting", "vllm.vllmx", "vllm.up"}
 
 
 def test_labels_of_the_server_are_added() -> None:
-    """Those on the page win."""
+    """Labels of the server are added, and labels on the page win."""
     server = Server(instance="h:1", job="ray")
     server.page('a{job="own"} 1\n')
     assert server.run.values == {key("a", instance="h:1", job="own"): [1.0]}
 
 
 def test_labels_may_be_left_out() -> None:
-    """Of series that are the same then, the first is kept, on all pages, and the others are named."""
+    """The first of the series that become the same without a label is kept, on all pages. The others are named."""
     server = Server(without="model")
     page = 'a{model="x",b="1"} 1\na{model="y",b="1"} 2\nc{model="y"} 3\n# TYPE h summary\n'
     page += 'h_count{model="x"} 10\nh_count{model="y"} 5\n'
@@ -255,7 +257,7 @@ def test_labels_may_be_left_out() -> None:
 
 
 def test_labels_of_an_information_metric_are_parameters() -> None:
-    """If a pattern asks for it, and there is one such series."""
+    """Labels of an information metric are parameters if a pattern asks for it and it has one series."""
     server = Server("vllm:*")
     server.page(VLLM + 'vllm:other_info{a="1"} 1\nvllm:other_info{a="2"} 1\n')
     assert server.run.all_params == {
@@ -272,7 +274,7 @@ def test_labels_of_an_information_metric_are_parameters() -> None:
 
 
 def test_a_page_of_vllm() -> None:
-    """Its names keep their labels; the times of creation are left out; units come from the names."""
+    """Names of vLLM keep their labels, and units come from the names. The times of creation are left out."""
     server = Server("vllm:*")
     server.page(VLLM)
     server.page(VLLM.replace("206541.0", "207041.0"))
@@ -290,7 +292,7 @@ def test_a_page_of_vllm() -> None:
 
 
 def test_open_metrics_arrive_in_the_same_way() -> None:
-    """Its counters have the type at the name without `_total`."""
+    """Counters of OpenMetrics have their type at the name without `_total`."""
     server = Server()
     page = "# TYPE hits counter\n# UNIT hits bytes\nhits_total {}\nhits_created 1.7e9\n"
     page += '# TYPE s stateset\ns{{s="a"}} 1\n# EOF\n'

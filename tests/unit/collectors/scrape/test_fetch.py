@@ -47,19 +47,19 @@ def fetched(url: str, timeout_s: float, **options: Any) -> bytes:
     ],
 )
 def test_short_addresses_become_full_ones(text: str, expected: str) -> None:
-    """With the scheme and the path that nearly all servers have."""
+    """Short addresses get the scheme and the path that nearly all servers have."""
     assert normal_url(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "ftp://host/", "http://", "http://host:port/", "http://a b/", "http://a\n/"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """Before anything connects."""
+    """An invalid address is refused before anything connects."""
     with pytest.raises(ValueError, match=r"."):
         normal_url(text)
 
 
 def test_secrets_of_an_address_are_not_shown() -> None:
-    """Neither the password nor a token in the query."""
+    """A shown address has neither the password nor a token of the query."""
     assert shown_url("https://user:pw@host:1/a?token=x") == "https://host:1/a"
     assert place_of("https://user:pw@host/a") == "host:443"
     assert place_of("http://[::1]:9/") == "[::1]:9"
@@ -88,7 +88,7 @@ def test_a_connection_that_was_closed_is_opened_again(server: PageServer, fetche
 
 
 def test_a_server_without_answer_is_left_in_time(server: PageServer) -> None:
-    """It accepts and says nothing."""
+    """A server that accepts a connection but never answers is left in time."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         begun = time.monotonic()
         with pytest.raises(FetchError, match=r"no answer within 0\.2 s"):
@@ -116,7 +116,7 @@ def test_a_server_that_sends_a_byte_at_a_time_is_left_in_time(server: PageServer
 def test_a_page_that_is_too_large_is_refused(
     server: PageServer, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not read to its end; the next page is read as usual."""
+    """A page that is too large is not read to its end. The next page is read as usual."""
     monkeypatch.setattr(limits, "SCRAPE_PAGE_BYTES", limits.MIB)
     server.page = "#" * (limits.MIB + 1)
     with pytest.raises(FetchError, match="larger than 1 MiB"):
@@ -130,7 +130,7 @@ def redirect(status: int, place: str) -> Callable[[BaseHTTPRequestHandler], Any]
 
 
 def test_redirects_are_followed(server: PageServer) -> None:
-    """Also relative ones; a loop ends."""
+    """Redirects are followed, also relative ones. A loop of redirects ends."""
 
     def behave(handler: BaseHTTPRequestHandler) -> None:
         if handler.path == "/metrics":
@@ -168,7 +168,7 @@ def test_secrets_go_to_the_server_alone(server: PageServer, token: str, user: st
 def test_a_refusal_says_what_to_do(
     server: PageServer, fetcher: Fetcher, status: int, words: str, hint: str
 ) -> None:
-    """And the connection is used again afterwards."""
+    """A refusal names a remedy, and the connection is used again afterwards."""
     server.behave = lambda handler: answer(handler, status, b"no", {})
     with pytest.raises(FetchError, match=words) as caught:
         fetcher.fetch()
@@ -180,7 +180,7 @@ def test_a_refusal_says_what_to_do(
 def test_proxies_of_the_environment_are_not_used(
     server: PageServer, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are meant for the internet."""
+    """Proxies of the environment are not used, since they are meant for the internet."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert fetcher.fetch().body == b"up 1\n"

@@ -60,7 +60,7 @@ def oracle(data: bytes) -> Found:
 
 @pytest.mark.parametrize("page", [VLLM, NASTY.encode()], ids=["vllm", "nasty"])
 def test_samples_equal_those_of_the_oracle(page: bytes) -> None:
-    """On the first page, and on the next one, which the reader knows."""
+    """Samples equal those of the oracle on the first page, and on a page that the reader knows."""
     reader = PageReader()
     wanted = oracle(page)
     assert len(wanted) > 10
@@ -69,7 +69,7 @@ def test_samples_equal_those_of_the_oracle(page: bytes) -> None:
 
 
 def test_types_are_those_of_the_page() -> None:
-    """By the name that stands in the comment."""
+    """Types belong to the name that stands in the comment."""
     types = PageReader().read(VLLM).types
     assert types["vllm:num_requests_running"] == "gauge"
     assert types["vllm:prompt_tokens_total"] == "counter"
@@ -178,7 +178,7 @@ def test_any_page_is_read_as_it_was_written(lines: list[tuple[str, dict[str, str
 
 @given(st.binary(max_size=300) | st.text(alphabet='ab_:{}="\\,# \t\n01.e+NaInf', max_size=120).map(str.encode))
 def test_hostile_bytes_never_raise(data: bytes) -> None:
-    """Whatever is no sample is counted; the same page is read the same way twice."""
+    """Bytes that are no sample are counted. The same page is read the same way twice."""
     reader = PageReader()
     for content_type in ("", OPEN_METRICS):
         first, again = reader.read(data, content_type), reader.read(data, content_type)

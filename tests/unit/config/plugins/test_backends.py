@@ -33,7 +33,7 @@ LIBRARIES = {
 
 
 def test_entry_points_and_extras_are_the_same() -> None:
-    """What a package manager knows of us is what we do."""
+    """The entry points and extras that a package manager knows are those of the built-in backends."""
     assert PROJECT["entry-points"]["telemetry.backends"] == {name: one.value for name, one in BUILT_IN.items()}
     extras = PROJECT["optional-dependencies"]
     assert {one.extra for one in BUILT_IN.values() if one.extra} <= set(extras)
@@ -45,7 +45,7 @@ def test_entry_points_and_extras_are_the_same() -> None:
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_each_has_the_form_of_a_backend(name: str) -> None:
-    """Its options have defaults, so that its bare name is enough."""
+    """The options of a backend have defaults, so that its bare name is enough."""
     cls = load(name)
     assert cls.takes
     assert set(cls.takes) <= set(KINDS)

@@ -33,7 +33,7 @@ def test_a_choice_has_a_kind_a_name_and_options() -> None:
     st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text()),
 )
 def test_a_choice_as_text_is_the_same_choice(name: str, options: dict[str, str]) -> None:
-    """Whatever its values hold."""
+    """A choice is the same after it was written as text, whatever its values hold."""
     options = {key: value for key, value in options.items() if not key.endswith(("key", "token", "as", "secret"))}
     choice = Choice(name, "host", options)
     assert parse(str(choice), noun="collector", known=KNOWN) == choice
@@ -51,7 +51,7 @@ def test_a_choice_as_text_is_the_same_choice(name: str, options: dict[str, str])
     ],
 )
 def test_an_error_says_what_would_be_right(text: str, words: str) -> None:
-    """Before anything is imported."""
+    """An error names the right choice before anything is imported."""
     with pytest.raises(UsageError, match=words):
         parse(text, noun="collector", known=KNOWN)
 
@@ -67,7 +67,7 @@ def test_an_error_says_what_would_be_right(text: str, words: str) -> None:
     ],
 )
 def test_an_option_that_does_not_fit_is_named(options: dict[str, str], words: str) -> None:
-    """With the value that was given, and what is expected."""
+    """The error names the value that was given, and what is expected."""
     with pytest.raises(UsageError, match=words):
         convert(Choice("scrape", "scrape", options), Scrape, noun="collector")
 

@@ -28,7 +28,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_plug_in_has_the_name_and_version_of_its_package(path: Path) -> None:
-    """Neither it nor its package is imported for that."""
+    """Name and version are known without an import of the plug-in or its package."""
     pack(path, "foo", "1.2", "mine = no_such_module:Mine")
     found = plugins("collectors", BUILT_IN)
     assert found["mine"] == Plugin("mine", "collectors", "no_such_module:Mine", "foo", "1.2", is_built_in=False)
@@ -38,7 +38,7 @@ def test_a_plug_in_has_the_name_and_version_of_its_package(path: Path) -> None:
 
 
 def test_a_known_plug_in_is_found_by_its_name(path: Path) -> None:
-    """It is the one that the list has, built in or not."""
+    """A plug-in, built in or not, is the one that the list has."""
     pack(path, "foo", "1.2", "mine = no_such_module:Mine\nours = no_such_module:Ours")
     known = plugins("collectors", BUILT_IN)
     assert {name: find("collectors", name, BUILT_IN) for name in known} == known
@@ -69,7 +69,7 @@ def test_an_entry_point_that_repeats_a_built_in_one_is_left_out(path: Path) -> N
 
 @pytest.mark.parametrize("metadata", ["", "Metadata-Version: 2.1\n"])
 def test_a_package_without_a_name_is_said_to_have_none(path: Path, metadata: str) -> None:
-    """Its plug-in can still be loaded."""
+    """A plug-in of a package without a name can still be loaded."""
     pack(path, "foo", "1", "mine = json:JSONDecoder", metadata)
     one = plugins("collectors", {})["mine"]
     assert one.origin == "package without a name"
@@ -77,7 +77,7 @@ def test_a_package_without_a_name_is_said_to_have_none(path: Path, metadata: str
 
 
 def test_unreadable_metadata_of_one_package_hides_no_other(path: Path) -> None:
-    """Whatever a package has written in its file of entry points."""
+    """Other packages stay visible, whatever one package has written in its file of entry points."""
     pack(path, "bad", "1", "this is no entry point")
     pack(path, "good", "1", "mine = json:JSONDecoder")
     assert list(plugins("collectors", {})) == ["mine"]
@@ -106,7 +106,7 @@ def test_unreadable_metadata_of_one_package_hides_no_other(path: Path) -> None:
 def test_an_error_names_package_cause_and_remedy(
     path: Path, monkeypatch: pytest.MonkeyPatch, code: str | None, cause: str, remedy: str
 ) -> None:
-    """As one line that a terminal can show."""
+    """The error is one line that a terminal can show."""
     monkeypatch.delitem(sys.modules, "broken_here", raising=False)
     pack(path, "foo", "1.2", "mine = broken_here:Mine")
     if code is not None:
@@ -120,7 +120,10 @@ def test_an_error_names_package_cause_and_remedy(
 
 
 def test_a_value_that_is_none_is_said(path: Path) -> None:
-    """And a built-in one that can't be loaded is an installation to repair."""
+    """An entry point without a valid value is broken.
+
+    A built-in one that can't be loaded is an installation to repair.
+    """
     with pytest.raises(PluginError, match=r"package foo 1.2 is broken: AttributeError"):
         load(Plugin("mine", "feeds", "no value", "foo", "1.2", is_built_in=False))
     with pytest.raises(PluginError, match="pip install --force-reinstall telemetryd"):

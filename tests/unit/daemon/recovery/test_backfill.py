@@ -1,4 +1,4 @@
-"""What a dead aggregator left short is completed, and what is there stays as it is."""
+"""Tests of the completion of files that a dead aggregator left short. Existing parts stay as they are."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Whole:
         journal.close()
 
     def files(self, rolls: int, records: int) -> tuple[HistoryWriter, RecordLog]:
-        """As far as the aggregator got."""
+        """Write the files as far as the aggregator got."""
         history, log = HistoryWriter(self.folder / "history"), RecordLog(self.folder / "records")
         for interval in self.intervals[:rolls]:
             history.append(interval, self.keys)
@@ -89,7 +89,7 @@ def fill(whole: Whole, history: HistoryWriter | None, log: RecordLog, segment: i
     [(12, 24, 2), (10, 19, 2), (9, 24, 2), (7, 24, 1), (12, 15, 1), (6, 3, None), (0, 0, None)],
 )
 def test_files_are_whole_again(whole: Whole, rolls: int, records: int, segment: int | None) -> None:
-    """From the newest checkpoint before all that is missing; nothing is there twice."""
+    """Files are filled from the newest checkpoint before all missing parts, and nothing is doubled."""
     history, log = whole.files(rolls, records)
     assert first_segment(whole.reader(), history, log) == segment
     filler = fill(whole, history, log, segment)
@@ -121,7 +121,10 @@ def test_reading_back_has_a_bound(whole: Whole, back: int, segment: int | None, 
 
 
 def test_behind_a_restart_records_are_numbered_as_in_the_log(whole: Whole) -> None:
-    """It may have had more of them than the journal; whoever begins before it takes no new one for known."""
+    """The log may be ahead of the journal.
+
+    A fold that begins before the restart takes no new record for a known one.
+    """
     history, log = whole.files(12, 24)
     log.append([StreamRecord(PROTOCOL, "r", 24, "p", 1, Mark("lost by the journal"))])
     fold = Fold(whole.reader())
@@ -141,7 +144,7 @@ def test_behind_a_restart_records_are_numbered_as_in_the_log(whole: Whole) -> No
 
 
 def test_without_a_history_only_records_count(whole: Whole) -> None:
-    """It is off, so nothing of it is missing."""
+    """A history that is off lacks nothing, so that only the records count."""
     _, log = whole.files(0, 24)
     assert first_segment(whole.reader(), None, log) == 2
     fill(whole, None, log, 2)
@@ -149,7 +152,7 @@ def test_without_a_history_only_records_count(whole: Whole) -> None:
 
 
 def test_records_that_nobody_has_are_counted(whole: Whole) -> None:
-    """Those that follow are numbered without a gap; seconds that nobody has are left out."""
+    """The records after missing ones are numbered without a gap. Seconds that are nowhere are left out."""
     history, log = whole.files(2, 5)
     (whole.folder / "journal" / "00000000.seg").unlink()
     assert first_segment(whole.reader(), history, log) is None
@@ -173,7 +176,7 @@ def test_a_checkpoint_that_is_damaged_is_passed_over(whole: Whole) -> None:
 
 
 def test_a_checkpoint_of_another_version_is_an_error(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is guessed from it."""
+    """A checkpoint of another version is an error, because nothing may be guessed from it."""
     history, log = whole.files(12, 24)
     journal = JournalWriter(whole.folder / "journal", b"noise", 10**15)
     journal.close()

@@ -205,7 +205,7 @@ def test_only_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_step_of_the_wall_clock_moves_values_and_marks_alike(tmp_path: Path) -> None:
-    """What happened together stands together."""
+    """Values and marks of the same moment stand together after a step of the wall clock."""
     run = Run(tmp_path)
     run.go(seconds=10)
     run.clock._wall_ns += 3_600 * NS

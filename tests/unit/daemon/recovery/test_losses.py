@@ -1,4 +1,4 @@
-"""What is said of a journal that was not read to its end, and of files that lack something."""
+"""Tests of the warnings about a journal that was not read to its end, and about incomplete files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def said(path: Path) -> list[str]:
 
 
 def test_a_torn_end(journal: Path) -> None:
-    """Its bytes are counted; nothing but what was being written is gone."""
+    """The bytes of a torn end are counted; only the data that was being written is lost."""
     with journal.open("ab") as file:
         file.write(b"".join(frame([b"x" * 2_000], 3 * SECOND_NS, BATCH))[:1_234])
     assert said(journal) == [
@@ -51,7 +51,7 @@ def test_a_torn_end(journal: Path) -> None:
 
 
 def test_a_damaged_end(journal: Path) -> None:
-    """How much is left out, and from when on nothing is known."""
+    """The warning names the bytes that are left out and the time after which events are missing."""
     data = bytearray(journal.read_bytes())
     data[-1] ^= 1
     journal.write_bytes(data + bytes(20_000))

@@ -169,7 +169,7 @@ class Sender:
         return bytes(made)
 
     def steps(self, now_ns: int) -> list[EventRecord]:
-        """What it reports of a step, not always its newest, and now and then that it has ended one."""
+        """Return the records of a step, not always the newest one; now and then they end a step."""
         rng, at = self.live.rng, self.seq // 3
         step = max(0, at - rng.choice((0, 0, 0, 1, 40)))
         records: list[EventRecord] = [Scalars("train", step, {"x": rng.random(), "y": rng.random()}, now_ns)]
@@ -197,7 +197,7 @@ def snapshot_of(numbers: Numbers, now_ns: int) -> dict[str, Any]:
 
 
 def closing_of(numbers: Numbers) -> tuple[Any, ...]:
-    """What is said when the books of a copy of them are closed."""
+    """Return the records that closing the books of a copy of the numbers gives."""
     copy = Numbers.restore(numbers.checkpoint())
     copy.close()
     return tuple(copy.take_streamed())
@@ -262,7 +262,10 @@ def test_the_fold_of_a_journal_is_the_run(tmp_path: Path, whole: Live, essence: 
 
 
 def test_a_run_that_goes_on_after_its_books_were_closed(tmp_path: Path, essence: Essence) -> None:
-    """What comes for steps that were said then corrects them or is too late; accounts hold, and the fold knows."""
+    """Values for steps that were closed correct them or are too late.
+
+    The accounts hold, and the fold has the same numbers.
+    """
     live = Live(tmp_path / "j")
     live.go(100)
     live.book.close()
@@ -291,7 +294,7 @@ def test_a_run_that_goes_on_after_its_books_were_closed(tmp_path: Path, essence:
 
 
 def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> None:
-    """What comes after it changes both in the same way: nothing is forgotten that only shows later."""
+    """Later events change the fold and the run in the same way, so that the fold lacks nothing."""
     live = Live(tmp_path / "j")
     live.go(100)
     fold, _, _ = folded(live.folder)
@@ -307,7 +310,7 @@ def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> No
 
 
 def test_a_fold_begins_with_a_checkpoint(tmp_path: Path) -> None:
-    """Without one, or without a journal, it says so."""
+    """A fold without a checkpoint, or without a journal, is an error that names the problem."""
     with pytest.raises(RunDirectoryError, match="can't read"):
         Fold(JournalReader(tmp_path / "none"))
     JournalWriter(tmp_path / "j", b"noise", 5).close()
@@ -355,7 +358,7 @@ def test_a_fold_ends_where_the_journal_is_torn(tmp_path: Path, seed: int) -> Non
 
 
 def test_the_interval_that_was_going_on(tmp_path: Path) -> None:
-    """It ends with the journal's last entry; if nothing came in it there is none."""
+    """The open interval ends with the journal's last entry. An interval without entries does not exist."""
     live = Live(tmp_path / "j")
     live.go(25)
     fold, intervals, _ = folded(live.folder)
@@ -368,7 +371,7 @@ def test_the_interval_that_was_going_on(tmp_path: Path) -> None:
 
 
 def test_notes_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
-    """They are counted, and what this version knows is read."""
+    """Notes of a newer version are counted, and the notes that this version knows are read."""
     live = Live(tmp_path / "j")
     live.journal.note([msgspec.msgpack.encode({"type": "telepathy"})], live.book.stamp())
     live.turn([live.senders[0].batch()])
@@ -387,7 +390,7 @@ def test_notes_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
     ],
 )
 def test_how_a_run_ended(tmp_path: Path, ending: Any, waits: bool, interrupted: bool, reason: str) -> None:
-    """In order only if somebody asked for it and nobody owed anything any more."""
+    """A run ended in order only if its end was asked for and no producer owed anything any more."""
     live = Live(tmp_path / "j")
     if waits:
         live.book.hello(Hello(producer="p0"))
@@ -455,7 +458,7 @@ def test_an_entry_is_no_more_than_a_turn(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_run_whose_journal_is_damaged_at_its_end_did_not_end_in_order(tmp_path: Path) -> None:
-    """Nobody knows what else there was: an end that the journal tells, and all of whose events came, is none."""
+    """An end in a damaged journal is none, even if all its events came: the damaged part is unknown."""
     live = Live(tmp_path / "j")
     live.turn([])
     live.book.ending(Ending(reason="enough"))

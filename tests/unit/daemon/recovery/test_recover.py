@@ -76,7 +76,7 @@ def test_the_same_again(dead: Any) -> None:
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_open_steps_are_closed(make_service: Any, connect: Any, die: Any, closed: bool) -> None:
-    """As the run itself would have done at its end, or did: they are in the record log once."""
+    """Open steps are in the record log once, whether the run closed them itself at its end or not."""
     service = make_service()
     peer = connect(service)
     peer.send(Mark("a"), Scalars("train", 1, {"loss": 1.0}), Scalars("train", 2, {"loss": 2.0}))
@@ -98,8 +98,10 @@ def test_open_steps_are_closed(make_service: Any, connect: Any, die: Any, closed
 def test_what_was_closed_is_not_closed_again(
     make_service: Any, connect: Any, die: Any, make_again: Any, closer: str
 ) -> None:
-    """Whoever closed the books and was killed before the result: a run that goes on says no step twice, ends no
-    interval twice, and misses nothing in the journal."""
+    """A run that goes on after its books were closed repeats no step and ends no interval twice.
+
+    It misses nothing in the journal.
+    """
     service = make_service()
     peer = connect(service)
     peer.send(Mark("a"), Scalars("train", 1, {"loss": 1.0}), Scalars("train", 2, {"loss": 2.0}))
@@ -172,7 +174,7 @@ def test_files_that_fail_are_said(dead: Any) -> None:
 
 
 def test_damage_in_the_middle_is_said(dead: Any, make_again: Any, die: Any) -> None:
-    """Of the journal and of the history, although both go on behind it."""
+    """Damage of the journal and of the history is reported, although both go on behind it."""
     for _ in range(2):
         die(make_again(dead))
     journal = sorted(dead.journal.iterdir())[0]
@@ -205,7 +207,7 @@ def test_damage_in_the_middle_costs_no_account(dead: Any, make_again: Any, die: 
 
 
 def test_seconds_that_nobody_has_are_counted(dead: Any, make_again: Any, die: Any) -> None:
-    """They are in neither the history nor the journal."""
+    """Seconds that are in neither the history nor the journal are counted as lost."""
     service = make_again(dead)
     service.feed.roll()
     die(service)
@@ -227,7 +229,7 @@ def test_a_machine_that_was_restarted_is_said(dead: Any, monkeypatch: pytest.Mon
 
 
 def test_a_run_without_a_history_gets_none(make_service: Any, connect: Any, die: Any) -> None:
-    """It was off."""
+    """A run whose history was off gets none from a recovery."""
     service = make_service({"history.enabled": False})
     die(service)
     directory = service.parts.directory
@@ -274,7 +276,7 @@ def test_a_directory_that_cannot_be_written(dead: Any, monkeypatch: pytest.Monke
 
 
 def test_damage_in_the_last_segment_is_said_and_cuts_the_run_off(dead: Any) -> None:
-    """What came after it is in no number: the result is neither exact nor silent about it."""
+    """The events after the damage are in no number. The result is not exact and reports the damage."""
     (path,) = dead.journal.iterdir()
     data = bytearray(path.read_bytes())
     at = data.rindex(b"ev/1") - 40
@@ -294,7 +296,7 @@ def test_damage_in_the_last_segment_is_said_and_cuts_the_run_off(dead: Any) -> N
 
 @pytest.mark.parametrize("ended", ["in order", "recovered"])
 def test_a_run_that_went_on_from_damage_is_never_exact(dead: Any, make_again: Any, die: Any, ended: str) -> None:
-    """What was cut off is in no number, so no pass over what is left finds the percentiles of the run."""
+    """The part that was cut off is in no number. No pass over the rest finds the run's percentiles."""
     (path,) = dead.journal.iterdir()
     data = bytearray(path.read_bytes())
     data[data.rindex(b"ev/1") - 40] ^= 0xFF
@@ -315,7 +317,7 @@ def test_a_run_that_went_on_from_damage_is_never_exact(dead: Any, make_again: An
 
 
 def test_damage_that_the_numbers_do_not_need_is_said(dead: Any, make_again: Any, die: Any) -> None:
-    """Nobody looks at an old segment but the exact pass: the warning that is promised comes from it."""
+    """The exact pass reports damage in an old segment, because nothing else reads that segment."""
     for _ in range(2):
         die(make_again(dead))
     oldest = sorted(dead.journal.iterdir())[0]
@@ -329,7 +331,7 @@ def test_damage_that_the_numbers_do_not_need_is_said(dead: Any, make_again: Any,
 
 
 def test_what_lacked_time_can_be_refined_while_there_is_a_journal(dead: Any) -> None:
-    """Nobody is sent to find what can't be found."""
+    """A refinement is offered only while the journal that it needs exists."""
     result = recover(dead, Config()).snapshot
     late = replace(result, exact=False, exact_reason="the exact pass took more than 60 s")
     write_final(late, [dead.final])
@@ -346,7 +348,7 @@ def test_what_lacked_time_can_be_refined_while_there_is_a_journal(dead: Any) -> 
 def test_a_journal_needs_no_manifest(
     make_service: Any, connect: Any, die: Any, manifest: bytes | None, history: bool
 ) -> None:
-    """It knows the run; that the manifest is lost is said."""
+    """A journal knows its run, and a warning reports that the manifest is lost."""
     service = make_service({"history.enabled": history})
     peer = connect(service)
     peer.send(Count("n", 0.1))
@@ -366,7 +368,7 @@ def test_a_journal_needs_no_manifest(
 
 
 def test_a_run_without_values_that_lacks_its_end_is_not_exact(make_service: Any, die: Any) -> None:
-    """Also where no percentile needs the journal: nobody knows what it would have been."""
+    """A damaged end makes a run inexact, also where no percentile needs the journal. Its content is unknown."""
     service = make_service()
     die(service)
     directory = service.parts.directory
@@ -378,7 +380,7 @@ def test_a_run_without_values_that_lacks_its_end_is_not_exact(make_service: Any,
 
 @pytest.mark.slow
 def test_a_run_without_a_manifest_is_locked_all_the_same(make_service: Any) -> None:
-    """It may be alive."""
+    """A run without a manifest is locked, because it may be alive."""
     directory = make_service().parts.directory
     directory.manifest.unlink()
     with pytest.raises(RunDirectoryError, match="live aggregator"):
@@ -386,7 +388,7 @@ def test_a_run_without_a_manifest_is_locked_all_the_same(make_service: Any) -> N
 
 
 def test_what_a_cap_has_cost_is_in_the_result(dead: Any) -> None:
-    """Whoever recovers the run did not see it happen."""
+    """A recovered result reports the loss by a cap, which happened before the recovery."""
     said = "the history reached its size limit (history.cap_bytes, 1.00 GiB): the oldest time range was deleted"
     (dead.history / "cap.txt").write_text(f"{said}\n")
     assert said in recover(dead, Config()).snapshot.warnings

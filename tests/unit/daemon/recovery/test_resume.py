@@ -70,7 +70,7 @@ def test_it_is_the_same_run(dead: Any, make_again: Any) -> None:
 def test_the_backends_of_a_run_are_known_before_a_writer_reports(
     make_service: Any, make_again: Any, connect: Any, die: Any
 ) -> None:
-    """Those it was started with, those that joined, and those that have ended; a new writer begins again."""
+    """The backends are those of the start, those that joined, and those that ended. A new writer begins again."""
     service = make_service(backends=[BackendStat(name=name, kind="jsonl") for name in "ab"])
     [stat, _] = service.snapshot().backends
     assert (stat.name, stat.kind, stat.state, stat.next_record) == ("a", "jsonl", "starting", 0)
@@ -99,7 +99,7 @@ def test_the_backends_of_a_run_are_known_before_a_writer_reports(
 
 
 def test_a_history_that_is_ahead_goes_on(dead: Any, make_again: Any) -> None:
-    """Of a power cut, or a recovery that died: its seconds stay, and none that follows is passed over as known."""
+    """Seconds of a power cut or a dead recovery stay in the history. No later second is passed over as known."""
     history = HistoryWriter(dead.history, resume=True)
     for number in range(1, 4):
         history.append(Interval(number, number + 1), number=number)
@@ -113,7 +113,10 @@ def test_a_history_that_is_ahead_goes_on(dead: Any, make_again: Any) -> None:
 
 
 def test_what_a_restart_found_is_known_to_every_later_fold(dead: Any, make_again: Any, die: Any) -> None:
-    """Also to one that begins before it: else it would take new records and intervals for known ones."""
+    """A fold that begins before the restart knows it, too.
+
+    Else it would take new records and intervals for known ones.
+    """
     log = RecordLog(dead.records)
     log.append([replace(log.read(1, 1)[0], seq=2)])
     log.close()
@@ -160,7 +163,7 @@ def test_a_machine_that_was_restarted_may_have_lost_a_second(
 
 
 def test_what_a_producer_sends_again_counts_once(dead: Any, make_again: Any, connect: Any) -> None:
-    """It greets the new epoch, repeats what it has, goes on, and ends."""
+    """A producer that greets the new epoch, repeats its batches, goes on and ends is counted once."""
     service = make_again(dead)
     peer = connect(service)
     peer.send(Count("n", 0.1), Mark("a"))
@@ -176,7 +179,7 @@ def test_what_a_producer_sends_again_counts_once(dead: Any, make_again: Any, con
 
 
 def test_producers_get_a_fresh_grace(dead: Any, make_again: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could talk to a dead aggregator: a silence that it caused calls nobody lost."""
+    """A silence that a dead aggregator caused makes no producer lost."""
     later = FakeClock(time.monotonic_ns() + 10**12, time.time_ns() + 10**12)
     monkeypatch.setattr("telemetry.daemon.recovery.resume.SYSTEM_CLOCK", later)
     service = make_again(dead)
@@ -186,7 +189,7 @@ def test_producers_get_a_fresh_grace(dead: Any, make_again: Any, monkeypatch: py
 
 
 def test_the_next_segment_begins_with_what_was_found(dead: Any, make_again: Any, die: Any) -> None:
-    """So that another death costs only what follows, however often there is one."""
+    """Another death costs only the events after the last restart, however often there is one."""
     for death in range(1, 4):
         service = make_again(dead)
         assert service.snapshot().accounting.applied == 4
@@ -216,7 +219,7 @@ def test_numbers_of_records_are_never_given_twice(dead: Any, make_again: Any, co
 
 
 def test_a_run_that_was_ending_goes_on_ending(make_service: Any, connect: Any, die: Any, make_again: Any) -> None:
-    """For the reason it was given, with the command's bill."""
+    """A run that goes on ending keeps the reason that it was given, and the command's bill."""
     service = make_service()
     peer = connect(service)
     bill = msg.CommandFacts(argv=["x"], exit_code=3)
@@ -243,7 +246,7 @@ def test_an_interrupted_run_is_interrupted(make_service: Any, die: Any, make_aga
 
 
 def test_a_torn_tail_is_said(dead: Any, make_again: Any, die: Any) -> None:
-    """In every snapshot from there on, also those of later lives."""
+    """A torn tail is reported in every snapshot from then on, also in those of later lives."""
     with sorted(dead.journal.iterdir())[-1].open("ab") as file:
         file.write(b"".join(frame([b"x" * 2_000], 1, BATCH))[:1_234])
     said = "the journal ended with 1,234 incomplete bytes, which are skipped"
@@ -279,7 +282,7 @@ def test_what_was_taken_and_written_before_is_counted_on(
 def test_time_without_an_aggregator_is_in_no_window(
     dead: Any, make_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What came before a death a minute ago is not of the last ten seconds, and the history has the minute."""
+    """Values from before a death a minute ago are not in the last ten seconds. The history has the minute."""
     before = list(HistoryReader(dead.history).intervals(level_s=1))
     later = FakeClock(time.monotonic_ns() + 60 * 10**9, time.time_ns() + 60 * 10**9)
     monkeypatch.setattr("telemetry.daemon.recovery.resume.SYSTEM_CLOCK", later)
@@ -317,7 +320,7 @@ def test_a_week_without_an_aggregator_is_few_intervals(
 def test_a_manifest_that_names_no_process_spoils_no_checkpoint(
     dead: Any, make_again: Any, die: Any, pid: int
 ) -> None:
-    """What a later aggregator reads is written by this one, whatever somebody wrote into the manifest."""
+    """A later aggregator can read this one's checkpoint, whatever process number the manifest holds."""
     dead.write_manifest(replace(dead.read_manifest(), pid=pid))
     die(make_again(dead))
     shutil.rmtree(dead.records)
@@ -349,7 +352,7 @@ def test_what_cannot_go_on_is_let_go(dead: Any, make_options: Any, short_dir: Pa
 
 
 def test_the_folder_of_the_sockets_may_be_gone(dead: Any, make_again: Any, short_dir: Path) -> None:
-    """It goes with the machine's restart."""
+    """The folder of the sockets is made anew, because a restart of the machine removes it."""
     folder = Path(dead.read_manifest().endpoint.removeprefix("ipc://")).parent
     for path in folder.iterdir() if folder.exists() else []:
         path.unlink()
@@ -389,7 +392,10 @@ def test_whoever_starts_it_hears_that_there_is_nothing_left(dead: Any, make_opti
 def test_a_result_that_went_elsewhere_is_a_result(
     dead: Any, make_options: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a fallback directory or the temporary one, as `ls` and `report` have it: an ended run does not go on."""
+    """A run has ended if its result is in a fallback or temporary directory, as in `ls` and `report`.
+
+    Such a run does not go on.
+    """
     result = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", directory=str(dead.path))
     monkeypatch.setattr(tempfile, "tempdir", str(short_dir / "tmp"))
     spare = short_dir / "spare"
@@ -404,7 +410,7 @@ def test_a_result_that_went_elsewhere_is_a_result(
 
 
 def test_time_goes_on_although_the_machine_restarted(dead: Any) -> None:
-    """Its monotonic clock begins anew then; the run's is as much later as the wall clock says."""
+    """The run's clock follows the wall clock if the monotonic clock began anew with the machine."""
     fold = Fold(JournalReader(dead.journal))
     for entry in fold.entries():
         fold.apply(entry)
@@ -424,7 +430,7 @@ def test_time_goes_on_although_the_machine_restarted(dead: Any) -> None:
 
 
 def test_a_claim_is_for_one(dead: Any) -> None:
-    """Until it is let go."""
+    """A claim of a run directory excludes others until it is let go."""
     dead.write_manifest(replace(dead.read_manifest(), host="elsewhere", pid=1))
     first = claim(dead.path)
     owner = dead.read_manifest()

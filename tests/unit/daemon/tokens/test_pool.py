@@ -23,7 +23,7 @@ WaitUntil = Callable[..., object]
 
 
 class Stand:
-    """In place of a worker process: counts letters, and dies of what it is told to."""
+    """A stand-in for a worker process that counts letters, and dies of a deadly text."""
 
     deadly: str = ""
     begins = True
@@ -99,7 +99,7 @@ def numbered(texts: Sequence[str], begin: int = 0) -> list[tuple[int, str]]:
 
 
 def test_each_text_is_answered_by_its_number(stand: type[Stand], make: Make, wait_until: WaitUntil) -> None:
-    """Those that the tokenizer refuses, too; and the loop is woken."""
+    """Texts that the tokenizer refuses are answered, too, and the loop is woken."""
     counter = TokenCounter("any", 2)
     woken: list[bool] = []
     counter.begin(lambda: woken.append(True))
@@ -128,7 +128,7 @@ def test_a_counter_wants_no_more_than_it_can_use(stand: type[Stand], make: Make,
 def test_a_text_that_kills_two_workers_alone_is_given_up(
     stand: type[Stand], make: Make, wait_until: WaitUntil
 ) -> None:
-    """Its neighbours are counted, none twice."""
+    """The neighbours of a deadly text are counted, none of them twice."""
     stand.deadly = "poison"
     counter = make()
     counter.submit(numbered(["a", "poison", "ccc"]))
@@ -140,7 +140,7 @@ def test_a_text_that_kills_two_workers_alone_is_given_up(
 def test_a_text_that_two_workers_died_with_by_chance_is_counted(
     stand: type[Stand], make: Make, wait_until: WaitUntil
 ) -> None:
-    """Once among others, and once alone: that tells nothing of it."""
+    """One death with others and one alone prove nothing about a text, so it is counted."""
     counter = make()
     counter.submit(numbered(["wait", "bb"]))
     for deaths in range(2):
@@ -152,7 +152,7 @@ def test_a_text_that_two_workers_died_with_by_chance_is_counted(
 
 
 def test_a_worker_that_is_killed_is_replaced(tokenizer_file: Path, make: Make, wait_until: WaitUntil) -> None:
-    """While it works: another counts what it had."""
+    """Another worker counts the texts of a worker that is killed while it works."""
     library = Tokenizer.from_file(str(tokenizer_file))
     counter = make(str(tokenizer_file), workers=2)
     texts = [f"to be or not to be {number} " * 50 for number in range(300)]
@@ -168,7 +168,7 @@ def test_a_worker_that_is_killed_is_replaced(tokenizer_file: Path, make: Make, w
 def test_workers_that_can_t_begin_are_the_end_of_hope(
     stand: type[Stand], make: Make, wait_until: WaitUntil
 ) -> None:
-    """After some attempts, with the reason; nothing is wanted any more."""
+    """The counter gives up after some attempts, with the reason, and wants no more texts."""
     stand.begins = False
     counter = make(workers=2)
     counter.submit(numbered(["a"]))
@@ -217,7 +217,7 @@ def test_closing_waits_for_nobody(stand: type[Stand], make: Make, wait_until: Wa
 
 
 def test_without_a_tokenizer_there_is_no_counter() -> None:
-    """And no process."""
+    """A configuration without a tokenizer has no counter and no process."""
     assert TokenCounter.open(TokensConfig()) is None
 
 
@@ -233,7 +233,7 @@ def test_opening_waits_for_a_worker_that_is_ready(tokenizer_file: Path, monkeypa
 
 @pytest.mark.parametrize("content", [None, "{}", "\x1b[31m"])
 def test_a_tokenizer_that_can_t_be_read_is_an_error(tmp_path: Path, content: str | None) -> None:
-    """With what to do; where the run is worth more, a counter that counts nothing."""
+    """The error tells how to name a tokenizer. If the run is worth more, a counter counts nothing."""
     path = tmp_path / "t\x1b.json"
     if content is not None:
         path.write_text(content)
@@ -250,7 +250,7 @@ def test_a_tokenizer_that_can_t_be_read_is_an_error(tmp_path: Path, content: str
 
 
 def test_a_library_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
-    """With the extra to install."""
+    """The error names the extra to install."""
     monkeypatch.setattr(pool, "find_spec", lambda name: None)
     with pytest.raises(TelemetryError, match=r"telemetryd\[tokens\]"):
         TokenCounter.open(TokensConfig(tokenizer=str(tokenizer_file)))

@@ -65,7 +65,7 @@ def test_a_worker_counts_as_the_library_does(start: Start, tokenizer_file: Path)
 
 
 def test_a_worker_that_is_killed_is_gone(start: Start) -> None:
-    """Whoever asks is told how it ended."""
+    """The error for a killed worker tells how it ended."""
     process = start()
     process.await_ready(DEADLINE_S)
     os.kill(process.pid, signal.SIGKILL)
@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_is_gone(start: Start) -> None:
 
 @pytest.mark.parametrize("size", [1, 1 << 20], ids=["reading", "writing"])
 def test_a_worker_that_hangs_is_killed(start: Start, size: int) -> None:
-    """Whether it reads no request or gives no answer."""
+    """A worker that hangs is killed, whether it reads no request or gives no answer."""
     process = start()
     process.await_ready(DEADLINE_S)
     os.kill(process.pid, signal.SIGSTOP)
@@ -106,20 +106,20 @@ def test_nonsense_is_no_answer(start: Start, talk: Callable[[str], None], said: 
 
 
 def test_why_a_worker_can_t_begin_is_said(start: Start, tmp_path: Path) -> None:
-    """In the library's words."""
+    """The error has the library's words."""
     with pytest.raises(WorkerGone, match="No such file"):
         start(tmp_path / "nowhere.json").await_ready(DEADLINE_S)
 
 
 def test_no_process_is_a_worker_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the machine has no room for one more."""
+    """A process that can't start, as on a full machine, is a worker that is gone."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(WorkerGone, match="can't start a process"):
         TokenProcess("any")
 
 
 def test_a_worker_ends_with_its_pipes(start: Start, wait_until: Callable[..., object]) -> None:
-    """As they do when the process that holds them dies: nobody has to kill it."""
+    """A worker ends when its pipes close, as at the death of the process that holds them. It need not be killed."""
     process = start()
     process.await_ready(DEADLINE_S)
     inner = process._process

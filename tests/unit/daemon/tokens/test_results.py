@@ -104,7 +104,7 @@ def test_texts_become_values_as_the_library_counts_them(
 
 
 def test_values_have_the_time_of_their_text(counting: MakeService, connect: Any) -> None:
-    """Not that of their counting: wall clock, whatever clock the producer has."""
+    """A value has the wall-clock time of its text, not of its counting, with any producer clock."""
     service = counting()
     peer = connect(service)
     at_ns = service.parts.clock.wall_ns() - 3_000_000_000
@@ -122,7 +122,7 @@ def test_values_have_the_time_of_their_text(counting: MakeService, connect: Any)
 
 
 def test_the_request_log_gets_the_tokens_of_its_requests(counting: MakeService, connect: Any) -> None:
-    """By the number of the request, for its input and its output; a text of no request has none."""
+    """Tokens are found by the number of the request, for its input and output. A text of no request has none."""
     service = counting()
     peer = connect(service)
     made = ended(range(2))
@@ -165,7 +165,7 @@ def test_counted_tokens_are_judged_by_the_rule_of_limits(tokens: int | None, is_
 
 
 def test_a_run_without_texts_has_no_producer_of_ours(counting: MakeService, connect: Any) -> None:
-    """Nobody is told of what did not happen."""
+    """A run without texts shows no producer for their tokens."""
     service = counting()
     peer = connect(service)
     peer.send(Count("n"))
@@ -175,7 +175,7 @@ def test_a_run_without_texts_has_no_producer_of_ours(counting: MakeService, conn
 
 
 def test_our_producer_lives_and_ends_with_the_aggregator(counting: MakeService, connect: Any) -> None:
-    """It is not called late for being idle, and at the end nothing of it is open."""
+    """An idle token producer is not called late, and nothing of it is open at the end."""
     service = counting()
     peer = connect(service)
     peer.send(text("a"))
@@ -212,7 +212,7 @@ def test_a_run_of_producers_that_are_gone_ends_whatever_ours_does(counting: Make
 def test_without_a_tokenizer_texts_fail_and_one_warning_says_what_to_do(
     make_service: MakeService, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing waits for them, and nothing is recorded of them."""
+    """Texts without a tokenizer hold up nothing, and nothing is recorded of them."""
     monkeypatch.setattr(limits, "TOKEN_BATCH_BYTES", 100)
     service = make_service()
     peer = connect(service)
@@ -235,7 +235,7 @@ def test_without_a_tokenizer_texts_fail_and_one_warning_says_what_to_do(
 
 
 def test_a_drain_waits_for_texts(counting: MakeService, connect: Any) -> None:
-    """Those that come with the last words of a producer as well; then the run is complete."""
+    """A drain waits for the texts that come with a producer's last batches, too. Then the run is complete."""
     service = counting({"run.drain_timeout_s": 100.0})
     peer = connect(service)
     peer.send(*(text("to be or not to be " * 20) for _ in range(2_000)))
@@ -254,7 +254,7 @@ def test_a_drain_waits_for_texts(counting: MakeService, connect: Any) -> None:
 def test_a_drain_has_a_budget_for_texts(
     counting: MakeService, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left is shown as pending, with a warning, and the run is not complete."""
+    """The texts that are left are shown as pending, with a warning, and the run is not complete."""
     service = counting({"tokens.budget_s": 0.1})
     assert service.parts.counter is not None
     monkeypatch.setattr(type(service.parts.counter), "answer", lambda self: None)
@@ -313,7 +313,7 @@ def test_an_interruption_waits_for_no_text(
 
 
 def test_a_text_that_was_held_is_given_away_at_once(counting: MakeService, connect: Any) -> None:
-    """Nobody would wake the loop for it."""
+    """A text that was held goes to the counter at once, because nothing else would wake the loop."""
     service = counting()
     connect(service).hold(text("a b c"))
     assert not service.parts.aggregator.uncounted.pending
@@ -322,7 +322,7 @@ def test_a_text_that_was_held_is_given_away_at_once(counting: MakeService, conne
 
 
 def test_a_drain_waits_for_a_text_that_is_held(counting: MakeService, connect: Any) -> None:
-    """Also for that of a producer that never said hello."""
+    """A drain waits for a held text of a producer that never sent hello, too."""
     service = counting({"tokens.budget_s": 20})
     connect(service, greet=False).hold(text("a b c"))
     assert not service.parts.aggregator.uncounted.pending
@@ -368,7 +368,7 @@ def test_a_drain_does_not_wait_for_workers_that_are_lost(hopeless: Any, connect:
 
 
 def test_workers_that_are_lost_last_are_said_to_be(hopeless: Any, connect: Any, wait_until: Any) -> None:
-    """Also when the run ends before another turn."""
+    """The loss of the workers is reported, also when the run ends before another turn."""
     service = hopeless({})
     peer = connect(service)
     peer.send(text("a"))
@@ -491,7 +491,7 @@ def test_a_follower_of_a_run_that_was_closed_counts_no_more(
 
 
 def test_a_text_that_somebody_else_calls_done_is_no_trouble(counting: MakeService, connect: Any) -> None:
-    """Whoever says so of texts at a worker: the loop goes on."""
+    """The loop goes on if another producer calls texts done that are at a worker."""
     service = counting()
     peer = connect(service)
     assert service.parts.counter is not None

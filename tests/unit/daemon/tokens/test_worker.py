@@ -22,19 +22,19 @@ TEXTS = ["the quick brown fox", "", "to be or not to be " * 40, "naïve 🦊 \x0
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_texts_arrive_as_they_were_sent(texts: list[str]) -> None:
-    """Whatever is in them."""
+    """Texts arrive unchanged, whatever is in them."""
     assert texts_of(request(texts)) == texts
 
 
 def test_numbers_arrive_as_they_were_sent() -> None:
-    """Those of texts that were refused as well."""
+    """The numbers of texts that were refused arrive unchanged, too."""
     assert counts_of(answer([3, 0, FAILED])) == [3, 0, FAILED]
     with pytest.raises(struct.error):
         counts_of(b"12345")
 
 
 def test_counts_are_the_library_s_own(tokenizer_file: Path) -> None:
-    """Also of nothing, and of what is no ASCII."""
+    """The counts of empty and non-ASCII texts are the library's own, too."""
     library = Tokenizer.from_file(str(tokenizer_file))
     counts = counter(str(tokenizer_file))(TEXTS)
     assert counts == [len(library.encode(text).ids) for text in TEXTS]
@@ -60,7 +60,7 @@ def test_what_a_model_adds_or_cuts_is_not_counted(tokenizer_file: Path, tmp_path
 def test_a_text_that_the_tokenizer_refuses_costs_no_other(
     tokenizer_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is marked, and its neighbours are counted."""
+    """A text that the tokenizer refuses is marked, and its neighbours are counted."""
     library = Tokenizer.from_file(str(tokenizer_file))
 
     class Picky:
@@ -92,7 +92,7 @@ def test_requests_are_answered_until_there_are_no_more() -> None:
 
 @pytest.mark.parametrize("content", [None, "{}", "no json"])
 def test_a_tokenizer_that_can_t_be_read_is_said(tmp_path: Path, content: str | None) -> None:
-    """In the first frame, by a program that loads nothing of the package; then it ends."""
+    """A program that loads nothing of the package reports the failure in its first frame. Then it ends."""
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_text(content)

@@ -115,7 +115,7 @@ def test_missing_intervals_are_made_again(whole: Whole, rolls: int) -> None:
 
 
 def test_a_leaf_with_closed_books_sends_nothing_more(whole: Whole) -> None:
-    """Its last account is on disk, and the root may have it already."""
+    """The last account of such a leaf is on disk, and the root may have it already."""
     outbox = DiskOutbox(whole.folder / "whole", 256 * KIB)
     last = outbox.read(outbox.next_seq - 1)
     assert last is not None
@@ -127,7 +127,7 @@ def test_a_leaf_with_closed_books_sends_nothing_more(whole: Whole) -> None:
 
 
 def test_after_a_hole_all_definitions_come_again(whole: Whole) -> None:
-    """Of intervals that the journal lost, later ones need the definitions. They are counted as lost."""
+    """Intervals after a hole need the definitions again, and the lost intervals are counted."""
     for path in sorted((whole.folder / "journal").iterdir())[:2]:
         path.unlink()
     found, refill = whole.refilled(2)

@@ -35,7 +35,7 @@ def test_what_can_not_be_nodes_is_refused(text: str) -> None:
 
 
 def test_the_address_of_a_root_is_checked() -> None:
-    """It must be an address to connect to, and not the leaf's own, with or without a key."""
+    """A root's address must be one to connect to, and not the leaf's own, with or without a key."""
     check_root("", "ipc:///run/a")
     check_root("tcp://10.0.0.1:5", "tcp://10.0.0.2:5")
     with pytest.raises(EndpointError, match=r"upstream\.address"):
@@ -45,7 +45,7 @@ def test_the_address_of_a_root_is_checked() -> None:
 
 
 def test_a_resumed_run_has_the_root_of_its_manifest() -> None:
-    """Also none, if it had none, whatever the settings are now."""
+    """A resumed run has no root if its manifest has none, whatever the settings are now."""
     now = Config(upstream=UpstreamConfig(address="ipc:///other"))
     manifest = Manifest(run_id="r", name="n", config={"upstream": {"address": "ipc:///root", "node": "a"}})
     assert with_root_of(manifest, now).upstream == UpstreamConfig(address="ipc:///root", node="a")

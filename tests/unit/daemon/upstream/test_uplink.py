@@ -69,7 +69,7 @@ def received(root: FakeAggregator) -> list[str]:
 def test_what_is_released_is_sent_once_and_forgotten(
     root: FakeAggregator, outbox: DiskOutbox, connect: Connect, wait_until: WaitUntil
 ) -> None:
-    """Also what is released while it runs; acknowledged batches leave the outbox."""
+    """Batches that are released while the uplink runs are sent, too. Acknowledged batches leave the outbox."""
     fill(outbox, 3)
     uplink = connect(root.endpoint)
     wait_until(lambda: len(received(root)) == 3, DEADLINE_S)
@@ -85,7 +85,7 @@ def test_what_is_released_is_sent_once_and_forgotten(
 def test_the_end_follows_the_last_acknowledgement(
     root: FakeAggregator, outbox: DiskOutbox, connect: Connect, wait_until: WaitUntil
 ) -> None:
-    """Its totals are those of the outbox. Then the leaf stays until the root is gone."""
+    """The totals of the end are those of the outbox. Then the leaf stays until the root is gone."""
     fill(outbox, 3)
     uplink = connect(root.endpoint)
     uplink.finish(DEADLINE_S)
@@ -113,7 +113,7 @@ def test_it_leaves_after_a_while_even_if_the_root_goes_on(
 
 @pytest.mark.slow
 def test_a_root_that_never_answers_is_given_up(short_dir: Path, outbox: DiskOutbox, connect: Connect) -> None:
-    """After the time to finish, with the reason."""
+    """A silent root is given up after the time to finish, with the reason."""
     fill(outbox, 1)
     uplink = connect(f"ipc://{short_dir}/nobody")
     uplink.finish(0.2)
@@ -126,7 +126,7 @@ def test_a_root_that_never_answers_is_given_up(short_dir: Path, outbox: DiskOutb
 def test_a_root_that_takes_nothing_is_told_the_end_all_the_same(
     root: FakeAggregator, outbox: DiskOutbox, connect: Connect, wait_until: WaitUntil
 ) -> None:
-    """So it knows how much is missing."""
+    """A root that takes nothing gets the end, so that it knows how much is missing."""
     root.reading = root.acknowledging = False
     fill(outbox, 2)
     uplink = connect(root.endpoint)
@@ -138,7 +138,7 @@ def test_a_root_that_takes_nothing_is_told_the_end_all_the_same(
 
 
 def test_the_end_of_the_roots_run_is_noticed(root: FakeAggregator, connect: Connect, wait_until: WaitUntil) -> None:
-    """By the answer to a ping, at the latest."""
+    """The answer to a ping shows the end of the root's run at the latest."""
     uplink = connect(root.endpoint)
     wait_until(lambda: uplink.present, DEADLINE_S)
     assert not uplink.root_ends
@@ -163,7 +163,7 @@ def test_requests_of_other_threads_are_sent_and_answered(
 def test_another_run_at_the_same_address_is_not_the_root(
     root: FakeAggregator, outbox: DiskOutbox, connect: Connect, wait_until: WaitUntil
 ) -> None:
-    """Its numbers would lack what the first root has; the leaf stays alone, also after a restart."""
+    """Another run would lack the first root's numbers. The leaf stays alone, also after a restart."""
     outbox.root = "first"
     uplink = connect(root.endpoint)
     wait_until(lambda: uplink.over, DEADLINE_S)
@@ -182,7 +182,7 @@ def test_a_leaf_is_not_its_own_root(root: FakeAggregator, outbox: DiskOutbox, wa
 def test_a_leaf_that_lost_its_outbox_is_not_continued(
     root: FakeAggregator, outbox: DiskOutbox, connect: Connect, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """Its new batches would have the numbers of old ones, and the root would drop them as duplicates."""
+    """New batches would have the numbers of old ones, and the root would drop them as duplicates."""
     fill(outbox, 3)
     first = connect(root.endpoint)
     wait_until(lambda: len(outbox) == 0, DEADLINE_S)
@@ -201,7 +201,7 @@ def test_a_leaf_that_lost_its_outbox_is_not_continued(
 def test_an_end_that_a_closed_root_confirms_delivers_nothing(
     root: FakeAggregator, outbox: DiskOutbox, connect: Connect, wait_until: WaitUntil
 ) -> None:
-    """Its books were closed before the last batches came, so they count as undelivered."""
+    """Batches that come after the root closed its books count as undelivered."""
     root.reading = root.acknowledging = False
     fill(outbox, 2)
     uplink = connect(root.endpoint)

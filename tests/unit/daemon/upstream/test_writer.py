@@ -124,7 +124,7 @@ def test_a_full_outbox_adds_intervals_up(make: Callable[[], Node]) -> None:
 def test_records_beyond_the_bound_are_dropped_and_counted(
     make: Callable[[], Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They have numbers, as dropped events of any producer, so the root can tell them from missing ones."""
+    """Dropped records have numbers, as any producer's, so the root can tell them from missing ones."""
     monkeypatch.setattr("telemetry.limits.UPSTREAM_RECORDS_BYTES", 10_000)
     node = make()
     node.second(1.0, marks=30)
@@ -144,7 +144,7 @@ def test_records_beyond_the_bound_are_dropped_and_counted(
 def test_a_disk_that_fails_for_a_while_costs_nothing(
     make: Callable[[], Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could not be written waits for the next second."""
+    """Records that could not be written wait for the next second."""
     node = make()
     outbox = node.writer.outbox
     append = outbox.append
@@ -175,7 +175,7 @@ def test_the_closing_interval_is_written_whatever_waits(make: Callable[[], Node]
 
 
 def test_batches_are_bounded() -> None:
-    """Neither their bytes nor their number of records exceed the bounds, except for one large record."""
+    """The bytes and the records of a batch do not exceed the bounds, except for one large record."""
     numbering = Numbering("leaf", 7, 100, {})
     large = [Packable(mark_of(300_000)) for _ in range(10)]
     made = pack(large, (1, 2), 3, numbering)

@@ -84,7 +84,7 @@ def test_outer_buckets_end_at_the_least_and_the_greatest_value() -> None:
 
 
 def test_values_in_a_bucket_without_an_end_are_in_a_counter_and_in_no_bin() -> None:
-    """No edge is made up for them."""
+    """Values in a bucket without an end are in no bin, because no edge is made up for them."""
     recorded = Recorded()
     take(recorded, state(), histogram(explicit(1.0, [2, 3, 4], [1.0, 10.0], total=60.0)))
     assert recorded.bins == [("latency{service=api}", [1.0, 10.0], [3])]
@@ -139,7 +139,7 @@ def test_bins_hold_what_has_two_ends(
 
 
 def test_a_cumulative_histogram_counts_differences() -> None:
-    """In its count, its sum and each bin."""
+    """A cumulative histogram counts differences in its count, its sum and each bin."""
     recorded, known = Recorded(), state()
     for at_s, counts, total in ((1.0, [0, 3, 4, 0], 70.0), (2.0, [0, 3, 4, 0], 70.0), (3.0, [0, 5, 4, 1], 105.5)):
         point = explicit(at_s, counts, [0.0, 10.0, 20.0], total=total, min=1.0, max=25.0)
@@ -179,7 +179,7 @@ def test_a_cumulative_exponential_histogram_that_became_coarser_is_still_compare
 
 
 def test_a_cumulative_exponential_histogram_that_became_finer_has_no_bins() -> None:
-    """No one can tell into which of the finer buckets the earlier values belong."""
+    """A finer histogram has no bins: the finer buckets of the earlier values are unknown."""
     recorded, known = Recorded(), state()
     for at_s, scale, counts in ((1.0, 0, [3]), (2.0, 1, [3, 1]), (3.0, 1, [4, 1])):
         take(recorded, known, histogram(exponential(at_s, scale, 0, counts, sum=at_s), temporality=CUMULATIVE))
@@ -219,7 +219,7 @@ def test_a_histogram_without_buckets_or_sum_is_a_count() -> None:
     ],
 )
 def test_a_wrong_point_records_nothing(point: Any, reason: str) -> None:
-    """Neither a part of it."""
+    """A wrong point records nothing, not even a part of it."""
     recorded = Recorded()
     assert take(recorded, state(), histogram(point)) == (0, 1, reason)
     assert recorded.values == []
@@ -266,7 +266,7 @@ def test_bins_of_any_exponential_histogram_are_valid_and_lose_no_value(
 def test_the_difference_of_two_exponential_histograms_is_what_came_between(
     first: dict[int, int], more: dict[int, int], scale: int, coarser: int
 ) -> None:
-    """Whether or not the second one is coarser."""
+    """The difference is the same whether or not the second histogram is coarser."""
     whole = {index >> coarser: 0 for index in first}
     for index, count in first.items():
         whole[index >> coarser] += count

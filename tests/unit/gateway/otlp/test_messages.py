@@ -41,7 +41,7 @@ def traces(*spans: Any) -> bytes:
 
 @pytest.mark.parametrize("content_type", [JSON, "Application/JSON; charset=utf-8"])
 def test_json_has_ids_in_hexadecimal_and_integers_as_texts(content_type: str) -> None:
-    """And its fields are in camel case; those that are not known are skipped."""
+    """The fields of OTLP's JSON are in camel case, and unknown fields are skipped."""
     recorded = Recorded()
     body, accepted = take_traces(traces(SPAN), content_type, recorded)
     assert (json.loads(body), accepted) == ({}, (1, 0, ""))
@@ -123,7 +123,7 @@ def test_a_body_that_can_not_be_read_records_nothing(body: bytes, content_type: 
 
 @given(st.binary(max_size=200), st.sampled_from([PROTOBUF, JSON]))
 def test_any_bytes_are_taken_or_are_a_bad_body(body: bytes, content_type: str) -> None:
-    """No other exception reaches the server."""
+    """Bytes of any kind raise no other exception in the server."""
     for signal in ("traces", "metrics"):
         try:
             if signal == "traces":
@@ -151,7 +151,7 @@ _VALUES = st.recursive(
 
 @given(_VALUES, st.sampled_from(["resourceMetrics", "scopeMetrics", "metrics", "dataPoints"]))
 def test_any_json_is_taken_or_is_a_bad_body(value: Any, depth: str) -> None:
-    """At whatever depth it stops being OTLP."""
+    """JSON may stop being OTLP at any depth."""
     nested = {
         "resourceMetrics": value,
         "scopeMetrics": [{"scopeMetrics": value}],
@@ -167,7 +167,7 @@ def test_any_json_is_taken_or_is_a_bad_body(value: Any, depth: str) -> None:
 
 
 def test_missing_packages_are_named() -> None:
-    """With the command that installs them."""
+    """The error for missing packages has the command that installs them."""
     program = (
         "import sys\n"
         "sys.modules['opentelemetry.proto'] = None\n"

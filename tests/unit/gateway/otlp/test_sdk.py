@@ -28,7 +28,7 @@ EXPONENTIAL = View(instrument_type=sdk.Histogram, aggregation=ExponentialBucketH
 
 
 def test_spans_arrive_with_their_tree() -> None:
-    """And the exception that left the inner one."""
+    """Spans of the SDK arrive with their tree, and with the exception that left the inner one."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=RESOURCE)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -83,7 +83,7 @@ def sender(request: pytest.FixtureRequest) -> Sender:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_was_added_is_what_was_counted(sender: Sender, seed: int) -> None:
-    """Whatever the temporality, the kind of histogram, and the number of requests."""
+    """The counts are right for any temporality, kind of histogram and number of requests."""
     chance = random.Random(seed)
     counter = sender.meter.create_counter("hits", unit="{request}")
     level = sender.meter.create_up_down_counter("depth")

@@ -95,7 +95,7 @@ def test_resources_scopes_and_services_are_streams_of_their_own() -> None:
 
 
 def test_a_total_that_shrinks_is_refused_and_is_the_new_base() -> None:
-    """Only that point is lost: later ones count from it."""
+    """A total that shrinks loses only that point, and later points count from it."""
     recorded, known = Recorded(), state()
     took = [take(recorded, known, sums("hits", number(total, at))) for at, total in ((1.0, 9), (2.0, 4), (3.0, 6))]
     assert took == [(1, 0, ""), (0, 1, "'hits': it grew by -5, but a total only grows"), (1, 0, "")]
@@ -112,14 +112,14 @@ def test_a_delta_counts_as_it_is_but_not_twice() -> None:
 
 
 def test_a_delta_counts_whenever_it_began() -> None:
-    """It needs no earlier point."""
+    """A delta needs no earlier point."""
     recorded = Recorded()
     take(recorded, state(), sums("hits", number(5, 1.0, start_s=-50.0), temporality=DELTA))
     assert recorded.of("hits") == [5.0]
 
 
 def test_a_sum_that_may_fall_is_a_gauge() -> None:
-    """It shows the value that the sum has."""
+    """The gauge shows the value that the sum has."""
     recorded, known = Recorded(), state()
     for at_s, value in ((1.0, 9), (2.0, -4)):
         take(recorded, known, sums("queue", number(value, at_s), monotonic=False, unit="{item}"))
@@ -190,7 +190,7 @@ def test_empty_attributes_and_a_missing_service_are_no_labels() -> None:
 
 
 def test_an_attribute_named_service_is_kept() -> None:
-    """It says more about the point than the resource does."""
+    """An attribute `service` is kept, because it tells more about the point than the resource does."""
     recorded = Recorded()
     take(recorded, state(), gauge("up", number(1, service="db")))
     assert recorded.values == [Value("up", {"service": "db"}, 1.0)]
@@ -213,7 +213,7 @@ def test_a_summary_is_a_gauge_for_each_quantile_and_two_counters() -> None:
 
 
 def test_a_metric_without_data_is_nothing() -> None:
-    """Neither taken nor refused."""
+    """A metric without data is neither taken nor refused."""
     assert take(Recorded(), state(), metrics_pb2.Metric(name="x")) == (0, 0, "")
 
 

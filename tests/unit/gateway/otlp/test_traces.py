@@ -46,7 +46,7 @@ def take(recorded: Recorded, *spans: trace_pb2.Span, service: str = "vllm") -> A
 
 
 def test_a_span_keeps_name_times_track_and_ids_and_is_a_series() -> None:
-    """On the monotonic clock of this machine, to the nanosecond of its length."""
+    """A span is on this machine's monotonic clock, and its length is exact to the nanosecond."""
     recorded = Recorded()
     assert take(recorded, span()) == (1, 0, "")
     [found] = recorded.records(Span)
@@ -76,7 +76,7 @@ def test_a_span_keeps_name_times_track_and_ids_and_is_a_series() -> None:
     ],
 )
 def test_kind_status_and_parent_are_labels(more: dict[str, Any], labels: dict[str, str]) -> None:
-    """Only what says something: most spans are internal and fine."""
+    """Labels have only unusual facts, because most spans are internal and fine."""
     recorded = Recorded()
     assert take(recorded, span(**more)) == (1, 0, "")
     assert recorded.records(Span)[0].labels == IDS | labels
@@ -122,7 +122,7 @@ def test_an_attribute_does_not_replace_an_id() -> None:
 
 
 def test_an_exception_is_a_mark_and_other_events_are_left_out() -> None:
-    """With the time of the event, or that of the span's end if it has none."""
+    """A mark has the time of its event, or that of the span's end if the event has none."""
     recorded = Recorded()
     told = attributes(exception__type="ValueError", exception__message="too long", exception__stacktrace="…")
     events = [

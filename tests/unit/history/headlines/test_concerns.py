@@ -1,4 +1,4 @@
-"""How a run went: values that are not finite, and failures with their share."""
+"""Tests of the concerns of a run: values that are not finite, and failures with their share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def test_a_value_that_is_not_finite_has_its_first_step() -> None:
 
 
 def test_failures_have_their_share_of_the_requests() -> None:
-    """Those of requests, of a counter of requests beside the errors, or of the latencies; none without any."""
+    """The share is of the kind's requests, a counter of requests beside the errors, or the latencies.
+
+    Without any there is no share.
+    """
     kind = [
         CounterStat(name=f"llm.{word}", unit="requests", value=value, labels=labels)
         for word, value, labels in (

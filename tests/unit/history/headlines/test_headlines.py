@@ -193,7 +193,7 @@ def test_all_kinds_together_add_up() -> None:
 
 
 def test_all_kinds_of_a_moment_have_the_time_of_the_run() -> None:
-    """Without the times of requests the rate is that of the whole run."""
+    """A rate without the times of requests is that of the whole run."""
     counts = [counter(f"{kind}.{word}", 300) for kind in ("a", "b") for word in ("issued", "completed")]
     assert named(headline(snapshot(*counts), recent=False)[0], "requests/s").value == 6.0
 
@@ -233,7 +233,7 @@ def test_a_training_run() -> None:
 
 
 def test_the_loss_of_validation_stands_beside_that_of_training() -> None:
-    """Whatever their order, before any score; `epoch` is no figure of its own, but a note of the step."""
+    """The losses stand together in any order, before any score. `epoch` is only a note of the step."""
     values = {
         "epoch": 3.0,
         "val_acc": 0.7,
@@ -251,7 +251,7 @@ def test_the_loss_of_validation_stands_beside_that_of_training() -> None:
 
 
 def test_a_step_is_one_of_those_expected() -> None:
-    """With the share and the time left at the present speed; a run that is over has no time left."""
+    """A step has its share and the time left at the present speed. A run that is over has no time left."""
     axis = AxisStat(name="step", closed=120, newest=120, values={"loss": 0.31, "epoch": 0.24})
     expected = [Progress(name="requests", done=1.0, total=9.0), Progress(name="step", done=120.0, total=500.0)]
     live = only(headline(snapshot(axis, progress=expected), recent=True, speeds={"step": 20.0}))
@@ -268,7 +268,7 @@ def test_a_step_is_one_of_those_expected() -> None:
 
 @pytest.mark.parametrize("value", [None, math.inf, math.nan])
 def test_a_loss_that_is_not_finite_is_bad(value: float | None) -> None:
-    """It is the first thing to see."""
+    """A loss that is not finite is bad, because it is the first thing to see."""
     found = only(headline(snapshot(AxisStat(name="step", closed=1, newest=1, values={"loss": value})), recent=True))
     loss = named(found, "loss")
     assert (loss.text, loss.health, loss.value) == ("not finite", "bad", None)
@@ -303,7 +303,7 @@ def test_a_series_of_latencies_is_a_load() -> None:
 
 
 def test_counters_and_gauges_alone() -> None:
-    """Their rates and newest values."""
+    """Counters alone show their rates, and gauges alone their newest values."""
     found = only(
         headline(
             snapshot(counter("rows", 500, 5.0, "rows"), GaugeStat(name="heat", value=61.5, unit="°C")), recent=False
@@ -313,12 +313,12 @@ def test_counters_and_gauges_alone() -> None:
 
 
 def test_nothing_recorded_has_no_headline() -> None:
-    """Neither now nor for the whole run."""
+    """A run without records has no headline, neither now nor for the whole run."""
     assert headline(snapshot(), recent=True) == headline(snapshot(), recent=False) == []
 
 
 def test_the_choice_of_the_user_stands_alone() -> None:
-    """In the user's order; a figure that is not there yet is a dash."""
+    """The chosen figures are in the user's order, and a figure that is not there yet is a dash."""
     names = ["p99(latency)", "loss", "rate(chat)", "failed(chat)", "mean(body)", "rate(rows)", "later"]
     stats = (
         AxisStat(name="step", closed=2, newest=2, values={"train/loss": 0.5}),
@@ -382,7 +382,10 @@ def test_limits_that_cannot_be_read_have_no_words() -> None:
 
 
 def test_a_time_range_has_the_rates_of_its_length() -> None:
-    """Its series have no extent, its counters no number of events, and the run's own length is another."""
+    """A time range has rates of its own length, which is not the run's.
+
+    Its series have no extent, and its counters no number of events.
+    """
     stats = [
         CounterStat(name="chat.issued", value=60, unit="requests"),
         CounterStat(name="chat.completed", value=50, unit="requests"),
@@ -414,7 +417,10 @@ def test_a_run_of_less_than_two_seconds_has_the_rates_since_its_start() -> None:
 
 
 def test_a_rate_is_counted_while_there_were_events() -> None:
-    """Of all label sets together, from the first beginning to the last end. The last seconds begin with them."""
+    """A rate is of all label sets together, from the first beginning to the last end.
+
+    The last seconds begin with the events.
+    """
     began_ns = 90 * SECOND
     routes = [
         series("latency", labels={"route": "/a"}, count=300, began_ns=began_ns, ended_ns=began_ns + 3 * SECOND),
@@ -485,7 +491,10 @@ def test_answers_of_one_piece_are_no_tokens() -> None:
 
 @pytest.mark.parametrize("delay", [{"50": 2 * SECOND, "99": 3 * SECOND}, {"50": 2 * SECOND, "99": 1}])
 def test_late_requests_have_their_latency_from_the_planned_time(delay: dict[str, int]) -> None:
-    """Beside the latency that looks better, whether most requests were late or only the slowest."""
+    """Late requests show their corrected latency beside the one that looks better.
+
+    Most requests or only the slowest may be late.
+    """
     late = [
         series("http.queue_delay", percentiles=delay),
         series("http.latency_corrected", percentiles={"50": 2 * SECOND, "99": 3 * SECOND}),

@@ -29,5 +29,5 @@ def test_one_series_is_picked_out_of_several() -> None:
 
 
 def test_an_interval_without_series_has_none() -> None:
-    """Nothing happened, nothing is found."""
+    """An interval without series gives no column."""
     assert Columns.of(Interval(0, 1)).pick(0) is None

@@ -1,4 +1,4 @@
-"""What the histogram of one time range tells."""
+"""Tests of the figures that the histogram of one time range gives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def digest(values: list[float], unit: str = "ns", low: float | None = None, digi
 
 
 def test_curve_is_every_slot_where_there_is_room() -> None:
-    """From (0, min) to (1, max), and between them what each distinct slot reaches."""
+    """A curve goes from (0, min) to (1, max), with the share of each distinct slot in between."""
     found = digest([1.0] * 50 + [2.0] * 40 + [7.0] * 10)
     assert found.curve(20) == [(0.0, 1.0), (0.5, 1.0), (0.9, 2.0), (1.0, 7.0)]
     assert found.curve(2) == [(0.0, 1.0), (1.0, 7.0)]
@@ -34,7 +34,7 @@ def test_curve_is_every_slot_where_there_is_room() -> None:
 
 
 def test_curve_is_thinned_evenly_on_the_axis_of_nines() -> None:
-    """Of many slots the last nines keep as many points as the first."""
+    """The last nines of a curve of many slots keep as many points as the first."""
     found = digest([float(value) for value in range(1, 20_001)]).curve(40)
     fractions = np.array([fraction for fraction, _ in found])
     assert 20 <= len(found) <= 40
@@ -62,7 +62,7 @@ def test_bounds_are_around_the_percentiles() -> None:
 
 
 def test_without_values_there_is_nothing_to_draw() -> None:
-    """No curve, no cells and no bounds."""
+    """A digest without values has no curve, no cells and no bounds."""
     assert (digest([]).curve(9), digest([]).cells(), digest([]).count) == ([], [], 0)
     assert digest([]).bounds(("50",)) == {}
 

@@ -1,4 +1,4 @@
-"""What can be said of a time range."""
+"""Tests of the figures of a time range."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_percentiles_outside_their_range_are_refused() -> None:
 
 
 def test_bounds_are_the_slots_of_two_ranks() -> None:
-    """Of 100 values the median is between the 40th and the 61st; the 99th percentile has a lower bound only."""
+    """The median of 100 values is between the 40th and the 61st. The 99th percentile has a lower bound only."""
     [found] = histograms(dict.fromkeys(range(1, 101), 1), least=1.0, most=100.0).bounds(("50", "99", "100"))
     assert found == {
         "50": Bounds(low=40.0, high=61.0, beyond=50),
@@ -105,7 +105,7 @@ def test_bounds_are_the_slots_of_two_ranks() -> None:
 
 
 def test_bounds_reach_over_their_slots() -> None:
-    """From the lowest value of the one to the highest of the other, but not beyond what there was."""
+    """Bounds reach from the lowest value of one slot to the highest of the other, within the values."""
     [found] = histograms({3_000: 30, 3_100: 40, 3_200: 30}, least=3_953.0, most=4_609.5).bounds(("10", "50", "90"))
     assert found["10"] == Bounds(low=3_953.0, high=3_953.0, beyond=90)
     assert found["50"] == Bounds(low=4_208.0, high=4_211.0, beyond=50)
@@ -119,7 +119,7 @@ def test_bounds_include_what_lies_above_the_range() -> None:
 
 
 def test_rows_have_bounds_of_their_own() -> None:
-    """By their count, digits and unit; without values there are none, and without percentiles either."""
+    """Rows have bounds by their count, digits and unit. Rows without values or percentiles have none."""
     rows = histograms(
         {}, {7: 20}, {}, {300: 400}, digits=np.array([3, 3, 3, 1]), ticks_per_unit=np.array([1.0, 10.0, 1.0, 1.0])
     )
@@ -137,7 +137,7 @@ def test_rows_have_bounds_of_their_own() -> None:
     st.sampled_from([0.5, 0.95, 0.999]),
 )
 def test_percentiles_lie_within_their_bounds(rows: list[dict[int, int]], confidence: float) -> None:
-    """As they are told, and the bounds lie within the values."""
+    """Percentiles lie within their bounds, and the bounds lie within the values."""
     made = histograms(*({slot: row[slot] for slot in sorted(row)} for row in rows), least=50.0, most=1e12)
     percentiles = ("1", "50", "99.9", "100")
     for figures, bounds in zip(made.figures(percentiles), made.bounds(percentiles, confidence), strict=True):

@@ -58,7 +58,7 @@ def test_a_time_range_is_what_the_aggregator_says_of_it() -> None:
 
 
 def test_bounds_are_those_of_the_whole_time_range() -> None:
-    """By index, around the percentiles; a series without values has none."""
+    """Bounds are by index, around the percentiles, and a series without values has none."""
     made = table(3)
     intervals = seconds(made, 6, 2)
     found = RangeSums(keys(made), PERCENTILES)
@@ -81,7 +81,7 @@ def test_bounds_are_those_of_the_whole_time_range() -> None:
 
 
 def test_figures_may_be_asked_for_in_between() -> None:
-    """What has been told does not change what is told later."""
+    """Figures that are read in between do not change the later ones."""
     made = table(2)
     intervals = seconds(made, 5, 2)
     asked, left_alone = RangeSums(keys(made), PERCENTILES), RangeSums(keys(made), PERCENTILES)
@@ -93,7 +93,7 @@ def test_figures_may_be_asked_for_in_between() -> None:
 
 
 def test_adding_up_early_changes_nothing() -> None:
-    """How many slots wait to be added up is a question of memory alone."""
+    """The number of slots that wait to be added up affects memory alone."""
     made = table(3)
     intervals = seconds(made, 8, 3)
     whole = RangeSums(keys(made), PERCENTILES)
@@ -107,7 +107,7 @@ def test_adding_up_early_changes_nothing() -> None:
 
 
 def test_series_without_a_key_are_passed_over_and_told_of() -> None:
-    """Who asks for keys only now and then learns when to ask again; what is known keeps its figures."""
+    """A missing key is reported, so that a reader knows when to get keys again. Known series keep their figures."""
     made = table(4)
     [interval] = seconds(made, 1, 4)
     some = RangeSums([made.key(0), made.key(2), SeriesKey(index=1, name="requests", kind="counter")], PERCENTILES)

@@ -52,7 +52,7 @@ def second(number: float, series: SeriesColumns) -> Interval:
 
 
 def test_every_interval_is_a_point() -> None:
-    """Where they are no more than asked for, points are intervals, also those without values."""
+    """Every interval is a point if they are no more than requested, also those without values."""
     recorder = Recorder()
     made = Timeline(recorder.key)
     added = [made.add(second(at, recorder.columns(values))) for at, values in enumerate(([5.0, 7.0], [], [9.0]))]
@@ -78,7 +78,7 @@ def test_merged_points_are_of_all_values() -> None:
 
 
 def test_merging_keeps_its_steps_while_the_end_moves() -> None:
-    """What is drawn of the past stays as it was, whatever is added and wherever the time range begins."""
+    """The drawn past stays as it was, whatever is added and wherever the time range begins."""
     recorder = Recorder()
     made = recorder.timeline(*([float(number)] for number in range(40)))
     before = made.points(START, END, 15, PERCENTILES)
@@ -101,7 +101,7 @@ def test_seconds_that_begin_a_little_early_or_late_are_one_step() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 50])
 def test_there_are_never_more_points_than_asked_for(most: int) -> None:
-    """With gaps and clocks that are set back as well: nothing is lost by it."""
+    """The number of points is bounded with gaps and clocks that are set back, too. No value is lost by it."""
     recorder = Recorder()
     made = Timeline(recorder.key)
     for number in [*range(30), *range(500, 520), *range(490, 540), -100, 600]:
@@ -131,7 +131,7 @@ def test_a_time_range_is_what_overlaps_it() -> None:
 
 
 def test_where_nothing_is_there_is_nothing() -> None:
-    """Before the first interval, after the last, and in an empty timeline."""
+    """A timeline is empty before its first interval, after its last one, and without intervals."""
     recorder = Recorder()
     empty, made = Timeline(recorder.key), recorder.timeline([1.0])
     assert (len(empty), empty.start_ns, empty.end_ns) == (0, 0, 0)
@@ -143,7 +143,7 @@ def test_where_nothing_is_there_is_nothing() -> None:
 
 
 def test_a_copy_stays_as_it_was() -> None:
-    """Neither sees what is added to the other, and both may grow."""
+    """A timeline and its copy may both grow, and additions to one are not in the other."""
     recorder = Recorder()
     made = recorder.timeline(*([1.0] for _ in range(10)))
     twin = made.copy()
@@ -157,7 +157,7 @@ def test_a_copy_stays_as_it_was() -> None:
 
 
 def test_copies_share_what_they_hold() -> None:
-    """To hand on an hour of history every second costs no memory."""
+    """Copies share their memory, so that handing on an hour of history every second costs none."""
     made = Recorder().timeline([1.0, 2.0], [3.0])
     twin = made.copy()
     assert all(np.shares_memory(mine, its) for mine, its in zip(made._parts, twin._parts, strict=True))
@@ -183,7 +183,7 @@ def test_what_is_held_is_bounded(bounds: dict[str, int]) -> None:
 
 
 def test_a_part_that_fills_the_bound_alone_is_kept() -> None:
-    """What can't be merged any further is what it is."""
+    """A part that can't be merged any further is kept as it is."""
     recorder = Recorder()
     with patch.object(module, "SLOTS", 3):
         made = recorder.timeline(*([float(value) for value in range(10)] for _ in range(4)))
@@ -198,7 +198,7 @@ def test_percentiles_outside_their_range_are_refused() -> None:
 
 
 def test_short_intervals_make_no_rates() -> None:
-    """What comes late comes all at once: it belongs to the gap before it."""
+    """Late values come all at once, so that a short interval belongs to the gap before it."""
     recorder = Recorder()
     made = Timeline(recorder.key)
     for start_s, end_s, number in ((0.0, 1.0, 27), (1.0, 10.4, 160), (10.4, 10.5, 94), (10.5, 11.5, 27)):

@@ -114,7 +114,7 @@ def test_a_gap_is_a_step_without_data(tmp_path: Path) -> None:
 
 
 def test_only_the_busiest_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more counters, gauges and kinds than fit in a page, those with the most events are left."""
+    """The counters, gauges and kinds with the most events are drawn if not all fit in a page."""
     monkeypatch.setattr(collector, "COUNTERS", 1)
     monkeypatch.setattr(collector, "GAUGES", 1)
     monkeypatch.setattr(collector, "HEAT_MAPS", 1)

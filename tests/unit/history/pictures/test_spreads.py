@@ -79,7 +79,7 @@ def test_a_wide_distribution_has_a_log_scale() -> None:
 
 
 def test_a_narrow_distribution_has_round_bars() -> None:
-    """On a linear scale edges are multiples of 1, 2 or 5 times a power of ten."""
+    """The edges on a linear scale are multiples of 1, 2 or 5 times a power of ten."""
     found = drawn(np.random.default_rng(3).uniform(20.0, 60.0, 50_000))
     assert found.scale == "linear"
     assert 40 <= len(found.counts) <= LINEAR_BARS
@@ -97,14 +97,14 @@ def test_whole_numbers_have_a_bar_each() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 5.0, 1e9])
 def test_a_single_value(value: float) -> None:
-    """It has a bar, wherever it is."""
+    """A single value has a bar, wherever it is."""
     found = drawn(np.full(9, value))
     assert sum(found.counts) == 9
     assert found.edges[0] <= value < found.edges[-1]
 
 
 def test_few_values_have_few_bars() -> None:
-    """With a bar for each value, the picture would show noise."""
+    """A picture with a bar for each of a few values would show noise."""
     assert len(drawn(np.random.default_rng(4).lognormal(3.0, 1.0, 100)).counts) <= 30
 
 
@@ -116,7 +116,7 @@ def test_mostly_zeros() -> None:
 
 
 def test_a_result_alone_has_coarse_bars() -> None:
-    """Its cells are contiguous; values far out are counted beside them."""
+    """The cells of a result are contiguous, and values far out are counted beside them."""
     counts = {cell(10): 5, cell(100): 10_000, cell(130): 3_000, cell(5_000): 3}
     found = coarse_distribution(
         SeriesStat(name="a", unit="ns", histogram=sorted(counts.items()), cell_unit=0.5, labels={"k": "v"})

@@ -36,7 +36,7 @@ def finished(root: Path, run_id: str, **fields: Any) -> Path:
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_run_ids_stay_texts(tmp_path: Path, read: Read) -> None:
-    """Whatever they look like: readers guess types of partitions."""
+    """Run ids stay texts whatever they look like, although readers guess types of partitions."""
     ids = ["00001234", "12e45678", "20260101", "abcdef12"]
     for run_id in ids:
         export_run(finished(tmp_path / "runs", run_id), tmp_path / "lake")
@@ -68,7 +68,7 @@ def test_numbers_become_floats(tmp_path: Path) -> None:
 
 
 def test_maps_that_are_equal_are_equal_texts() -> None:
-    """Whatever the order of their keys."""
+    """Equal maps are equal texts, whatever the order of their keys."""
     assert json_text({"b": "2", "a": 'x"y'}) == json_text({"a": 'x"y', "b": "2"}) == '{"a":"x\\"y","b":"2"}'
     assert json_text({}) == "{}"
     assert [number(value) for value in (1, 2.5, None, math.nan, math.inf, 10**400)] == [
@@ -95,7 +95,7 @@ def test_a_table_without_rows_has_no_file(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_a_run_is_the_same_run(tmp_path: Path) -> None:
-    """Its files replace those of the original, wherever it lies."""
+    """The files of a copy replace those of the original, wherever the copy lies."""
     for folder in ("one", "two"):
         export_run(finished(tmp_path / folder, "r1"), tmp_path / "lake")
     assert len(by_polars(tmp_path / "lake", "runs")) == 1
@@ -111,7 +111,7 @@ def exported(path: Path, lake: Path) -> Exported:
 
 
 def test_all_kinds_of_records(sample: Path, tmp_path: Path) -> None:
-    """Nothing is missing, so nothing is told; a correction replaces its value."""
+    """A complete run has no notes about missing parts. A correction replaces its value."""
     done = exported(sample, tmp_path / "lake")
     assert done.notes == []
     assert done.rows.keys() == TABLES.keys() - {"loads", "requests"}
@@ -123,7 +123,7 @@ def test_all_kinds_of_records(sample: Path, tmp_path: Path) -> None:
 
 
 def test_damage_is_told(sample: Path, tmp_path: Path) -> None:
-    """Of the record log, and of the history."""
+    """Damage of the record log and of the history is reported."""
     records = sample / "records" / FILE_NAME
     lines = records.read_bytes().splitlines(keepends=True)
     lines[5] = lines[5].replace(b"train/v1", b"train/v7")
@@ -136,7 +136,7 @@ def test_damage_is_told(sample: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_run_never_had_is_told(sample: Path, tmp_path: Path) -> None:
-    """Without a history there are no intervals."""
+    """A run without a history has no intervals, and a note reports it."""
     os.rename(sample / "history", tmp_path / "history")
     done = exported(sample, tmp_path / "lake")
     assert done.notes == ["the run has no history, so the lake has no intervals of it"]
@@ -144,7 +144,7 @@ def test_what_a_run_never_had_is_told(sample: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_dead_process_left_is_removed(sample: Path, tmp_path: Path) -> None:
-    """Once it is a minute old. A folder that a process still writes to stays, and so does that of a stranger."""
+    """A dead process's folder is removed once it is a minute old. Folders in use, and those of strangers, stay."""
     lake = tmp_path / "lake"
     old, new, foreign = lake / ".telemetry-abc.tmp", lake / ".telemetry-def.tmp", lake / ".other.tmp"
     for folder in (old, new, foreign):
@@ -159,7 +159,7 @@ def test_what_a_dead_process_left_is_removed(sample: Path, tmp_path: Path) -> No
 
 
 def test_paths_that_are_not_utf_8(tmp_path: Path) -> None:
-    """That of a run becomes a text. A lake there is refused, because its readers could not open it."""
+    """The path of a run becomes a text. A lake at such a path is refused, because its readers could not open it."""
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     path = finished(folder, "r1")
     export_run(path, tmp_path / "lake")
@@ -170,14 +170,14 @@ def test_paths_that_are_not_utf_8(tmp_path: Path) -> None:
 
 
 def test_a_lake_that_cant_be_written_is_named(sample: Path, tmp_path: Path) -> None:
-    """With the reason."""
+    """The error names the lake and the reason."""
     (tmp_path / "lake").write_text("a file")
     with pytest.raises(RunDirectoryError, match=r"can't write to the lake .*lake: "):
         exported(sample, tmp_path / "lake")
 
 
 def test_a_run_without_a_result_is_refused(sample: Path, tmp_path: Path) -> None:
-    """Nothing is written."""
+    """A run without a result is refused, and no file is written."""
     (sample / "final_snapshot.json").unlink()
     with pytest.raises(RunDirectoryError, match="has no final result"):
         exported(sample, tmp_path / "lake")
@@ -185,7 +185,7 @@ def test_a_run_without_a_result_is_refused(sample: Path, tmp_path: Path) -> None
 
 
 def test_a_request_log_without_requests(sample: Path, tmp_path: Path) -> None:
-    """It makes no table."""
+    """A request log without requests makes no table."""
     RequestLogWriter(sample / "requests").close()
     assert "requests" not in exported(sample, tmp_path / "lake").rows
 

@@ -127,7 +127,7 @@ def test_parquet(tmp_path: Path) -> None:
 @pytest.mark.sdk
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_a_run_without_requests_gives_an_empty_table(tmp_path: Path, suffix: str) -> None:
-    """With its columns, where the form has some."""
+    """An empty table has its columns if the form has some."""
     path = tmp_path / f"r{suffix}"
     assert write_requests([], path) == 0
     assert path.exists()
@@ -140,7 +140,7 @@ def test_a_run_without_requests_gives_an_empty_table(tmp_path: Path, suffix: str
 @pytest.mark.sdk
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_times_beyond_any_calendar_are_written(tmp_path: Path, suffix: str) -> None:
-    """Whatever a program gave: no row stops the export."""
+    """Impossible times from a program do not stop the export."""
     far = (1 << 63) - 1
     odd = RequestEntry(
         1,
@@ -158,7 +158,7 @@ def test_times_beyond_any_calendar_are_written(tmp_path: Path, suffix: str) -> N
 
 @pytest.mark.sdk
 def test_a_number_of_chunks_beyond_64_bits_is_written(tmp_path: Path) -> None:
-    """As the largest one that the column takes."""
+    """A number beyond 64 bits becomes the largest one that the column takes."""
     import polars
 
     far = (1 << 63) - 1
@@ -169,7 +169,7 @@ def test_a_number_of_chunks_beyond_64_bits_is_written(tmp_path: Path) -> None:
 
 
 def test_a_suffix_that_means_nothing_is_refused(tmp_path: Path) -> None:
-    """With those that do; and nothing is written."""
+    """The error lists the suffixes that select a format, and no file is written."""
     with pytest.raises(UsageError, match=r"the suffix \.txt of .*r\.txt does not select a format") as refused:
         write_requests([], tmp_path / "r.txt")
     assert refused.value.hint == "use one of .csv, .jsonl, .parquet"
@@ -177,7 +177,7 @@ def test_a_suffix_that_means_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """As a problem of the file, which is not written."""
+    """A missing folder is reported as a problem of the file, which is not written."""
     with pytest.raises(RunDirectoryError, match=r"can't write .*: No such file or directory"):
         write_requests([], tmp_path / "none" / "r.csv")
 
@@ -185,7 +185,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_without_the_library_the_message_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And which forms need none; an older file stays as it is."""
+    """The message names the forms that need no library, too. An older file stays as it is."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "r.parquet"
     path.write_bytes(b"old")

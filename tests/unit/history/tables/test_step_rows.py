@@ -26,7 +26,10 @@ STEPS = [
 
 
 def test_each_value_is_a_row() -> None:
-    """With the spread of its producers; a single one is its own extremes. No number is not finite."""
+    """Each value has the spread of its producers, and a single producer is its own extremes.
+
+    A value that is no number is not finite.
+    """
     found = list(rows(STEPS))
     assert found[0] == StepRow("train", 0, WALL_NS, "loss", 2.5, 2.5, 2.5, 1)
     assert found[1] == StepRow("train", 0, WALL_NS, "=1+1", None, None, None, 1)
@@ -94,7 +97,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_other_suffixes_are_refused(tmp_path: Path) -> None:
-    """With those there are; and a folder that is missing is said."""
+    """The error lists the suffixes that exist, and a missing folder is reported."""
     with pytest.raises(UsageError, match=r"use one of \.csv, \.jsonl, \.parquet"):
         write_steps(iter(STEPS), tmp_path / "s.xlsx")
     with pytest.raises(RunDirectoryError, match="can't write"):

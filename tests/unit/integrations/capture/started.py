@@ -15,7 +15,7 @@ HOOKED = "import logging; print(hasattr(logging.Logger.callHandlers, '__wrapped_
 
 
 class Started:
-    """How Python processes start with the boot."""
+    """A folder and an environment in which Python processes start with the boot."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

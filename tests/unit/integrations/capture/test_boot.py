@@ -58,13 +58,19 @@ def test_a_module_and_a_script_and_a_package_are_captured(started: Started) -> N
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
 def test_isolated_starts_leave_no_sign_and_run(started: Started, flag: str) -> None:
-    """Nothing inside can report, so the missing sign is the report."""
+    """Isolated starts run without hooks and leave no sign.
+
+    Nothing inside them can report, so the missing sign is the report.
+    """
     assert started.told(flag, "-c", HOOKED) == "False"
     assert started.signs() == []
 
 
 def test_without_the_variable_nothing_is_prepared(started: Started) -> None:
-    """As in a process that inherited PYTHONPATH alone."""
+    """A process without names of libraries to capture gets no hooks and leaves no signs.
+
+    It may have inherited only `PYTHONPATH`.
+    """
     assert started.told("-c", HOOKED, TELEMETRY_CAPTURE="") == "False"
     assert started.told("-c", HOOKED, TELEMETRY_CAPTURE="unknown, ,") == "False"
     assert started.signs() == []
@@ -148,7 +154,7 @@ def test_a_subprocess_and_what_it_starts_are_captured(started: Started) -> None:
 
 @pytest.mark.slow
 def test_pytest_runs_under_the_capture(started: Started) -> None:
-    """Its rewriting of assertions goes on."""
+    """pytest runs with the hooks in place, and its rewriting of assertions still works."""
     started.write(
         "test_it.py",
         """
@@ -173,7 +179,7 @@ def test_rewritten():
 
 
 def test_without_telemetry_one_line_says_so_and_the_program_runs(started: Started, bare: str) -> None:
-    """Once, although the module is executed twice."""
+    """One line reports the missing package although the module runs twice, and the program runs."""
     done = started.python("-c", "import logging, importlib; importlib.reload(logging); print('ran')", python=bare)
     assert (done.returncode, done.stdout) == (0, "ran\n")
     (line,) = done.stderr.splitlines()
@@ -215,14 +221,14 @@ def test_a_module_of_the_program_with_our_name_is_not_executed(started: Started,
 
 
 def test_a_script_with_our_name_runs_once(started: Started) -> None:
-    """It is the main module, and stays the only one."""
+    """A script with the package's name runs once as the main module and is not imported again."""
     script = started.write("telemetry.py", "import logging; print('ran')")
     done = started.python(script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", hidden_by(script))
 
 
 def test_a_module_with_our_name_that_was_imported_is_left_alone(started: Started) -> None:
-    """Also while it is being imported."""
+    """A module with the package's name runs once and is left alone, also while it is being imported."""
     module = started.write("telemetry.py", "import logging; print('ran')")
     done = started.python("-c", "import telemetry")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", hidden_by(module))

@@ -22,7 +22,7 @@ THEIRS = "import sys; print('theirs', __name__, sys.modules['sitecustomize'].__f
 
 
 def test_another_sitecustomize_in_pythonpath_runs_as_if_alone(started: Started, tmp_path: Path) -> None:
-    """It finds itself in sys.modules, and so does the program."""
+    """Another `sitecustomize` finds itself in `sys.modules`, and so does the program."""
     file = started.write("theirs/sitecustomize.py", THEIRS)
     code = f"import sitecustomize; print(sitecustomize.__file__ == {file!r}); {HOOKED}"
     found = started.told("-c", code, PYTHONPATH=started.path(tmp_path / "theirs"))
@@ -39,7 +39,7 @@ def test_another_sitecustomize_in_the_environment_runs_as_if_alone(started: Star
 
 
 def test_a_package_named_sitecustomize_runs(started: Started, tmp_path: Path) -> None:
-    """Its relative imports work, so it has the right spec."""
+    """A package named `sitecustomize` has the right spec: its relative imports work."""
     started.write("theirs/sitecustomize/__init__.py", "from . import more\n")
     started.write("theirs/sitecustomize/more.py", "print('more')\n")
     assert started.told("-c", "pass", PYTHONPATH=started.path(tmp_path / "theirs")) == "more"
@@ -56,7 +56,10 @@ def test_an_error_of_another_sitecustomize_is_reported_as_ever(started: Started,
 
 
 def test_a_second_installation_of_telemetry_behind_the_first_runs_once(started: Started, tmp_path: Path) -> None:
-    """As when a captured command runs `telemetry run --capture` of another environment."""
+    """A second installation behind the first boots once.
+
+    A captured command may run `telemetry run --capture` of another environment.
+    """
     for name in ("sitecustomize.py", "_telemetry_boot.py"):
         started.write(f"second/{name}", (Path(BOOT_FOLDER) / name).read_text())
     started.write("theirs/sitecustomize.py", THEIRS)
@@ -67,7 +70,7 @@ def test_a_second_installation_of_telemetry_behind_the_first_runs_once(started: 
 
 
 def test_the_folder_may_be_in_the_path_several_times(started: Started, tmp_path: Path) -> None:
-    """Under several names, as nested commands write it."""
+    """The boot folder may stand in `PYTHONPATH` under several names, as nested commands write it."""
     started.write("theirs/sitecustomize.py", THEIRS)
     (tmp_path / "link").symlink_to(BOOT_FOLDER)
     path = os.pathsep.join([BOOT_FOLDER + "/", str(tmp_path / "link"), BOOT_FOLDER, str(tmp_path / "theirs")])

@@ -72,7 +72,7 @@ def test_from_imports_get_the_patched_function(hooked: Hooked) -> None:
 
 
 def test_a_library_imported_before_is_patched_too(hooked: Hooked) -> None:
-    """install() may come late."""
+    """`install()` patches a library that is already imported, and `uninstall()` restores it."""
     library = import_it(hooked)
     before = library.put
     hooked.capture.install()
@@ -125,7 +125,7 @@ def test_a_module_that_is_imported_anew_is_captured(hooked: Hooked) -> None:
 
 
 def test_installing_a_hundred_times_stacks_nothing(hooked: Hooked) -> None:
-    """Neither wrappers nor hooks."""
+    """Installing and uninstalling a hundred times stacks neither wrappers nor hooks."""
     hooked.capture.install()
     library = import_it(hooked)
     hooked.capture.uninstall()
@@ -202,7 +202,10 @@ class OldLoader:
 def test_a_loader_that_cannot_be_changed_is_hooked_in_its_place(
     hooked: Hooked, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It sees itself as the loader while the module is executed, and stands there afterwards."""
+    """A loader that can't be changed sees itself as the module's loader during and after the import.
+
+    Its module is patched all the same.
+    """
     loader: Any = SlottedLoader(hooked.name)
     if kind == "class":
         loader = ClassLoader
@@ -220,7 +223,10 @@ def test_a_loader_that_cannot_be_changed_is_hooked_in_its_place(
 def test_a_loader_without_exec_module_loads_and_leaves_a_sign(
     hooked: Hooked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing can be wrapped, and the report of the run says so."""
+    """A loader without `exec_module` loads its module unpatched, because nothing can be wrapped.
+
+    A sign tells the report of the run.
+    """
     monkeypatch.setenv(BOOT.SIGNS_VARIABLE, str(tmp_path / "log"))
     monkeypatch.setattr(sys, "meta_path", [OldLoader(hooked.name), *sys.meta_path])
     hooked.capture.install()
@@ -234,7 +240,7 @@ def test_a_loader_without_exec_module_loads_and_leaves_a_sign(
 
 
 def test_a_loader_of_several_modules_is_hooked_for_one(hooked: Hooked, tmp_path: Path) -> None:
-    """As that of a zip file is."""
+    """A loader of several modules, such as that of a zip file, is hooked for one of them only."""
     with zipfile.ZipFile(tmp_path / "library.zip", "w") as file:
         file.writestr(f"{hooked.name}.py", LIBRARY)
         file.writestr(f"{hooked.name}_other.py", "there = True\n")

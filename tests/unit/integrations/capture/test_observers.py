@@ -25,7 +25,7 @@ def seen() -> Seen:
 
 
 def test_an_observer_that_fails_is_reported_once(library: Library, caplog: pytest.LogCaptureFixture) -> None:
-    """Once for each function, and the calls return as ever."""
+    """An observer that fails is reported once for each function. The calls still return their results."""
     observers = Observers("library")
 
     def observe(*_: Any) -> None:
@@ -59,7 +59,10 @@ def test_every_call_that_was_not_recorded_is_counted(library: Library, tmp_path:
 
 
 def test_calls_without_a_run_are_not_counted_in_a_later_one(library: Library, tmp_path: Path) -> None:
-    """They would have been recorded nowhere."""
+    """Calls that an observer fails on before a run leave the later run complete.
+
+    No run would have recorded them.
+    """
 
     def observe(*_: Any) -> None:
         raise ValueError("odd")
@@ -112,7 +115,7 @@ def test_an_interruption_of_an_observer_ends_the_program(library: Library, error
 
 
 def test_calls_from_within_a_call_are_not_observed(library: Library, seen: Seen) -> None:
-    """add_hparams calls add_scalar."""
+    """A call from within an observed call is not observed: `add_hparams` calls `add_scalar`."""
 
     class Nested(library.Writer):  # type: ignore[name-defined,misc]
         def both(self) -> str:
@@ -127,7 +130,10 @@ def test_calls_from_within_a_call_are_not_observed(library: Library, seen: Seen)
 
 
 def test_calls_of_an_observer_are_not_observed(library: Library) -> None:
-    """Else an observer that logs through the library would call itself."""
+    """Calls of an observer are not observed.
+
+    Otherwise an observer that logs through the library would call itself.
+    """
     calls: list[str] = []
 
     def observe(result: str, writer: Any, *_: Any) -> None:
@@ -160,7 +166,7 @@ def test_a_call_in_one_thread_hides_none_in_another(library: Library, seen: Seen
 
 
 def test_two_threads_see_all_calls_while_a_third_installs_and_removes(library: Library, seen: Seen) -> None:
-    """No call falls between two states."""
+    """No call is lost between two states while another thread installs and removes a patch."""
     always, sometimes = seen.patch(library.Writer, "put"), Seen().patch(library.Writer, "put")
     always.install()
 

@@ -113,7 +113,7 @@ def test_static_methods_get_no_object(library: Library, seen: Seen) -> None:
 
 
 def test_a_callable_object_in_a_class_gets_no_object(library: Library, seen: Seen) -> None:
-    """It does not bind, so its wrapper must not."""
+    """A callable object in a class does not bind, and neither does its wrapper."""
     library.Writer.double = functools.partial(int.__mul__, 2)  # type: ignore[attr-defined]
     seen.patch(library.Writer, "double").install()
     assert library.Writer().double(21) == 42  # type: ignore[attr-defined]
@@ -135,7 +135,7 @@ def test_a_coroutine_is_observed_after_it_ended(library: Library, seen: Seen) ->
 
 
 def test_a_generator_is_observed_after_it_ended(library: Library, seen: Seen) -> None:
-    """What is sent into it arrives, and a closed one is not observed."""
+    """A generator gets what is sent into it and is observed after its end. A closed one is not observed."""
     seen.patch(library.Writer, "count").install()
     assert inspect.isgeneratorfunction(library.Writer.count)
     writer = library.Writer()
@@ -245,7 +245,7 @@ def test_another_tool_on_top_keeps_working(library: Library, seen: Seen, wraps: 
 
 
 def test_another_tool_below_keeps_working(library: Library, seen: Seen) -> None:
-    """Its wrapper comes back, and later the original."""
+    """Removing a patch restores the wrapper of the tool below. The tool can later restore the original."""
     before = library.Writer.put
     uncover = covering(library.Writer, "put")
     below = library.Writer.put
@@ -260,7 +260,10 @@ def test_another_tool_below_keeps_working(library: Library, seen: Seen) -> None:
 
 
 def test_a_tool_below_that_removes_itself_blindly_takes_the_patch_along(library: Library, seen: Seen) -> None:
-    """That can't be helped; removing and installing still work."""
+    """A tool below that restores the original blindly removes the patch too.
+
+    The patch can still be removed and installed.
+    """
     before = library.Writer.put
     uncover = covering(library.Writer, "put")
     patch = seen.patch(library.Writer, "put")
@@ -277,7 +280,7 @@ def test_a_tool_below_that_removes_itself_blindly_takes_the_patch_along(library:
 
 
 def test_a_tool_that_puts_the_patch_back_after_its_removal_changes_nothing(library: Library, seen: Seen) -> None:
-    """What it restores is switched off, and is used again by the next install()."""
+    """A patch that another tool restores is off. The next `install()` uses it again."""
     before = library.Writer.put
     patch = seen.patch(library.Writer, "put")
     for _ in range(100):

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def pack(value: Any) -> bytes:
-    """msgpack, of the forms that a benchmark uses."""
+    """Encode a value as msgpack, in the forms that a benchmark uses."""
     if value is None:
         return b"\xc0"
     if isinstance(value, int):
@@ -73,7 +73,7 @@ def prompt(text: str | None = None, ids: list[int] | None = None) -> list[Any]:
 
 
 def output(*chunks: str) -> list[Any]:
-    """What was streamed."""
+    """Return the output of a model that was streamed in chunks."""
     return ["TextModelOutput", list(chunks)]
 
 

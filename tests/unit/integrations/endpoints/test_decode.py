@@ -33,7 +33,7 @@ def carried(data: Any) -> Any:
 
 @pytest.mark.parametrize("kind", sorted(decode.KNOWN))
 def test_every_kind_of_event_is_read(kind: str) -> None:
-    """Under its own topic as well as in a batch."""
+    """Every kind of event is read under its own topic and in a batch."""
     for message in (bus.single(kind, 1 << 62, "id"), bus.batch([bus.event(kind, 1 << 62, "id")])):
         found = one(message)
         assert (found.event_type, found.timestamp_ns, found.sample_uuid) == (kind, 1 << 62, "id")
@@ -87,12 +87,12 @@ def test_a_batch_is_read_in_order_and_what_is_none_is_refused_in_its_place() -> 
     ids=range(10),
 )
 def test_what_can_not_be_read_is_refused_with_its_reason(message: bytes, reason: str) -> None:
-    """And nothing is raised."""
+    """A message that can't be read gives a rejection with its reason and raises nothing."""
     assert list(decode.decode(message)) == [EventRejection(reason)]  # type: ignore[arg-type]
 
 
 def test_a_batch_beyond_every_sender_is_refused() -> None:
-    """Its list is never made."""
+    """A batch larger than any sender's is rejected before its list is made."""
     crowd = bus.topic("batch") + bus.pack([b""] * (limits.FEED_BATCH_EVENTS + 1))
     assert list(decode.decode(crowd)) == [EventRejection("batch")]
 
@@ -136,7 +136,7 @@ def test_data_that_can_not_be_read_is_refused_alone(data: object) -> None:
 
 @given(st.binary(max_size=300), st.booleans())
 def test_no_bytes_raise(data: bytes, framed: bool) -> None:
-    """Whatever a socket delivers."""
+    """No bytes that a socket may deliver make `decode` or `data_of` raise."""
     for prefix in (b"", bus.topic("batch"), bus.topic(decode.ISSUED)):
         message = prefix + (bus.pack([data]) if framed else data)
         for found in decode.decode(message):

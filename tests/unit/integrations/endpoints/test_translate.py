@@ -1,4 +1,4 @@
-"""What the events of a benchmark do to a run."""
+"""Tests of what the events of a benchmark do to a run."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def bench() -> Bench:
 
 
 def test_a_request_from_its_issue_to_its_end(bench: Bench) -> None:
-    """With the benchmark's own times, and all that it says of it."""
+    """A request is recorded with the benchmark's own times and all that its events contain."""
     bench.take(
         bus.event(decode.ISSUED, 10, "a", bus.prompt("hello"), conversation="c", turn=2),
         bus.event(decode.FIRST, 20, "a"),
@@ -142,7 +142,7 @@ def test_ids_are_counted_and_texts_only_where_there_are_none(bench: Bench) -> No
 
 
 def test_texts_that_nobody_counts_stay_here() -> None:
-    """They would be sent, written down and dropped."""
+    """Texts stay in the feed if there is no tokenizer: they would be sent, written down and dropped."""
     bench = Bench(texts=False)
     bench.take(
         bus.event(decode.ISSUED, 10, "a", bus.prompt("text")),
@@ -191,14 +191,14 @@ def test_without_calls_a_text_is_the_whole_answer(bench: Bench, calls: Any) -> N
 
 
 def test_no_output_is_no_token(bench: Bench) -> None:
-    """Nobody has to count that."""
+    """An empty output has 0 tokens without a tokenizer."""
     bench.take(bus.event(decode.ISSUED, 10, "a"), bus.event(decode.COMPLETE, 40, "a", bus.output()))
     assert bench.run.log[-1] == ("r1", "complete", {"output_tokens": 0, "output_text": ""}, 40)
 
 
 @pytest.mark.parametrize("with_complete", [True, False])
 def test_an_error_is_the_end_whether_or_not_a_completion_follows(bench: Bench, with_complete: bool) -> None:
-    """Once, and as a failure."""
+    """An error ends a request once, as a failure, whether or not a completion follows."""
     bench.take(
         bus.event(decode.ISSUED, 10, "a"),
         bus.event(decode.FIRST, 20, "a"),
@@ -232,7 +232,7 @@ def test_an_issue_that_is_repeated_is_refused(bench: Bench) -> None:
 
 
 def test_requests_that_nobody_saw_begin(bench: Bench) -> None:
-    """Their events go to a request that counts them; an issue without an id is none."""
+    """Events of a request without an issue go to a request that counts them. An issue without an id is refused."""
     bench.take(
         bus.event(decode.FIRST, 20, "z"),
         bus.event(decode.COMPLETE, 20, "z"),
@@ -259,7 +259,7 @@ def test_tracking_is_a_window(bench: Bench) -> None:
 
 
 def test_the_end_is_the_end(bench: Bench) -> None:
-    """What comes after it is counted and changes nothing."""
+    """Messages after the end of the benchmark are counted and change nothing."""
     bench.take(bus.event(decode.ENDED, 50), bus.event(decode.ISSUED, 60, "a"))
     bench.feed.take(bus.single(decode.ISSUED, 70, "b"))
     assert bench.feed.over
@@ -270,7 +270,7 @@ def test_the_end_is_the_end(bench: Bench) -> None:
 
 
 def test_a_benchmark_that_does_not_end_is_said(bench: Bench) -> None:
-    """To whoever watches, and in the run."""
+    """A benchmark that does not end is reported to the user and marked in the run."""
     bench.take(bus.event(decode.INTERRUPTED, 50))
     assert not bench.feed.over
     bench.feed.close()
@@ -292,7 +292,7 @@ def test_an_interruption_is_counted_and_is_not_the_end(session: str) -> None:
 
 
 def test_another_session_is_told_apart() -> None:
-    """By a label on its requests, and in all that is said of it."""
+    """A further session has a label on its requests and its name in every mark and message."""
     bench = Bench(session="2")
     bench.take(STARTED, bus.event(decode.TRACKING_BEGINS, 5), bus.event("error.session", 6, "", bus.error("Gone")))
     bench.feed.close()
@@ -301,7 +301,7 @@ def test_another_session_is_told_apart() -> None:
 
 
 def test_a_late_joiner_says_so() -> None:
-    """Once; a feed that never heard anything has nothing to say."""
+    """A feed that joins late says so once. A feed that never got a message says nothing."""
     bench = Bench()
     bench.take(bus.event(decode.ISSUED, 10, "a"), STARTED)
     assert len(bench.said) == 1
@@ -324,7 +324,7 @@ def test_what_is_no_event_is_counted_by_reason_and_fails_no_request(bench: Bench
 
 
 def test_errors_of_the_session_are_counted_and_the_first_few_said(bench: Bench) -> None:
-    """By type, of which there are not many; what they say is safe to print."""
+    """Errors of the session are counted by type, up to a limit. The first few are printed in safe text."""
     for number in range(limits.REASONS + 10):
         bench.take(bus.event("error.session", 5, "", bus.error(f"E{number}", "\x1b[2J" + "x" * 1_000)))
     bench.take(bus.event("error.loadgen", 6))
@@ -346,7 +346,10 @@ def test_failed_ids_are_remembered_up_to_a_bound(bench: Bench, monkeypatch: pyte
 
 
 def test_of_too_many_in_flight_the_oldest_are_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that nobody ends, as a rule: the requests beside them lose nothing, and it is said once."""
+    """The oldest of too many requests in flight are given up, and one message says so.
+
+    They are usually never ended, so the other requests lose nothing.
+    """
     monkeypatch.setattr(limits, "FEED_OPEN", 3)
     for number in range(10):
         bench.take(
@@ -402,7 +405,10 @@ def test_every_known_event_is_taken(bench: Bench) -> None:
 
 
 def test_times_of_a_clock_that_is_ahead_are_moved_back_together() -> None:
-    """No event comes from later than now: each by itself they would all be now, and rates without bound."""
+    """Times of a clock that is ahead are moved back together, so no event is later than now.
+
+    Moved one by one they would all be now, and rates would have no bound.
+    """
     now_ns, day_ns = 10**12, 86_400 * 10**9
     bench = Bench(now_ns=now_ns)
     begin = now_ns + day_ns

@@ -39,7 +39,7 @@ def test_it_loads_nothing_unless_lightning_is_captured(capture: str) -> None:
 
 
 def test_it_waits_for_lightning_and_returns_no_callbacks() -> None:
-    """It installs the capture for both packages."""
+    """The plugin installs the capture for both packages of Lightning and returns no callbacks."""
     lines, err = ask(ASK, "lightning")
     assert lines == ["client", "['lightning.pytorch.trainer.trainer', 'pytorch_lightning.trainer.trainer']"]
     assert err == ""

@@ -30,7 +30,10 @@ print("telemetry.client" in sys.modules)
     ],
 )
 def test_it_hooks_only_where_verl_or_rl_insight_is_captured(captures: str | None, hooked: str) -> None:
-    """Nothing heavy is imported before the library is."""
+    """The plugin hooks `verl` or RL-Insight only if it is captured.
+
+    Nothing heavy is imported before the library is.
+    """
     environment = {key: text for key, text in os.environ.items() if not key.startswith("TELEMETRY_")}
     if captures is not None:
         environment["TELEMETRY_CAPTURE"] = captures

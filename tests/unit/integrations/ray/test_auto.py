@@ -76,7 +76,7 @@ def test_the_run_lasts_from_init_to_shutdown(ray: FakeRay) -> None:
 
 
 def test_a_driver_that_starts_the_run_itself_is_left_alone(ray: FakeRay) -> None:
-    """Its environment has the name of its job already."""
+    """The hook leaves an environment unchanged that already has the name of a job."""
     own = {"env_vars": {"TELEMETRY_RAY_JOB": "mine"}}
     assert auto.runtime_env_hook(own) is own
     ray.init()

@@ -52,7 +52,7 @@ def test_any_text_has_a_valid_name_close_to_it(text: str) -> None:
 
 
 def test_the_environment_has_the_hook_and_the_job() -> None:
-    """What the program has in its environment stays."""
+    """The runtime environment gets the hook and the name of the job. The program's own entries stay."""
     given = {"pip": ["einops"], "env_vars": {"A": "1"}}
     assert env("job", given) == {
         "pip": ["einops"],

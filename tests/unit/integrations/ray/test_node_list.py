@@ -28,7 +28,7 @@ def test_nodes_are_on_the_disk_once_they_are_added(tmp_path: Path) -> None:
 
 
 def test_a_node_that_can_not_be_written_is_not_listed(tmp_path: Path) -> None:
-    """Its leaf must not start."""
+    """A node that can't be written is not listed and raises an error, so its leaf does not start."""
     path = tmp_path / "file" / "nodes.json"
     nodes = NodeList(path)
     (tmp_path / "file").write_text("in the way")

@@ -118,7 +118,7 @@ def test_counts_are_added_up_by_labels(ran: Ran) -> None:
 
 
 def test_negative_amounts_and_samples_are_kept(ran: Ran) -> None:
-    """They are recorded without their sign, under a name that says so."""
+    """Negative amounts and samples lose their sign, and a suffix of the name, `below_zero`, says so."""
     snapshot = ran.report.snapshot
     (below,) = (stat for stat in snapshot.counters if stat.name == "steps.below_zero")
     assert (below.value, below.labels) == (4.0, {"worker": "w0"})
@@ -128,7 +128,10 @@ def test_negative_amounts_and_samples_are_kept(ran: Ran) -> None:
 
 
 def test_the_end_of_a_name_is_its_unit(ran: Ran) -> None:
-    """By the rule for torchelastic's metrics, also for negative samples; a rate has none."""
+    """The end of a name gives the unit, also for negative samples.
+
+    The rule is that for torchelastic's metrics, and a rate has no unit.
+    """
     snapshot = ran.report.snapshot
     stats = (*snapshot.series, *snapshot.gauges, *snapshot.counters)
     units = {stat.name: stat.unit for stat in stats if stat.unit}
@@ -137,7 +140,7 @@ def test_the_end_of_a_name_is_its_unit(ran: Ran) -> None:
 
 
 def test_percentiles_are_right_at_any_scale(ran: Ran) -> None:
-    """From billionths to trillions in one series."""
+    """Percentiles are right for values from billionths to trillions in one series."""
     series = ran.report.series("latency_ms")
     assert (series.count, series.min, series.max) == (4, 0.000_000_001, 2e12)
     assert series.percentiles["50"] == 12.0
@@ -192,7 +195,7 @@ def test_only_gauges_can_be_left_out(ran: Ran) -> None:
 
 
 def test_documentation_is_kept_unless_it_is_the_default(ran: Ran) -> None:
-    """Once for each name."""
+    """The documentation of a name becomes a parameter once, unless it is the default text."""
     assert ran.report.snapshot.params["rl_insight.help.latency_ms"] == "Latency of a step"
     assert "rl_insight.help.steps" not in ran.report.snapshot.params
 
@@ -214,7 +217,7 @@ def test_a_span_has_the_time_lane_and_attributes_of_its_trace(ran: Ran) -> None:
 
 
 def test_durations_of_spans_are_series(ran: Ran) -> None:
-    """Of spans that fit as they are, and of others. They have no self time."""
+    """Durations of spans become series without self time, whether or not the spans fit as they are."""
     rollout = ran.report.series("span.rollout")
     assert (rollout.unit, rollout.count, rollout.min, rollout.max) == ("ms", 1, 1_000.0, 1_000.0)
     assert ran.report.series("span.turn").count == 1
@@ -237,14 +240,14 @@ def test_attributes_that_do_not_fit_become_a_text(ran: Ran) -> None:
 
 
 def test_a_span_that_ends_before_it_starts_is_counted(ran: Ran) -> None:
-    """It is reported, too."""
+    """A span that ends before it starts is left out, counted as dropped and reported."""
     assert not ran.of("span", "backwards")
     assert "span 'backwards' is ignored" in ran.errors
     assert ran.report.snapshot.accounting.dropped_by_producer["unencodable"] == 1
 
 
 def test_scrape_targets_are_parameters(ran: Ran) -> None:
-    """Their labels are the values."""
+    """Scrape targets become parameters whose values are the labels of the targets."""
     params = ran.report.snapshot.params
     assert params["rl_insight.scrape.vllm.h:8000"] == "replica=0"
     assert params["rl_insight.scrape.vllm.h:8001"] == ""

@@ -88,6 +88,6 @@ def test_a_folder_that_cant_be_written_raises_nothing(folder: Path, caplog: pyte
 
 
 def test_a_forked_child_leaves_the_file_of_its_parent(folder: Path) -> None:
-    """Its end is not the end of the program."""
+    """A forked child leaves the target file of its parent: the child's end is not the program's end."""
     done = subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True, text=True)
     assert (folder / f"rl_insight-job-{done.stdout.strip()}.json").exists()

@@ -43,7 +43,7 @@ def test_arguments_are_found_by_the_methods_own_signature() -> None:
 
 
 def test_a_wrapper_that_names_its_original_hides_nothing() -> None:
-    """functools.wraps shows the signature below."""
+    """A wrapper made with `functools.wraps` shows the argument names of its original."""
     wrapper = functools.wraps(Writer.add_other)(lambda *args, **kwargs: None)
     assert argument_names(wrapper, "add_other") == ("image", "tag")
 
@@ -74,7 +74,10 @@ def test_texts_and_lists_of_one_number_are_numbers(value: Any) -> None:
 
 
 def test_a_tensor_is_detached_from_its_gradient() -> None:
-    """torch warns otherwise, and the program would get a warning that it did not cause."""
+    """A tensor is detached before it becomes a number.
+
+    Otherwise torch gives the program a warning that the program did not cause.
+    """
 
     class Tensor:
         def detach(self) -> float:
@@ -121,7 +124,7 @@ def test_bins_without_whole_counts_are_refused(counts: list[float]) -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200), st.integers(1, 40))
 def test_bins_of_numpy_lose_no_value(values: list[float], bins: int) -> None:
-    """Also where bins are so narrow that limits coincide."""
+    """Bins of numpy keep all values, also where bins are so narrow that limits coincide."""
     counts, limits = np.histogram(values, bins=bins)
     edges, kept = raw_bins(min(values), limits[1:], counts)
     assert sum(kept) == len(values)
@@ -167,7 +170,7 @@ def test_a_prefix_that_makes_a_known_name_gets_a_number() -> None:
 
 
 class SummaryWriter:
-    """What is read of a writer, in the forms of torch and of tensorboardX."""
+    """A writer with the attributes that are read, in the forms of torch and of tensorboardX."""
 
     def __init__(self, **folder: Any) -> None:
         vars(self).update(folder)

@@ -101,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ended(folder: Path) -> tuple[dict[str, Any], Any, list[Any], str]:
-    """What the program found, its report and records, and its messages."""
+    """Return what the program wrote down, its report, its records and its messages."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "TELEMETRY"))}
     environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONSOLE": "off", "HOME": str(folder)}
     environ["TELEMETRY_EMIT__QUIET"] = "true"
@@ -139,14 +139,17 @@ def test_a_capture_that_comes_late_goes_on_at_the_step_of_wandb(ended: Any) -> N
 
 @pytest.mark.slow
 def test_max_steps_of_the_config_are_the_progress(ended: Any) -> None:
-    """Of the axis that has the first row. W&B itself knows no total."""
+    """`max_steps` of the config is the progress total of the axis with the first row. W&B itself knows no total."""
     _, report, *_ = ended
     assert [(item.name, item.done, item.total) for item in report.snapshot.progress] == [("step", 3.0, 40.0)]
 
 
 @pytest.mark.slow
 def test_files_of_an_artifact_are_recorded_however_they_are_passed(ended: Any, folder: Path) -> None:
-    """By position and by keyword. Copies that W&B makes for itself are left out."""
+    """Files of an artifact are recorded whether passed by position or by keyword.
+
+    Copies that W&B makes for itself are left out.
+    """
     _, _, records, _ = ended
     files = {one.name: one.uri for each in records if isinstance(one := each.record, Artifact)}
     assert {name: uri for name, uri in files.items() if name.startswith("made/")} == {
@@ -160,7 +163,7 @@ def test_files_of_an_artifact_are_recorded_however_they_are_passed(ended: Any, f
 
 @pytest.mark.slow
 def test_saved_files_are_recorded_where_they_are(ended: Any, folder: Path) -> None:
-    """And not where W&B keeps its links to them."""
+    """Saved files are recorded where they are, not where W&B keeps its links to them."""
     found, _, records, _ = ended
     assert [len(paths) for paths in found["saved"]] == [1, 1]
     files = {
@@ -171,7 +174,7 @@ def test_saved_files_are_recorded_where_they_are(ended: Any, folder: Path) -> No
 
 @pytest.mark.slow
 def test_a_run_that_is_switched_off_is_not_recorded(ended: Any) -> None:
-    """Neither its settings nor its values."""
+    """Neither settings nor values of a disabled run are recorded."""
     found, report, records, err = ended
     assert found["disabled"] == [True, True]
     assert not [name for name in report.snapshot.params if "off" in name or "wandb 2" in name]

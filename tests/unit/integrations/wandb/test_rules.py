@@ -269,7 +269,7 @@ def test_values_behind_the_open_row_are_kept() -> None:
 
 
 def test_the_longest_beginning_wins() -> None:
-    """In whatever order the definitions come."""
+    """The definition with the longest beginning applies, in whatever order the definitions come."""
     for globs in ([("*", "s"), ("a/*", "t"), ("a/b/*", "u")], [("a/b/*", "u"), ("a/*", "t"), ("*", "s")]):
         rows = LoggedRows()
         for name, metric in globs:
@@ -280,7 +280,7 @@ def test_the_longest_beginning_wins() -> None:
 
 
 def test_a_step_metric_that_is_not_whole_is_reported_once() -> None:
-    """From its first such value on, W&B's own step counts."""
+    """A step metric that is not whole is reported once. W&B's own step counts from its first such value on."""
     said: list[str] = []
     rows = LoggedRows(say=said.append)
     rows.define("*", step_metric="epoch")
@@ -304,7 +304,7 @@ def test_steps_that_run_backwards_get_an_axis_of_their_own() -> None:
 
 
 def test_a_second_run_has_axes_of_its_own() -> None:
-    """Its steps begin at 0 again."""
+    """A second run has axes of its own with a suffix, and its steps begin at 0 again."""
     rows = LoggedRows(suffix=" 2")
     rows.define("t", step_metric="s")
     assert values_of(rows.log({"t": 1, "s": 3, "a": 2})) == {
@@ -316,7 +316,7 @@ def test_a_second_run_has_axes_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["", "a*b", "*a", "a**"])
 def test_impossible_names(name: str) -> None:
-    """Only the end of a name may be a star."""
+    """A metric name is refused if it is empty or has a star anywhere but at the end."""
     with pytest.raises(ValueError, match="is not a metric"):
         LoggedRows().define(name)
 

@@ -60,7 +60,7 @@ def test_rows_are_read_when_the_client_asks_for_them(table: Any) -> None:
 
 
 def test_cells_of_rows_that_are_left_out_are_never_read() -> None:
-    """They may be files."""
+    """Cells of rows beyond the limit are never read, because they may be files."""
     records.table("t", *table_of(Table()), Place(1))
     assert Row.read == limits.TABLE_ROWS
 
@@ -92,6 +92,6 @@ def test_media_beyond_the_limit_of_a_list_are_counted(caplog: pytest.LogCaptureF
 
 
 def test_alerts_are_masked() -> None:
-    """They often quote an error with an address."""
+    """Secrets in alerts are masked: alerts often quote an error with an address."""
     assert values.alert_text("down", "postgres://app:hunter2pw@db failed") == "down: postgres://app:***@db failed"
     assert values.alert_text("down", "") == "down"

@@ -33,6 +33,6 @@ def test_the_levels_are_those_of_the_steps() -> None:
 
 @given(P_VALUES)
 def test_together_they_are_as_sure_as_asked(p_values: list[float]) -> None:
-    """No interval is narrower than one alone, none is wider than by Bonferroni's method."""
+    """Each confidence is at least that of one figure alone and at most that of Bonferroni's method."""
     for confidence in confidences(p_values, 0.05):
         assert 0.95 - 1e-12 <= confidence <= 1 - 0.05 / len(p_values) + 1e-12

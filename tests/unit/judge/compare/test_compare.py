@@ -37,7 +37,7 @@ def metric(comparison: Comparison, statistic: str, name: str = "latency") -> Met
 
 
 def scaled(values: list[float], factor: float) -> list[float]:
-    """By about so much, with noise of its own."""
+    """Return the values times about `factor`, with noise of their own."""
     source = random.Random(1)
     return [value * factor * source.gauss(1, 0.005) for value in values]
 
@@ -61,7 +61,7 @@ def test_what_became_slower_is_worse_and_comes_first(by_turns: ByTurns) -> None:
 
 
 def test_what_became_faster_is_better(by_turns: ByTurns) -> None:
-    """And a pattern turns that round."""
+    """A latency that became shorter is better, and a pattern for `higher` turns that round."""
     sides = by_turns(NOISY, scaled(NOISY, 0.9))
     assert metric(compare(*sides), "p50").verdict == "better"
     turned = Options(directions=Directions(higher=["latency"]))
@@ -176,8 +176,10 @@ def test_larger_differences_come_first_within_a_verdict(run: Run, series: Any) -
 
 
 def test_the_largest_differences_are_those_with_a_verdict(run: Run) -> None:
-    """Neither equal figures, nor those that can't be told; trouble that was not there before is. One figure stands
-    for an instrument, and figures of the command come last."""
+    """The largest differences are those with a verdict, with one figure for each instrument.
+
+    New errors come first and figures of the command last.
+    """
 
     def one(number: int, p50: float, errors: float, wall_s: float) -> Report:
         counters = [CounterStat(name="errors", value=errors, events=int(errors))]
@@ -194,7 +196,10 @@ def test_the_largest_differences_are_those_with_a_verdict(run: Run) -> None:
 
 
 def test_the_largest_differences_are_in_the_order_of_what_they_show() -> None:
-    """By the size of the figure that stands for an instrument, not by that of its others."""
+    """The largest differences are in the order of the figures that stand for their instruments.
+
+    Other figures of an instrument don't count.
+    """
     one = MetricResult(of="series", statistic="p99", name="a", unit="ms", better="lower", verdict="differs",
                        before=1.0, after=1.5, difference=0.5)  # fmt: skip
     metrics = [
@@ -224,7 +229,10 @@ def test_times_of_requests_come_before_the_lateness_of_the_load() -> None:
 
 
 def test_code_and_machine_come_after_the_parameters(run: Run) -> None:
-    """In the settings that differ: a change of the user's own explains more."""
+    """Code and machine come after the parameters in the settings that differ.
+
+    A change of the user's own explains more.
+    """
     before = run(params={"git.commit": "a", "lr": 1.0, "env.OMP_NUM_THREADS": "1", "packages.torch": "2"})
     after = run(params={"git.commit": "b", "lr": 2.0, "env.OMP_NUM_THREADS": "2", "packages.torch": "2"})
     names = [one.name for one in compare([before], [after]).settings]
@@ -313,7 +321,7 @@ def test_the_noise_of_all_figures_holds_together(run: Run) -> None:
 
 @pytest.mark.parametrize(("lone", "place"), [(30.0, "above all of"), (1.0, "below all of"), (10.0, "among")])
 def test_one_run_against_many(run: Run, lone: float, place: str) -> None:
-    """No verdict, but where it lies."""
+    """A single run against many has no verdict: the reason says where it lies among them."""
     many = [run(p50) for p50 in NOISY]
     assert metric(compare(many, [run(lone)]), "p50").reason == f"one run after: it is {place} the 8 before"
     assert metric(compare([run(lone)], many), "p50").reason == f"one run before: it is {place} the 8 after"
@@ -347,7 +355,10 @@ def test_too_few_runs_are_said(run: Run, before: int, after: int, words: str) ->
 
 
 def test_one_side_after_the_other_is_said(by_turns: ByTurns, run: Run) -> None:
-    """What the machine did in between looks like a difference of the program."""
+    """A note warns if all runs of one side are older.
+
+    A change of the machine in between looks like a difference of the program.
+    """
     before, after = [run(10.0, at=number) for number in range(5)], [run(10.0, at=9 + number) for number in range(5)]
     assert any("all runs of one side are older" in note for note in compare(before, after).notes)
     assert any("all runs of one side are older" in note for note in compare(after, before).notes)
@@ -365,7 +376,10 @@ def test_percentiles_nobody_can_compare_are_noted(run: Run, series: Any) -> None
 
 
 def test_errors_that_were_not_there_before(run: Run) -> None:
-    """Their share is worse, though nothing is relative to 0; and first of all. Their number has changed."""
+    """The share of new errors comes first and is worse, though it has no relative difference from 0.
+
+    The number of errors has changed.
+    """
     before = [run(at=2 * number, counters=[CounterStat(name="errors", value=0)]) for number in range(6)]
     after = [run(at=2 * number + 1, counters=[CounterStat(name="errors", value=3 + number)]) for number in range(6)]
     found = compare(before, after)
@@ -418,7 +432,7 @@ def test_no_sign_contradicts_its_row(run: Run) -> None:
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_both_sides_need_runs(run: Run, side: int) -> None:
-    """Nothing is compared with nothing."""
+    """A comparison raises an error if one side has no runs."""
     sides: list[list[Report]] = [[], [run()]]
     with pytest.raises(UsageError, match="runs on both sides"):
         compare(sides[side], sides[1 - side])
@@ -441,7 +455,7 @@ def steps(run: Run, last: float | None, at: float = 0, best: float = 0.25) -> Re
 
 @pytest.mark.parametrize(("last", "verdict"), [(0.6, "differs"), (0.5, "same"), (0.505, "same"), (-0.5, "differs")])
 def test_steps_of_two_single_runs_differ_or_not(run: Run, last: float, verdict: str) -> None:
-    """Their noise is unknown, so nothing is better or worse."""
+    """Steps of two single runs differ or are the same. Their noise is unknown, so no figure is better or worse."""
     found = compare([steps(run, 0.5)], [steps(run, last)])
     assert metric(found, "last", "loss").verdict == verdict
     assert metric(found, "last", "loss").reason == ""
@@ -479,7 +493,7 @@ def test_steps_of_several_runs_have_verdicts(run: Run) -> None:
 
 
 def test_a_loss_that_is_not_finite_is_said(run: Run) -> None:
-    """It has no difference."""
+    """A loss that is not finite gives `cannot_tell` with the reason and has no difference."""
     found = metric(compare([steps(run, 0.5)], [steps(run, None)]), "last", "loss")
     assert (found.verdict, found.reason, found.after) == ("cannot_tell", "not finite after", None)
 
@@ -508,7 +522,10 @@ def test_the_best_of_a_loss_that_became_nan_is_no_figure(run: Run) -> None:
 
 
 def test_the_interval_is_the_one_that_the_verdict_rests_on(by_turns: ByTurns) -> None:
-    """What is different excludes 0, what is the same is within the smallest effect; all others are neither."""
+    """The interval of a difference excludes 0.
+
+    The interval of `same` is within the smallest effect, and all others are neither.
+    """
     found = compare(*by_turns(NOISY, scaled(NOISY, 1.1)))
     judged = [one for one in found.metrics if one.low is not None and one.high is not None]
     assert {one.verdict for one in judged} > {"worse"}
@@ -537,7 +554,7 @@ def test_more_figures_have_wider_intervals(run: Run, series: Any) -> None:
 
 
 def test_attainment_of_two_single_runs_has_bounds_within_each(run: Run) -> None:
-    """Those of reports and gates."""
+    """The attainment of a single run has the same bounds as in reports and gates."""
     numbers = {"issued": 100, "completed": 100, "good": 90}
     counters = [CounterStat(name=f"llm.{word}", unit="requests", value=value) for word, value in numbers.items()]
     found = metric(compare([run(counters=counters)], [run(counters=counters)]), "attainment", "llm")

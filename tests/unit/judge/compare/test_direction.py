@@ -1,4 +1,4 @@
-"""Which way is better."""
+"""Tests of which direction of a figure is better."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def test_the_rules(of: str, name: str, statistic: str, unit: str, better: str) -
 
 
 def test_patterns_of_the_user_come_first() -> None:
-    """By name, or by name and figure; lower before higher."""
+    """The user's patterns of names or of names and figures come before the rules.
+
+    A pattern for `lower` comes before one for `higher`.
+    """
     directions = Directions(lower=["requests", "score:p99"], higher=["lat*", "command:wall", "score"])
     assert directions.of(figure("latency", "p99"), "ms") == "higher"
     assert directions.of(figure("requests", "rate", "counter"), "") == "lower"
@@ -68,7 +71,7 @@ def test_patterns_of_the_user_come_first() -> None:
 
 
 def test_patterns_may_name_labels() -> None:
-    """What is printed is what a direction may be given for."""
+    """A direction may be given for a name with labels, as a comparison prints it."""
     score = FigureKey("series", "score", (("route", "/a"),), "p50")
     assert Directions(higher=["score{route=/a}"]).of(score, "") == "higher"
     assert Directions(higher=["score{route=/b}"]).of(score, "ms") == "lower"

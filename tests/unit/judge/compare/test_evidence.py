@@ -1,4 +1,4 @@
-"""What the values of both sides say, and by which method."""
+"""Tests of what the values of both sides show, and by which method."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def of(before: list[float], after: list[float], *, paired: bool = False) -> Diff
 
 
 def test_pairs_are_held_against_each_other() -> None:
-    """In the order of the pairs, not of the runs: neighbours that agree leave no noise."""
+    """Pairs are compared with each other in their own order, not in that of the runs.
+
+    Pairs that agree leave no noise.
+    """
     after = [value * 1.1 for value in reversed(NOISY)]
     sample = SideSamples(figure=FigureKey("series", "s", (), "p50"), unit="ms", before=NOISY, after=after)
     found = evidence(sample, [(number, 5 - number) for number in range(6)], 0.95)
@@ -39,7 +42,7 @@ def test_without_pairs_the_spread_of_the_runs_counts() -> None:
 
 
 def test_pairs_with_0_among_them_have_no_ratios() -> None:
-    """What is not positive is compared as it is, without pairs."""
+    """Figures with a 0 among them are compared as they are, by runs and not by pairs."""
     found = of(NOISY, [0.0, 10.0, 9.0, 11.0, 10.0, 9.0], paired=True)
     assert isinstance(found, DifferenceEvidence)
     assert found.method == "runs"
@@ -47,7 +50,10 @@ def test_pairs_with_0_among_them_have_no_ratios() -> None:
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_figures_that_are_the_same_in_every_run(paired: bool) -> None:
-    """No spread: the interval is a point, and chance is that of runs falling apart so neatly."""
+    """The interval of figures without spread is a point.
+
+    The p-value is the chance that runs fall apart so neatly.
+    """
     found = of([1000.0] * 6, [1010.0] * 6, paired=paired)
     assert isinstance(found, DifferenceEvidence)
     assert (found.method, found.difference, found.low, found.high) == ("exact", *[pytest.approx(0.01)] * 3)

@@ -1,4 +1,4 @@
-"""What figures are called, and what is said of a name that nothing has."""
+"""Tests of the names of figures, and of the error for a name that no figure has."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_a_pattern_means(pattern: str, meant: list[FigureKey]) -> None:
     ],
 )
 def test_what_a_comparison_prints_means_itself(figure: FigureKey, unit: str) -> None:
-    """With its unit, and with what would be signs of a pattern."""
+    """A printed name of a figure matches that figure, with its unit and with signs of patterns in it."""
     metric = MetricResult(
         of=figure.of, name=figure.name, labels=dict(figure.labels), statistic=figure.statistic, unit=unit
     )
@@ -103,7 +103,7 @@ def test_what_a_comparison_prints_means_itself(figure: FigureKey, unit: str) -> 
     ],
 )
 def test_a_name_that_nothing_has(pattern: str, hint: str) -> None:
-    """What is nearest, or what there is instead."""
+    """The error for an unknown name gives the nearest name, or the names that there are."""
     with pytest.raises(UsageError) as wrong:
         check([pattern], [*WINDOWS, WALL], {"depth"})
     assert wrong.value.message == f"the runs have no figure {pattern!r}"
@@ -127,6 +127,6 @@ def test_runs_without_figures() -> None:
 
 
 def test_all_patterns_mean_something() -> None:
-    """Then nothing is said."""
+    """`check` raises no error if every pattern matches a figure."""
     check(["latency", "command:*"], [PLAIN, WALL])
     check([], [])

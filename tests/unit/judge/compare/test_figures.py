@@ -1,4 +1,4 @@
-"""What is compared of a run."""
+"""Tests of what is compared of a run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_labels_tell_series_apart_in_any_order(run: Callable[..., Report], serie
 def test_a_percentile_needs_values(
     run: Callable[..., Report], series: Callable[..., Any], statistic: str, least: int
 ) -> None:
-    """From where it has bounds on both sides; one value less is too few."""
+    """A percentile has a value only from the number of values on that bounds it on both sides."""
     figure = FigureKey("series", "s", (), statistic)
     assert needed(statistic) == least
     assert readings(run(series=[series("s", 1.0, count=least)]))[figure].value is not None
@@ -59,7 +59,7 @@ def test_a_percentile_needs_values(
 
 
 def test_the_highest_value_is_not_compared() -> None:
-    """It has no bounds, however many values there are."""
+    """The highest value is not compared: it has no bounds, however many values there are."""
     with pytest.raises(UsageError, match="p100 can't be compared"):
         needed("p100")
 
@@ -106,13 +106,16 @@ def requests(kind: str = "llm", span_s: float = 4.0, **labels: str) -> tuple[lis
 
 
 def rates_of(report: Report, **options: bool) -> dict[tuple[str, str], FigureValue]:
-    """By name and window."""
+    """Return the rates of a report by name and window."""
     found = readings(report, **options).items()
     return {(f.name, dict(f.labels).get("window", "")): reading for f, reading in found if f.statistic == "rate"}
 
 
 def test_requests_have_a_rate_of_requests_and_one_of_tokens(run: Callable[..., Report]) -> None:
-    """Over the time that the requests took, not that of the run; nothing else of the kind has one."""
+    """Requests have a rate of requests and one of tokens over the time that they took.
+
+    Other instruments of the kind have no rate.
+    """
     counters, series = requests()
     found = rates_of(run(counters=counters, series=series))
     assert found == {
@@ -122,7 +125,10 @@ def test_requests_have_a_rate_of_requests_and_one_of_tokens(run: Callable[..., R
 
 
 def test_rates_of_requests_are_those_of_the_report(run: Callable[..., Report]) -> None:
-    """To the last digit, of each kind, labels and window; what is outside of windows has its own."""
+    """Rates of requests equal those of the report to the last digit, for each kind, label and window.
+
+    Requests outside of windows have a rate of their own.
+    """
     parts = [
         requests(span_s=4.7),
         requests(span_s=3.1, window="warm-up"),
@@ -148,7 +154,7 @@ def test_rates_of_requests_are_those_of_the_report(run: Callable[..., Report]) -
 def test_other_instruments_keep_their_rates_beside_requests(
     run: Callable[..., Report], series: Callable[..., Any]
 ) -> None:
-    """Whatever they are called."""
+    """Other instruments keep their rates, even with names like those of requests."""
     counters, of_requests = requests()
     others = [CounterStat(name="tool.completed", unit="requests", value=30, events=30)]
     report = run(counters=[*counters, *others], series=[*of_requests, series("tool.latency", 1.0, count=20)])
@@ -158,7 +164,7 @@ def test_other_instruments_keep_their_rates_beside_requests(
 
 
 def test_rates_of_requests_that_nobody_knows(run: Callable[..., Report]) -> None:
-    """No rate rather than another one: in a part of a run, and where none completed."""
+    """Requests have no rate, instead of another one, in a part of a run and where none completed."""
     counters, series = requests()
     bare = [replace(stat, extent=None) for stat in series]
     assert rates_of(run(counters=counters, series=bare)) == {}
@@ -167,7 +173,7 @@ def test_rates_of_requests_that_nobody_knows(run: Callable[..., Report]) -> None
 
 
 def test_every_rate_for_gates(run: Callable[..., Report]) -> None:
-    """Over the whole run, but those that comparisons have too are theirs."""
+    """Gates get a rate over the whole run for every instrument. A rate that comparisons have too is the same."""
     counters, series = requests()
     found = rates_of(run(counters=counters, series=series), every_rate=True)
     assert len(found) == len(words.INSTRUMENTS)
@@ -188,7 +194,10 @@ def with_limits(good: int, window: str = "") -> list[CounterStat]:
 
 
 def test_requests_with_limits_have_goodput_and_attainment(run: Callable[..., Report]) -> None:
-    """Of all limits, and of each; in place of the counters behind them."""
+    """Requests with limits have goodput and attainment of all limits and the attainment of each.
+
+    The counters behind them are left out.
+    """
     latency = SeriesStat(
         name="llm.latency", unit="ns", count=90, extent=Extent(first_ns=10**9, last_ns=9 * 10**9, end_ns=11 * 10**9)
     )

@@ -50,12 +50,18 @@ FASTER = evidence(-0.10, -0.15, -0.05)
     ],
 )
 def test_a_significant_difference(found: DifferenceEvidence, better: Any, said: str) -> None:
-    """It has a direction and a size; one that is surely too small to matter is none."""
+    """A significant difference has a verdict by direction and size.
+
+    One that is surely too small to matter is `same`.
+    """
     assert verdict(found, 0.04, better, OPTIONS) == said
 
 
 def test_a_difference_that_is_not_significant_is_not_shown() -> None:
-    """Whatever its size: the level is what the confidence leaves, and itself is not below it."""
+    """A difference is not shown if its p-value is not below the level, whatever its size.
+
+    The level is what the confidence leaves.
+    """
     assert verdict(SLOWER, 0.05, "lower", OPTIONS) == "not_shown"
     assert verdict(SLOWER, 0.04, "lower", replace(OPTIONS, confidence=0.99)) == "not_shown"
 
@@ -88,7 +94,7 @@ def test_bounds_that_are_infinite_are_null() -> None:
     ],
 )
 def test_why_a_difference_is_not_shown(found: DifferenceEvidence, p_adjusted: float, reason: str) -> None:
-    """What a reader of the interval alone would take for one."""
+    """The reason says why a difference is not shown that the interval alone suggests."""
     line = result(Case(sample=SAMPLE, better="lower", evidence=found, p_adjusted=p_adjusted), OPTIONS)
     assert line.verdict == "not_shown"
     assert reason in line.reason
@@ -96,7 +102,7 @@ def test_why_a_difference_is_not_shown(found: DifferenceEvidence, p_adjusted: fl
 
 
 def test_a_verdict_within_the_noise_of_a_calibration_says_so() -> None:
-    """It stands, with that beside it."""
+    """A verdict stands if it is within the noise of a calibration, and the reason says so."""
     noise = Noise(runs=10, low=-0.17, high=0.2, exceeded=False)
     line = result(Case(sample=SAMPLE, better="lower", evidence=SLOWER, p_adjusted=0.01, noise=noise), OPTIONS)
     assert line.verdict == "worse"

@@ -1,4 +1,4 @@
-"""What a comparison says of itself in one word and in one line."""
+"""Tests of what a comparison says in one word and in one line."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def comparison(*verdicts: Verdict) -> Comparison:
     ],
 )
 def test_the_verdict_of_all(verdicts: tuple[Verdict, ...], said: str) -> None:
-    """What can't be told counts before good news; nothing to compare tells nothing."""
+    """The verdict `cannot_tell` comes before `better`. A comparison of no figures has it too."""
     assert comparison(*verdicts).verdict == said
 
 
 def test_the_headline_counts() -> None:
-    """In the order in which they are listed."""
+    """The headline counts the verdicts in the order in which they are listed."""
     assert comparison("same", "worse", "cannot_tell").headline() == (
         "worse: 1 worse, 1 cannot tell of 3 figures, 1 run against 2"
     )
@@ -61,5 +61,5 @@ def test_the_headline_counts() -> None:
     ],
 )
 def test_the_headline_of_two_single_runs(verdicts: list[Verdict], said: str) -> None:
-    """It counts each verdict once, in whole words."""
+    """The headline of two single runs counts each verdict once, in whole words."""
     assert replace(comparison(*verdicts), after=[RUN]).headline() == said

@@ -1,4 +1,4 @@
-"""How much runs differ by themselves."""
+"""Tests of how much runs differ by themselves."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def test_only_what_every_run_has(run: Run, series: Callable[..., Any]) -> None:
 
 
 def test_noise_of_all_rates_of_requests(run: Run, series: Callable[..., Any]) -> None:
-    """Of those too that comparisons don't have: a gate may ask for them."""
+    """Noise covers all rates of requests, also those that no comparison has: a gate may ask for them."""
     issued = CounterStat(name="llm.issued", unit="requests", value=5)
     runs = [run(counters=[issued], series=[series("llm.ttft", 1.0, unit="ns")]) for _ in range(2)]
     assert {one.name for one in noise_of(runs) if one.statistic == "rate"} == {"llm.issued", "llm.ttft"}
 
 
 def test_a_mean_of_0_has_no_relative_noise(run: Run) -> None:
-    """No division, and nothing is called detectable."""
+    """A mean of 0 has no relative noise and no detectable effects, and no division fails."""
     runs = [run(counters=[CounterStat(name="errors", value=0)]) for _ in range(2)]
     (value,) = [one for one in noise_of(runs) if one.statistic == "value"]
     assert (value.mean, value.cv, value.detectable) == (0.0, None, {})
 
 
 def test_what_is_called_detectable_is_found_nine_times_of_ten() -> None:
-    """By simulation, with the method that compares."""
+    """A simulation finds the detectable effect nine times of ten, with the method that compares."""
     source = random.Random(3)
     noise = RunNoise(0.05, 10, of_ratios=True)
     effect = noise.detectable(5, 0.95, 0.9)
@@ -98,7 +98,10 @@ def test_a_difference_against_the_noise() -> None:
 
 
 def test_the_limits_of_several_figures_hold_together() -> None:
-    """By the steps of Holm: the surest figure has the level of all, the next one that of the others."""
+    """The limits of several figures follow the steps of Holm.
+
+    The surest figure has the level of all, the next one that of the others.
+    """
     every = [(P50, 9.0), (FigureKey("series", "latency", (), "p99"), 0.0), (P50, 0.2), (P50, -1.0)]
     first, lacking, third, gone = noises(CALIBRATION, every, (1, 1), 0.05)
     single = noises(CALIBRATION, [(P50, 0.2)], (1, 1), 0.05)[0]
@@ -112,7 +115,7 @@ def test_the_limits_of_several_figures_hold_together() -> None:
 
 
 def test_where_nothing_is_known_of_the_noise() -> None:
-    """No calibration, none of this figure, or none of two runs."""
+    """A figure has no noise without a calibration, if the calibration lacks it, or without two runs."""
     assert noises(None, [(P50, 0.2)], (1, 1), 0.05) == [None]
     assert noises(CALIBRATION, [(FigureKey("series", "latency", (), "p99"), 0.2)], (1, 1), 0.05) == [None]
     assert noises(CALIBRATION, [(P50, 0.2)], (0, 1), 0.05) == [None]

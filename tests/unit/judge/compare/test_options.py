@@ -1,4 +1,4 @@
-"""What a comparison may be asked."""
+"""Tests of the options of a comparison."""
 
 from __future__ import annotations
 

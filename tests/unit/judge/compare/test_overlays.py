@@ -53,7 +53,7 @@ def test_series_and_steps_of_both_sides(run: Run) -> None:
 
 
 def test_only_the_latency_of_requests_has_a_rate(run: Run) -> None:
-    """Their other series happen as often, or say little by their rate."""
+    """Only the latency of requests has a rate. Their other series happen as often, or say little by their rate."""
     issued = [CounterStat(name="llm.issued", unit="requests", value=9, events=9)]
     series = [over_time("llm.latency", 5.0), over_time("llm.ttft", 5.0)]
     one, other = (replace(run(counters=issued), over_time=series) for _ in "12")
@@ -62,7 +62,10 @@ def test_only_the_latency_of_requests_has_a_rate(run: Run) -> None:
 
 
 def test_what_one_run_has_alone_is_not_drawn(run: Run) -> None:
-    """Its own report shows it. A series in another unit is left out as well."""
+    """Series that one run alone has are not drawn, because its own report shows them.
+
+    A series in another unit is left out as well.
+    """
     one = replace(run(), over_time=[over_time("a", 5.0), over_time("b", 1.0)])
     other = replace(run(), over_time=[over_time("b", 5.0, unit="s")])
     assert kinds(overlays([one], [other])) == [("series", "b", "rate")]
@@ -77,7 +80,7 @@ def test_the_newest_runs_are_drawn(run: Run) -> None:
 
 
 def test_a_comparison_has_them_if_they_are_asked_for(run: Run) -> None:
-    """They are for pages; the JSON of a comparison stays small without."""
+    """A comparison has overlays only on request. They are for pages, and its JSON stays small without."""
     sides: list[Any] = [[replace(run(), over_time=[over_time("a", 1.0)])] for _ in "12"]
     assert compare(*sides).overlays == []
     assert kinds(compare(*sides, Options(overlays=True)).overlays) == [

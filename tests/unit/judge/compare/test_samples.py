@@ -38,12 +38,12 @@ def test_what_only_one_side_has(run: Run, series: Callable[..., Any]) -> None:
 
 
 def test_what_some_runs_lack(run: Run) -> None:
-    """They may have lacked it because of what is to be found out."""
+    """A figure that some runs lack is not compared: the cause may be what the user wants to learn."""
     assert sample([run(), run(series=[]), run()], [run()]).obstacle == "1 of 3 runs before lacks it"
 
 
 def test_units_that_differ(run: Run, series: Callable[..., Any]) -> None:
-    """Nobody knows what 5 s were in ms on purpose."""
+    """Figures with different units are not compared: the change of the unit may be a mistake."""
     found = sample([run()], [run(series=[series("latency", 5.0, unit="")])])
     assert found.obstacle == "different units: ms, none"
 
@@ -59,7 +59,10 @@ def test_too_few_values_in_some_runs(run: Run, series: Callable[..., Any]) -> No
 
 
 def test_too_few_values_in_all_runs_is_left_out(run: Run) -> None:
-    """No figure of the comparison, so no run of few values is for ever inconclusive."""
+    """A figure with too few values in all runs is left out.
+
+    Otherwise runs of few values would always be inconclusive.
+    """
     found = samples([run()], [run()], Options())
     (left,) = found.left_out
     assert left.figure == FigureKey("series", "latency", (), "p99.9")
@@ -68,7 +71,7 @@ def test_too_few_values_in_all_runs_is_left_out(run: Run) -> None:
 
 
 def test_numbers_that_are_none(run: Run) -> None:
-    """Not compared, and not a crash."""
+    """A number that is not finite is an obstacle, not a crash."""
     value = FigureKey("counter", "c", (), "value")
     odd = [run(counters=[CounterStat(name="c", value=math.nan)])]
     assert sample(odd, [run(counters=[CounterStat(name="c", value=1)])], value).obstacle == ("not finite before")
@@ -89,7 +92,7 @@ def test_runs_that_are_not_complete(run: Run) -> None:
     ],
 )
 def test_only_what_was_asked_for(run: Run, only: list[str], statistics: list[str]) -> None:
-    """By name, or by figure."""
+    """`only` chooses figures by the name of an instrument or by that of the figure."""
     found = samples([run()], [run()], Options(only=only)).compared
     assert sorted(one.figure.statistic for one in found) == statistics
 

@@ -31,7 +31,7 @@ def test_runs_by_turns_are_paired_with_their_neighbours(run: Run, order: str) ->
 
 
 def test_pairs_do_not_depend_on_the_order_in_which_runs_are_named(run: Run) -> None:
-    """Only on when they started."""
+    """Pairs depend on when runs started, not on the order in which they are named."""
     before, after = sides(run, "ab" * 5)
     assert by_turns(before[::-1], after) == [(4 - number, number) for number in range(5)]
 
@@ -43,7 +43,7 @@ def test_what_was_not_by_turns_is_not_paired(run: Run, order: str) -> None:
 
 
 def test_runs_that_started_at_once_have_no_order(run: Run) -> None:
-    """As without a start."""
+    """Runs that started at the same time have no order, like runs without a start."""
     before, after = [run(at=0) for _ in range(5)], [run(at=0) for _ in range(5)]
     assert by_turns(before, after) is None
 
@@ -75,14 +75,14 @@ def test_a_run_that_can_t_be_relied_on(run: Run, parts: dict[str, Any], series: 
 
 
 def test_several_are_counted(run: Run) -> None:
-    """In grammar."""
+    """Several runs are counted in correct grammar."""
     lossy = [run(completeness="lossy"), run(completeness="lossy")]
     assert unfit(lossy, "before", LATENCY) == "2 of 2 runs before are lossy"
     assert unfit(lossy[:1], "before", LATENCY) == "1 of 1 run before is lossy"
 
 
 def test_facts_of_a_run(run: Run) -> None:
-    """What a reader needs to find it again."""
+    """The facts of a run have what a reader needs to find it again."""
     fact = facts(run(at=1, name="bench", directory="/runs/x"))
     assert (fact.name, fact.directory, fact.seconds, fact.completeness) == ("bench", "/runs/x", 10.0, "complete")
     assert (fact.exit_code, fact.signal) == (0, None)

@@ -36,7 +36,7 @@ def counter(name: str, unit: str = "", **labels: str) -> GateInstrument:
 
 
 def metric(name: str, **labels: str) -> GateMetric:
-    """As a gate names it."""
+    """Return the metric as a gate names it."""
     return GateMetric(name, tuple(sorted(labels.items())))
 
 

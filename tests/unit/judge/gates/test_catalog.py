@@ -1,4 +1,4 @@
-"""What of a run a gate can name."""
+"""Tests of what a gate can name of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_labels_of_requests_hold_for_all_figures_of_a_kind(gate: str, names: lis
 
 
 def test_what_counts_the_issues_of_an_outcome() -> None:
-    """Of those with its labels; of no series, and of nothing else."""
+    """The issues of an outcome are those with its labels. A series and any other name has none."""
     assert list(KNOWN.issued(metric("chat.failed", reason="x"))) == [ISSUED, OUTSIDE]
     assert list(KNOWN.issued(metric("chat.expired", window=""))) == [OUTSIDE]
     assert list(KNOWN.issued(metric("chat.expired", reason="x"))) == []
@@ -67,7 +67,10 @@ def test_what_counts_the_issues_of_an_outcome() -> None:
 
 
 def test_what_never_happened_to_requests_is_where_they_were_issued() -> None:
-    """With the labels of the request, and the one that its name has alone; nowhere where there is one."""
+    """An outcome that never happened has the labels of the requests and any label of its own.
+
+    It is unseen nowhere if the outcome did happen.
+    """
     busy = counter("chat.failed", "requests", model="m", reason="busy", window="w")
     known = GateCatalog([ISSUED, OUTSIDE, LATENCY, busy])
     assert known.unseen(metric("chat.latency")) == [replace(LATENCY, labels=ISSUED.labels)]
@@ -83,7 +86,10 @@ def test_what_never_happened_to_requests_is_where_they_were_issued() -> None:
 
 
 def test_a_request_is_in_no_window_where_others_are_in_one() -> None:
-    """Of its kind; what is no figure of requests has the labels that it has."""
+    """A request outside of windows has an empty window label if others of its kind are in one.
+
+    Other instruments keep their labels.
+    """
     assert KNOWN.told(LATENCY) == (("model", "m"), ("window", ""))
     assert KNOWN.told(ISSUED) == ISSUED.labels
     assert KNOWN.told(counter("errors")) == ()
@@ -99,6 +105,6 @@ def test_whose_rates_are_told() -> None:
 
 
 def test_labels_are_added_in_order() -> None:
-    """Its own go before."""
+    """Labels are added in order, and the metric's own labels win."""
     found = with_labels(metric("a", b="1"), (("c", ""), ("b", "2"), ("a", "3")))
     assert found == metric("a", a="3", b="1", c="")

@@ -96,7 +96,7 @@ def test_what_binary_floats_round_decides_nothing(seconds: float) -> None:
 
 
 def test_what_no_float_holds_is_inconclusive() -> None:
-    """Neither infinitely many times less, nor the same."""
+    """A value that no float holds is inconclusive. It is neither infinitely many times less nor the same."""
     run = series(1e308, 1e308)
     assert said("total(ttft) / total(ttft) < 2", run)[0] == "inconclusive"
     assert said("total(ttft) - total(ttft) < 2", run)[0] == "inconclusive"
@@ -105,7 +105,7 @@ def test_what_no_float_holds_is_inconclusive() -> None:
 
 
 def test_digits_tell_a_value_from_its_limit() -> None:
-    """What rounds to the same text is written with as many digits as it takes."""
+    """A value and its limit have as many digits as it takes to tell them apart."""
     assert said("p50(ttft) < 500.01ms", THOUSAND)[1] == "500.000 ms < 500.010 ms"
     assert said("max(ttft) < 1000.001ms", THOUSAND)[1] == "1.0000000 s < 1.0000010 s"
 
@@ -176,19 +176,19 @@ def test_one_side_is_enough() -> None:
 
 
 def test_too_few_values_are_too_few_below_a_line_as_well() -> None:
-    """What has no upper bound has an inverse without a lower one."""
+    """The inverse of a percentile without an upper bound has no lower bound, so it is inconclusive."""
     assert said("1 / p99(ttft) > 0.004", series(*range(1, 101)))[0] == "inconclusive"
     assert said("p50(ttft) / p99(ttft) > 0.1", series(*range(1, 101)))[0] == "inconclusive"
     assert said("1 / p99(ttft) < 0.1", series(*range(1, 101)))[0] == "pass"
 
 
 def test_few_values_that_miss_with_all_their_interval_fail() -> None:
-    """Where even the lower bound is above the limit, more values would not help."""
+    """A percentile fails if even its lower bound is above the limit: more values would not help."""
     assert said("p99(ttft) < 50ms", series(*([900] * 100)))[0] == "fail"
 
 
 def test_no_values_are_inconclusive() -> None:
-    """Of all functions but the count."""
+    """All functions but `count` are inconclusive without values."""
     empty = series()
     for text in ("p99(ttft) < 1", "mean(ttft) < 1", "max(ttft) < 1"):
         assert said(text, empty) == ("inconclusive", "ttft has no values")
@@ -199,7 +199,10 @@ def test_no_values_are_inconclusive() -> None:
 
 
 def test_losses_that_can_change_nothing_leave_it_conclusive() -> None:
-    """With 3 of 1,003 events lost p99 lies between ranks 990 and 993, whatever they were."""
+    """Losses leave a gate conclusive if they can't change it.
+
+    With 3 of 1,003 events lost p99 lies between ranks 990 and 993.
+    """
     run = lossy(THOUSAND, 3)
     assert said("p99(ttft) < 994ms", run)[0] == "pass"
     outcome, reason = said("p99(ttft) < 993ms", run)
@@ -242,7 +245,7 @@ def test_what_nobody_knows_leaves_only_what_can_grow() -> None:
 
 
 def test_who_was_cut_off_has_not_said_how_much_was_sent() -> None:
-    """What is missing of it may be more than what is known to be."""
+    """Counts of a producer that was cut off are inconclusive. More may be missing than is known."""
     run = lossy(Fake(), math.inf)
     assert said("missing == 0", run)[0] == "inconclusive"
     assert said("emitted < 5", run)[0] == "inconclusive"
@@ -259,7 +262,7 @@ def test_a_lossy_counter_is_at_least_what_it_is() -> None:
 
 
 def test_a_lossy_gauge_is_anything() -> None:
-    """Its last value may be what is lost."""
+    """The last value of a lossy gauge is inconclusive, because that value may be lost."""
     run = lossy(Fake(gauges={HEAT: GaugeLevel(value=2.0, min=1.0, max=5.0)}), 1)
     assert said("value(heat) < 1h", run)[0] == "inconclusive"
     assert said("max(heat) < 3s", run)[0] == "fail"
@@ -279,7 +282,7 @@ def test_a_limit_inside_a_slot_is_inconclusive() -> None:
 
 
 def test_confident_demands_the_whole_interval() -> None:
-    """p50 of 1 … 1,000 is 469 to 532 with 95 % confidence."""
+    """`confident` demands that the whole interval passes. p50 of 1 … 1,000 is 469 to 532 with 95 % confidence."""
     result = one("p50(ttft) < 510ms", THOUSAND)
     assert (result.outcome, result.low, result.high, result.samples) == ("pass", 469.0, 532.0, 1000)
     outcome, reason = said("p50(ttft) < 510ms", THOUSAND, confident=True)
@@ -291,7 +294,7 @@ def test_confident_demands_the_whole_interval() -> None:
 
 
 def test_confident_takes_counts_as_they_are() -> None:
-    """They are no estimates."""
+    """`confident` takes counts and extremes as they are, because they are no estimates."""
     assert said("count(ttft) == 1000", THOUSAND, confident=True)[0] == "pass"
     assert said("max(ttft) <= 1s", THOUSAND, confident=True)[0] == "pass"
 
@@ -309,7 +312,10 @@ def test_confident_of_a_mean() -> None:
 
 
 def test_baseline_is_the_same_figure_of_another_run() -> None:
-    """In the unit of the left side; any arithmetic may be on the right."""
+    """`baseline` is the same figure of another run in the unit of the left side.
+
+    Any arithmetic may be on the right.
+    """
     result = one("p50(ttft) <= baseline * 1.05", THOUSAND, baseline=series(*range(1, 961)))
     assert (result.outcome, result.value, result.limit) == ("pass", 500.0, 504.0)
     assert one("p50(ttft) <= baseline", THOUSAND, baseline=series(*range(1, 961))).outcome == "fail"
@@ -317,7 +323,10 @@ def test_baseline_is_the_same_figure_of_another_run() -> None:
 
 
 def test_a_baseline_that_can_t_be_had() -> None:
-    """None, without the series, without values, of too few, with a part that was not found."""
+    """A gate is inconclusive if its baseline is missing or has no series, no values or too few.
+
+    So is one whose baseline lacks its part of the run.
+    """
     text = "p50(ttft) <= baseline"
     assert said(text, THOUSAND) == ("inconclusive", "no baseline run: give one with --baseline")
     assert said(text, THOUSAND, no_baseline="gone")[1] == "gone"
@@ -332,7 +341,7 @@ def test_a_baseline_that_can_t_be_had() -> None:
 
 
 def test_a_lossy_baseline_is_as_uncertain_as_a_lossy_run() -> None:
-    """What the baseline may be is on the other side."""
+    """A lossy baseline makes the gate inconclusive, because its value may be on the other side."""
     outcome, reason = said("p50(ttft) <= baseline * 1.01", THOUSAND, baseline=lossy(THOUSAND, 100))
     assert (outcome, "100 events are lost" in reason) == ("inconclusive", True)
 
@@ -351,7 +360,10 @@ def test_a_margin_within_the_noise_is_inconclusive() -> None:
 
 
 def test_the_noise_of_a_throughput_is_that_of_the_overall_rate() -> None:
-    """Which calibrations call `rate`; what completed by the length of the run is another. Of sums, those of one."""
+    """The overall throughput has the noise that calibrations call `rate`.
+
+    Completions per length of the run have another, and a sum has noise only if it is of one counter.
+    """
     extent = Extent(first_ns=0, last_ns=9 * 10**9, last_done_ns=10**10, end_ns=10**10, inside=10)
     latency = GateInstrument("series", "llm.latency", (), "ns")
     run = Fake({latency: [1] * 10}, {replace(ERRORS, name="llm.issued", unit="requests"): 10})
@@ -406,7 +418,7 @@ def test_the_windows_of_all_label_sets_are_read_once() -> None:
 
 
 def test_the_worst_of_a_lower_limit_is_the_lowest() -> None:
-    """And of `==` what is furthest away."""
+    """The worst window has the lowest value for a lower limit. For `==` it has the value that is furthest away."""
     run = in_windows([5] * 50, [2] * 50, [7] * 50)
     assert one("p50(ttft) > 1ms in every 10s", run).value == 2.0
     assert one("count(ttft) == 50 in every 10s", run).outcome == "pass"
@@ -415,7 +427,10 @@ def test_the_worst_of_a_lower_limit_is_the_lowest() -> None:
 
 
 def test_windows_with_too_few_values_make_it_inconclusive_if_none_failed() -> None:
-    """They are counted; a window that failed is enough."""
+    """Windows with too few values are counted and make a gate inconclusive.
+
+    One failed window is enough for a failure.
+    """
     run = in_windows(range(100, 200), [1, 2], [])
     result = one("p50(ttft) < 300ms in every 10s", run)
     assert (result.outcome, result.windows, result.windows_failed) == ("inconclusive", 3, 0)
@@ -427,7 +442,10 @@ def test_windows_with_too_few_values_make_it_inconclusive_if_none_failed() -> No
 
 
 def test_no_whole_window_is_inconclusive() -> None:
-    """So is one that the history lacks, and one that it keeps in longer steps."""
+    """A gate without a whole window is inconclusive.
+
+    So is one whose windows the history lacks or keeps in longer steps.
+    """
     assert said("p50(ttft) < 1h in every 1m", THOUSAND)[1] == "the history has no complete window of 60 s in 10.0 s"
     run = in_windows(range(100), range(100), range(100))
     del run.parts[1]
@@ -459,7 +477,10 @@ def test_counters_have_no_events_in_a_window() -> None:
 
 
 def test_a_share_of_a_count_is_a_plain_number() -> None:
-    """What is divided by a number that was written keeps its unit, and so does a time."""
+    """A count divided by a count is a plain number.
+
+    A count divided by a written number keeps its unit, and so does a time.
+    """
     failed, tokens = (
         GateInstrument("counter", "failed", (), "requests"),
         GateInstrument("series", "tokens", (), "tokens"),
@@ -537,7 +558,7 @@ def test_units_that_don_t_go_together() -> None:
 
 
 def test_a_division_by_zero_is_inconclusive() -> None:
-    """And says what is 0."""
+    """A division by zero is inconclusive, and the reason says what is 0."""
     run = Fake(counters={ERRORS: 1, REQUESTS: 0})
     assert said("rate(errors)/rate(requests) < 1%", run) == (
         "inconclusive",
@@ -550,7 +571,7 @@ def test_a_division_by_zero_is_inconclusive() -> None:
 
 
 def test_a_part_that_was_not_found_makes_every_gate_inconclusive() -> None:
-    """Also one that needs no instruments."""
+    """A part that was not found makes every gate inconclusive, also one that needs no instruments."""
     run = replace(THOUSAND, obstacle="no part of the run is steady")
     for text in ("p99(ttft) < 1h", "lost == 0", "completeness == complete"):
         assert said(text, run) == ("inconclusive", "no part of the run is steady")
@@ -579,5 +600,5 @@ def test_a_part_that_was_not_found_makes_every_gate_inconclusive() -> None:
 def test_what_holds_wherever_both_sides_are(
     relation: str, left: tuple[float, float], right: tuple[float, float], expected: bool | None
 ) -> None:
-    """True and False are for certain."""
+    """`surely` returns true or false only if it holds wherever both sides may be."""
     assert surely(relation, Range(*left), Range(*right)) is expected  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from telemetry.wire.snapshot import (
 
 
 def value(text: str, run: Fake, baseline: Value | None = None) -> Value:
-    """Of the left side."""
+    """Return the value of the gate's left side, or of its right side if there is a baseline."""
     gate = parse(f"{text} < 1" if "<" not in text else text)
     (binding,) = bindings(gate, run.instruments)
     scene = EvaluationContext(text=gate.text, evidence=run, bound=binding.bound, baseline=baseline)
@@ -40,14 +40,14 @@ HUNDRED = series(*range(1, 101))
 
 
 def test_a_percentile_has_an_interval_and_samples() -> None:
-    """As order statistics give it."""
+    """A percentile has its samples and the interval that order statistics give."""
     found = value("p50(ttft)", HUNDRED)
     assert (found.value, found.possible, found.likely, found.samples) == (50, (50, 50), (40, 61), 100)
     assert (found.estimate, found.unit.name) == (True, "ms")
 
 
 def test_the_hundredth_percentile_is_the_maximum() -> None:
-    """Which is no estimate."""
+    """The hundredth percentile is the maximum, which is no estimate."""
     found = value("p100(ttft)", HUNDRED)
     assert (found.value, found.likely, found.estimate) == (100, (100, 100), False)
 
@@ -65,7 +65,7 @@ def test_what_losses_leave_possible() -> None:
 
 
 def test_a_ratio_of_counters_carries_both() -> None:
-    """Without losses it is exact."""
+    """A ratio of counters is exact without losses and may be anything with a loss."""
     run = Fake(counters={ERRORS: 3, REQUESTS: 60})
     found = value("rate(errors)/rate(requests)", run)
     assert (found.value, found.possible) == (pytest.approx(0.05), (found.value, found.value))
@@ -73,7 +73,7 @@ def test_a_ratio_of_counters_carries_both() -> None:
 
 
 def test_baseline_stands_for_its_value() -> None:
-    """And may be scaled."""
+    """`baseline` stands for its value and may be scaled."""
     found = value("p50(ttft) < baseline * 2 + 1", HUNDRED, baseline=exactly(5.0, value("p50(ttft)", HUNDRED).unit))
     assert (found.value, found.unit.name) == (11, "ms")
 
@@ -104,7 +104,10 @@ def test_nodes_are_counted_and_those_that_lack_events() -> None:
 
 
 def test_the_cost_of_the_worst_slow_rank() -> None:
-    """As a share of a step or as a time; 0 if none is slow, unknown during the run and without work and wait."""
+    """The worst slow rank costs a share of a step or a time, and 0 if no rank is slow.
+
+    The cost is unknown during the run and without work and wait.
+    """
     slow = Straggler(
         rank=3, name="rank 3", cost_s=0.02, cost=0.1, step_s=0.2, lag_s=0.03, excess=0.15, work_s=0.2,
         others_s=0.17, first_step=0, last_step=99, steps=100, windows=20, last_in=19, always=True, now=True,
@@ -128,13 +131,13 @@ def test_sums_of_what_does_not_fit() -> None:
 
 
 def test_a_word_has_no_value() -> None:
-    """Nobody asks for it."""
+    """A word has no value: evaluating one raises a `TypeError`, and no caller does it."""
     with pytest.raises(TypeError):
         evaluate(Word("complete"), EvaluationContext(text="", evidence=Fake(), bound={}))
 
 
 def test_a_sum_is_of_its_counters() -> None:
-    """With what a loss leaves possible."""
+    """A sum adds its counters. With a loss it may be any larger value."""
     failed = [GateInstrument("counter", "failed", (("reason", reason),), "requests") for reason in ("busy", "gone")]
     run = Fake(counters={failed[0]: 3, failed[1]: 4})
     found = value("sum(failed)", run)
@@ -169,7 +172,10 @@ def requests(extent: Extent | None) -> Fake:
 
 
 def test_throughput_of_requests_and_of_tokens() -> None:
-    """By each definition; the straggler that ends last stretches only the overall one."""
+    """Each definition of throughput has its value for requests and tokens.
+
+    The straggler that ends last stretches only the overall one.
+    """
     second = 10**9
     extent = Extent(first_ns=0, last_ns=8 * second, last_done_ns=9 * second, end_ns=60 * second, inside=8)
     run = requests(extent)
@@ -183,7 +189,10 @@ def test_throughput_of_requests_and_of_tokens() -> None:
 
 
 def test_a_throughput_that_nobody_knows() -> None:
-    """Of a part, without an extent, or of tokens that were counted of no request, or of some alone."""
+    """A throughput is unknown for a part of a run and without an extent.
+
+    That of tokens is also unknown if they are known for no request or for only some.
+    """
     extent = Extent(first_ns=0, last_ns=8, last_done_ns=9, end_ns=60, inside=8)
     for run, word, why in (
         (requests(None), "latency", "its duration is zero or unknown"),

@@ -1,4 +1,4 @@
-"""What a result may lack."""
+"""Tests of what a result may lack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def snapshot(completeness: Completeness, **account: object) -> MetricsSnapshot:
 
 
 def test_a_complete_run_lacks_nothing() -> None:
-    """And a lossy one what it says."""
+    """A complete run has no loss, and a lossy run has the loss that it reports."""
     assert loss_of(snapshot("complete")) == Loss()
     lossy = loss_of(snapshot("lossy", dropped={"negative": 2}, dropped_by_producer={"buffer_full": 3}, missing=4))
     assert lossy == Loss(certain=9, most=9, reason="9 events are lost")
@@ -33,21 +33,24 @@ def test_what_is_in_no_number_is_lost() -> None:
 
 @pytest.mark.parametrize("completeness", ["incomplete", "interrupted"])
 def test_what_nobody_knows_has_no_end(completeness: Completeness) -> None:
-    """As long as nobody said how much was emitted."""
+    """The loss of an incomplete run is unbounded as long as the number of emitted events is unknown."""
     found = loss_of(snapshot(completeness, dropped={"negative": 2}))
     assert (found.certain, found.most) == (2, math.inf)
     assert f"the run is {completeness}" in found.reason
 
 
 def test_what_is_missing_live_may_still_come() -> None:
-    """What was dropped never does; and a run that goes on is not incomplete for that."""
+    """Missing events of a live run may still come, but dropped ones never do.
+
+    A run that goes on is not incomplete for that.
+    """
     found = loss_of(snapshot("incomplete", dropped={"negative": 2}, missing=4), live=True)
     assert (found.certain, found.most) == (2, 6)
     assert loss_of(snapshot("incomplete"), live=True) == Loss()
 
 
 def test_until_when_producers_were_heard_of() -> None:
-    """Without a start, or without a producer, nobody knows."""
+    """The time until producers were last seen is 0 without a start or without a producer."""
     producers = [ProducerStat(producer=name, last_seen_ns=at) for name, at in (("p", 9_000_000_000), ("q", 5))]
     run = replace(snapshot("complete"), producers=producers)
     assert heard_s(replace(run, started_ns=2_000_000_000)) == 7.0
@@ -56,7 +59,7 @@ def test_until_when_producers_were_heard_of() -> None:
 
 
 def test_until_when_nodes_were_heard_of() -> None:
-    """Their newest interval counts: a leaf answers its root for a while after its producers have ended."""
+    """The newest interval of a node counts. A leaf answers its root for a while after its producers have ended."""
     node = NodeStat(node="n1", interval_ns=7_000_000_000, last_seen_ns=20_000_000_000)
     assert heard_s(replace(snapshot("complete"), nodes=[node], started_ns=2_000_000_000)) == 5.0
 

@@ -22,7 +22,7 @@ def about(low: float, high: float) -> Value:
 
 
 def test_a_value_beside_its_limit() -> None:
-    """As the relation says it, or does not."""
+    """The text puts a value beside its limit with the relation, or with "is not" before the relation."""
     gate = parse("p99(ttft) < 250ms")
     assert value_words(gate, about(1, 2), LIMIT, True) == "200 ms < 250 ms"
     assert value_words(gate, about(1, 2), LIMIT, False) == "200 ms is not < 250 ms"
@@ -44,7 +44,7 @@ def test_a_rate_of_requests_names_its_definition() -> None:
 
 
 def test_what_losses_leave_open() -> None:
-    """From nothing to anything."""
+    """The text names the range that losses leave open, or says that the value may be anything."""
     lost = [Loss(most=3, reason="3 events are lost"), Loss()]
     assert loss_words(about(100, 300), LIMIT, lost).endswith(
         "3 events are lost: the true value may be between 100 ms and 300 ms"

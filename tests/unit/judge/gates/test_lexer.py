@@ -17,7 +17,7 @@ def test_an_error_points_at_its_place() -> None:
 
 
 def test_pieces_are_read_where_they_stand() -> None:
-    """Nothing is read of another kind."""
+    """The scanner reads each kind of piece where it stands and no other kind there."""
     scan = Scanner("  p99.9( a-b:c.d )<2.5ms /s")
     assert scan.number() is None
     assert scan.word() == ("p99.9", TextSpan(2, 7))
@@ -45,14 +45,14 @@ def test_units_may_follow_after_space_if_they_are_known() -> None:
 
 @pytest.mark.parametrize("text", ["a b", 'say "x"', "back\\slash", "", "line\nend", "}"])
 def test_quotes_hold_anything(text: str) -> None:
-    """What is quoted reads back."""
+    """A name with any characters reads back after quoting."""
     token = Scanner(quoted(text)).name()
     assert token is not None
     assert token.text == text
 
 
 def test_a_quote_needs_an_end() -> None:
-    """And no other escapes."""
+    """A quote without an end is refused, and so is an escape other than those for quotes."""
     for text in ('"abc', '"ab\\n"'):
         with pytest.raises(UsageError, match="this quote is not closed"):
             Scanner(text).name()

@@ -1,4 +1,4 @@
-"""How far single runs of one program differ."""
+"""Tests of how far single runs of one program differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.store.calibrations import Calibration, MetricNoise
 
 
 def test_two_single_runs_differ_by_a_quantile_of_the_spread() -> None:
-    """Of each metric that has a spread, under the name that a gate has for it; by ratios of positive values."""
+    """Each metric with a spread has noise under its name in gates. Positive values are compared by ratios."""
     metrics = [
         MetricNoise(
             of="series", statistic="p99", name="ttft", labels={"b": "2", "a": "1"}, values=[1.0, math.e] * 5

@@ -184,7 +184,7 @@ def test_operators_bind_as_everywhere() -> None:
 
 
 def test_every_function_and_fact_can_be_written() -> None:
-    """None is in a table alone."""
+    """Every function and every fact of the tables can be written in a gate."""
     for function in (*FUNCTIONS, "p0.5", "p99.9999"):
         inside = "x < 1" if function == SHARE else "loss"
         assert parse(f"{function}({inside}) < 1").terms[0].function == function
@@ -195,7 +195,7 @@ def test_every_function_and_fact_can_be_written() -> None:
 
 
 def test_windows_are_whole_seconds_in_any_unit() -> None:
-    """Up to hours."""
+    """Windows are whole seconds, written in any unit up to hours."""
     lengths = {text: parse(f"p9(x) < 1 in every {text}").every for text in ("30s", "5m", "1.5m", "1h", "2000ms")}
     assert {text: every_s(number) for text, number in lengths.items() if number} == {
         "30s": 30,
@@ -220,7 +220,7 @@ def test_a_gate_has_bounds() -> None:
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    """They could not be written to the result."""
+    """Bytes that are no text are refused, because they could not be written to the result."""
     with pytest.raises(UsageError) as caught:
         parse("p99(\udcff) < 1")
     assert str(caught.value).splitlines()[0] == "these bytes are not valid UTF-8"
@@ -228,7 +228,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_near_words() -> None:
-    """Those that are spelled alike, and those that others call the same."""
+    """The hint names a word with a like spelling, or one that others use for the same thing."""
     assert near("maen", FUNCTIONS) == "; did you mean `mean`?"
     assert near("average", FUNCTIONS) == "; did you mean `mean`?"
     assert near("zebra", FUNCTIONS) == ""

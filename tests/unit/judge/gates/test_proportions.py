@@ -68,7 +68,7 @@ def test_attainment_is_the_share_of_all_that_ended() -> None:
 
 
 def test_one_limit_has_an_attainment_of_its_own() -> None:
-    """It costs less than all of them together."""
+    """One limit has an attainment of its own, which is at least that of all limits together."""
     run = load(900, 1000, ttft=970)
     assert one("attainment(llm.ttft) >= 96%", run).value == 97.0
     found = one("attainment(ttft) >= 96%", run)
@@ -88,7 +88,7 @@ def test_few_requests_cannot_show_much() -> None:
 
 
 def test_a_limit_of_all_is_about_this_run() -> None:
-    """No number of requests shows that requests are always good."""
+    """A limit of 100 % is about this run. No number of requests shows that requests are always good."""
     assert one("attainment(llm) >= 100%", load(5, 5)).outcome == "pass"
     assert one("attainment(llm) == 1", load(5, 5)).outcome == "pass"
     assert one("attainment(llm) >= 100%", load(4, 5)).outcome == "fail"
@@ -96,7 +96,10 @@ def test_a_limit_of_all_is_about_this_run() -> None:
 
 
 def test_confident_needs_the_whole_interval() -> None:
-    """Between its ends the gate is inconclusive, with the interval as the reason."""
+    """`confident` needs the whole interval.
+
+    Between its ends the gate is inconclusive, with the interval as the reason.
+    """
     run = load(990, 1000)
     assert one("attainment(llm) >= 99%", run).outcome == "pass"
     found = one("attainment(llm) >= 99%", run, confident=True)
@@ -129,7 +132,7 @@ def test_goodput_is_the_one_of_reports() -> None:
 
 
 def test_goodput_by_other_definitions_is_the_good_share_of_their_throughput() -> None:
-    """As LoadGen counts, and while issuing."""
+    """Goodput while issuing and by LoadGen's definition is the good share of that throughput."""
     run = load(50, 100)
     extent = Extent(first_ns=NS, last_ns=9 * NS, inside=80, last_done_ns=10 * NS, end_ns=11 * NS)
     latency = structs.replace(run.snapshot.series[0], extent=extent)
@@ -139,7 +142,7 @@ def test_goodput_by_other_definitions_is_the_good_share_of_their_throughput() ->
 
 
 def test_goodput_needs_the_whole_run() -> None:
-    """It counts from the first issue on."""
+    """Goodput needs the whole run, because it counts from the first issue on."""
     part = replace(load(5, 10), whole=False)
     assert "for a time range" in one("goodput(llm) > 1/s", part).reason
     with pytest.raises(UsageError, match=r"write `rate\(llm\.good\)`, the good requests in each window"):
@@ -162,7 +165,7 @@ def test_attainment_in_windows_is_that_of_each() -> None:
 
 
 def test_a_baseline_has_an_attainment_too() -> None:
-    """Of its own requests."""
+    """A baseline has attainment and goodput of its own requests."""
     base = load(990, 1000)
     assert one("attainment(llm) >= baseline * 0.99", load(985, 1000), baseline=base).outcome == "pass"
     assert one("attainment(llm) >= baseline", load(900, 1000), baseline=base).outcome == "fail"
@@ -183,14 +186,14 @@ def test_a_baseline_has_an_attainment_too() -> None:
     ],
 )
 def test_what_has_no_limits_is_said(text: str, said: str) -> None:
-    """With what there is."""
+    """The reason for a name without limits gives what there is instead."""
     found = one(text, load(5, 10))
     assert found.outcome == "inconclusive"
     assert found.reason.startswith(said)
 
 
 def test_requests_without_limits_say_how_to_give_them() -> None:
-    """Not a goodput of 0."""
+    """Requests without limits are no goodput of 0: the reason says how to give limits."""
     run = Fake(counters={counter("llm.issued", "requests"): 5, counter("llm.completed", "requests"): 5})
     assert "telemetry run --goodput" in one("goodput(llm) > 1/s", run).reason
     assert one("goodput(x) > 1/s", series(1.0)).reason == "no kind of request is named x: the run has none"
@@ -222,7 +225,7 @@ def test_a_share_counts_values_on_one_side() -> None:
 
 
 def test_a_share_needs_values_like_the_percentile_that_it_is() -> None:
-    """And it has the interval of a proportion."""
+    """A share needs as many values as its percentile and has the interval of a proportion."""
     few, many = series(*[1.0] * 100), series(*[1.0] * 400)
     assert "100 values are too few: needs 381" in one("share(ttft < 2ms) >= 99%", few).reason
     found = one("share(ttft < 2ms) >= 99%", many)
@@ -243,7 +246,7 @@ def test_a_limit_inside_a_slot_is_said() -> None:
 
 
 def test_lost_values_may_be_on_either_side() -> None:
-    """Their number bounds the share."""
+    """Lost values may be on either side of the limit, and their number bounds the share."""
     run = series(*([1.0] * 900 + [9.0] * 100))
     assert one("share(ttft < 5ms) >= 85%", lossy(run, 10)).outcome == "pass"
     assert one("share(ttft < 5ms) >= 90%", lossy(run, 10)).outcome == "inconclusive"
@@ -258,7 +261,7 @@ def test_a_share_in_windows() -> None:
 
 
 def test_a_limit_of_another_unit_is_a_mistake() -> None:
-    """With the place of it."""
+    """A limit of another unit is an error that marks its place."""
     with pytest.raises(UsageError, match=r"`5MB` is a size \(MB\) and `ttft` is a time \(ms\)") as caught:
         check_one(parse("share(ttft < 5MB) > 1%"), series(1.0))
     assert str(caught.value).splitlines()[2] == "  " + " " * 13 + "^^^"

@@ -1,4 +1,4 @@
-"""Between which numbers the value of a rank lies, and percentiles from that."""
+"""Tests of the bounds of a rank's value, and of percentiles from these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = [float(value) for value in range(1, 5001)]
 
 
 def slots_of(values: list[float], ticks: float = 1e6, digits: int = 3) -> Histograms:
-    """As a history has them."""
+    """Return the slots of the values as a history has them."""
     slots = Layout.of(digits).slot_of(np.rint(np.array(values) * ticks).astype(np.int64))
     places, counts = np.unique(slots, return_counts=True)
     return Histograms(
@@ -63,7 +63,7 @@ def stat(
 
 @pytest.mark.parametrize("which", ["slots", "cells", "stat", "rounded"])
 def test_every_rank_lies_where_it_is_said_to(which: str) -> None:
-    """Whatever it is known by."""
+    """Every rank's value lies within its bounds, whatever the source of the bounds."""
     made = {
         "slots": SlotOrder(slots_of(VALUES), "ms"),
         "cells": CellOrder(stat(VALUES)),
@@ -101,7 +101,7 @@ def test_whole_units_are_not_rounded() -> None:
 
 
 def test_the_last_slot_holds_all_that_is_above_the_range() -> None:
-    """And the last cell; so their values end at the maximum."""
+    """The last slot and the last cell hold all values above the range, so they end at the maximum."""
     slots, cells = slots_of([1.0, 10.0, 10.0]), stat([1.0, 10.0, 10.0])
     beyond = SlotOrder(replace(slots, max=np.array([900.0])), "ms")
     assert (beyond.at(2).high, beyond.at(1).high < 1.01) == (900.0, True)
@@ -111,7 +111,10 @@ def test_the_last_slot_holds_all_that_is_above_the_range() -> None:
 
 
 def test_cells_that_don_t_hold_all_values_say_only_what_the_ends_are() -> None:
-    """As of a series with values outside its range, or a file that somebody edited."""
+    """Cells that lack values give only the two extremes as bounds.
+
+    The values may be outside the series' range, or the file may have been edited.
+    """
     assert CellOrder(stat([1.0, 2.0, 3.0], histogram=[(0, 1)])).at(2) == (1, 3)
     assert CellOrder(stat([1.0, 2.0], histogram=[(10**9, 2)])).at(1) == (1, 2)
     assert CellOrder(SeriesStat(name="x", count=2)).at(1) == (0, math.inf)
@@ -126,7 +129,7 @@ def test_keys_that_are_no_percentiles_are_passed_over() -> None:
 
 
 def test_a_percentile_of_no_values_is_none() -> None:
-    """And of one it is that, with no bounds."""
+    """A percentile of no values is `None`. A percentile of one value is that value, without confidence bounds."""
     assert quantile(Sorted([]), "50", Loss()) is None
     found = quantile(Sorted([7]), "50", Loss())
     assert found is not None

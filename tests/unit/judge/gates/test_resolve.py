@@ -26,7 +26,7 @@ def unknown(gate: str, *instruments: GateInstrument) -> str:
 
 
 def test_labels_choose() -> None:
-    """Those that are given have to be there; others may. An empty one is one that must not."""
+    """Given labels have to be there, and other labels may. An empty label must not be there."""
     more = replace(FAST, labels=(("host", "a"), ("route", "/fast")))
     assert texts("p99(ttft{route=/fast}) < 1", FAST, SLOW) == ["p99(ttft{route=/fast}) < 1"]
     assert texts("p99(ttft) < 1", FAST, SLOW) == [
@@ -42,7 +42,10 @@ def test_labels_choose() -> None:
 
 
 def test_those_of_the_same_labels_belong_together() -> None:
-    """What is one instrument belongs to all; labels that were given don't count."""
+    """Instruments with the same labels belong together, and one instrument belongs to all.
+
+    Labels that the gate gives don't count.
+    """
     errors = [GateInstrument("counter", "errors", (("code", "500"), ("route", route))) for route in ("/a", "/b")]
     requests = [GateInstrument("counter", "requests", (("route", route),)) for route in ("/b", "/a")]
     found = bindings(parse("rate(errors{code=500})/rate(requests) < 1%"), [*errors, *requests, HEAT])
@@ -85,7 +88,7 @@ def test_what_has_no_label_is_no_place_of_what_has_it() -> None:
 
 
 def test_those_that_contradict_each_other_go_with_nothing() -> None:
-    """Also where a third one is several instruments."""
+    """Instruments with contradictory labels go together with none, also if a third term has several."""
     calls = [counter("calls", host=host) for host in "12"]
     known = [counter("errors", route="/a"), counter("requests", route="/b"), *calls]
     found = bindings(parse("value(errors)/value(requests)/value(calls) < 1%"), known)
@@ -93,7 +96,7 @@ def test_those_that_contradict_each_other_go_with_nothing() -> None:
 
 
 def test_a_set_that_lacks_one_says_so() -> None:
-    """It is still a result."""
+    """A set that lacks an instrument is still a result and says what is missing."""
     errors = [GateInstrument("counter", "errors", (("route", route),)) for route in ("/a", "/b")]
     requests = [GateInstrument("counter", "requests", (("route", route),)) for route in ("/a", "/c")]
     found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, *requests])
@@ -105,7 +108,7 @@ def test_a_set_that_lacks_one_says_so() -> None:
 
 
 def test_what_never_happened_to_requests_can_be_counted() -> None:
-    """Of kinds, windows and figures that there are; other functions need what happened."""
+    """Outcomes that never happened count for known kinds, windows and figures. Other functions need values."""
     issued = counter("llm.issued", "requests", window="w")
     for function, word in (
         ("count", "latency"),
@@ -133,7 +136,7 @@ def test_what_never_happened_to_requests_can_be_counted() -> None:
 
 
 def test_names_nobody_has() -> None:
-    """With the nearest ones, else some that there are."""
+    """The error for an unknown name gives the nearest names, or else some that there are."""
     assert unknown("p99(ttfb) < 1", TTFT, ERRORS) == "no series is named ttfb; did you mean ttft?"
     assert unknown("p99(zebra) < 1", TTFT, ERRORS) == "no series is named zebra; the run has ttft"
     assert (
@@ -145,7 +148,10 @@ def test_names_nobody_has() -> None:
 
 
 def test_labels_nobody_has() -> None:
-    """With the nearest of their values; with some that there are, if nobody has such a label."""
+    """The error for an unknown label gives the nearest of its values.
+
+    It gives existing labels if no instrument has that label.
+    """
     assert unknown("p99(ttft{route=/x}) < 1", FAST, SLOW) == (
         "no series matches ttft{route=/x}; the run has ttft{route=/slow}, ttft{route=/fast}"
     )
@@ -168,7 +174,7 @@ def test_labels_nobody_has() -> None:
 
 
 def test_text_from_outside_is_printable() -> None:
-    """In reasons as everywhere."""
+    """A name with control characters is printable in the reason."""
     assert "\x1b" not in unknown('p99("\x1b") < 1', TTFT)
 
 
@@ -184,7 +190,10 @@ def test_text_from_outside_is_printable() -> None:
     ],
 )
 def test_a_function_of_another_kind_is_an_error(gate: str, said: str) -> None:
-    """With a caret under the name, and what there is for its kind."""
+    """The error for a function of another kind has a caret under the name.
+
+    It lists the functions for the kind of the instrument.
+    """
     with pytest.raises(UsageError) as caught:
         bindings(parse(gate), [TTFT, ERRORS, HEAT])
     lines = str(caught.value).splitlines()
@@ -193,7 +202,7 @@ def test_a_function_of_another_kind_is_an_error(gate: str, said: str) -> None:
 
 
 def test_the_same_instruments_of_another_run() -> None:
-    """By kind, name and labels; its unit may be another."""
+    """An instrument of another run is found by kind, name and labels, though its unit may be another."""
     (binding,) = bindings(parse("p99(ttft{route=/fast}) < 1"), [FAST])
     other = replace(FAST, unit="s")
     assert list(elsewhere(binding.bound, [SLOW, other], "the baseline").values()) == [other]
@@ -221,7 +230,7 @@ def summed(gate: str, *instruments: GateInstrument) -> dict[str, list[GateInstru
 
 
 def test_a_sum_alone_is_of_all_that_have_its_labels() -> None:
-    """It is one result, however many counters there are."""
+    """A sum alone covers all counters with its labels and gives one result for them."""
     assert summed("sum(failed) == 0", *FAILED) == {"sum(failed) == 0": FAILED}
     assert list(summed("sum(failed{reason=busy}) == 0", *FAILED).values()) == [[FAILED[1], FAILED[3]]]
     assert list(summed("sum(failed{model=a}) == 0", *FAILED).values()) == [FAILED[:4]]
@@ -230,7 +239,10 @@ def test_a_sum_alone_is_of_all_that_have_its_labels() -> None:
 
 
 def test_a_sum_beside_others_has_their_labels() -> None:
-    """Where they have none, neither have its counters; what it is given itself goes before."""
+    """A sum beside other terms takes their labels, and its counters lack a label that they lack.
+
+    A label given to the sum itself goes before theirs.
+    """
     assert summed("sum(failed)/value(issued) < 1%", *FAILED, *ISSUED) == {
         'sum(failed{model=a,window=""}) / value(issued{model=a,window=""}) < 1%': FAILED[:2],
         "sum(failed{model=a,window=w}) / value(issued{model=a,window=w}) < 1%": FAILED[2:4],
@@ -243,7 +255,7 @@ def test_a_sum_beside_others_has_their_labels() -> None:
 
 
 def test_a_sum_of_nothing_says_so() -> None:
-    """Nobody knows whether that model failed."""
+    """A sum of no counters says what is missing, because it is unknown whether that model failed."""
     (one, other) = bindings(parse("sum(failed)/value(issued) < 1%"), [*FAILED[:4], ISSUED[2]])
     assert one.missing == "failed{model=b} is missing for the other terms"
     assert other.text == "sum(failed{model=a}) / value(issued) < 1%"
@@ -268,7 +280,7 @@ def test_a_sum_elsewhere_is_of_what_is_there() -> None:
 
 
 def test_a_sum_of_a_series_is_called_total() -> None:
-    """And the other way round."""
+    """The error for `sum` of a series offers `total`. The error for `total` of a counter offers `sum`."""
     with pytest.raises(UsageError, match=r"`sum` applies to a counter.*use `total\(ttft\)`"):
         bindings(parse("sum(ttft) < 1"), [TTFT])
     with pytest.raises(UsageError, match=r"use `sum\(errors\)`"):
@@ -276,7 +288,7 @@ def test_a_sum_of_a_series_is_called_total() -> None:
 
 
 def test_a_throughput_is_of_requests() -> None:
-    """Of those that something issued, and of no turn."""
+    """Throughput applies to requests that something issued, and not to turns."""
     issued = GateInstrument("counter", "llm.issued", (), "requests")
     latency = GateInstrument("series", "llm.latency", (), "ns")
     assert texts("throughput(llm.latency) > 1", issued, latency) == ["throughput(llm.latency) > 1"]
@@ -344,7 +356,10 @@ def test_requests_of_one_window_do_not_go_with_those_of_another() -> None:
 
 
 def test_labels_given_to_requests_hold_for_both_sides_of_a_share() -> None:
-    """Else failures of the warm-up would be over the issues of another window."""
+    """Labels of one side of a share hold for both.
+
+    Otherwise failures of the warm-up would be over the issues of another window.
+    """
     issued = [counter("llm.issued", "requests", window=window) for window in ("warm", "w")]
     failed = [counter("llm.failed", "requests", window=window, reason="busy") for window in ("warm", "w")]
     for share in (
@@ -383,7 +398,7 @@ def test_a_short_name_of_several_is_asked_back() -> None:
 
 
 def test_a_short_name_finds_the_only_series_that_ends_so() -> None:
-    """Of programs without requests, and only at a dot or a slash."""
+    """A short name finds the only series that ends in it after a dot or a slash. The programs need no requests."""
     series = [GateInstrument("series", "server.ttft", (), "ms"), GateInstrument("series", "attft", (), "ms")]
     (found,) = bindings(parse("p99(ttft) < 250ms"), series)
     assert found.text == "p99(server.ttft) < 250ms"

@@ -24,7 +24,10 @@ DEFINITIONS = (Define(0, "latency", "series", "ms"), Define(1, "n", "counter"), 
 
 
 def seconds(count: int, values: int = 100) -> list[list[tuple[int, float]]]:
-    """In second k: values from 1 + k to `values` + k, the counter raised by 2, the gauge set to k in even ones."""
+    """Return the rows of `count` seconds.
+
+    Second k has values from 1 + k to `values` + k, 2 for the counter, and k for the gauge if k is even.
+    """
     made = []
     for second in range(count):
         rows = [(0, float(second + value)) for value in range(1, values + 1)]
@@ -67,7 +70,10 @@ def test_the_whole_run_is_its_result(tmp_path: Path) -> None:
 
 
 def test_rates_are_counted_while_there_were_events(tmp_path: Path) -> None:
-    """In the whole run, a time range and windows. A quotient of two rates is that of the numbers."""
+    """Rates cover the time with events, in the whole run, a time range and windows.
+
+    A quotient of two rates is that of the numbers.
+    """
     run = Making(tmp_path, DEFINITIONS).run(seconds(10))
     snapshot = run.result.snapshot
 
@@ -93,7 +99,7 @@ def test_rates_are_counted_while_there_were_events(tmp_path: Path) -> None:
 
 
 def test_what_the_run_lacks_is_nothing(tmp_path: Path) -> None:
-    """Whoever asks knows why it may ask."""
+    """An instrument that the run lacks has no values and a count of 0."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(3))
     for evidence in (RunEvidence(run), evidence_of(run, TimeRangeChoice(from_s=1.0))):
         assert evidence.sums(GateInstrument("series", "ttft")).count == 0
@@ -101,7 +107,10 @@ def test_what_the_run_lacks_is_nothing(tmp_path: Path) -> None:
 
 
 def test_without_a_history_the_display_histogram_says_what_it_can(tmp_path: Path) -> None:
-    """Its cells are a quarter wide, so a limit inside one is inconclusive; windows are too."""
+    """A run without a history uses cells of the display histogram that are a quarter wide.
+
+    A limit inside a cell is inconclusive, and so are windows.
+    """
     run = Making(tmp_path, DEFINITIONS).run(seconds(10))
     assert run.directory is not None
     shutil.rmtree(run.directory.history)
@@ -114,7 +123,7 @@ def test_without_a_history_the_display_histogram_says_what_it_can(tmp_path: Path
 
 
 def test_many_series_are_read_at_once(tmp_path: Path) -> None:
-    """Which comes to the same as reading them one by one."""
+    """Reading many series at once gives the same bounds as reading them one by one."""
     definitions = [Define(number, f"s{number}", "series", "ms") for number in range(12)]
     rows = [[(number, float(value + number)) for number in range(12) for value in range(1, 101)]] * 5
     run = Making(tmp_path, definitions).run(rows)
@@ -140,7 +149,7 @@ def test_a_series_that_the_history_does_not_know(tmp_path: Path) -> None:
 
 
 def test_a_history_that_lacks_values_is_not_taken_for_all(tmp_path: Path) -> None:
-    """Its bounds would be those of other values."""
+    """A history that lacks values gives no percentile of all: its bounds would be those of others."""
     rows = seconds(10)
     run = Making(tmp_path, DEFINITIONS).run([*rows[:5], None, *rows[6:]])
     evidence = RunEvidence(run)
@@ -150,7 +159,7 @@ def test_a_history_that_lacks_values_is_not_taken_for_all(tmp_path: Path) -> Non
 
 
 def test_windows_are_those_of_the_history(tmp_path: Path) -> None:
-    """From the run's start on, whole ones alone; a gauge keeps its value until it is set again."""
+    """Windows are whole and begin at the start of the run. A gauge keeps its value until it is set again."""
     evidence = RunEvidence(Making(tmp_path, DEFINITIONS).run(seconds(11)))
     parts = list(evidence.windows(2.0, evidence.instruments))
     assert [(round(part.start_s), round(part.end_s)) for part in parts] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
@@ -189,7 +198,7 @@ def test_a_history_that_ends_before_the_run(tmp_path: Path) -> None:
 
 
 def test_values_above_the_range_are_anything_above_it(tmp_path: Path) -> None:
-    """They count in its last slot, and may be as large as the maximum."""
+    """Values above the range count in the last slot and may be as large as the maximum."""
     definitions = (Define(0, "latency", "series", "ms", high=1000.0),)
     run = Making(tmp_path, definitions).run([[(0, 1.0)] * 900 + [(0, 5e6)] * 150])
     assert one("p95(latency) < 2s", RunEvidence(run)).outcome == "inconclusive"
@@ -199,7 +208,7 @@ def test_values_above_the_range_are_anything_above_it(tmp_path: Path) -> None:
 
 
 def test_a_second_that_the_history_lacks_makes_its_window_uncertain(tmp_path: Path) -> None:
-    """What was in it may be anything."""
+    """A window is uncertain if the history lacks a second of it, because its values may be anything."""
     rows = seconds(6)
     evidence = RunEvidence(Making(tmp_path, DEFINITIONS).run([*rows[:2], None, *rows[3:]]))
     result = one("p50(latency) < 1h in every 6s", evidence)
@@ -223,7 +232,7 @@ def test_a_time_range_is_a_run_of_its_own(tmp_path: Path) -> None:
 
 
 def test_no_steady_part_is_inconclusive(tmp_path: Path) -> None:
-    """Whatever the gate asks."""
+    """Every gate is inconclusive if the run has no steady part."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(3))
     evidence = evidence_of(run, TimeRangeChoice(steady=True))
     assert evidence.obstacle
@@ -231,7 +240,10 @@ def test_no_steady_part_is_inconclusive(tmp_path: Path) -> None:
 
 
 def test_live_the_last_window_is_not_over(tmp_path: Path) -> None:
-    """It may still be written to; those before are looked at from where somebody says."""
+    """The last window of a live run is left out, because it may still be written to.
+
+    Earlier ones are read from a given time on.
+    """
     run = Making(tmp_path, DEFINITIONS).run(seconds(10))
     evidence = live_evidence(run.result.snapshot, run, 4.0)
     starts = [round(part.start_s) for part in evidence.windows(2.0, [LATENCY])]
@@ -247,7 +259,7 @@ def test_live_losses_are_those_so_far(tmp_path: Path) -> None:
 
 
 def test_a_window_has_no_windows(tmp_path: Path) -> None:
-    """Nobody asks."""
+    """A window has no windows of its own, and no caller asks for them."""
     evidence = RunEvidence(Making(tmp_path, DEFINITIONS).run(seconds(3)))
     part = next(iter(evidence.windows(1.0, [])))
     with pytest.raises(NotImplementedError):

@@ -72,7 +72,10 @@ def training(train: Values | None = None, **axes: Values) -> Fake:
     ],
 )
 def test_each_function_has_its_value(text: str, value: float, outcome: str) -> None:
-    """By the name of the value: the best loss is the lowest, the best accuracy the highest."""
+    """Each function of steps has its value.
+
+    By their names the best loss is the lowest and the best accuracy the highest.
+    """
     found = one(text, training())
     assert (found.value, found.outcome) == (pytest.approx(value), outcome)
 
@@ -92,7 +95,10 @@ def test_a_name_on_several_axes_has_a_result_for_each() -> None:
 
 
 def test_a_name_with_a_slash_is_itself_first() -> None:
-    """Before it is an axis and a name. Its end alone finds it, if no other name ends so."""
+    """A name with a slash is itself before it is an axis and a name.
+
+    Its end alone finds it if no other name ends so.
+    """
     run = training({"train/loss": [0.5, 0.4], "loss": [9.0, 8.0]})
     assert one("last(train/loss) < 1", run).value == 0.4
     run = training({"train/loss": [0.5, 0.4]})
@@ -103,7 +109,7 @@ def test_a_name_with_a_slash_is_itself_first() -> None:
 
 
 def test_a_value_that_is_not_finite_fails() -> None:
-    """In words; extremes are those of the finite values."""
+    """A gate on a value that is not finite fails and says so. Extremes are those of the finite values."""
     run = training({"loss": [1.0, 0.5, None], "acc": [None, None]})
     found = one("last(loss) < 0.1", run)
     assert (found.outcome, found.value) == ("fail", None)
@@ -132,13 +138,13 @@ def test_a_series_or_gauge_of_the_name_comes_first() -> None:
 
 
 def test_the_best_of_a_name_without_direction_is_a_mistake() -> None:
-    """It says what to write."""
+    """The error for `best` of a name without a direction says what to write instead."""
     with pytest.raises(UsageError, match=r"use `max\(grad_norm\)` or `min\(grad_norm\)`"):
         parse("best(grad_norm) < 3")
 
 
 def test_lost_events_may_be_any_step() -> None:
-    """So only a number of steps that was reached is sure."""
+    """Lost events may be any step, so only a number of steps that was reached is certain."""
     run = lossy(training(), 1)
     assert one("last(loss) < 0.1", run).outcome == "inconclusive"
     assert one("steps(train) >= 4", run).outcome == "pass"
@@ -163,7 +169,7 @@ def test_steps_are_known_for_the_whole_run() -> None:
     ],
 )
 def test_unknown_names_are_said(text: str, said: str) -> None:
-    """With the near ones."""
+    """The reason for an unknown name gives the nearest known one."""
     assert one(text, training()).reason == said
 
 

@@ -1,4 +1,4 @@
-"""Which counters a sum is of."""
+"""Tests of which counters a sum covers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ FAILED = metric("chat.failed")
 
 
 def test_it_is_of_all_that_have_the_labels() -> None:
-    """Whatever others they have; an empty one: only of those without that label."""
+    """A sum covers all counters with its labels, whatever others they have.
+
+    An empty label chooses only counters without that label.
+    """
     known = GateCatalog([ISSUED, NONE, BUSY, OTHER])
     for wanted, found in (
         (FAILED, (NONE, BUSY, OTHER)),
@@ -50,7 +53,10 @@ def test_it_is_of_all_that_have_the_labels() -> None:
     ],
 )
 def test_what_never_happened_to_requests_is_nothing(wanted: GateMetric, known: bool) -> None:
-    """If such requests were issued, so that somebody would have counted it."""
+    """A sum of an outcome that never happened has no counters if such requests were issued.
+
+    Otherwise there is no sum, because no program would have counted it.
+    """
     some = summed(wanted, GateCatalog([ISSUED]))
     assert (some is not None) == known
     if some is not None:
@@ -58,7 +64,10 @@ def test_what_never_happened_to_requests_is_nothing(wanted: GateMetric, known: b
 
 
 def test_a_counter_that_issues_something_else_issues_no_requests() -> None:
-    """And a name that is something else is no counter of them."""
+    """A counter that issues something else issues no requests.
+
+    A series with the name of an outcome is no counter of requests.
+    """
     assert summed(metric("stock.failed"), GateCatalog([counter("stock.issued", "shares")])) is None
     assert summed(FAILED, GateCatalog([ISSUED, replace(TTFT, name="chat.failed")])) is None
 
@@ -83,14 +92,17 @@ def test_beside_others_their_labels_tell_its_own_apart() -> None:
 
 
 def test_what_goes_with_nothing_is_told() -> None:
-    """Also those without the label that others have."""
+    """The counters that match no other term are named, also those without a label that others have."""
     known = GateCatalog([counter("errors"), counter("errors", route="/a"), counter("errors", route="/b")])
     summing = Summing(metric("errors"), [(("route", "/a"),)], known)
     assert summing.lonely() == [metric("errors", route=""), metric("errors", route="/b")]
 
 
 def test_beside_requests_to_which_it_never_happened_it_is_nothing() -> None:
-    """Also if it only ever happened outside of their window."""
+    """A sum beside requests has no counters if the outcome never happened to them.
+
+    This holds even if it happened outside of their window.
+    """
     calm = counter("chat.issued", "requests", window="calm")
     outside = counter("chat.issued", "requests")
     late = counter("chat.after_end", "requests")
@@ -102,7 +114,7 @@ def test_beside_requests_to_which_it_never_happened_it_is_nothing() -> None:
 
 
 def test_beside_reasons_it_is_of_requests_that_were_issued() -> None:
-    """Which have no reason: the label is the counter's own."""
+    """A sum beside reasons covers the issued requests, which have no reason. That label is the counter's own."""
     busy, gone = ((("reason", reason), ("window", "w")) for reason in ("busy", "gone"))
     some = Summing(FAILED, [busy, gone], GateCatalog([ISSUED, NONE, BUSY])).beside(gone)
     assert some is not None

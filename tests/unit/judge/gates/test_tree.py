@@ -24,7 +24,7 @@ from telemetry.judge.gates.tree import Fact, GateMetric, Number, Operation, Term
     ],
 )
 def test_a_gate_is_printed_as_it_would_be_read(text: str, printed: str) -> None:
-    """With one spelling, and no more parentheses than it takes."""
+    """A gate is printed with one spelling and the fewest parentheses, and it reads back the same."""
     gate = parse(text)
     assert str(gate) == printed
     assert parse(printed) == gate
@@ -38,7 +38,7 @@ def test_percentiles_are_named_without_their_letter() -> None:
 
 
 def test_all_parts_from_left_to_right() -> None:
-    """And what a gate is about."""
+    """The terms and nodes of a gate come from left to right. A gate knows whether it uses a baseline."""
     gate = parse("p99(a)/-p50(b) < baseline + count(c)")
     assert [str(term) for term in gate.terms] == ["p99(a)", "p50(b)", "count(c)"]
     assert gate.uses_baseline

@@ -1,4 +1,4 @@
-"""Which way the left side of a gate can move while a run goes on."""
+"""Tests of which way the left side of a gate can move while a run goes on."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_only_grows_and_what_only_falls(left: str, way: int) -> None:
     ],
 )
 def test_beyond_a_limit_that_stands_still(gate: str, final: bool) -> None:
-    """Only there a gate can't pass any more."""
+    """A gate can't pass any more only if its left side is beyond a limit that stands still."""
     assert cannot_recover(parse(gate), KNOWN) is final
 
 

@@ -1,4 +1,4 @@
-"""What can be compared with what, and by which factor."""
+"""Tests of what can be compared with what, and by which factor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_no_float_holds_is_infinite() -> None:
 
 
 def test_only_the_same_kind_fits() -> None:
-    """What counts things is plain, whatever it is called."""
+    """Only units of the same kind fit. A number of things is plain, whatever the things are called."""
     assert unit_of("tokens").fits(unit_of("requests"))
     assert not unit_of("ms").fits(unit_of("MiB"))
     assert not unit_of("ms").fits(PLAIN)
@@ -64,12 +64,12 @@ def test_products_and_quotients() -> None:
 
 
 def test_every_unit_of_the_wire_is_a_literal() -> None:
-    """What an instrument may be in can be written."""
+    """Every unit that an instrument may have can be written in a gate."""
     assert {*TIME_NS, *BYTES, "B"} <= LITERALS
 
 
 def test_kinds_have_words() -> None:
-    """For errors."""
+    """Each kind of unit has words for error messages."""
     units = [unit_of("ms"), unit_of("MiB"), PLAIN, unit_of("x").per_second(), unit_of("B").per_second()]
     assert [unit.kind() for unit in units] == [
         "a time (ms)",
@@ -94,7 +94,7 @@ def test_kinds_have_words() -> None:
     ],
 )
 def test_values_as_people_read_them(value: float | None, unit: str, text: str) -> None:
-    """With their unit."""
+    """Values are shown with their unit, as people read them."""
     assert shown(value, unit) == text
 
 
@@ -124,6 +124,9 @@ def test_values_as_people_read_them(value: float | None, unit: str, text: str) -
     ],
 )
 def test_two_values_are_told_apart(value: float, other: float, unit: str, texts: tuple[str, str]) -> None:
-    """In the unit that people read them in, with as many decimals as that takes, and no more."""
+    """Two values are told apart in the unit that people read.
+
+    They have as many decimals as that takes, and no more.
+    """
     assert told_apart(value, other, unit) == texts
     assert told_apart(value, other, Unit(unit)) == texts

@@ -18,7 +18,7 @@ def about(value: float, low: float, high: float, **more: object) -> Value:
 
 
 def test_ranges_hold_what_both_ends_can_come_to() -> None:
-    """Also of negative ones, and of ends nobody knows."""
+    """A range holds whatever its ends can come to, also for negative and unknown ends."""
     assert Range(1, 2).plus(Range(10, 20)) == (11, 22)
     assert Range(-1, 2).times(Range(-3, 4)) == (-6, 8)
     assert -Range(1, 2) == (-2, -1)
@@ -34,7 +34,7 @@ def test_ranges_hold_what_both_ends_can_come_to() -> None:
 
 
 def test_a_quotient_carries_both() -> None:
-    """Its samples are those of the thinner one."""
+    """A quotient carries the ranges of both values and has the smaller number of samples."""
     found = about(6, 4, 8, samples=100).over(about(2, 1, 4, samples=7))
     assert (found.value, found.possible, found.samples) == (3, (1, 8), 7)
     with pytest.raises(Unknown, match="division by zero"):
@@ -62,7 +62,7 @@ def test_a_bare_factor_stays_a_factor() -> None:
 
 
 def test_both_beside_each_other_are_in_one_unit() -> None:
-    """So that they can be compared and shown."""
+    """Two values beside each other have one unit, so that they can be compared and shown."""
     left, right = beside(exactly(5, MS), exactly(2, S))
     assert (left.value, right.value, right.unit) == (5, 2000, MS)
     assert fits(exactly(5, MS), exactly(2, bare=True))
@@ -70,6 +70,6 @@ def test_both_beside_each_other_are_in_one_unit() -> None:
 
 
 def test_the_negative_turns_its_ranges() -> None:
-    """And stays an estimate."""
+    """A negated value has its ranges turned round and stays an estimate."""
     found = about(2, 1, 4, estimate=True).negated()
     assert (found.value, found.possible, found.likely, found.estimate) == (-2, (-4, -1), (-4, -1), True)

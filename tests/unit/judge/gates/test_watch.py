@@ -55,7 +55,10 @@ def said(watch: FailureWatch, seen: MetricsSnapshot) -> list[tuple[str, bool]]:
 
 
 def test_results_so_far_follow_the_figures() -> None:
-    """Those of each gate: fail now and pass later, or the other way round; without a value it is undecided."""
+    """Results so far follow the figures of each gate and may turn either way.
+
+    A gate without a value is undecided.
+    """
     watch = watching("p99(ttft) < 150ms", "count(ttft) >= 500", "value(none) < 3", "value(errors) < 5")
     outcomes = []
     for value_ms, count, errors in ((200.0, 0, 0), (200.0, 100, 9), (100.0, 1000, 3)):
@@ -70,7 +73,7 @@ def test_results_so_far_follow_the_figures() -> None:
 
 
 def test_what_can_only_grow_is_lost_at_once() -> None:
-    """And is said once."""
+    """A gate on a figure that only grows is lost as soon as it fails, and this is reported once."""
     watch = watching("value(errors) < 5", "elapsed < 10s", "count(ttft) >= 5000")
     assert said(watch, snapshot(1, errors=4)) == []
     assert said(watch, snapshot(2, errors=5)) == [("value(errors) < 5", True)]
@@ -79,7 +82,10 @@ def test_what_can_only_grow_is_lost_at_once() -> None:
 
 
 def test_what_is_missing_may_still_come() -> None:
-    """What was dropped never does."""
+    """Missing events leave a gate open, because they may still come.
+
+    Dropped events never come, so they decide it.
+    """
     watch = watching("lost == 0")
     assert said(watch, snapshot(1, accounting=Accounting(emitted=5, missing=5))) == []
     assert said(watch, snapshot(2, accounting=Accounting(emitted=5, dropped={"negative": 1}))) == [
@@ -88,14 +94,17 @@ def test_what_is_missing_may_still_come() -> None:
 
 
 def test_equality_is_lost_above_and_not_below() -> None:
-    """Of what grows towards it."""
+    """A gate that demands equality with a growing value is lost above that number and not below."""
     watch = watching("value(errors) == 3")
     assert said(watch, snapshot(1, errors=1)) == []
     assert said(watch, snapshot(2, errors=4)) == [("value(errors) == 3", True)]
 
 
 def test_a_percentile_is_lost_after_it_failed_for_a_while() -> None:
-    """With all its interval, and without a break; said when it begins."""
+    """A percentile is lost after its whole interval has failed for a while without a break.
+
+    The beginning of the failure is reported.
+    """
     watch = watching("p99(ttft) < 50ms")
     assert said(watch, snapshot(1)) == [("p99(ttft) < 50ms", False)]
     assert said(watch, snapshot(limits.GATE_ABORT_AFTER_S)) == []
@@ -159,14 +168,14 @@ def test_a_gate_that_makes_no_sense_is_an_error_once() -> None:
 
 
 def test_news_carry_their_evidence() -> None:
-    """What is said is why."""
+    """The news of a gate carries the reason for its outcome."""
     (news,) = watching("value(errors) < 5").look(snapshot(1, errors=7))
     assert isinstance(news, GateNews)
     assert news.result.reason == "7 is not < 5"
 
 
 def test_what_makes_no_sense_is_said_of_every_gate() -> None:
-    """Also of those of which there is else nothing to say before the end; each once."""
+    """A gate that makes no sense raises an error once. So does one that is otherwise decided only at the end."""
     for text in ("rate(ttft) > 5ms", "value(ttft) > 3", "min(ttft) < 5MiB"):
         watch = watching(text, "lost == 0")
         assert said(watch, snapshot(1, count=0)) == []
@@ -217,7 +226,7 @@ def test_extremes_of_steps_are_lost_at_once(directory: RunDirectory) -> None:
 
 
 def test_extremes_of_steps_need_the_record_log(directory: RunDirectory) -> None:
-    """Without one, and with one that can't be read, only the end decides."""
+    """Extremes of steps need the record log. Without a readable one they are decided only at the end."""
     assert said(watching("max(loss) < 5"), training(directory, 2, 2.0, 7.0)) == []
     (directory.records / "records.jsonl").write_text("nonsense\n")
     axis = AxisStat(name="train", closed=2, newest=1, values={"loss": 7.0})
@@ -225,7 +234,7 @@ def test_extremes_of_steps_need_the_record_log(directory: RunDirectory) -> None:
 
 
 def test_a_share_is_final_after_ten_seconds_with_its_whole_interval() -> None:
-    """As a percentile is."""
+    """A share is final after its whole interval has failed for ten seconds, as a percentile is."""
     watch = watching("share(ttft < 50ms) >= 99%")
     assert said(watch, snapshot(1)) == [("share(ttft < 50ms) >= 99%", False)]
     assert said(watch, snapshot(1 + limits.GATE_ABORT_AFTER_S)) == [("share(ttft < 50ms) >= 99%", True)]

@@ -20,7 +20,7 @@ def verdict(value: float, *, failed: bool = False) -> Verdict:
 
 
 def test_a_failed_window_outweighs_those_that_can_t_tell() -> None:
-    """And the worst of those that failed is told."""
+    """A failed window outweighs inconclusive ones, and the result gives the worst failed window."""
     windows = Windows("<", 10.0, Fake(end_s=40.0))
     windows.add(window(0), Verdict("inconclusive", "few"))
     windows.add(window(1), verdict(6, failed=True))
@@ -32,7 +32,10 @@ def test_a_failed_window_outweighs_those_that_can_t_tell() -> None:
 
 
 def test_what_the_history_lacks_in_between_can_t_pass() -> None:
-    """At the end of a run nothing is lacking: the last window may be short."""
+    """A gate can't pass with a window missing in between.
+
+    The last window of a run may be short, so none is missing at the end.
+    """
     windows = Windows("<", 10.0, Fake(end_s=45.0))
     windows.add(window(0), verdict(1))
     windows.add(window(2), verdict(1))
@@ -43,7 +46,7 @@ def test_what_the_history_lacks_in_between_can_t_pass() -> None:
 
 
 def test_what_the_history_lacks_at_the_end_can_t_pass() -> None:
-    """It should go as far as a producer was heard of."""
+    """A gate can't pass with a window missing at the end. The history should go as far as a producer was seen."""
     heard = Fake(end_s=90.0)
     producer = ProducerStat(producer="p", last_seen_ns=40_600_000_000)
     heard.snapshot = replace(heard.snapshot, started_ns=1, producers=[producer])

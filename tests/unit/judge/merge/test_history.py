@@ -55,7 +55,10 @@ def test_one_without_a_history_leaves_all_without(make_run: MakeRun, tmp_path: P
 
 
 def test_runs_of_other_days_are_kept(make_run: MakeRun, tmp_path: Path) -> None:
-    """Nothing is too old: each run has its seconds, roll-ups beside them say the same, and between is nothing."""
+    """The merged history keeps the seconds of runs of other days and has roll-ups of them.
+
+    The time between the runs has no intervals.
+    """
     runs = [make_run(f"r{day}", {0: [1.0, 2.0]}, start_s=86_400.0 * day) for day in range(3)]
     add_histories(gather(runs), tmp_path / "h", ["50"])
     reader = HistoryReader(tmp_path / "h")
@@ -65,7 +68,7 @@ def test_runs_of_other_days_are_kept(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 def test_a_history_that_contradicts_itself_is_known(make_run: MakeRun, tmp_path: Path) -> None:
-    """Where slots hold less than the count says, nobody knows what the values were."""
+    """A history whose slots hold less than its count is marked with -1. Its values are unknown."""
     one, two = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]})
     writer = HistoryWriter(two[0].history, resume=True)
     wide = np.array([1], "<u8").tobytes()
@@ -90,7 +93,7 @@ def test_a_disk_that_refuses_is_told(make_run: MakeRun, tmp_path: Path, monkeypa
 
 
 def test_a_history_of_strangers_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
-    """Where an index has no key, its run is named."""
+    """A history with an index without a key is refused, and the error names the run."""
     one, two = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]})
     keys = two[0].history / "keys.jsonl"
     keys.write_bytes(keys.read_bytes().splitlines(keepends=True)[0])
@@ -99,7 +102,7 @@ def test_a_history_of_strangers_is_refused(make_run: MakeRun, tmp_path: Path) ->
 
 
 def test_torn_ends_are_missing_values(make_run: MakeRun, tmp_path: Path) -> None:
-    """What can't be read is not in the counts."""
+    """Values of a torn segment end are missing from the counts."""
     one, two = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0, 3.0]})
     for segment in segments(two[0].history):
         if segment.level == 1:

@@ -67,13 +67,13 @@ def test_where_one_history_is_coarse_cells_are_wide() -> None:
 
 
 def test_members_come_in_the_order_in_which_they_ended() -> None:
-    """So that the last value of a gauge is the newest."""
+    """Members of a cell are in the order of their ends, so the last value of a gauge is the newest."""
     (cell,) = grid(steps(100.3, [0.6]), steps(100.0, [0.7]))
     assert [member.owner for member in cell.members] == [1, 0]
 
 
 def test_a_clock_that_was_set_back_keeps_the_order() -> None:
-    """What follows an interval is placed no earlier than that."""
+    """An interval after a clock was set back is placed no earlier than the interval before."""
     found = grid([Interval(105 * SECOND_NS, 106 * SECOND_NS), Interval(90 * SECOND_NS, 91 * SECOND_NS)])
     assert shape(found) == [(5, 5, 6, 2)]
 
@@ -93,7 +93,7 @@ nonsense = st.lists(st.lists(st.builds(Interval, moments, moments), max_size=6),
 @settings(max_examples=min(50, settings().max_examples))
 @given(histories | nonsense, st.integers(0, 400))
 def test_nothing_is_lost_and_nothing_overlaps(drawn: list[list[Interval]], origin_s: int) -> None:
-    """Whatever the clocks of the runs did, and however coarse their histories are."""
+    """Cells keep every interval and don't overlap. Clocks may do anything and histories may be coarse."""
     found = grid(*drawn, origin_s=origin_s)
     seen: dict[int, list[int]] = {}
     end_ns = 0

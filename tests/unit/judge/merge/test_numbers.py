@@ -12,7 +12,7 @@ from telemetry.judge.merge.numbers import LARGEST, MergedMoments, carried, mean_
 
 
 def test_integers_stay_integers() -> None:
-    """Of any size; one float makes all of them floats, added without losing the small ones."""
+    """A total of integers of any size is an integer. One float makes it a float, and small values are not lost."""
     assert total_of([2**62, 2**62, 1]) == 2**63 + 1
     assert total_of([1e16, 1.0, 1, -1e16]) == 2.0
     assert isinstance(total_of([1, 2]), int)
@@ -29,7 +29,7 @@ def test_numbers_are_carried_as_far_as_they_fit() -> None:
 
 
 def test_what_overflows_is_unknown() -> None:
-    """No infinity comes out, whichever part of the sum is too large."""
+    """A mean or spread that overflows is unknown. No infinity comes out, whichever part of the sum is too large."""
     assert mean_of(10**400, 10**399) == 10.0
     assert stddev_of([MergedMoments(1, 1e200, 0.0), MergedMoments(1, 0.0, 0.0)]) is None
     assert stddev_of([MergedMoments(2, 2, None), MergedMoments(1, 1, 0.0)]) is None
@@ -41,7 +41,7 @@ def test_what_overflows_is_unknown() -> None:
     st.sampled_from([0, 10**6, 10**9]),
 )
 def test_spread_is_that_of_all_values(parts: list[list[int]], base: int) -> None:
-    """Within the parts and between them."""
+    """The merged spread is that of all values, within the parts and between them."""
     moved = [[base + value for value in part] for part in parts]
     moments = [MergedMoments(len(part), sum(part), statistics.pstdev(part)) for part in moved]
     expected = statistics.pstdev([value for part in moved for value in part])

@@ -1,4 +1,4 @@
-"""Which source is not like the others."""
+"""Tests of which source differs from the others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_is_near_is_not_odd(make_run: MakeRun) -> None:
 
 
 def test_zeros_have_no_ratio(make_run: MakeRun) -> None:
-    """Nothing is so many times nothing; what is nothing where others are not is odd."""
+    """Zeros have no ratio to each other. A source of zeros is odd if the others have none."""
     assert tails(make_run, 0.0, 0.0) == [(None, False), (None, False)]
     assert tails(make_run, 0.0, 4.0, 4.0)[0] == (0.0, True)
 

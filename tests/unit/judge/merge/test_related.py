@@ -1,4 +1,4 @@
-"""Whether runs belong together."""
+"""Tests of whether runs belong together."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def made(run_id: str, *counters: str, name: str = "job", argv: str = "", **more:
     ],
 )
 def test_runs_of_one_thing_are_related(runs: list[Input]) -> None:
-    """They share metrics, and have one name or one program, whatever its arguments are."""
+    """Related runs share metrics and have one name or one program, whatever its arguments are."""
     assert unrelated(runs) == ""
 
 

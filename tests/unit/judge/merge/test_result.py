@@ -44,7 +44,10 @@ def two(make_run: MakeRun) -> Any:
 
 
 def test_a_merged_run_lasts_from_the_first_start_to_the_last_end(two: Any) -> None:
-    """With starts together, as long as the longest."""
+    """A merged run lasts from the first start to the last end.
+
+    With aligned starts it lasts as long as the longest run.
+    """
     apart, together = two({}, {"name": "c"}), two({"name": "d"}, {"name": "e"}, align_starts=True)
     assert (apart.started_ns, apart.elapsed_s, apart.time_ns) == (WALL_NS, 12.0, WALL_NS + 12 * SECOND)
     assert (together.started_ns, together.elapsed_s, together.time_ns) == (WALL_NS, 4.0, WALL_NS + 4 * SECOND)
@@ -75,7 +78,7 @@ def test_what_was_interrupted_is_said(two: Any) -> None:
 
 
 def test_accounts_and_costs_are_added(two: Any) -> None:
-    """Also by reason; of the longest tick the longest counts."""
+    """Accounts and costs are added, also by reason. The longest tick of all runs is kept."""
     found = two(
         {
             "accounting": Accounting(emitted=5, applied=3, dropped={"x": 2}),
@@ -107,7 +110,7 @@ def test_counters_are_added(two: Any) -> None:
 
 
 def test_what_was_rounded_stays_so(two: Any) -> None:
-    """Of counters and gauges."""
+    """The numbers of rounded values of counters and gauges are added."""
     found = two(
         {"counters": [CounterStat(name="n", imprecise=1)], "gauges": [GaugeStat(name="g", value=1, imprecise=2)]},
         {"counters": [CounterStat(name="n", imprecise=3)], "gauges": [GaugeStat(name="g", value=2, imprecise=1)]},
@@ -116,7 +119,7 @@ def test_what_was_rounded_stays_so(two: Any) -> None:
 
 
 def test_a_total_too_large_for_the_wire_is_said_to_be_rounded(two: Any) -> None:
-    """By the merge, of counters that were whole."""
+    """A merge rounds a total of whole counters that does not fit in an integer, and says so."""
     large = {"exact": True, "counters": [CounterStat(name="n", value=2**62 + 1)]}
     found = two(large, large)
     assert (found.counters[0].value, found.counters[0].imprecise, found.exact) == (2.0**63, 1, False)
@@ -124,7 +127,7 @@ def test_a_total_too_large_for_the_wire_is_said_to_be_rounded(two: Any) -> None:
 
 
 def test_gauges_have_the_last_value(two: Any) -> None:
-    """By time, which alignment changes; the extremes are those of all."""
+    """A gauge has the value that is last in time, which alignment changes. The extremes are those of all runs."""
     early = GaugeStat(name="g", value=5, min=1, max=9, events=3, time_ns=WALL_NS + 3 * SECOND)
     late = GaugeStat(name="g", value=7, min=6, max=8, events=2, time_ns=WALL_NS + 11 * SECOND)
     (found,) = two({"gauges": [late]}, {"gauges": [early]}).gauges
@@ -137,7 +140,7 @@ def test_gauges_have_the_last_value(two: Any) -> None:
 
 
 def test_marks_come_in_order_of_time(two: Any) -> None:
-    """Of all runs together."""
+    """Marks of all runs come in order of time."""
     marks = [
         MarkStat(text=text, time_ns=WALL_NS + at * SECOND) for text, at in (("1", 1), ("3", 3), ("2", 2), ("4", 4))
     ]
@@ -146,7 +149,7 @@ def test_marks_come_in_order_of_time(two: Any) -> None:
 
 
 def test_params_that_differ_are_listed_by_run(two: Any) -> None:
-    """What all agree on is there once. True is not 1."""
+    """A parameter with one value in all runs is listed once, and others are listed by run. True is not 1."""
     found = two({"params": {"size": 1, "seed": 1, "own": "x"}}, {"params": {"seed": True, "size": 1}})
     assert found.params == {"size": 1, "seed (a)": 1, "seed (b)": True, "own (a)": "x"}
 
@@ -164,7 +167,10 @@ def test_limits_of_requests_that_only_some_runs_have_are_kept(two: Any) -> None:
 
 
 def test_producers_of_one_id_stay_two(two: Any) -> None:
-    """Who chose an id for itself has it in every run: the later one's gets its run's label, also in marks."""
+    """A producer id that two runs share stays two producers.
+
+    The later one gets the label of its run, also in marks.
+    """
     fields = {
         "producers": [ProducerStat(producer="p", applied=1)],
         "marks": [MarkStat(text="m", time_ns=1, producer="p")],
@@ -177,7 +183,7 @@ def test_producers_of_one_id_stay_two(two: Any) -> None:
 
 
 def test_progress_and_overflow_are_added(two: Any) -> None:
-    """By name, and by kind."""
+    """Progress is added by name and overflow by kind."""
     found = two(
         {"progress": [Progress(name="x", done=1.0, total=2.0)], "overflow": {"series": 3}},
         {"progress": [Progress(name="x", done=2.0, total=2.0)], "overflow": {"series": 1, "gauge": 1}},
@@ -197,7 +203,10 @@ def test_exact_says_why_not(make_run: MakeRun) -> None:
 
 
 def test_extents_of_counters_join_in_the_clock_of_the_merged_run(two: Any) -> None:
-    """From the first beginning to the last end; where one run does not know, nobody does."""
+    """The merged extent of a counter goes from the first beginning to the last end.
+
+    It is unknown if one run lacks it.
+    """
     known = Extent(
         first_ns=WALL_NS + 1, last_ns=WALL_NS + 5, last_done_ns=WALL_NS + 6, end_ns=WALL_NS + 7, inside=3
     )
@@ -235,7 +244,7 @@ def test_nodes_of_one_name_stay_two(two: Any) -> None:
 
 
 def test_producers_without_a_row_are_added(two: Any) -> None:
-    """Else the totals would not be the sum of their parts."""
+    """Producers without a row are added. Otherwise the totals would not be the sum of their parts."""
     folded = FoldedProducers(producers=3, events=40, repaired=1)
     found = two({"folded": folded}, {"folded": FoldedProducers(producers=1, events=2, duplicates=5)})
     assert found.folded == FoldedProducers(producers=4, events=42, repaired=1, duplicates=5)

@@ -36,7 +36,7 @@ def two(make_run: MakeRun, root: Path, **place: object) -> Merged:
 
 
 def test_a_merged_run_is_a_run(make_run: MakeRun, root: Path) -> None:
-    """It is found by name and id, with all that readers ask for; `latest` stays what it was."""
+    """A merged run is found by name and id and has all that readers ask for. `latest` stays the same."""
     merged = two(make_run, root, name="all")
     assert resolve("all", root).path == merged.directory.path == resolve(merged.directory.run_id, root).path
     assert resolve("latest", root).run_id == "b"
@@ -73,7 +73,7 @@ def test_it_goes_where_it_is_told_to(make_run: MakeRun, root: Path, tmp_path: Pa
 
 
 def test_what_fails_leaves_nothing(make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a directory nor half of one, however far it came."""
+    """A merge that fails leaves no directory, whole or partial, however far it came."""
     runs = gather([make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]}, history=False)])
     before = sorted(root.iterdir())
     with pytest.raises(UsageError, match="can't add the histograms of"):
@@ -90,7 +90,7 @@ def test_what_fails_leaves_nothing(make_run: MakeRun, root: Path, monkeypatch: p
 
 
 def test_a_disk_that_refuses_is_told(make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words, with a way out."""
+    """The error for a full disk says so in words and offers another place."""
     runs = gather([make_run("a", {}), make_run("b", {})])
 
     def refuse(*_: object) -> None:
@@ -119,7 +119,10 @@ def log_requests(run: RunDirectory, numbers: range) -> None:
 
 
 def test_requests_of_all_runs_are_in_one_log(make_run: MakeRun, root: Path) -> None:
-    """With their producers, moved as their runs are; counts are added. A run without a log adds none."""
+    """One log has the requests of all runs with their producers, moved in time as their runs are.
+
+    Counts are added, and a run without a log adds none.
+    """
     stats = {"a": RequestLogStat(kept=2, left_out=1, cap_bytes=99), "b": RequestLogStat(kept=3), "c": None}
     runs = [
         make_run(name, {0: [1.0]}, start_s=5.0 * at, request_log=stat)

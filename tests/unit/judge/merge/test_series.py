@@ -68,7 +68,10 @@ def test_a_history_of_more_values_is_refused(make_run: MakeRun, merged: object) 
 
 
 def test_display_histograms_stand_in(make_run: MakeRun, merged: object) -> None:
-    """On request, within the bound that is stated, and a warning says where."""
+    """Display histograms stand in on request, within the stated bound.
+
+    A warning names the run without a history.
+    """
     low = [float(value) for value in range(1, 20)]
     high = [float(value) for value in range(20, 40)]
     runs = [make_run("a", {0: low}), make_run("b", {0: high}, history=False)]
@@ -90,7 +93,7 @@ def test_a_forged_display_histogram_is_no_error(make_run: MakeRun, merged: objec
 
 
 def test_values_beyond_the_range_have_no_bound(make_run: MakeRun, merged: object) -> None:
-    """In one run, so in all."""
+    """The merged error has no bound if values of one run are beyond the range."""
     bounded = [Define(0, "latency", "series", "ms", high=10.0)]
     runs = [make_run("a", {0: [5.0, 20.0]}, definitions=bounded), make_run("b", {0: [5.0]}, definitions=bounded)]
     ((stat,), _) = merged(runs)  # type: ignore[operator]
@@ -108,7 +111,10 @@ def test_the_fewest_digits_count(make_run: MakeRun, merged: object) -> None:
 
 
 def test_extents_join_as_far_as_they_are_known(make_run: MakeRun, merged: object) -> None:
-    """How much was inside of all runs together nobody knows; a series of one run alone keeps its own."""
+    """Extents join as far as they are known, and the number inside of all runs is not.
+
+    A series of one run alone keeps its own extent.
+    """
     known = Extent(first_ns=1, last_ns=5, last_done_ns=6, end_ns=7, inside=3)
     (one, first), (two, second) = (make_run(name, {0: [1.0]}) for name in "ab")
     found = [

@@ -1,4 +1,4 @@
-"""What may be merged, and what runs are called."""
+"""Tests of what may be merged, and of what runs are called."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from telemetry.wire.snapshot import ProducerStat
 
 
 def test_a_single_run_is_refused(make_run: MakeRun) -> None:
-    """Nobody means a merge of one."""
+    """A merge of a single run is refused, because no user means it."""
     with pytest.raises(UsageError, match="a merge needs at least two runs"):
         gather([make_run("a", {})])
 
 
 def test_no_run_counts_twice(make_run: MakeRun) -> None:
-    """Neither named twice, nor within a merged run."""
+    """A run is refused if it is named twice or is already part of a merged run."""
     one, two = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]})
     with pytest.raises(UsageError, match=r"run a would be counted twice: it is in [^ ]*-a \(give it once\)"):
         gather([one, two, one])
@@ -83,14 +83,14 @@ def test_starts_are_aligned_on_request(make_run: MakeRun) -> None:
 
 
 def test_the_merged_run_is_named_after_its_runs(make_run: MakeRun) -> None:
-    """After their one name, also if some of them are merged already."""
+    """The merged run is named after the one name of its runs, also if some are merged already."""
     one, two = make_run("a", {}), make_run("b", {}, name="job-merged")
     assert name_of(gather([one, two])) == "job-merged"
     assert name_of(gather([one, make_run("c", {}, name="other")])) == "merged"
 
 
 def test_a_run_without_a_manifest_was_where_its_producers_were(make_run: MakeRun) -> None:
-    """As far as they agree."""
+    """A run without a manifest has the host of its producers if they agree."""
     here = ProducerStat(producer="p", host="here")
     runs = [make_run("a", {}, producers=[here]), make_run("b", {}, producers=[here, ProducerStat(producer="q")])]
     for run, _ in runs:

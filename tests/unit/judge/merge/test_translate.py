@@ -44,7 +44,10 @@ def numbers(data: bytes, kind: str) -> list[float]:
 
 
 def test_rows_move_with_their_slots() -> None:
-    """Where another run has the same instruments in another order, indices ascend again afterwards."""
+    """Rows and slots get the indices of the merged run, in ascending order.
+
+    Another run may have the same instruments in another order.
+    """
     others = [key(0, "b"), key(1, "c"), key(2, "a"), key(5, "m", "counter"), key(7, "g", "gauge")]
     instruments = Instruments([("x", others), ("y", KEYS)])
     found = instruments.translation(KEYS).interval(INTERVAL)
@@ -63,7 +66,7 @@ def test_rows_move_with_their_slots() -> None:
 
 
 def test_labels_tell_instruments_apart() -> None:
-    """Whatever the order of their keys."""
+    """Labels tell instruments apart, whatever the order of their keys."""
     one, two = key(0, "a", labels={"x": "1", "y": "2"}), key(0, "a", labels={"y": "2", "x": "1"})
     assert len(Instruments([("x", [one]), ("y", [two])]).keys) == 1
     assert len(Instruments([("x", [one]), ("y", [key(0, "a", labels={"x": "1"})])]).keys) == 2
@@ -98,7 +101,7 @@ def test_other_ticks_are_refused() -> None:
 
 
 def test_an_index_that_nobody_knows_is_refused() -> None:
-    """It would be added to somebody else's numbers."""
+    """An index without a definition is refused, because its numbers would be added to another's."""
     known = [one for one in KEYS if one.name != "b"]
     for missing in (known, []):
         with pytest.raises(RunDirectoryError, match="the history does not define series"):

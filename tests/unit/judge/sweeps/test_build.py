@@ -35,7 +35,10 @@ def test_the_figures_of_a_load() -> None:
 
 
 def test_repeated_runs_are_one_point() -> None:
-    """Its figures are medians with the smallest and the largest; attainment is that of all requests together."""
+    """The figures of repeated runs are medians with the smallest and the largest value.
+
+    Attainment is that of all requests together.
+    """
     runs = [load_run({"users": 1}, rate, good=good) for rate, good in ((10.0, 1.0), (30.0, 0.9), (20.0, 1.0))]
     (point,) = sweep_of(runs, ["users"]).points
     rate = point.figures["requests_per_s"]
@@ -57,7 +60,7 @@ def test_the_knee_has_the_highest_throughput_within_limits() -> None:
 
 
 def test_gates_come_before_attainment() -> None:
-    """With gates a point passes by them alone."""
+    """A point with gates passes by the gates alone, whatever its attainment."""
     runs = [
         load_run({"users": 1}, gate="pass", good=0.5),
         load_run({"users": 2}, 20.0, gate="inconclusive"),
@@ -104,7 +107,7 @@ def test_runs_that_do_not_fit_are_left_out_with_a_note() -> None:
 
 
 def test_a_training_has_last_and_best_values() -> None:
-    """And what it took."""
+    """A training has the last and best values of its steps, its duration and its number of steps."""
     sweep = sweep_of([training_run({"lr": 0.01}, 0.5, 0.4), training_run({"lr": 0.1}, 2.0, 0.9)])
     assert (sweep.flavour, sweep.subject, sweep.throughput) == ("training", "train", "")
     assert [point.value("last(loss)") for point in sweep.points] == [0.5, 2.0]

@@ -54,7 +54,7 @@ def test_assignments_keep_commas() -> None:
 
 
 def test_all_combinations_the_last_parameter_fastest() -> None:
-    """As nested loops do."""
+    """All combinations come in the order of nested loops, with the last parameter fastest."""
     found = combinations(parse_parameters(["a=1,2", "b=x,y"]))
     assert found == [{"a": "1", "b": "x"}, {"a": "1", "b": "y"}, {"a": "2", "b": "x"}, {"a": "2", "b": "y"}]
     numbers = ",".join(map(str, range(40)))

@@ -29,7 +29,10 @@ def test_a_run_without_a_parameter_does_not_differ() -> None:
 
 
 def test_the_axis_is_numeric_with_the_most_values() -> None:
-    """Whatever order the parameters have; wanted ones keep theirs."""
+    """The axis is the numeric parameter with the most values, whatever the order.
+
+    Parameters that were asked for keep their order.
+    """
     runs = [
         {"mode": mode, "size": size, "users": users} for mode in "abc" for size in (1, 2) for users in (1, 2, 4)
     ]
@@ -67,12 +70,15 @@ def test_points_are_sorted_by_number_then_by_appearance() -> None:
 
 
 def test_the_choice_of_a_headline_is_no_parameter() -> None:
-    """It travels as one, but only screens read it."""
+    """The choice of a headline travels as a parameter but is none, because only screens read it."""
     assert parameters_of([{"telemetry.headline": "[]", "a": 1}, {"telemetry.headline": '["x"]', "a": 2}]) == ["a"]
 
 
 def test_code_and_machine_make_no_points_unless_they_are_asked_for() -> None:
-    """But what changes together with a parameter is still said."""
+    """Code and machine make no points unless they are asked for.
+
+    They are still named if they change together with a parameter.
+    """
     runs = [{"users": at, "git.commit": f"c{at}", "machine.host": "a" if at < 2 else "b"} for at in (1, 2)]
     assert parameters_of(runs) == ["users"]
     assert parameters_of(runs, ["git.commit"]) == ["git.commit"]

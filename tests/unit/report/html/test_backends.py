@@ -22,7 +22,7 @@ def report(*stats: BackendStat) -> Report:
 
 
 def test_states_stand_out() -> None:
-    """In words, too; the link says how many are not delivered."""
+    """States of backends stand out by color and in words. The link says how many are not delivered."""
     text = render_html(steps_report())
     assert re.findall(r'<span class="badge (\w+)">(\w+)</span>', text) == [
         ("good", "done"),
@@ -45,7 +45,7 @@ def test_states_stand_out() -> None:
     ],
 )
 def test_the_link_looks_like_the_worst(stat: BackendStat, link: tuple[str, str]) -> None:
-    """Nothing stands beside it where all is well."""
+    """The link looks like the worst backend and has no text beside it if all are well."""
     assert backends_link(report(stat)) == link
 
 

@@ -10,7 +10,7 @@ from telemetry.report.html.data import embedded
 
 
 def test_no_text_ends_the_block() -> None:
-    """Nothing in it looks like markup, and it reads back."""
+    """Embedded data has no text that looks like markup, and it reads back."""
     value = {"</script><script>alert(1)</script>": ["<!--", "&amp;", "\u2028"], "n": math.nan}
     text = embedded(value, 'a"b')
     found = re.fullmatch(r'<script type="application/json" id="a&quot;b">([^<>&]*)</script>', text)

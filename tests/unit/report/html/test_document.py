@@ -101,7 +101,7 @@ def test_what_comes_from_outside_is_text() -> None:
 
 
 def test_an_empty_report_is_a_page() -> None:
-    """Without series there is no table of them, and no data for it."""
+    """An empty report is a page without a table of series and without data for it."""
     text = render_html(Report(snapshot=MetricsSnapshot(run_id="r", name="n"), source="status"))
     assert "series-table" not in body(text).partition("<script>")[0]
     assert 'id="verdict"' in text
@@ -154,7 +154,10 @@ def test_a_short_run_has_its_distribution_before_the_table() -> None:
 
 
 def test_parts_that_scripts_fill_are_hidden_without_them() -> None:
-    """With their links, unless there is a table in their place."""
+    """Parts that scripts fill are hidden with their links without scripts.
+
+    A part with a table in its place is shown.
+    """
     text = render_html(training_report())
     assert '<section id="over-time" hidden data-scripted>' in text
     assert '<a href="#over-time" hidden data-scripted>' in text

@@ -34,7 +34,7 @@ def test_many_label_sets_have_a_chart_each() -> None:
 
 
 def test_a_gauge_holds_its_value_until_the_next_one() -> None:
-    """Nothing is drawn before the first value; the last one holds to the end."""
+    """A gauge is drawn from its first value on. Each value holds until the next, and the last one to the end."""
     report = load_report()
     assert report.pictures is not None
     values = [None, 16.0, *([None] * 20), 4.0, *([None] * (STEPS - 23))]
@@ -63,7 +63,10 @@ def test_values_of_steps_are_grouped_by_prefix() -> None:
 
 
 def test_curves_share_their_steps() -> None:
-    """As differences, which are short. The spread of ranks is a band."""
+    """Curves of an axis share their steps, stored as differences, which are short.
+
+    The spread of ranks is a band.
+    """
     data = steps_data("train", training_report().curves)
     assert data["xs"] == [[10] * 100]
     assert {item["x"] for item in data["items"]} == {0}
@@ -81,7 +84,7 @@ def test_a_value_that_is_not_finite_is_named() -> None:
 
 
 def test_the_mean_rate_of_a_counter_is_that_of_the_report() -> None:
-    """Its total, divided by the time in which it was counted."""
+    """The mean rate of a counter is its total divided by the time of counting, as in the report."""
     report = load_report()
     snapshot = report.snapshot
     began_ns = snapshot.started_ns + 10**9
@@ -95,7 +98,10 @@ def test_the_mean_rate_of_a_counter_is_that_of_the_report() -> None:
 
 
 def test_points_that_are_means_of_steps_say_so() -> None:
-    """They begin after the point before; the first one has none, unless it is the lowest step alone."""
+    """Points that are means of steps begin after the point before.
+
+    The first one has no beginning unless it is the lowest step alone.
+    """
     (curve, *_) = training_report().curves
     merged = replace(curve, count=2 * len(curve.steps))
     single = replace(curve, count=len(curve.steps))

@@ -17,7 +17,7 @@ from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 
 
 def test_gates_that_did_not_pass_are_named() -> None:
-    """In one banner with the numbers of each outcome; a link leads to the rest."""
+    """One banner names gates that did not pass, with the numbers of each outcome. A link leads to the rest."""
     failed = [GateResult(expression=f"p99(a{at}) < 1ms", outcome="fail", reason="2 ms") for at in range(7)]
     passed = GateResult(expression="p50(a) < 1ms", outcome="pass", reason="1 ms")
     text = head(replace(load_report(), gates=[*failed, passed]))
@@ -29,7 +29,7 @@ def test_gates_that_did_not_pass_are_named() -> None:
 
 
 def test_salvaged_events_stand_in_the_verdict() -> None:
-    """It stays green."""
+    """The verdict counts salvaged events once and stays that of complete data."""
     shown = load_report().snapshot
     account = replace(shown.accounting, salvaged=1_234)
     text = head(replace(load_report(), snapshot=replace(shown, completeness="complete", accounting=account)))
@@ -39,7 +39,7 @@ def test_salvaged_events_stand_in_the_verdict() -> None:
 
 
 def test_a_killed_command_comes_before_the_verdict() -> None:
-    """With its signal in the banner and in a tile."""
+    """A killed command comes before the verdict, with its signal in the banner and in a tile."""
     command = CommandFacts(argv=["bench"], signal="SIGKILL", exit_code=None)
     report = replace(load_report(), snapshot=replace(load_report().snapshot, command=command))
     text = head(report)
@@ -64,7 +64,7 @@ def test_tiles_have_bounds_duration_and_exit_code() -> None:
 
 
 def test_a_run_without_values_has_its_duration() -> None:
-    """And nothing that would look like a figure."""
+    """The tiles of a run without values have its duration and no other figure."""
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="n", elapsed_s=2.0), source="status")
     assert re.findall(r"<dt><bdi>([^<]*)", tiles(report, headlines(report))) == ["duration"]
 

@@ -111,7 +111,7 @@ def test_an_overview_needs_durations() -> None:
 
 
 def test_training_has_its_speed() -> None:
-    """From the steps and times of the curve with the most steps."""
+    """The speed of a training comes from the steps and times of the curve with the most steps."""
     (speed,) = charts(training_report())
     assert (speed["title"], speed["lines"][0]["whole"]) == ("Steps per second", 10)
     assert set(speed["lines"][0]["values"]) == {10}

@@ -31,20 +31,20 @@ def test_only_what_is_ours_may_run() -> None:
 
 
 def test_nothing_comes_from_outside() -> None:
-    """No address that a browser would ask is in it; the name of a namespace is no address."""
+    """The page has no address that a browser would ask. The name of a namespace is no address."""
     text = page("t", "").replace("http://www.w3.org/2000/svg", "")
     assert re.findall(r"https?:|//\w+\.\w|@import|url\(|\bsrc=", text) == []
 
 
 def test_a_title_is_text() -> None:
-    """Whatever a run is called."""
+    """The title of a page is escaped, whatever a run is called."""
     text = page("</title><script>alert(1)</script>\x1b[2J", "")
     assert "<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J</title>" in text
 
 
 @pytest.mark.parametrize("script", ["a = '</script>'", "a = '</SCRIPT '", "a = '<!--'"])
 def test_a_script_that_would_end_early_is_refused(script: str) -> None:
-    """It is ours, so this is a mistake of ours."""
+    """A script that would end early is refused. The scripts are the package's own, so this is a mistake in it."""
     with pytest.raises(ValueError, match="would end early"):
         page("t", "", script)
 

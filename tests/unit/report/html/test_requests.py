@@ -20,7 +20,10 @@ EVIL = "</script><img src=x onerror=alert(1)>\"'&"
 
 
 def test_requests_are_one_section_before_the_series() -> None:
-    """With a title for each part, and a link to the whole; a run without them has neither."""
+    """Requests are one section before the series, with a title for each part and a link to the whole.
+
+    A run without requests has neither.
+    """
     text = render_html(requests_report())
     assert text.index('<section id="requests">') < text.index('<section id="series">')
     assert '<a href="#requests" class="warn">Requests went out late</a>' in text
@@ -29,7 +32,10 @@ def test_requests_are_one_section_before_the_series() -> None:
 
 
 def test_the_bar_has_a_share_for_each_outcome() -> None:
-    """So wide as its number, but never too narrow to be seen; in words for those who see no bars."""
+    """The bar of an outcome is as wide as its number but never too narrow to be seen.
+
+    Words describe it for readers who see no bars.
+    """
     _, text = requests_section(report(counter(ISSUED, 10_000), counter(COMPLETED, 9_990), counter(FAILED, 10)))
     widths = [float(width) for width in re.findall(r'<rect [^>]*width="([0-9.]+)"', text)]
     assert widths == [999.0, 4.0]
@@ -39,7 +45,7 @@ def test_the_bar_has_a_share_for_each_outcome() -> None:
 
 
 def test_names_from_outside_are_text() -> None:
-    """Of kinds, labels, windows, reasons."""
+    """Kinds, labels, windows and reasons of requests are escaped."""
     stats = [counter(ISSUED, 1, EVIL, window=EVIL, model=EVIL), counter(FAILED, 1, EVIL, window=EVIL, reason=EVIL)]
     _, text = requests_section(report(*stats))
     assert "<img" not in text
@@ -47,7 +53,10 @@ def test_names_from_outside_are_text() -> None:
 
 
 def test_how_late_requests_were_stands_out_above_their_figures() -> None:
-    """Once, before the first table of the kind; where all went out in time, neither link nor section has a word."""
+    """The lateness of requests stands out once, before the first table of the kind.
+
+    Neither link nor section mentions it if all went out in time.
+    """
     text = render_html(requests_report())
     (at,) = (found.start() for found in re.finditer(r'<p class="banner warn">requests of llm', text))
     assert text.index("<h3>llm{model=a-13b}</h3>") < at < text.index("<th", text.index("<h3>llm"))
@@ -67,7 +76,10 @@ def test_reasons_are_cut_and_escaped() -> None:
 
 
 def test_a_sample_of_requests_says_so() -> None:
-    """How many of all, when, and why these; all of them need no words."""
+    """A sample of requests says how many of all it has, from when, and why these.
+
+    All requests together need no words.
+    """
     report = llm_report()
     assert report.pictures is not None
     assert report.pictures.slots is not None

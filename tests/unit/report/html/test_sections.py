@@ -11,7 +11,7 @@ TABLE = ReportTable(
 
 
 def test_text_is_escaped() -> None:
-    """In titles, lines, cautions, heads, cells and notes."""
+    """Text is escaped in titles, lines, cautions, heads, cells and notes."""
     html = block(Section("<t>", ["<l>"], TABLE, notes=["<o>"], cautions=["<c>"]), '"x')
     assert [text for text in ("<t>", "<l>", "<c>", "<n>", "<a>", "<o>", '""x"') if text in html] == []
     assert 'id="&quot;x"' in html
@@ -30,20 +30,20 @@ def test_names_are_broken_between_their_words_and_labels() -> None:
 
 
 def test_what_is_empty_is_nothing() -> None:
-    """No heading stands over nothing; a table may be cut."""
+    """A section or a table without content gives no text, not even a heading. A table may be cut."""
     assert block(Section("t")) == ""
     assert table(ReportTable([TableColumn("n")], [])) == ""
     assert table(TABLE, 1).count("<tr>") == 2
 
 
 def test_cells_of_a_column_may_stand_out() -> None:
-    """Their text is escaped all the same."""
+    """Cells of a column may stand out, and their text is escaped all the same."""
     text = table(TABLE, badges={2: ["good", "bad"]})
     assert '<td class="left"><span class="badge good">&amp;</span></td>' in text
     assert text.count("badge") == 2
 
 
 def test_cautions_stand_between_lines_and_table() -> None:
-    """Where who reads the figures comes by; they stand out."""
+    """Cautions stand out between the lines and the table, where a reader of the figures comes by."""
     html = block(Section("t", ["line"], TABLE, cautions=["mind"]))
     assert html.index("line") < html.index('<p class="banner warn">mind</p>') < html.index("<table")

@@ -1,4 +1,4 @@
-"""What the table of series is made of."""
+"""Tests of the data behind the table of series."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_series_share_their_times() -> None:
 
 
 def test_a_step_without_values_is_a_gap() -> None:
-    """And a series that nothing is known of over time has nothing."""
+    """A step without values is a gap. A series without figures over time has no data over time."""
     data = series_data(stored_report())
     over = data["series"][0]["over"]
     assert over["max"][5] is None

@@ -16,7 +16,10 @@ EVIL = "</script><img src=x onerror=alert(1)>\"'&"
 
 
 def test_steps_are_one_section_with_a_title_for_each_axis() -> None:
-    """Before the series, with a link to it; a run without steps has neither."""
+    """Steps are one section before the series, with a title for each axis and a link.
+
+    A run without steps has neither.
+    """
     text = render_html(steps_report())
     assert text.index('<section id="steps">') < text.index('<section id="series">')
     assert '<a href="#steps">Steps</a>' in text
@@ -34,7 +37,7 @@ def test_a_count_of_epochs_is_no_chart() -> None:
 
 
 def test_names_from_outside_are_text() -> None:
-    """Of axes and values."""
+    """Names of axes and values are escaped."""
     axes = [AxisStat(name=EVIL, closed=1, values={EVIL: 1.0})]
     _, text = steps_section(Report(snapshot=MetricsSnapshot(run_id="r", name="n", axes=axes), source="file"))
     assert "<img" not in text

@@ -27,7 +27,7 @@ def test_the_section_has_the_sentence_and_the_map() -> None:
 
 
 def test_an_absent_rank_is_grey() -> None:
-    """And is no fast rank."""
+    """An absent rank is grey and does not look like a fast rank."""
     one = report().stragglers[0]
     lags = LagMap(ranks=["rank 0"], steps=[0, 10], last_step=19, lags=[[None, 0.2]])
     _, text = stragglers_section(replace(report(), stragglers=[replace(one, map=lags)]))
@@ -36,7 +36,7 @@ def test_an_absent_rank_is_grey() -> None:
 
 
 def test_many_rows_are_low_and_every_third_has_its_name() -> None:
-    """So that the map fits on a page."""
+    """Many rows are low and every third has its name, so that the map fits on a page."""
     one = report().stragglers[0]
     lags = LagMap(ranks=[f"rank {rank}" for rank in range(64)], steps=[0], last_step=9, lags=[[0.1]] * 64)
     _, text = stragglers_section(replace(report(), stragglers=[replace(one, map=lags)]))
@@ -45,7 +45,7 @@ def test_many_rows_are_low_and_every_third_has_its_name() -> None:
 
 
 def test_names_from_outside_are_text() -> None:
-    """Of ranks and axes."""
+    """Names of ranks and axes are escaped."""
     one = report().stragglers[0]
     lags = replace(one.map, ranks=[EVIL] * 12)
     _, text = stragglers_section(replace(report(), stragglers=[replace(one, axis=EVIL, map=lags)]))

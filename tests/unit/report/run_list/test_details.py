@@ -47,7 +47,10 @@ def test_a_load_has_its_rate_and_p99(tmp_path: Path) -> None:
 
 
 def test_a_curve_of_rates_is_that_of_the_report(tmp_path: Path) -> None:
-    """It begins with the first request, not with the start of the program."""
+    """The curve of rates equals that of the report.
+
+    It begins with the first request, not with the start of the program.
+    """
     run = Making(tmp_path, is_timed=True).run([[(0, 10.0)], *[[(0, 10.0)] * 20] * 5])
     rate = details_of(run, Room()).curves[0]
     [drawn] = run.report(pictures=True).over_time
@@ -83,7 +86,7 @@ def test_a_large_run_has_figures_only(tmp_path: Path) -> None:
 
 
 def test_a_run_without_history_has_figures_only(tmp_path: Path) -> None:
-    """As after `history.enabled` was false."""
+    """A run without a history has figures but no curves. `history.enabled` may have been false."""
     run = Making(tmp_path).run([[(0, 1.0)]])
     found = details_of(RecordedRun(run.result, None), Room())
     assert found.curves == []

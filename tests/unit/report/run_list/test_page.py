@@ -60,14 +60,14 @@ def test_the_banner_counts_results_in_the_colour_of_the_worst() -> None:
 
 
 def test_names_from_outside_are_text() -> None:
-    """Of runs, figures and parameters."""
+    """Names of runs, figures and parameters are escaped."""
     details = RunDetails([Figure(EVIL, EVIL)], {EVIL: EVIL}, [curve(EVIL)])
     html = run_list_page(EVIL, [listed(EVIL, EVIL, result=EVIL, details=details)])
     assert "<img" not in html
 
 
 def test_two_hundred_runs_stay_below_a_megabyte() -> None:
-    """With eight noisy curves each."""
+    """A page of two hundred runs with eight noisy curves each stays below a megabyte."""
     runs = [
         listed(run_id=f"{seed:08x}", details=RunDetails(curves=[curve(f"v{at}", 8 * seed + at) for at in range(8)]))
         for seed in range(200)

@@ -122,7 +122,7 @@ def test_a_pool_that_is_given_the_contents_of_another_is_the_same() -> None:
 
 
 def test_an_empty_pool_has_contents() -> None:
-    """Nothing, and it can be given."""
+    """The contents of an empty pool are empty, and another pool accepts them."""
     other = pool_of(1)
     other.contents = pool_of(1).contents
     assert (other.used, other.row_counts().tolist()) == (1, [0])
@@ -170,7 +170,7 @@ ONE = _sparse([1], [2], [3, 4], [5, 6])
     ],
 )
 def test_contents_that_cant_be_are_refused(keys: list[int], settled: SparseCounts) -> None:
-    """Whatever they are, no count lands outside its page, and no page is made for nothing."""
+    """A pool refuses impossible contents, so that no count lands outside its page. No page is made in vain."""
     pool = pool_of(2)
     with pytest.raises(ValueError, match="no counts of this pool"):
         pool.contents = PoolCounts(np.array(keys, np.int64), NONE, settled)
@@ -182,7 +182,10 @@ def columns(slots: list[int], counts: list[int]) -> tuple[NDArray[np.uint32], ND
 
 
 def test_counts_are_added_like_as_many_single_ones() -> None:
-    """In any order, on new pages and on old ones, and twice in one slot."""
+    """Counts are added in any order, on new and old pages, and twice in one slot.
+
+    The result is the same as that of as many single counts.
+    """
     weighted, single = pool_of(3), pool_of(3)
     rows, slots, counts = [0, 0, 0, 2, 2, 0], [3, 255, 256, 3, 44_999, 3], [2, 1, 4, 1, 3, 5]
     for _ in range(2):
@@ -214,7 +217,7 @@ def test_more_fresh_counts_than_32_bits_hold_are_refused() -> None:
 
 
 def test_counts_of_any_sum_can_be_settled_at_once() -> None:
-    """They come back as a settlement, by row and slot."""
+    """`settle_counts` returns the counts as a settlement by row and slot."""
     pool = pool_of(2)
     most = (1 << 32) - 1
     first = pool.settle_counts(np.array([1, 1, 0], np.intp), *columns([300, 5, 5], [most, 1, 2]))

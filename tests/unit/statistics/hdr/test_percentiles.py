@@ -13,7 +13,7 @@ from telemetry.statistics.hdr.sparse import BLOCK_PAGES
 
 @pytest.mark.parametrize("digits", range(1, 6))
 def test_every_rank_is_found_in_its_slot(digits: int) -> None:
-    """For each rank of each row: the slot of the sorted values, the rank within it, and its count."""
+    """`find_ranks` gives the slot, the rank within the slot and its count for each rank of each row."""
     layout = Layout.of(digits)
     pool = PagedCounts(layout)
     generator = np.random.default_rng(digits)

@@ -41,6 +41,6 @@ def test_percentile_is_an_exact_ratio() -> None:
     "key", ["", "0", "0.0", "100.1", "-1", "1e1", "p50", " 50", "50.", ".5", "٥٠", "50.12345678"]
 )
 def test_other_keys_are_refused(key: str) -> None:
-    """What is no decimal number in (0, 100] is a usage error."""
+    """A key that is not a decimal number in (0, 100] is a usage error."""
     with pytest.raises(UsageError, match="percentile"):
         parse_percentile(key)

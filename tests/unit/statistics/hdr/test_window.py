@@ -42,7 +42,7 @@ def test_window_holds_the_last_intervals() -> None:
 
 
 def test_window_of_an_empty_pool_is_empty() -> None:
-    """Nothing settled, nothing in the window."""
+    """A window of an empty pool has no counts, because nothing has been settled."""
     pool = pool_of(1)
     window = WindowCounts(pool, 1)
     window.push(pool.settle())

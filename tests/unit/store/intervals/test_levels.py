@@ -55,7 +55,7 @@ def test_segments_are_named_by_level_and_roll(tmp_path: Path) -> None:
 
 
 def test_a_level_goes_on_where_it_ended(tmp_path: Path) -> None:
-    """In the same segment, with the roll after the last."""
+    """A level goes on in the same segment, with the next roll after the last."""
     filled(tmp_path, 10, 50)
     level = Level(tmp_path, 10, None)
     assert (level.take_over(), level.end) == (0, 50)
@@ -105,7 +105,7 @@ def test_only_segments_that_matter_are_read(tmp_path: Path) -> None:
 
 
 def test_damage_anywhere_is_counted(tmp_path: Path) -> None:
-    """Also in segments that no writer looks at again."""
+    """Damage is counted in every segment, also in those that no writer looks at again."""
     filled(tmp_path, 1, 125, retention_s=480).close()
     filled(tmp_path, 10, 120, retention_s=480).close()
     assert damaged_bytes(tmp_path) == {}
@@ -137,7 +137,7 @@ def frames(path: Path) -> list[tuple[int, int]]:
 
 
 def test_short_intervals_are_arrays_and_others_packed(tmp_path: Path) -> None:
-    """In one file, by what each comes to; both come back as they were."""
+    """Short intervals are arrays and longer ones packed, in one file. Both read back unchanged."""
     level = Level(tmp_path, 1, None)
     intervals = [many(series, at_s=at) for at, series in enumerate((1, 40, 2, 300, 0))]
     for at, one in enumerate(intervals):

@@ -82,7 +82,7 @@ def test_a_second_of_many_series_is_small() -> None:
 
 
 def test_series_with_one_value_take_little() -> None:
-    """Their minimum, maximum and total are kept once, and their count not at all."""
+    """A series with one value keeps its minimum, maximum and total once, and no count."""
     random = np.random.default_rng(5)
     values = random.random(1_000).tolist()
     one = interval({at: Row(1, value, value, value, [(at, 1)]) for at, value in enumerate(values)})
@@ -90,7 +90,7 @@ def test_series_with_one_value_take_little() -> None:
 
 
 def test_unpacked_bytes_are_those_of_the_columns() -> None:
-    """What a reader will hold."""
+    """The unpacked bytes are those that a reader will hold."""
     one = many(30)
     parts = (one.series, one.counters, one.gauges)
     assert unpacked_bytes(one) == sum(len(getattr(part, name)) for part in parts for name in part.__struct_fields__)
@@ -98,12 +98,15 @@ def test_unpacked_bytes_are_those_of_the_columns() -> None:
 
 @pytest.mark.parametrize("times", [(-(2**63) - 1, 0), (0, 2**63)])
 def test_times_of_other_widths_are_not_packed(times: tuple[int, int]) -> None:
-    """They have no place in the head."""
+    """Times that need more than 64 bits are not packed, because the head has no place for them."""
     assert pack(interval({}, start_ns=times[0], end_ns=times[1]), STAMP, KIND) is None
 
 
 def test_what_comes_to_too_much_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody writes what nobody reads: more than a limit, and too many times its length."""
+    """An interval is not packed if readers would refuse it for its size.
+
+    The size is above a limit and too many times the packed length.
+    """
     one = interval({at: Row(1, 0.0, 0.0, 0.0, [(0, 1)]) for at in range(1_000)})
     data = pack_it(one)
     monkeypatch.setattr("telemetry.limits.HISTORY_UNPACKED_TIMES", 1)
@@ -119,7 +122,7 @@ def test_what_comes_to_too_much_is_not_packed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def forged(data: bytes, at: int, value: bytes) -> bytes:
-    """With other bytes, and the CRC of the head put right."""
+    """Return the data with other bytes at `at` and a CRC of the head that fits."""
     changed = bytearray(data)
     changed[at : at + len(value)] = value
     end = min(Head.size(changed), len(changed)) - 4
@@ -134,7 +137,7 @@ SAMPLE = pack_it(
 
 
 def test_every_beginning_is_refused() -> None:
-    """Whatever is missing of it."""
+    """Every beginning of a packed interval is refused, whatever is missing."""
     for size in range(len(SAMPLE)):
         with pytest.raises(Malformed):
             unpack(SAMPLE[:size], STAMP, KIND)
@@ -150,7 +153,7 @@ def test_another_frame_s_head_is_refused() -> None:
 
 
 def test_flipped_bits_of_series_are_noticed() -> None:
-    """In the head and in every group; what follows them is under the CRC of the frame alone."""
+    """Flipped bits are noticed in the head and in every group. The rest is under the CRC of the frame alone."""
     head = Head.of(SAMPLE, len(SAMPLE))
     groups = head.body + int(head.directory[:, 3].sum())
     for bit in range(8 * groups):
@@ -181,7 +184,10 @@ def test_columns_out_of_order_are_refused() -> None:
 @pytest.mark.parametrize("what", [0, 4, 8, 12], ids=["first index", "rows", "cells", "bytes"])
 @pytest.mark.parametrize("number", [0, 1, 3, 5, 2**16, 2**31, 2**32 - 1])
 def test_a_directory_that_lies_is_refused(what: int, number: int) -> None:
-    """With good checksums: no lie of a length costs more memory than anything may."""
+    """A directory with wrong numbers is refused, although its checksums fit.
+
+    No wrong length costs more memory than the limit.
+    """
     lie = struct.pack("<I", number)
     if SAMPLE[OPENING_BYTES + what : OPENING_BYTES + what + 4] == lie:
         return
@@ -197,7 +203,10 @@ def test_a_directory_that_lies_is_refused(what: int, number: int) -> None:
 @pytest.mark.parametrize("at", [16, 20, 24, 28, 32], ids=["groups", "counters", "bytes", "gauges", "their bytes"])
 @pytest.mark.parametrize("number", [2**20, 2**32 - 1])
 def test_an_opening_that_lies_is_refused(at: int, number: int) -> None:
-    """Before anything is held that it promises: a row of zeros takes no byte."""
+    """An opening with wrong numbers is refused before any memory is taken for them.
+
+    Rows of zeros take no bytes, so the length of the data is no check.
+    """
     tracemalloc.start()
     with pytest.raises(Malformed):
         unpack(forged(SAMPLE, at, struct.pack("<I", number)), STAMP, KIND)

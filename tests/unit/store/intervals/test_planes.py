@@ -39,7 +39,7 @@ def columns_of(what: ColumnLayout, rows: list[list[int]]) -> list[NDArray[Any]]:
 
 
 def masks_of(what: ColumnLayout, own: bytes) -> bytes:
-    """Those of an interval in which the others are zero."""
+    """Return the masks of an interval whose other columns are all zero."""
     return bytes(what.masks.start) + own + bytes(MASKS - what.masks.stop)
 
 

@@ -130,7 +130,7 @@ def test_merge_of_merges_is_the_merge(parts: list[tuple[Series, Values, Values]]
 
 
 def test_a_slot_that_was_split_is_added_up_again() -> None:
-    """Also together with an interval that adds nothing to it."""
+    """A slot that was split is added up, also beside an interval that adds nothing to it."""
     full = {0: (1, 0.0, 0.0, 0.0, {7: 2**32 - 1})}
     one = {0: (1, 0.0, 0.0, 0.0, {7: 1})}
     split = merge([interval(0, full, {}, {}), interval(1, one, {}, {})])

@@ -69,7 +69,7 @@ def window(first_s: float, end_s: float) -> tuple[int, int]:
 
 
 def test_minutes_inside_and_seconds_at_the_edges(tmp_path: Path) -> None:
-    """As few intervals as there can be, from edge to edge of the window."""
+    """The reader gives as few intervals as possible, from edge to edge of the window."""
     write(tmp_path, range(400), {1: None, 10: None, 60: None}).close()
     reader = HistoryReader(tmp_path)
     assert lengths(reader.coarse(*window(57, 253))) == [1] * 3 + [60] * 3 + [10] + [1] * 3
@@ -82,7 +82,7 @@ def test_minutes_inside_and_seconds_at_the_edges(tmp_path: Path) -> None:
 
 
 def test_what_is_not_rolled_up_yet_is_there_in_seconds(tmp_path: Path) -> None:
-    """Of a run that goes on, up to its last second."""
+    """Seconds that are not rolled up yet are read as such, up to the last one of a live run."""
     writer = write(tmp_path, range(143))
     reader = HistoryReader(tmp_path)
     assert lengths(reader.coarse()) == [60, 60, 10, 10, 1, 1, 1]
@@ -92,7 +92,7 @@ def test_what_is_not_rolled_up_yet_is_there_in_seconds(tmp_path: Path) -> None:
 
 
 def test_what_retention_made_coarse_says_so(tmp_path: Path) -> None:
-    """Where seconds are gone, an edge is where the coarser interval has it."""
+    """An edge is where the coarser interval has it if the seconds are gone."""
     write(tmp_path, range(1_000)).close()
     reader = HistoryReader(tmp_path)
     assert lengths(reader.coarse(*window(30, 90))) == [60, 60]
@@ -101,7 +101,10 @@ def test_what_retention_made_coarse_says_so(tmp_path: Path) -> None:
 
 
 def test_what_a_coarse_level_lacks_is_taken_from_finer_ones(tmp_path: Path) -> None:
-    """Of files that are gone, in the middle and at the end; and where finer ones are gone, from what is there."""
+    """Finer levels stand in for missing coarse files, in the middle and at the end.
+
+    Where finer files are gone, the reader uses what is there.
+    """
     write(tmp_path, range(300), {1: None, 10: 480, 60: 480}).close()
     for item in segments(tmp_path):
         if (item.level, item.first) in ((60, 60), (60, 240), (10, 120)):
@@ -114,7 +117,7 @@ def test_what_a_coarse_level_lacks_is_taken_from_finer_ones(tmp_path: Path) -> N
 
 
 def test_another_level_is_refused(tmp_path: Path) -> None:
-    """As `intervals` does."""
+    """`coarse` refuses a level that does not exist, as `intervals` does."""
     with pytest.raises(UsageError, match="level of 5 s"):
         HistoryReader(tmp_path).coarse(longest_s=5)
 
@@ -128,8 +131,10 @@ EDGES = st.tuples(st.floats(-5, 410), st.floats(-5, 410)).map(sorted)
 @pytest.mark.slow
 @given(ROLLS, st.sampled_from([0, 60, 130, None]), st.sampled_from([0, 60, 300]), st.booleans(), st.data())
 def test_each_moment_once(rolls: list[int], first: int, middle: int, closed: bool, data: st.DataObject) -> None:
-    """Whatever is kept, missing or unfinished: the same seconds as `intervals`, but for those of coarse intervals
-    that lie across an edge; and a series alone is what all of them say of it."""
+    """`coarse` has the same seconds as `intervals`, except for coarse intervals across an edge.
+
+    A series alone has the same values as among all, whatever is kept, missing or unfinished.
+    """
     with TemporaryDirectory(prefix="tm") as name:
         writer = write(Path(name), rolls, {1: first, 10: middle, 60: None})
         if closed:
@@ -162,7 +167,7 @@ def plain(one: Picked) -> tuple[Any, ...]:
 
 
 def of_columns(one: Interval, index: int) -> tuple[Any, ...]:
-    """What the columns say of a series."""
+    """Return the figures of a series from the columns of an interval."""
     series = one.series
     indices = np.frombuffer(series.index, "<u4").tolist()
     if index not in indices:
@@ -218,7 +223,7 @@ def test_missing_seconds_move_no_other(tmp_path: Path) -> None:
 
 
 def test_little_is_read_to_pick_one_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an interval no more than its head and one group; of those before, where they end."""
+    """The reader takes the head and one group of an interval, and only the end of those before."""
     monkeypatch.setattr("telemetry.store.intervals.packed._GROUP_BYTES", 512)
     writer = HistoryWriter(tmp_path)
     for at in range(25):
@@ -251,7 +256,7 @@ def is_packed(path: Path) -> bool:
 
 
 def test_a_torn_second_ends_its_segment(tmp_path: Path) -> None:
-    """What lies before it is there, what follows in the file is not, and how much that is, is said."""
+    """A torn second ends its segment, and the earlier seconds are read. The reader says how many bytes follow."""
     write(tmp_path, range(30), {1: None, 10: None, 60: None})
     (path,) = (item.path for item in segments(tmp_path) if item.level == 1)
     with path.open("rb", buffering=0) as file:
@@ -293,7 +298,7 @@ def test_a_changed_header_hides_nothing(tmp_path: Path, level: int, at: int) -> 
 def test_damage_to_one_group_is_met_by_who_reads_it(
     tmp_path: Path, series: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads all ends there; whoever picks another series does not notice."""
+    """Damage to a group ends the reading of all series, but not that of a series in another group."""
     monkeypatch.setattr("telemetry.store.intervals.packed._GROUP_BYTES", 512)
     writer = HistoryWriter(tmp_path, {1: None, 10: None, 60: None})
     for at in range(9):
@@ -319,7 +324,7 @@ def test_damage_to_one_group_is_met_by_who_reads_it(
 @pytest.mark.parametrize("kind", [INTERVAL, PACKED])
 @pytest.mark.parametrize("payload", [b"", b"x" * 60, bytes(8) + b"\1" + bytes(50)], ids=["empty", "noise", "zeros"])
 def test_a_frame_that_is_no_interval_is_damage(tmp_path: Path, kind: int, payload: bytes) -> None:
-    """With a good checksum: said by everybody who comes to it, and by nobody else."""
+    """A frame with a good checksum that is no interval is damage for every reader that reaches it."""
     write(tmp_path, range(5), {1: None, 10: None, 60: None})
     (path,) = (item.path for item in segments(tmp_path))
     with path.open("ab") as file:
@@ -340,14 +345,14 @@ def test_a_frame_of_another_kind_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_history_that_can_not_be_read_is_one_clear_error(tmp_path: Path) -> None:
-    """No directory, and a file that is gone while it is read."""
+    """A history without a directory is one clear error."""
     for read in (HistoryReader(tmp_path / "none").coarse(), HistoryReader(tmp_path / "none").pick(0)):
         with pytest.raises(RunDirectoryError, match="can't read"):
             list(read)
 
 
 def test_a_segment_that_is_cut_while_it_is_read_ends_there(tmp_path: Path) -> None:
-    """Nothing is made up, and nothing is waited for."""
+    """A segment that is cut while it is read ends there. The reader invents no data and does not wait."""
     write(tmp_path, range(30), {1: None, 10: None, 60: None})
     (path,) = (item.path for item in segments(tmp_path) if item.level == 1)
     found = HistoryReader(tmp_path).coarse(*window(0.5, 29.5))

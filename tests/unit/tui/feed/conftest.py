@@ -92,7 +92,7 @@ class Station:
         self._thread.start()
 
     def stop(self) -> None:
-        """It is gone. May be called twice."""
+        """Stop the station, so that it is gone. A second call does no harm."""
         self._stopping.set()
         self._thread.join()
         self._hub.close()
@@ -132,7 +132,7 @@ class Station:
 
 
 class Told:
-    """What a feed has told, in order. An instance is its `tell`."""
+    """A list of the news that a feed has passed on, in order. An instance is the `tell` of the feed."""
 
     def __init__(self) -> None:
         self.news: list[News] = []
@@ -176,7 +176,7 @@ def make_history(run: RunDirectory) -> Iterator[Callable[..., History]]:
 
 @pytest.fixture
 def history(make_history: Callable[..., History]) -> History:
-    """That of `run`, as it is kept if nothing else is said."""
+    """Return the history of `run`, kept as by default."""
     return make_history()
 
 

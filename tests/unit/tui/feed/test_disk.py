@@ -23,7 +23,10 @@ SnapshotOf = Callable[..., MetricsSnapshot]
 def test_all_there_is_to_see_of_a_run_that_is_over(
     run: Any, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Callable[..., Any]
 ) -> None:
-    """Its result, output, last minute; then a series and a moment. Nothing is told after `close`."""
+    """A run that is over shows its result, output and last minute, then a series and a moment.
+
+    A closed feed passes nothing on.
+    """
     history.add({"a": [1, 2]}, 90)
     history.close()
     write_final(snapshot_of(history.end_ns, state="COMPLETE"), [run.final])

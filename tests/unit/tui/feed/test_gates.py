@@ -20,7 +20,7 @@ FAILED = GateResult(expression="p99(a) < 1ms", outcome="fail", reason="2 ms")
 
 
 def test_a_finished_run_has_its_gates(run: Any, told: Any, snapshot_of: Callable[..., Any]) -> None:
-    """At once, with its result."""
+    """The gates of a finished run come at once, with its result."""
     write_final(snapshot_of(state="COMPLETE"), [run.final])
     write_gates(run.path, [FAILED])
     feed = DiskFeed(run)
@@ -32,7 +32,7 @@ def test_a_finished_run_has_its_gates(run: Any, told: Any, snapshot_of: Callable
 def test_gates_of_a_live_run_are_told_when_they_are_decided(
     run: Any, told: Any, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And those so far before that, whenever they change."""
+    """Gates of a live run come when they are decided. Before that, the results so far come whenever they change."""
     monkeypatch.setattr("telemetry.tui.feed.gates._PERIOD_S", 0.01)
     passed, so_far = replace(FAILED, outcome="pass"), []
     watch = GatesWatch(run.path)

@@ -54,7 +54,7 @@ def test_pages_join_to_the_same_intervals(both: list[IntervalSource], history: A
 
 
 def test_a_time_range_is_what_overlaps_it(both: list[IntervalSource], history: Any) -> None:
-    """From a moment on means: no interval that ended then."""
+    """A time range has the intervals that overlap it, so none that ended when it begins."""
     history.add({"a": [1]}, 10)
     start_ns = history.end_ns - 10 * SECOND
     for past in both:
@@ -65,7 +65,7 @@ def test_a_time_range_is_what_overlaps_it(both: list[IntervalSource], history: A
 
 
 def test_keys_are_those_of_now(both: list[IntervalSource], history: Any) -> None:
-    """Also of series that came later."""
+    """Keys are those of now, also of series that came later."""
     history.add({"a": [1]})
     assert [names(past) for past in both] == [["a"], ["a"]]
     history.add({"a": [1], "b": [2]})
@@ -75,7 +75,7 @@ def test_keys_are_those_of_now(both: list[IntervalSource], history: Any) -> None
 def test_no_history_is_an_error(
     short_dir: Path, make_station: Callable[..., Any], snapshot_of: Callable[..., Any]
 ) -> None:
-    """On either way."""
+    """A missing history is an error, by the aggregator and by disk."""
     station = make_station(snapshot_of())
     by_control, by_disk = ControlIntervals(station.endpoint), DiskIntervals(short_dir / "nowhere")
     with pytest.raises(ProtocolError, match="there is no history"):
@@ -100,7 +100,7 @@ def test_odd_answers_end_the_question(
     answers: list[msg.Response],
     intervals: int | None,
 ) -> None:
-    """With an error, or where it can't go on; never in a circle."""
+    """An odd answer ends the request with an error, or where it can't go on. No answer makes it go in a circle."""
     station = make_station(snapshot_of())
     station._answer = lambda request: answers[0]
     past = ControlIntervals(station.endpoint)
@@ -119,7 +119,10 @@ def test_odd_answers_end_the_question(
 def test_everything_comes_once_and_the_newest_finest(
     make_history: Callable[..., Any], seconds: int, budget_s: int, kept_s: dict[int, float | None]
 ) -> None:
-    """Whatever fits into the budget, and whatever is still kept of the finer levels."""
+    """Every second comes once, and the newest in the finest steps.
+
+    The budget and what is still kept of the finer levels may be anything.
+    """
     history = make_history(kept_s)
     history.add({"a": [1]}, seconds)
     past = DiskIntervals(history.directory)

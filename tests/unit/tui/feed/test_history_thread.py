@@ -27,7 +27,7 @@ SnapshotOf = Callable[..., MetricsSnapshot]
 
 @pytest.fixture
 def history_thread(run: Any, told: Any) -> Iterator[HistoryThread]:
-    """Of the history of `run`."""
+    """Yield a thread that reads the history of `run`."""
     made = HistoryThread(told, lambda _: DiskIntervals(run.history))
     made.start()
     yield made
@@ -81,7 +81,7 @@ def test_the_last_minute_comes_first_then_each_second(
 def test_a_short_run_that_has_ended_is_shown_in_tenths(
     run: Any, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """Its trends come again, in as many steps as there is room for."""
+    """A short run that has ended sends its trends again, in as many steps as there is room for."""
     history_thread = HistoryThread(told, lambda _: Refined(DiskIntervals(run.history)))
     history_thread.start()
     begin_ns = history.end_ns
@@ -132,7 +132,7 @@ def test_a_result_shows_the_last_minute_of_its_run(
 def test_without_a_history_trends_are_those_of_the_windows(
     run: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """That there is none is said once; who asks for it is told each time."""
+    """The lack of a history is noted once, and again at each request for it."""
     history_thread = HistoryThread(told, lambda _: DiskIntervals(run.history / "nowhere"))
     history_thread.start()
     for points in (1, 2):
@@ -154,7 +154,10 @@ def test_without_a_history_trends_are_those_of_the_windows(
 def test_a_followed_series_grows(
     history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """From the beginning of the run on, also through seconds without values; what was told stays as it was."""
+    """A followed series grows from the beginning of the run, also through seconds without values.
+
+    A timeline that was passed on stays as it was.
+    """
     history.add({"a": [1, 2], "b": [9]}, 90)
     history.add({"b": [9]}, 10)
     history_thread.follow(A)
@@ -174,7 +177,7 @@ def test_a_followed_series_grows(
 def test_a_series_that_has_no_values_yet_is_followed_once_it_has(
     history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """Whoever opened it need not ask again."""
+    """A series without values is followed once it has some, so its viewer need not ask again."""
     history.add({"a": [1]}, 3)
     history_thread.follow(B)
     history_thread.saw(snapshot_of(history.end_ns))
@@ -190,7 +193,7 @@ def test_a_series_that_has_no_values_yet_is_followed_once_it_has(
 def test_another_series_takes_the_place_of_the_first(
     history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """Nothing more is told of the first, and of none after None."""
+    """Following another series ends the news of the first, and following None ends all such news."""
     history.add({"a": [1], "b": [2]}, 3)
     history_thread.saw(snapshot_of(history.end_ns))
     history_thread.follow(A)
@@ -227,7 +230,10 @@ class Slow:
 def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(
     run: Any, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """Nobody waits for the whole of what he no longer wants to see."""
+    """A long history is shown while it is read, and given up for another.
+
+    A viewer never waits for the whole of what is no longer wanted.
+    """
     slow = Slow(DiskIntervals(run.history))
     history_thread = HistoryThread(told, lambda _: slow)
     history_thread.start()
@@ -251,7 +257,7 @@ def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(
 def test_a_moment_is_all_series_in_the_seconds_before_it(
     history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """With the percentiles of the run; also those that were silent then."""
+    """A moment has the percentiles of the run, also for series that were silent then."""
     begin_ns = history.end_ns
     history.add({"a": [1], "b": [5]}, 10)
     history.add({"a": [10, 20, 30, 40]}, 10)
@@ -273,7 +279,7 @@ def test_of_an_old_moment_the_long_interval_around_it_is_told(
     snapshot_of: SnapshotOf,
     wait_until: Until,
 ) -> None:
-    """Where seconds are no longer kept, the moment says what time range it is."""
+    """Where seconds are no longer kept, a moment is the long interval around it and says which."""
     history = make_history({1: 60, 10: 60, 60: None})
     begin_ns = history.end_ns
     history.add({"a": [1]}, 600)
@@ -287,7 +293,7 @@ def test_of_an_old_moment_the_long_interval_around_it_is_told(
 def test_what_was_before_the_run_is_said_to_be_nothing(
     history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """It is no failure."""
+    """A moment before the run has no data, and that is no failure."""
     history.add({"a": [1]}, 3)
     history_thread.saw(snapshot_of(history.end_ns))
     history_thread.look_at(history.end_ns - 1_000 * SECOND, 10.0)
@@ -333,7 +339,7 @@ def test_a_history_that_could_not_be_read_is_tried_again(
 def test_a_damaged_history_is_said(
     history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
-    """And the thread lives on."""
+    """A damaged history is reported, and the thread lives on."""
     history.add({"a": [5]})
     keys: Path = history.directory / "keys.jsonl"
     keys.write_bytes(keys.read_bytes() + b"{\n")
@@ -344,7 +350,7 @@ def test_a_damaged_history_is_said(
 
 
 def test_a_failure_of_its_own_is_said(told: Any, snapshot_of: SnapshotOf, wait_until: Until) -> None:
-    """What nobody expected must not look like a history that stands still."""
+    """An unexpected failure is reported, as it must not look like a history that stands still."""
 
     def fail(_: MetricsSnapshot) -> IntervalSource:
         raise ZeroDivisionError("oops")

@@ -81,7 +81,7 @@ def test_a_run_of_another_machine_is_asked(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """Even if some other run has a directory of the same path here."""
+    """A run of another machine is asked, even if another run has a directory of the same path here."""
     history.add({"a": [1]}, 10)
     snapshot = snapshot_of(history.end_ns, run_id="r2", directory=os.fspath(run.path))
     station = make_station(snapshot, run.history)
@@ -104,7 +104,10 @@ def test_a_result_left_elsewhere_is_found(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """Once the aggregator is gone without having told it; a broken file is none."""
+    """A result left elsewhere is read once the aggregator is gone without sending it.
+
+    A broken file is no result.
+    """
     station = make_station(snapshot_of(directory=os.fspath(run.path)))
     open_live(station.endpoint, fallback_dirs=[os.fspath(short_dir)])
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)
@@ -126,7 +129,7 @@ def test_a_run_that_is_over_before_it_was_heard_is_read_from_its_directory(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """With its history: it ended between being found and being opened."""
+    """A run that ended between being found and being opened is read from its directory and history."""
     history.add({"a": [1]}, 10)
     history.close()
     write_final(snapshot_of(history.end_ns, state="COMPLETE"), [run.final])
@@ -142,7 +145,7 @@ def test_stopping_asks_the_aggregator(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """With a reason for the result, to drain; one that does not answer is said."""
+    """Stopping asks the aggregator to drain, with a reason for the result. A missing answer is reported."""
     station = make_station(snapshot_of())
     feed = open_live(station.endpoint)
     feed.stop_run()
@@ -161,7 +164,7 @@ def test_nothing_is_told_after_it_is_closed(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """Whatever is asked then."""
+    """A closed feed passes nothing on, whatever it is asked."""
     station = make_station(snapshot_of())
     feed = open_live(station.endpoint)
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)

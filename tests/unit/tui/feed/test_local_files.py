@@ -1,4 +1,4 @@
-"""What the disk has of a run, and whether it is that run's."""
+"""Tests of what the disk has of a run, and of whether it is that run's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_result_is_one_of_a_run_that_is_over(run: Any, snapshot_of: SnapshotOf
 
 
 def test_a_result_has_the_last_words_of_its_writers(run: Any, snapshot_of: SnapshotOf) -> None:
-    """They go on after it was written."""
+    """A result has the last status of its writers, which go on after it was written."""
     told = [BackendStat(name="a", state="writing", written=1)]
     write_final(snapshot_of(state="COMPLETE", backends=told), [run.final])
     folder = writer_folder(run.path, "a")
@@ -57,14 +57,17 @@ def test_a_result_has_the_last_words_of_its_writers(run: Any, snapshot_of: Snaps
 
 
 def test_a_result_that_can_not_be_read_is_an_error(run: Any) -> None:
-    """Which is not the same as none."""
+    """A result that can't be read is an error, which is not the same as no result."""
     run.final.write_text("{")
     with pytest.raises(RunDirectoryError, match="damaged"):
         result_of(run)
 
 
 def test_a_dead_run_with_a_journal_can_be_recovered(run: Any, snapshot_of: SnapshotOf) -> None:
-    """Not one that is alive, has a result, or left nothing."""
+    """A dead run with a journal can be recovered.
+
+    A run that is alive, has a result, or left nothing has no remedy.
+    """
     assert remedy_of(run) == ""
     writer = JournalWriter(run.journal, b"state", 1)
     writer.close()

@@ -64,7 +64,10 @@ def test_a_refusal_is_told_and_the_next_request_is_served(told: Any, wait_until:
 def test_a_finished_run_reads_the_result_of_the_leaf(
     run: Any, tmp_path: Path, told: Any, snapshot_of: Callable[..., MetricsSnapshot], wait_until: Callable[..., Any]
 ) -> None:
-    """If that is on this machine. Else it says where the producers would be known."""
+    """A finished run reads the result of the leaf if that is on this machine.
+
+    Else a note says where the producers would be known.
+    """
     leaf = RunDirectory.create(tmp_path, "leaf", "aaaa1111", 0)
     stat = ProducerStat(producer="p", name="train", rank=3)
     write_final(MetricsSnapshot(run_id="aaaa1111", name="leaf", state="COMPLETE", producers=[stat]), [leaf.final])

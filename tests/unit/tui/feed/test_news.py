@@ -1,4 +1,4 @@
-"""What a feed can be asked is the same for all of them."""
+"""Tests of what a feed can be asked, which is the same for all feeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.tui.feed.news import NewsFeed, Trends
 
 @pytest.mark.parametrize("kind", [LiveFeed, DiskFeed])
 def test_every_feed_can_be_asked_everything(kind: type[NewsFeed]) -> None:
-    """With the same words, so that a viewer need not know which one it has."""
+    """Every feed takes the same calls and arguments, so that a viewer need not know which it has."""
     asked = {name: method for name, method in inspect.getmembers(NewsFeed, inspect.isfunction) if name[0] != "_"}
     assert set(asked) == {"start", "follow", "look_at", "list_members", "stop_run", "close"}
     for name, method in asked.items():

@@ -61,7 +61,7 @@ def test_a_job_is_ended_by_a_signal(
 
 
 def test_a_signal_that_may_not_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words."""
+    """A signal that may not be sent is an error that says why in words."""
 
     def refuse(*_: int) -> None:
         raise PermissionError(1, "Operation not permitted")

@@ -9,7 +9,7 @@ from telemetry.tui.feed.outlet import NewsChannel
 
 
 def test_news_pass_between_open_and_close(told: Any) -> None:
-    """What threads say before or afterwards is heard by nobody."""
+    """News pass between `open` and `close`, and those that threads send before or afterwards do not."""
     outlet = NewsChannel()
     outlet.tell(ViewerNote("early"))
     outlet.open(told)

@@ -17,7 +17,7 @@ from telemetry.tui.feed.output import LINES, OutputTail
 
 
 class Writer:
-    """What a run writes of its command's output."""
+    """A writer of the output of a run's command."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / OUTPUT
@@ -66,7 +66,7 @@ def test_only_what_is_new_is_news(tail: OutputTail, writer: Writer) -> None:
 
 
 def test_a_line_that_is_not_finished_is_shown_as_far_as_it_is(tail: OutputTail, writer: Writer) -> None:
-    """And is one line in the end, even if a character came in two halves."""
+    """An unfinished line is shown, and is one line in the end even if a character came in two halves."""
     writer.write("50 µ".encode()[:-1])
     assert lines(tail) == ["50 \ufffd"]
     writer.write("µ".encode()[1:] + b"s\nnext\n")
@@ -87,7 +87,7 @@ def test_a_line_that_is_not_finished_is_shown_as_far_as_it_is(tail: OutputTail, 
 def test_lines_are_what_a_terminal_shows(
     tail: OutputTail, writer: Writer, written: bytes, shown: list[str]
 ) -> None:
-    """Of what was written over only the last; colours and bytes that are no text are left to the viewer."""
+    """The last of overwritten text is shown. Colours and bytes that are no text are left to the viewer."""
     writer.write(written)
     assert lines(tail) == shown
 
@@ -101,7 +101,7 @@ def test_only_the_last_lines_are_kept(tail: OutputTail, writer: Writer) -> None:
 
 
 def test_of_a_flood_only_the_end_is_read(tail: OutputTail, writer: Writer) -> None:
-    """In whole lines."""
+    """Only the end of a flood is read, in whole lines."""
     writer.write(b"before\n")
     tail.look()
     writer.write(b"".join(b"%07d %s\n" % (number, b"y" * 100) for number in range(20_000)))
@@ -112,7 +112,7 @@ def test_of_a_flood_only_the_end_is_read(tail: OutputTail, writer: Writer) -> No
 
 
 def test_a_few_lines_take_little_memory(tail: OutputTail, writer: Writer) -> None:
-    """No buffer for a flood is asked for and shrunk, which leaves holes as large."""
+    """A few lines take little memory. A buffer for a flood, asked for and shrunk, would leave holes as large."""
     writer.write(b"one\n")
     tail.look()
     writer.write(b"two\n")
@@ -125,7 +125,7 @@ def test_a_few_lines_take_little_memory(tail: OutputTail, writer: Writer) -> Non
 
 
 def test_rotation_loses_no_line(tail: OutputTail, writer: Writer) -> None:
-    """What was written to the old file after the last look comes first, also of a line that goes on in the new."""
+    """The rest of the old file comes first after a rotation, also of a line that goes on in the new."""
     writer.write(b"one\n")
     assert lines(tail) == ["one"]
     writer.write(b"two\nthr")
@@ -135,7 +135,7 @@ def test_rotation_loses_no_line(tail: OutputTail, writer: Writer) -> None:
 
 
 def test_what_a_run_writes_is_what_is_read(tail: OutputTail, tmp_path: Path) -> None:
-    """By the log's own writer, over many of its files."""
+    """The tail reads what the log's own writer writes, over many of its files."""
     log = OutputLog(tmp_path, file_bytes=100)
     for number in range(200):
         log.append(b"line %d\n" % number)
@@ -152,7 +152,7 @@ def test_the_file_before_is_seen_by_who_comes_after_rotation(tail: OutputTail, w
 
 
 def test_a_file_that_was_cut_short_is_another_one(tail: OutputTail, writer: Writer) -> None:
-    """Its lines replace those before."""
+    """A file that was cut short is another one, whose lines replace those before."""
     writer.write(b"one\ntwo\n")
     tail.look()
     os.truncate(writer.path, 0)
@@ -173,7 +173,7 @@ def test_growth_is_told(
     wait_until: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a thread that ends with `close`."""
+    """A thread passes on what is added to the output, and ends with `close`."""
     monkeypatch.setattr("telemetry.tui.feed.output._PERIOD_S", 0.01)
     tail.start(told)
     writer.write(b"one\n")

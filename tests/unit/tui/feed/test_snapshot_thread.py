@@ -65,7 +65,7 @@ def test_snapshots_are_told_and_conflated(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """At most five a second, live, with the time they came, and the newest soon."""
+    """Snapshots pass live, at most five a second, with the time they came. The newest one comes soon."""
     station = make_station(snapshot_of())
     before_ns, seen = time.monotonic_ns(), listen().seen
     wait_until(lambda: len(told.of(NewSnapshot)) >= 3, WAIT_S)
@@ -85,7 +85,7 @@ def test_who_publishes_rarely_is_seen_at_once(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """It is asked, so that nobody has to wait for the next."""
+    """An aggregator that publishes rarely is asked, so that a viewer need not wait for the next."""
     station = make_station(snapshot_of())
     station.refresh_hz, station.publishing = 0.01, False
     listen()
@@ -109,7 +109,10 @@ def test_an_aggregator_that_comes_back_is_heard_again(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """With another epoch on the same address; what was wrong is said once, and that it is over."""
+    """An aggregator that comes back on the address with another epoch is heard again.
+
+    Each trouble is noted once, and so is its end.
+    """
     station = make_station(snapshot_of())
     listen()
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)
@@ -129,7 +132,7 @@ def test_an_aggregator_that_hangs_is_trouble(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """Its address is there, but nobody answers."""
+    """An aggregator that hangs is trouble: its address is there, but nobody answers."""
     station = make_station(snapshot_of())
     listen()
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)
@@ -146,7 +149,7 @@ def test_it_may_be_there_before_the_aggregator(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """It says that nobody listens there, and tries again."""
+    """A thread that is there before the aggregator notes that nobody listens, and tries again."""
     listen()
     wait_until(lambda: told.of(Trouble), WAIT_S)
     assert words(told)[0].startswith("no aggregator listens at ipc://")
@@ -179,7 +182,7 @@ def test_a_result_on_disk_ends_the_waiting(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """Once the aggregator is gone: it is told as what was read, not heard."""
+    """A result on disk ends the waiting once the aggregator is gone. The result is passed on as read, not heard."""
     station = make_station(snapshot_of())
     listening = listen()
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)
@@ -199,7 +202,7 @@ def test_another_run_at_the_address_is_not_this_one(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """Its numbers are never shown as ours, even if the connection came back by itself."""
+    """Numbers of another run at the address are not shown, even if the link came back by itself."""
     station = make_station(snapshot_of())
     listen()
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)
@@ -211,7 +214,7 @@ def test_another_run_at_the_address_is_not_this_one(
 def test_what_makes_a_result_of_a_dead_run_is_said_in_the_end(
     listen: Callable[[], Listening], told: Any, wait_until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it is certain that the aggregator won't be back in a moment."""
+    """The remedy for a dead run comes once the aggregator is certain not to be back in a moment."""
     monkeypatch.setattr("telemetry.tui.feed.snapshot_thread._BACKOFF_S", (0.05, 0.05))
     listening = listen()
     listening.remedy = "`telemetry recover r` makes a result of what it left"
@@ -220,7 +223,7 @@ def test_what_makes_a_result_of_a_dead_run_is_said_in_the_end(
 
 
 def test_a_failure_of_its_own_is_said(listen: Callable[[], Listening], told: Any, wait_until: Until) -> None:
-    """What nobody expected must not look like a run that stands still."""
+    """An unexpected failure is reported, as it must not look like a run that stands still."""
     listening = listen()
 
     def fail() -> MetricsSnapshot | None:
@@ -238,7 +241,10 @@ def test_backends_are_watched_after_the_run(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """By what their writers leave on disk, until all have ended; told only if they got any further."""
+    """Backends are watched after the run by what their writers leave on disk, until all have ended.
+
+    A result is passed on only if they got any further.
+    """
 
     def over(state: BackendState, written: int) -> MetricsSnapshot:
         return snapshot_of(state="COMPLETE", backends=[BackendStat(name="a", state=state, written=written)])
@@ -263,7 +269,7 @@ def test_a_writer_that_is_silent_after_the_run_is_told_again(
     told: Any,
     wait_until: Until,
 ) -> None:
-    """For how long it has been is all that changes."""
+    """A writer that is silent after the run is passed on again, as the time of its silence changes."""
     stopped = BackendStat(name="a", state="writing", time_ns=time.time_ns() - 60_000_000_000)
     left = snapshot_of(state="COMPLETE", time_ns=stopped.time_ns - 1, backends=[stopped])
     station = make_station(left)

@@ -49,7 +49,7 @@ def log(run: Any) -> Log:
 
 @pytest.fixture
 def thread(run: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[StepsThread]:
-    """Of the records of `run`, which it looks at often."""
+    """Yield a thread that looks often at the records of `run`."""
     monkeypatch.setattr(module, "_PERIOD_S", 0.02)
     monkeypatch.setattr(module, "_RETRY_S", 0.03)
     made = StepsThread(told, lambda _: DiskRecords(run))
@@ -63,7 +63,7 @@ def thread(run: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ste
 def test_the_verdict_is_told_when_windows_have_ended(
     thread: StepsThread, log: Log, told: Any, wait_until: Until
 ) -> None:
-    """At first of all steps so far, then again as they come."""
+    """The first verdict is of all steps so far, and the next one comes with more steps."""
     log.add(60)
     thread.saw(LIVE)
     wait_until(lambda: told.of(StragglersOf), WAIT_S)
@@ -79,7 +79,7 @@ def test_the_verdict_is_told_when_windows_have_ended(
 
 
 def test_a_run_without_steps_is_not_read(run: Any, told: Any) -> None:
-    """Its log may be large."""
+    """The records of a run without steps are not read, as its log may be large."""
     thread = StepsThread(told, lambda _: pytest.fail("it is opened"))
     thread.start()
     thread.saw(replace(LIVE, axes=[]))
@@ -148,7 +148,7 @@ def test_a_run_whose_records_can_not_be_read_has_no_curves(
 
 
 def test_a_result_is_read_once(thread: StepsThread, log: Log, told: Any, wait_until: Until) -> None:
-    """Then the thread has ended."""
+    """A result is read once, and then the thread has ended."""
     log.add(60)
     thread.saw(replace(LIVE, state="COMPLETE"))
     wait_until(lambda: not thread._thread.is_alive(), WAIT_S)

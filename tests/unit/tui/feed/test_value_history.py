@@ -26,7 +26,7 @@ def interval(at: int, counters: dict[int, float], gauges: dict[int, float] | Non
 
 
 def test_the_keys_of_a_row() -> None:
-    """That of these labels; else all counters that have more of them."""
+    """A row has the key of its labels, or else the keys of all counters that have more labels."""
     keys = [SERIES, FAST, SLOW, OTHER, GAUGE]
     assert keys_of(keys, ("cpu", ())) == [GAUGE]
     assert keys_of(keys, ("failed", (("kind", "a"), ("reason", "http")))) == [SLOW]
@@ -45,7 +45,7 @@ def test_counters_are_added_up_and_what_is_missing_did_not_grow() -> None:
 
 
 def test_a_gauge_that_was_not_set_has_no_value() -> None:
-    """Until it is."""
+    """A gauge has no value until it is set."""
     history = ValueHistory([GAUGE])
     assert history.end_ns == 0
     history.add(interval(0, {3: 1.0}))
@@ -55,7 +55,7 @@ def test_a_gauge_that_was_not_set_has_no_value() -> None:
 
 
 def test_a_long_history_loses_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is bounded."""
+    """A long history loses its beginning, as it is bounded."""
     monkeypatch.setattr(module, "PARTS", 8)
     history = ValueHistory([GAUGE])
     for at in range(20):

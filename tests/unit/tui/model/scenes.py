@@ -120,7 +120,10 @@ def scene(**changes: Any) -> Scene:
 
 
 def timeline(seconds: Mapping[int, Iterable[int]], name: str = "latency", unit: str = "ms") -> Timeline:
-    """Of a series whose values, whole microseconds below 2048, come in these seconds after noon."""
+    """Return the timeline of a series whose values come in these seconds after noon.
+
+    The values are whole microseconds below 2048.
+    """
     known = Timeline(SeriesKey(index=0, name=name, kind="series", unit=unit, digits=3, ticks_per_unit=1e3))
     for second, values in seconds.items():
         start_ns = NOON + second * SECOND
@@ -153,7 +156,7 @@ def texts(lines: Iterable[Line]) -> list[str]:
 
 
 def column(grid: Grid, key: str) -> list[str]:
-    """What a column says, row by row, without headings."""
+    """Return the texts of a column, row by row, without headings."""
     return [row.cells[_index(grid, key)].text for row in grid.rows if not row.heading]
 
 

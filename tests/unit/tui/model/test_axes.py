@@ -36,7 +36,10 @@ def test_marks_are_round_in_the_unit(values: list[float], unit: str, marks: list
 
 @given(st.lists(st.floats(0, 1.7e308), min_size=1, max_size=8), st.booleans())
 def test_any_values_have_an_axis(values: list[float], binary: bool) -> None:
-    """It is finite, its marks are on it and few, and equal or different values all have a place in its range."""
+    """Any values have a finite axis with few marks, all of them on it.
+
+    Equal or different values all have a place in its range.
+    """
     axis = axis_of(values, str, binary=binary)
     assert math.isfinite(axis.low)
     assert math.isfinite(axis.high)
@@ -49,7 +52,7 @@ def test_any_values_have_an_axis(values: list[float], binary: bool) -> None:
 
 
 def test_a_logarithmic_axis_has_no_zero() -> None:
-    """What lies below its least value is drawn there."""
+    """A logarithmic axis has no zero, and values below its least one are drawn there."""
     axis = axis_of([1.0, 100.0], str)
     assert axis.log
     assert axis.at(0.0) == axis.low == 0.0
@@ -72,7 +75,7 @@ def test_marks_have_no_idle_zeros(text: str, short: str) -> None:
 
 
 def test_marks_that_would_overlap_are_left_out() -> None:
-    """Those at the left stay."""
+    """Marks that would overlap are left out, and those at the left stay."""
     ticks = [(0.0, "0 %"), (0.3, "50 %"), (1.0, "90 %"), (2.0, "99 %")]
     assert [said for _, said in spaced(ticks, 0.0, 2.0, 60)] == ["0 %", "50 %", "90 %", "99 %"]
     assert [said for _, said in spaced(ticks, 0.0, 2.0, 20)] == ["0 %", "90 %", "99 %"]
@@ -89,7 +92,7 @@ def test_marks_that_would_overlap_are_left_out() -> None:
     ],
 )
 def test_times_are_those_of_the_clock(span_s: int, width: int, said: list[str]) -> None:
-    """As many as have room, at round ones, in seconds from the origin."""
+    """A time axis has as many round clock times as have room, placed in seconds from the origin."""
     ticks = time_ticks(NOON, NOON + span_s * SECOND, NOON - SECOND, width)
     assert [words for _, words in ticks] == said
     assert all(1.0 <= place <= span_s + 1 for place, _ in ticks)

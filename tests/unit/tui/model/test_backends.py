@@ -55,7 +55,7 @@ def test_states_in_words_and_colours() -> None:
 
 
 def test_what_is_none_does_not_stand_out() -> None:
-    """What is dropped does."""
+    """Figures that are none are dim, and a number of dropped values is not."""
     found = grid(stat(), stat(dropped={"refused": 3, "too_large": 1}, breaker="half-open", queued=9))
     assert column(found, "dropped") == ["0", "4"]
     assert tones(found, "dropped") == ["dim", "bad"]
@@ -64,7 +64,7 @@ def test_what_is_none_does_not_stand_out() -> None:
 
 
 def test_when_it_was_heard_of() -> None:
-    """In whole seconds while the run goes on, and at what time once it is over."""
+    """The column `seen` has whole seconds while the run goes on, and the time of day afterwards."""
     stats = (stat(), stat(time_ns=NOW - 90 * SECOND), stat(time_ns=0))
     assert column(grid(*stats), "seen") == ["now", "90 s", "never"]
     assert column(grid(*stats, state="COMPLETE"), "seen") == ["12:00:40", "11:59:10", "never"]
@@ -93,13 +93,13 @@ def test_where_the_data_is_stands_below_if_there_is_room() -> None:
 
 
 def test_raw_numbers() -> None:
-    """As elsewhere."""
+    """The table of backends has raw numbers, as the other tables do."""
     found = backends(snapshot(backends=[stat(queued=2_000_000)]), View(units="raw"))
     assert column(found, "queued") == ["2,000,000"]
 
 
 def test_one_line_for_all() -> None:
-    """What was delivered of those that are well, and what is wrong with the others."""
+    """The line has what was delivered of backends that are well, and what is wrong with the others."""
     assert line() == ""
     assert text(backends_line(Scene(), 80)) == ""
     assert (
@@ -111,7 +111,10 @@ def test_one_line_for_all() -> None:
 
 
 def test_where_there_is_no_room_what_is_well_goes_first() -> None:
-    """Then reasons are cut, then amounts left out; who is in trouble is named."""
+    """Backends that are well lose their names first, then reasons are cut, then amounts left out.
+
+    Backends in trouble are named.
+    """
     away = stat("away", state="retrying", queued=675, last_error="connection refused: https://api.wandb.ai")
     stats = [stat("one"), stat("two"), away, stat("hung", calling_s=29.0)]
     assert line(*stats, width=90).startswith("backends  2 ✓ · away retrying, 675 queued: connection re")
@@ -122,6 +125,6 @@ def test_where_there_is_no_room_what_is_well_goes_first() -> None:
 
 @pytest.mark.parametrize("width", range(0, 220, 7))
 def test_the_line_has_room(width: int) -> None:
-    """In any width."""
+    """The line of the backends has room in any width."""
     found = backends_line(Scene(snapshot=trainings.training().last), width)
     assert columns(text(found)) <= width

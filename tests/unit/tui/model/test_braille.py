@@ -19,7 +19,7 @@ def test_a_line_has_no_holes() -> None:
 
 
 def test_what_is_not_known_is_a_gap() -> None:
-    """And the line is not drawn across it."""
+    """An unknown value is a gap, and the line is not drawn across it."""
     assert texts(dots([Layer("accent", [0.0, None, None, 1.0])], 2, 1)) == ["⡀⠈"]
     assert texts(dots([Layer("accent", [None, None])], 1, 1)) == [""]
 
@@ -44,7 +44,7 @@ def test_the_frontmost_layer_owns_its_cells() -> None:
 def test_any_plot_has_its_size(
     lows: list[float | None], highs: list[float | None], width: int, height: int
 ) -> None:
-    """Whatever the heights, and however many."""
+    """A plot has its size, whatever the heights and however many."""
     drawn = dots([Layer("dim", lows, highs), Layer("accent", lows)], width, height)
     assert len(drawn) == height
     assert all(len(text(line)) == width for line in drawn)

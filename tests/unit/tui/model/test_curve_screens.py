@@ -23,7 +23,7 @@ def steps(cursor: Cursor | None = None, *, width: int = 120, **changes: Any) -> 
 
 
 def values(points: list[float | None], kind: Any = "counter", unit: str = "", **more: Any) -> Any:
-    """Of seconds after noon."""
+    """Return the screen of a value with these points in the seconds after noon."""
     intervals = tuple((NOON + at * SECOND, NOON + (at + 1) * SECOND, value) for at, value in enumerate(points))
     history = ValuesOverTime(kind, unit, intervals)
     gauge = GaugeStat(name="g", unit=unit, value=2.0, min=0.0, max=9.0)
@@ -48,7 +48,7 @@ def test_the_cursor_reads_the_nearest_point() -> None:
 
 
 def test_a_zoom_halves_the_range_around_the_cursor() -> None:
-    """Within the curve, whatever the cursor."""
+    """A zoom halves the range around the cursor and stays within the curve, whatever the cursor."""
     whole = steps().plot.x_range
     for zoom in range(1, ZOOM_MOST):
         low, high = steps(Cursor(600.0, zoom)).plot.x_range
@@ -60,7 +60,7 @@ def test_a_zoom_halves_the_range_around_the_cursor() -> None:
 
 
 def test_traces_are_the_band_the_earlier_run_and_the_value() -> None:
-    """In this order, so that the value is in front."""
+    """Traces are the band, the earlier run and the value, in this order: the value is in front."""
     traces = steps(baseline=trainings.earlier().snapshot, baseline_curves=trainings.earlier().curves).plot.traces
     assert [trace.name for trace in traces] == ["lowest and highest of ranks", "", "spirals-old", "loss"]
     assert [trace.name for trace in steps().plot.traces][-1] == "loss"
@@ -99,14 +99,14 @@ def test_the_newest_point_of_an_ended_counter_has_a_rate() -> None:
 
 
 def test_a_gauge_keeps_its_value_until_it_is_set_again() -> None:
-    """Before it was set the first time it has none."""
+    """A gauge keeps its value until it is set again, and has none before the first time."""
     found = values([None, 3.0, None, 5.0], "gauge")
     assert [trace.ys for trace in found.plot.traces] == [(3.0, 3.0, 5.0)]
     assert texts(found.facts)[0] == "g · 2 · 0 to 9"
 
 
 def test_percentages_have_an_axis_from_0_to_100() -> None:
-    """Whatever the values."""
+    """Percentages have an axis from 0 to 100, unless a value is above."""
     found = values([40.0, 41.0], "gauge", "%")
     assert found.plot.y_range == (0.0, 100.0)
     assert [words for _, words in found.plot.y_ticks] == ["0 %", "25 %", "50 %", "75 %", "100 %"]

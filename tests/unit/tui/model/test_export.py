@@ -1,4 +1,4 @@
-"""What is seen, for other programs."""
+"""Tests of the export of what is seen, for other programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_with_a_baseline_and_groups() -> None:
 
 
 def test_the_past() -> None:
-    """Its bounds, its figures, and no counters."""
+    """The export of the past has its bounds and its figures, and no counters."""
     moment = RangeFigures(start_ns=NOON, end_ns=NOON + SECOND, series={FAST: Figures(seconds=1.0, count=3)})
     document = exported(replace(scene(), moment=moment), View(), "overview")
     assert (document["view"]["start_ns"], document["view"]["end_ns"]) == (NOON, NOON + SECOND)
@@ -84,7 +84,7 @@ def test_requests_with_their_windows() -> None:
 
 
 def test_requests_of_the_past() -> None:
-    """What the history does not have is null, and reasons are left out."""
+    """Figures of past requests that the history does not have are null, and reasons are left out."""
     moment = RangeFigures(start_ns=NOON, end_ns=NOON + SECOND)
     (kind,) = exported(Scene(snapshot=loads.load("embed").last, moment=moment), View(figures="run"), "requests")[
         "requests"
@@ -94,7 +94,7 @@ def test_requests_of_the_past() -> None:
 
 
 def test_producers_and_log() -> None:
-    """In the order of the screen, with nothing left out."""
+    """Producers and log are exported in the order of the screen, with nothing left out."""
     stats = [producer("b", rank=1), producer("a", rank=0)]
     assert [row["producer"] for row in exported(scene(producers=stats), View(), "producers")["producers"]] == [
         "a",
@@ -105,7 +105,7 @@ def test_producers_and_log() -> None:
 
 
 def test_strict_json_whatever_the_values() -> None:
-    """No NaN and no infinity, and before the first snapshot there is no run."""
+    """The export has no NaN and no infinity, and no run before the first snapshot."""
     odd = series(percentiles={"50": math.inf, "99": math.nan})
     document = exported(
         scene(series=[odd], gauges=[GaugeStat(name="g", value=math.inf)]), View(figures="run"), "overview"
@@ -117,7 +117,7 @@ def test_strict_json_whatever_the_values() -> None:
 
 
 def test_steps_and_backends() -> None:
-    """Of all axes; values as the filter leaves them, with how they went."""
+    """The export has all axes and backends. Values are as the filter leaves them, with their curves."""
     times = {"lowest": 0, "highest": 79, "began_ns": 10**9, "ended_ns": 41 * 10**9}
     axes = [AxisStat(name="train", closed=80, newest=79, values={"loss": math.inf, "lr": 0.5}, **times)]
     shown = replace(
@@ -140,7 +140,7 @@ def test_steps_and_backends() -> None:
 
 
 def test_spans() -> None:
-    """As the filter leaves them, with their share."""
+    """The export has the spans that the filter leaves, with their share."""
     shown = Scene(snapshot=trainings.training().last)
     names = [row["name"] for row in exported(shown, View(), "spans")["spans"]]
     assert names == ["backward", "forward", "load_batch", "iteration"]
@@ -150,7 +150,7 @@ def test_spans() -> None:
 
 
 def test_a_curve_on_the_whole_screen() -> None:
-    """Of steps, or the intervals of a counter."""
+    """The export has the opened curve, of steps or of the intervals of a counter."""
     scene_ = replace(Scene(), curves=(StepCurve(axis="train", name="lr", steps=[1], values=[1.0]),))
     steps = export_json(scene_, View(), "curve", opened=Opened("steps", steps=("train", "lr")))["curve"]
     assert (steps["axis"], steps["values"]) == ("train", [1.0])

@@ -6,7 +6,7 @@ from telemetry.tui.model.grid import Cell, Column, Grid, Row
 
 
 def test_equal_contents_are_equal_grids() -> None:
-    """So a widget sees by comparison that there is nothing to draw anew."""
+    """Grids of equal contents are equal, so a widget sees that there is nothing to draw anew."""
 
     def grid(text: str) -> Grid:
         return Grid((Column("name", "series"),), (Row("a", Cell(text)),))

@@ -49,7 +49,7 @@ def test_a_value_that_is_not_finite_comes_first_and_in_amber() -> None:
 
 
 def test_two_lines_where_nothing_is_expected() -> None:
-    """No room is taken by progress that nobody can know."""
+    """The header has two lines where progress cannot be known, so that this takes no room."""
     assert len(said(scene(progress=[]))) == 2
 
 
@@ -63,7 +63,7 @@ def test_before_the_first_snapshot() -> None:
 
 
 def test_silence_and_trouble_take_the_last_line() -> None:
-    """What the figures say is old: nothing else matters more."""
+    """Silence and trouble take the last line: the figures are old then, and nothing matters more."""
     assert said(replace(scene(), silence_s=3.24))[-1] == "last snapshot 3.2 s ago"
     lines = said(replace(scene(), silence_s=300.0, trouble="the aggregator does not answer"))
     assert lines[-1] == "last snapshot 5 min 0 s ago · the aggregator does not answer"
@@ -71,7 +71,7 @@ def test_silence_and_trouble_take_the_last_line() -> None:
 
 
 def test_what_is_silent_is_not_called_live() -> None:
-    """Neither its state nor its rate nor what is left is known; what can be done about it is never cut."""
+    """A silent run shows no state, rate or time left, as none is known. The remedy is never cut."""
     remedy = "the aggregator is gone; `telemetry recover /tmp/runs/bench` makes a result of what it left"
     lines = said(replace(scene(), silence_s=48.8, trouble=remedy))
     assert lines[0].startswith(" SILENT  bench")
@@ -82,13 +82,16 @@ def test_what_is_silent_is_not_called_live() -> None:
 
 
 def test_progress_is_not_that_of_the_past() -> None:
-    """Beside figures of the past stands no bar of now."""
+    """Figures of the past have no progress bar of now beside them."""
     moment = RangeFigures(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
     assert said(replace(scene(), moment=moment))[1] == "requests 40 % by now · 20,000 of 50,000"
 
 
 def test_draining_says_what_is_pending_and_for_how_long() -> None:
-    """By name those that are waited for, and events and texts with their numbers."""
+    """A draining run names the producers that are waited for, and says for how long at most.
+
+    Events and texts have their numbers.
+    """
     pending = Pending(producers=["a", "x\n"], events=1_200, deferred=2, deadline_s=7.2)
     shown = scene(state="DRAINING", pending=pending, producers=[producer("a", rank=3)])
     assert said(shown, 160)[0].startswith(" DRAINING  bench")
@@ -111,7 +114,7 @@ def test_a_complete_run() -> None:
 
 
 def test_an_interrupted_run_says_why() -> None:
-    """In the colour of a failure."""
+    """An interrupted run says why, in the colour of a failure."""
     shown = snapshot(state="INTERRUPTED", completeness="interrupted", reason="SIGTERM")
     assert said(Scene(snapshot=shown))[-1].startswith("interrupted · 0 lost · SIGTERM")
     assert badge(shown).tone == "bad"
@@ -176,13 +179,16 @@ def test_a_failed_gate_is_the_state_of_a_complete_run() -> None:
     ],
 )
 def test_the_verdict_so_far(account: Accounting, words: str, tone: str) -> None:
-    """What is missing may still come; what was dropped will not."""
+    """The verdict so far tells missing events, which may still come, from dropped ones."""
     piece = verdict(snapshot(accounting=account))
     assert (piece.text, piece.tone) == (words, tone)
 
 
 def test_the_final_verdict_is_that_of_the_run() -> None:
-    """Also what waits for a definition that will not come is lost then; and who never ended is named."""
+    """The final verdict counts events as lost if their definition did not come.
+
+    A producer that never ended is named.
+    """
     lossy = snapshot(state="COMPLETE", completeness="lossy", accounting=Accounting(missing=5, waiting=7))
     assert verdict(lossy).text == "lossy: 12 lost"
     assert badge(lossy).tone == "bad"
@@ -208,7 +214,7 @@ def test_producers_are_counted_by_what_they_do() -> None:
 
 
 def test_warnings_and_a_late_aggregator_are_pointed_out() -> None:
-    """Before what it costs: the figures may not be what they seem."""
+    """Warnings and late ticks come before the cost, as the figures may not be what they seem."""
     shown = scene(warnings=["a", "b"], cost=SelfCost(ticks=100, ticks_late=12, cpu_percent=98.0, rss_bytes=1 << 20))
     known = "complete so far · 0 lost · 1/1 producer reporting · 2 warnings"
     assert said(shown, 120)[-1] == f"{known} · 12 % of ticks late · aggregator 98 %, 1.00 MiB"
@@ -216,7 +222,7 @@ def test_warnings_and_a_late_aggregator_are_pointed_out() -> None:
 
 
 def test_a_moment_in_the_past_says_which() -> None:
-    """In place of the rate, which is of now; trouble has a line of its own."""
+    """A moment in the past has its times in place of the rate, which is of now. Trouble has a line of its own."""
     moment = RangeFigures(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
     shown = replace(scene(), moment=moment, trouble="gone")
     lines = said(shown)

@@ -11,7 +11,7 @@ from telemetry.tui.model.lines import Piece, apart, cut, elided, fitted, taken, 
 
 
 def test_long_text_ends_with_an_ellipsis() -> None:
-    """It takes the width it is given and no more, also where characters take two columns."""
+    """Long text ends with an ellipsis in the width it is given, also if characters take two columns."""
     assert elided("latency", 7) == "latency"
     assert elided("latency", 5) == "late…"
     assert elided("遅延時間", 6) == "遅延…"
@@ -33,7 +33,7 @@ def test_what_matters_least_goes_first() -> None:
     st.lists(st.builds(Piece, st.text("ab 遅", max_size=9), keep=st.integers(0, 3)), max_size=5), st.integers(0, 40)
 )
 def test_no_line_is_wider_than_it_may_be(pieces: list[Piece], width: int) -> None:
-    """Whatever is to be said."""
+    """A fitted line is no wider than it may be, whatever its pieces."""
     assert width_of(fitted(pieces, width)) <= width
 
 

@@ -1,4 +1,4 @@
-"""What was said."""
+"""Tests of the log: warnings, marks and output of a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_warnings_then_marks_then_output() -> None:
 
 
 def test_nothing_was_said() -> None:
-    """Without a run, and in a quiet one."""
+    """The log has a text of its own without a run, and in a quiet one."""
     assert texts(log(Scene())) == ["no messages yet"]
     assert texts(log(scene(marks=[]))) == ["no messages yet"]
     assert texts(log(scene(marks=[], state="COMPLETE"))) == ["the run has no messages"]
@@ -60,7 +60,7 @@ def test_nothing_was_said() -> None:
     ],
 )
 def test_output_has_no_escape_sequences(line: str, plain: str) -> None:
-    """It can't colour, move, or rename anything here."""
+    """Output has no escape sequences, so that it can't colour, move, or rename anything here."""
     assert plain_text(line) == plain
 
 
@@ -71,6 +71,6 @@ def test_endless_lines_are_cut() -> None:
 
 
 def test_trouble_with_the_connection_stands_first() -> None:
-    """In full: what can be done about it is part of it."""
+    """Trouble with the connection stands first and in full, as it has what can be done about it."""
     said = texts(log(replace(scene(), trouble="gone; `telemetry recover runs/a` makes a result")))
     assert said[:2] == ["Connection", "gone; `telemetry recover runs/a` makes a result"]

@@ -25,7 +25,7 @@ GPUS = [GaugeStat(name="gpu.utilization", unit="%", labels={"gpu": str(at)}, val
 
 @pytest.mark.parametrize(("name", "expected"), [("host.cpu", True), ("gpu.memory", True), ("gpus", False)])
 def test_by_the_name(name: str, expected: bool) -> None:
-    """Of its first part."""
+    """A gauge is one of the machine by the first part of its name."""
     assert is_of_machine(name) is expected
 
 
@@ -35,7 +35,7 @@ def test_a_gauge_is_its_trend_and_its_value() -> None:
 
 
 def test_several_of_a_name_are_one() -> None:
-    """Their mean, and how many they are."""
+    """Several gauges of a name are one, with their mean and how many they are."""
     assert text(machine_line(machine(*GPUS), View(), 80)).endswith("▁▄▇ 2 × 85 %")
 
 

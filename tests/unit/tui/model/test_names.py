@@ -18,19 +18,22 @@ SHOP = tuple(
 
 
 def test_names_that_have_room_stay_as_they_are() -> None:
-    """Nothing is gained by cutting them."""
+    """Names that have room stay as they are, as nothing is gained by cutting them."""
     assert fitted_names(SHOP, 40) == SHOP
     assert fitted_names((), 10) == ()
 
 
 def test_shared_labels_go_first() -> None:
-    """They tell no row from another; `…` shows that something was left out."""
+    """Shared labels go first, as they tell no row from another. The sign `…` shows that something was left out."""
     names = ("latency{env=staging,route=/cart}", "latency{env=staging,route=/pay}")
     assert fitted_names(names, 26) == ("latency{…,route=/cart}", "latency{…,route=/pay}")
 
 
 def test_labels_that_all_rows_of_a_table_share_go_first() -> None:
-    """Also where an instrument has a single row. Rows without labels tell that they have none."""
+    """Labels that all rows of a table share go first, also where an instrument has a single row.
+
+    Rows without labels tell that they have none.
+    """
     names = ("ttft{model=llama-70b}", "tpot{model=llama-70b}", "errors", "latency{model=llama-70b,route=/a}")
     assert fitted_names(names, 40) == names
     assert fitted_names(names, 19) == ("ttft{…}", "tpot{…}", "errors", "latency{…,route=/a}")
@@ -92,7 +95,7 @@ def test_without_room_for_values_they_lose_their_middle_too() -> None:
 
 @given(names=st.lists(st.text(max_size=30) | st.sampled_from(SHOP), max_size=6), width=st.integers(1, 40))
 def test_all_keep_to_the_width(names: list[str], width: int) -> None:
-    """Whatever a name holds, and however little room there is."""
+    """Names keep to the width, whatever they contain and however little room there is."""
     shown = fitted_names(tuple(names), width)
     assert len(shown) == len(names)
     assert all(cell_len(name) <= width for name in shown)

@@ -64,7 +64,7 @@ def test_nodes_with_trouble_come_first() -> None:
 
 
 def test_an_opened_node_shows_its_producers_by_rank() -> None:
-    """Only who they are is known at the root. Those beyond its list are counted."""
+    """The root knows only who the producers of an opened node are. Producers beyond its list are counted."""
     where, view = opened()
     lines = drawn(producers(where, view), 158)
     assert [line.split("  ")[0] for line in lines[-4:-3]] == ["▾ n2"]
@@ -97,7 +97,10 @@ def test_the_filter_finds_nodes_and_their_opened_producers() -> None:
 
 
 def test_columns_sort_nodes() -> None:
-    """Also by the number of producers; producers without such a number keep their order."""
+    """Nodes are sorted by any column, also by the number of producers.
+
+    Producers without such a number keep their order.
+    """
     where = known(producers=[producer("own")])
     assert "producers" in sort_keys(where)
     names = [row.name.text for row in producers(where, View(sort="producers")).rows]
@@ -107,7 +110,7 @@ def test_columns_sort_nodes() -> None:
 
 
 def test_reporting_counts_nodes_and_all_producers() -> None:
-    """In the header and under the table."""
+    """The header and the line under the table count nodes and all producers."""
     assert reporting(snapshot(producers=[producer("own")], nodes=[node("n1"), node("n2")])) == (
         "2/2 nodes reporting, 17 producers",
         "plain",
@@ -125,7 +128,7 @@ def test_reporting_counts_nodes_and_all_producers() -> None:
 
 
 def test_a_run_that_lacks_nodes_names_them_at_the_top() -> None:
-    """Those that never connected without a name are counted."""
+    """A run that lacks nodes names them at the top. Nodes that never connected and have no name are counted."""
     lacking = [node("n1", status="ended", completeness="complete"), NodeStat(node="n4")]
     where = known(nodes=lacking, state="COMPLETE", completeness="incomplete", missing_nodes=2, producers=[])
     assert "nodes not complete: n4, 2 nodes that never connected" in text(header(where, View(), 120)[-1])
@@ -155,7 +158,10 @@ def test_a_mark_of_a_node_names_it() -> None:
 
 
 def test_the_export_has_nodes_and_opened_producers() -> None:
-    """In the order of the table; a row that is no producer is left out."""
+    """The export has nodes and opened producers in the order of the table.
+
+    A row that is no producer is left out.
+    """
     where, view = opened(producers=[producer("own")])
     found = export_json(where, view, "producers")["producers"]
     assert [(one.get("node"), one.get("producer")) for one in found] == [

@@ -10,7 +10,7 @@ from telemetry.tui.model import numbers
 
 
 def test_a_value_is_readable_or_in_the_units_of_its_series() -> None:
-    """What one reads has three digits and a unit; what one copies has six and none."""
+    """A readable value has three digits and a unit, and a raw one, to be copied, has six and none."""
     assert numbers.value(1.875967, "ms", "readable") == "1.88 ms"
     assert numbers.value(1.875967, "ms", "raw") == "1.87597"
     assert numbers.rate(4_221.918, "", "readable") == "4.22 k/s"
@@ -38,7 +38,7 @@ def test_raw_numbers_are_written_without_loss_of_order(number: float | None, wor
 
 
 def test_the_name_carries_the_unit_where_the_number_does_not() -> None:
-    """With raw numbers nobody else says what they are."""
+    """The name has the unit with raw numbers, where nothing else says what they are."""
     assert numbers.instrument("a", {}, "ms", "readable") == "a"
     assert numbers.instrument("a", {"x": "1"}, "ms", "raw") == "a{x=1} [ms]"
     assert numbers.instrument("a", {}, "tokens", "readable") == "a [tokens]"
@@ -65,7 +65,7 @@ def test_growing_durations_have_no_flickering_digits() -> None:
     ],
 )
 def test_changes_are_written_briefly(now: float | None, before: float | None, words: str) -> None:
-    """In percent, from ten times on as a factor; nothing can be compared with nothing."""
+    """A change is in percent, or a factor from ten times on. Zero or a missing value can't be compared with."""
     assert numbers.change_words(numbers.change(now, before)) == words
 
 
@@ -86,14 +86,14 @@ def test_times_and_sizes_compare_across_units() -> None:
 
 
 def test_what_comes_in_a_second() -> None:
-    """Nothing in no time, and more than a float can say is infinite."""
+    """A rate in no time is zero, and one that is more than a float can say is infinite."""
     assert numbers.per_s(20, 40.0) == 0.5
     assert numbers.per_s(20, 0.0) == 0.0
     assert numbers.per_s(10**400, 40.0) == float("inf")
 
 
 def test_percentages_have_their_unit_once() -> None:
-    """Beside the number; raw numbers have none, so the name has it."""
+    """Percentages have their unit beside the number. Raw numbers have none, so the name has it."""
     assert [numbers.instrument("host.cpu", {}, "%", units) for units in ("readable", "raw")] == [
         "host.cpu",
         "host.cpu [%]",

@@ -43,6 +43,6 @@ def test_counters_of_nothing_that_was_issued_stay_apart() -> None:
 
 
 def test_sums_that_no_float_can_say_are_infinite() -> None:
-    """Whoever counted that."""
+    """A sum of counters that no float can say is infinite, whoever counted that."""
     stats = [counter("llm.issued", 1), counter("llm.failed", 10**400), counter("llm.failed", 0.5, reason="a")]
     assert summed(stats)[1][0].value == math.inf

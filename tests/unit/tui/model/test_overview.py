@@ -45,7 +45,7 @@ def test_at_80_columns() -> None:
 
 
 def test_counts_of_masked_values_appear_with_a_filter_only() -> None:
-    """They are about telemetry and not about the run."""
+    """Counts of masked values appear with a filter only: they are about telemetry, not the run."""
     masked = CounterStat(name=COUNTER, labels={COUNTER_LABEL: "jwt"}, value=2, events=2)
     seen = scene(counters=[CounterStat(name="calls", value=3, events=3), masked], gauges=[])
     assert column(overview(seen, View()).others, "name") == ["calls"]
@@ -66,7 +66,10 @@ def test_at_160_columns() -> None:
 
 
 def test_of_another_width() -> None:
-    """As if it had been made for it; how the backends are has the whole screen."""
+    """A resized overview is as if it had been made for the width.
+
+    The line of the backends stays, as it has the whole screen.
+    """
     view = View(filter="latency", group="route")
     wide, narrow = overview(known(), view, 160), overview(known(), view, 80)
     assert resized(wide, known(), view, 80) == replace(narrow, backends=wide.backends)
@@ -111,7 +114,10 @@ def test_raw_units() -> None:
 
 
 def test_the_tail_that_moves_is_coloured_and_marked() -> None:
-    """From 1.25 times the median of the trend on it is a warning, from twice on bad; an arrow says so too."""
+    """A tail from 1.25 times the median of the trend on is a warning, and from twice on bad.
+
+    An arrow says so too.
+    """
     grid = overview(known(), View()).series
     assert tones(grid, "p99") == ["plain", "bad", "warn"]
     assert [cell[-1] for cell in column(grid, "trend")] == [" ", "⇑", "↑"]
@@ -119,7 +125,7 @@ def test_the_tail_that_moves_is_coloured_and_marked() -> None:
 
 
 def test_what_rests_on_few_values_is_dim() -> None:
-    """p99.9 of 5,000 values lies below five of them."""
+    """The p99.9 of 5,000 values is dim, as it lies below five of them."""
     grid = overview(scene(), View()).series
     assert tones(grid, "p99.9") == ["dim"] * 3
     assert tones(grid, "p99") == ["plain"] * 3
@@ -208,7 +214,7 @@ def test_the_past_shows_what_is_known_of_it() -> None:
 
 
 def test_the_caption_says_what_is_seen() -> None:
-    """Of what time range, how many of how many, and compared with what."""
+    """The caption has the time range, how many series of how many, and what they are compared with."""
     assert text(overview(scene(), View()).caption) == "last 10 s · 3 series"
     view = View(filter="lat", group="route", compare=True, figures="run")
     compared = replace(scene(), baseline=snapshot(run_id="0a1b2c3d"))
@@ -231,7 +237,7 @@ def test_nothing_is_said_in_words() -> None:
 
 
 def test_marks_come_with_the_time_of_day() -> None:
-    """And with who set them, where there are several who could have. Collectors set none."""
+    """Marks have the time of day, and who set them where several could have. Collectors set none."""
     assert texts(marks(scene())) == ["12:00:01.000  load begins"]
     beside = [producer("a"), producer("telemetry.collectors.1")]
     assert texts(marks(scene(producers=beside))) == ["12:00:01.000  load begins"]
@@ -303,7 +309,10 @@ def test_requests_have_no_rate_of_the_whole_run_in_rows_of_their_instruments() -
 
 
 def test_rates_of_counters_are_of_the_same_time_range_as_those_of_series() -> None:
-    """Of a run of 40 s whose counters have no times, all that was counted by its length; sorted by that, too."""
+    """The rate of a counter without times in a run of 40 s is its whole count by that length.
+
+    Counters are sorted by that, too.
+    """
     counters = [CounterStat(name="a", value=20, rate=3.0), CounterStat(name="b", value=80, rate=1.0)]
     now, whole = (
         overview(scene(counters=counters), View(sort="rate", figures=figures)).others
@@ -316,7 +325,10 @@ def test_rates_of_counters_are_of_the_same_time_range_as_those_of_series() -> No
 
 
 def test_gauges_of_collectors_are_in_the_table_with_a_filter() -> None:
-    """Without one they would fill it, and the line of the machine has the main ones. Those of a job stay."""
+    """Gauges of collectors are in the table with a filter only, as they would fill it.
+
+    The line of the machine has the main ones, and gauges of a job stay.
+    """
     gauges = [GaugeStat(name="host.load", value=1.0), GaugeStat(name="depth", value=2.0)]
     collectors = producer("telemetry.collectors.1")
     for producers, words, expected in (

@@ -6,7 +6,7 @@ from telemetry.tui.model.plot import Plot, Trace
 
 
 def test_equal_contents_are_equal_plots() -> None:
-    """So a widget sees by comparison that there is nothing to draw anew."""
+    """Plots of equal contents are equal, so a widget sees that there is nothing to draw anew."""
 
     def plot(value: float) -> Plot:
         return Plot(traces=(Trace("p99", (0.0, 1.0), (1.0, value)),))

@@ -34,7 +34,7 @@ def known() -> Scene:
 
 
 def test_at_80_columns() -> None:
-    """By rank; what stands out is said in words."""
+    """The table at 80 columns is in the order of ranks, with words for what stands out."""
     assert drawn(producers(known(), View()), 78) == [
         "producer  rank  host:pid   status   rate  lost      lag  seen",
         "train        0  node1:100  live    100/s     0  50.0 ms   now",
@@ -58,13 +58,13 @@ def test_at_160_columns() -> None:
 
 
 def test_a_killed_one_is_noted() -> None:
-    """With what was read from its memory."""
+    """A killed producer has a note with the number of events that were read from its memory."""
     shown = scene(producers=ranks({"status": "ended", "completeness": "complete", "salvaged": 1_234}))
     assert drawn(producers(shown, View()), 118)[1].endswith("killed (1,234 events salvaged)")
 
 
 def test_all_of_them_in_one_line() -> None:
-    """Under the table."""
+    """The line under the table sums up all producers."""
     assert text(total(known(), View(), 100)) == (
         "4/5 producers reporting, 1 late · 461/s · 5,000 received · 12 lost · 2 batches repaired"
     )
@@ -92,7 +92,7 @@ def test_one_that_lags_more_than_the_others_is_odd() -> None:
 
 
 def test_one_that_loses_more_than_the_others_is_odd() -> None:
-    """If all lose as much, none is."""
+    """A producer that loses more than the others is odd. If all lose as much, none is."""
     losing = {"dropped": {"negative": 50}}
     assert notes(snapshot(producers=ranks({}, {}, losing))).losing == {"id2"}
     assert notes(snapshot(producers=ranks(losing, losing, losing))).losing == set()
@@ -100,7 +100,7 @@ def test_one_that_loses_more_than_the_others_is_odd() -> None:
 
 
 def test_lost_and_missing_have_different_colours() -> None:
-    """What is missing may still come."""
+    """Lost and missing events have different colours, as missing ones may still come."""
     stats = ranks({"missing": 3}, {"missing": 3, "dropped": {"negative": 2}}, {})
     grid = producers(scene(producers=stats), View())
     assert column(grid, "lost") == ["3", "5", "0"]
@@ -131,7 +131,10 @@ def test_what_is_the_matter() -> None:
 
 
 def test_order_and_filter() -> None:
-    """By rank, or by any column of which there is an order; those without a rank keep theirs at the end."""
+    """The order is by rank or any column that has an order, and a filter applies.
+
+    Producers without a rank stay in place at the end.
+    """
     stats = [producer("x"), *ranks({}, {"lag_s": 0.1})]
     shown = scene(producers=stats)
     assert column(producers(shown, View()), "rank") == ["0", "1", "–"]
@@ -148,7 +151,7 @@ def test_order_and_filter() -> None:
 
 
 def test_names_are_printable() -> None:
-    """They come from outside."""
+    """Names of producers are made printable, as they come from outside."""
     stat = producer("\x1b", name="", host="\x1b[2J")
     cells = producers(scene(producers=[stat]), View()).rows[0].cells
     assert "".join(cell.text for cell in cells).isprintable()

@@ -1,4 +1,4 @@
-"""How far it has come."""
+"""Tests of the progress of a run: how far it has come."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_bar_with_what_is_left() -> None:
 
 
 def test_a_series_has_progress_too() -> None:
-    """What is expected of a series is a number of values, over all its labels."""
+    """The expected number of values of a series is the sum over all its labels."""
     item = Progress(name="latency", done=20_000.0, total=40_000.0)
     twice = [series(labels={"route": "/a"}), series(labels={"route": "/b"})]
     assert left_s(snapshot(progress=[item], series=twice), item) == 20.0
@@ -36,7 +36,7 @@ def test_an_axis_has_progress_at_its_own_speed() -> None:
 
 
 def test_a_stall_is_no_forecast() -> None:
-    """Where nothing has come for a window, that is said in place of a time that is never reached."""
+    """A window in which nothing came is named, in place of a time that is never reached."""
     stalled = [CounterStat(name="requests", value=20_000, rate=0.0)]
     assert said(80, counters=stalled).endswith("40 % · 20,000 of 50,000 · none in the last 10 s")
     assert said(80, counters=stalled, elapsed_s=5.0).endswith("40 % · 20,000 of 50,000")
@@ -55,7 +55,7 @@ def test_the_first_that_is_not_done_has_the_bar() -> None:
 
 @pytest.mark.parametrize(("done", "total", "part"), [(1, 4, 0.25), (5, 4, 1.0), (-1, 4, 0.0), (0, 0, 1.0)])
 def test_shares_stay_between_nothing_and_all(done: float, total: float, part: float) -> None:
-    """Whatever was expected."""
+    """A share stays between nothing and all, whatever was expected."""
     assert share(Progress(name="a", done=done, total=total)) == part
 
 
@@ -66,7 +66,7 @@ def test_not_done_is_never_100_percent() -> None:
 
 @pytest.mark.parametrize("width", [10, 24, 40, 200])
 def test_it_keeps_to_the_width(width: int) -> None:
-    """Also with a long name from outside."""
+    """The progress line keeps to its width, also with a long name from outside."""
     items = [Progress(name="long name \x07" * 9, done=1.0, total=3.0)]
     line = progress(snapshot(progress=items), width)
     assert width_of(line) <= width

@@ -1,4 +1,4 @@
-"""How many requests are where, and how fast they go."""
+"""Tests of how many requests are where, and how fast they go."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rates(flow: Flow) -> tuple[float | None, ...]:
 
 
 def test_counts_of_a_kind_and_of_its_windows() -> None:
-    """What failed and what finished is added up over reasons."""
+    """Counts of failed and finished requests are added up over reasons, by kind and by window."""
     (kind,) = flows(tracked(), RUN)
     assert figures(kind) == (150, 7, 125, 17, 1)
     assert [(part.counts.window, figures(part)) for part in kind.windows] == [
@@ -65,7 +65,10 @@ def test_counts_of_a_kind_and_of_its_windows() -> None:
 
 
 def test_rates_of_the_last_seconds() -> None:
-    """Those of counters, added up as their values are; a window that is over has none, and is still there."""
+    """Rates of the last seconds are those of counters, added up as their values are.
+
+    A window that is over has no rates, and is still there.
+    """
     (kind,) = flows(tracked(), View())
     assert figures(kind) == (150, 7, 125, 17, 1)
     assert rates(kind) == (10.0, 5.0, 0.75, None)
@@ -73,7 +76,7 @@ def test_rates_of_the_last_seconds() -> None:
 
 
 def test_tokens_a_second_are_those_that_were_watched() -> None:
-    """Nobody knows them of a series that has not been watched."""
+    """Tokens a second are those of the watched series. A series that has not been watched has none."""
     known = tracked()
     assert known.snapshot is not None
     stats = [durations("output_tokens", labels={"window": name}) for name in ("warm-up", "measured")]
@@ -87,7 +90,7 @@ def test_tokens_a_second_are_those_that_were_watched() -> None:
 
 
 def test_rates_of_a_whole_run_have_definitions() -> None:
-    """They come with the funnel; there is none that has no definition."""
+    """Rates of a whole run come with the funnel, and there is no rate without a definition."""
     extent = Extent(
         first_ns=NOON,
         last_ns=NOON + 10 * SECOND,
@@ -106,7 +109,10 @@ def test_rates_of_a_whole_run_have_definitions() -> None:
 
 
 def test_of_the_past_only_what_series_tell_is_known() -> None:
-    """What completed and what failed in that time range, and its tokens; not what was issued."""
+    """In the past, only completed and failed requests and tokens of the time range are known.
+
+    The number of issued requests is not.
+    """
     values = {
         "latency": Figures(seconds=10.0, count=40),
         "failed_latency": Figures(seconds=10.0, count=5),
@@ -124,7 +130,7 @@ def test_of_the_past_only_what_series_tell_is_known() -> None:
 
 
 def test_a_time_range_of_which_the_history_tells_nothing() -> None:
-    """Nothing completed in it."""
+    """A time range without history has no completed requests."""
     known = replace(tracked(), moment=RangeFigures(start_ns=NOON, end_ns=NOON + SECOND))
     (kind,) = flows(known, View())
     assert figures(kind) == (None, None, 0, 0, None)
@@ -146,6 +152,6 @@ def test_what_counts_requests(name: str, unit: str, there: bool) -> None:
 
 
 def test_before_the_first_snapshot_there_are_none() -> None:
-    """And nothing fails."""
+    """Before the first snapshot there are no requests, and nothing fails."""
     assert not has_requests(Scene())
     assert flows(Scene(), View()) == ()

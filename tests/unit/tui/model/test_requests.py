@@ -52,7 +52,10 @@ def said(grid: Grid) -> list[str]:
 
 
 def test_where_the_requests_are() -> None:
-    """From left to right, as they go; what went wrong stands out, what there is none of does not."""
+    """The counts stand from left to right, as requests go.
+
+    Counts of what went wrong stand out, and zero counts do not.
+    """
     found = requests(llm(), View()).request_counts
     assert [head.title for head in found.columns[:6]] == [
         *("requests", "issued ▸", "in flight ▸", "completed", "failed", "expired")
@@ -92,7 +95,7 @@ def test_what_is_odd_is_said_only_where_it_happens() -> None:
     ],
 )
 def test_rare_reasons_go_where_there_is_no_room(width: int, words: str) -> None:
-    """Not without their number."""
+    """Rare reasons go where there is no room, but their number stays."""
     counts = {"dns": 1, "timeout": 30, "http_503": 40, "reset": 2}
     assert by_count(counts, width) == words
     assert columns(words) <= width
@@ -110,7 +113,7 @@ POOL = "HTTPConnectionPool(host='10.0.0.7', port=8000): Max retries exceeded wit
     ],
 )
 def test_of_long_reasons_stays_what_tells_them_apart(width: int, words: str) -> None:
-    """And their counts, in a small terminal as well."""
+    """Long reasons keep only what tells them apart, with their counts, also in a small terminal."""
     counts = {POOL.format("ReadTimeoutError"): 30, POOL.format("NewConnectionError"): 20, "http_503": 5}
     assert by_count(counts, width) == words
     assert columns(words) <= width
@@ -131,7 +134,10 @@ def test_rates_of_the_last_seconds_and_of_the_whole_run() -> None:
 
 
 def test_series_have_no_rate_beside_those_by_definition() -> None:
-    """By the length of the whole run it would be another than that of their requests."""
+    """Series have no rate beside the rates by definition.
+
+    By the length of the whole run it would differ from that of their requests.
+    """
     now, whole = requests(llm(), View()).series, requests(llm(), RUN).series
     assert "rate" in [head.key for head in now.columns]
     assert "rate" not in [head.key for head in whole.columns]
@@ -141,7 +147,7 @@ def test_series_have_no_rate_beside_those_by_definition() -> None:
 
 
 def test_tokens_have_columns_where_there_are_any() -> None:
-    """Of the whole run by each definition too."""
+    """Tokens have columns where there are any, in the whole run also by each definition."""
     stats = [durations("llm.latency"), series("llm.output_tokens", unit="tokens")]
     now, whole = requests(llm(series=stats), View()).request_counts, requests(llm(series=stats), RUN).request_counts
     assert [head.title for head in now.columns[9:]] == ["tokens"]
@@ -149,7 +155,10 @@ def test_tokens_have_columns_where_there_are_any() -> None:
 
 
 def test_at_80_columns_where_they_are_and_how_fast_they_complete() -> None:
-    """Of a kind with a long name too."""
+    """The counts have room at 80 columns, also of a kind with a long name.
+
+    The rate has room beside a short name.
+    """
     for view in (View(), RUN):
         (head, first, *_) = drawn(requests(played(), view).request_counts, 77)
         assert head.split()[-4:] == ["completed", "failed", "SLO", "met"]
@@ -171,7 +180,10 @@ def test_limits_have_columns_where_there_are_any() -> None:
 
 
 def test_tokens_and_concurrency_have_a_row() -> None:
-    """In, out and in all; where few have failed, also how many were in flight."""
+    """Tokens have a row with those in, out and in all.
+
+    Where few requests failed, it also has how many were in flight.
+    """
     rows = requests(played(), RUN, 160).request_counts.rows
     chat, embed = (row.cells[1].text for row in rows if row.heading and row.key.startswith("load"))
     assert chat == "tokens 16.4 k/s in · 971/s out · 17.4 k/s in all · 1 a chunk"
@@ -179,7 +191,10 @@ def test_tokens_and_concurrency_have_a_row() -> None:
 
 
 def test_the_most_in_flight_is_that_of_all_windows() -> None:
-    """As far as it was watched: between two snapshots there may have been more."""
+    """The most in flight is that of all windows together, as far as it was watched.
+
+    Between two snapshots there may have been more.
+    """
     peaks = {("chat", (("model", "llama-70b"),)): 21.0, ("embed", ()): 3.0}
     rows = requests(replace(played(), peaks=peaks), RUN, 160).request_counts.rows
     chat, embed = (row.cells[1].text for row in rows if row.heading and row.key.startswith("load"))
@@ -188,7 +203,10 @@ def test_the_most_in_flight_is_that_of_all_windows() -> None:
 
 
 def test_windows_are_rows_of_their_kind() -> None:
-    """In the order in which they were opened; what is measured now comes first among the series."""
+    """Windows are rows of their kind, in the order in which they were opened.
+
+    Among the series the window that is measured now comes first.
+    """
     found = requests(played(), View())
     assert column(found.request_counts, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured", "embed"]
     assert said(found.series) == [
@@ -199,7 +217,7 @@ def test_windows_are_rows_of_their_kind() -> None:
 
 
 def test_outside_any_window_has_a_name() -> None:
-    """Where there are windows."""
+    """Requests outside any window have a name of their own if the kind has windows."""
     counters = [counter("llm.issued", 5), counter("llm.issued", 7, window="a\x1b")]
     assert column(requests(llm(counters=counters), RUN).request_counts, "name") == [
         "llm",
@@ -215,7 +233,7 @@ def test_series_stand_in_an_order_of_their_own() -> None:
 
 
 def test_turns_of_conversations_come_last() -> None:
-    """In their order."""
+    """Turns of conversations come last among the series, in their order."""
     stats = [durations("llm.turn.latency", turn=turn) for turn in ("10", "2", "32+")]
     found = requests(llm(series=[*stats, durations("llm.latency")]), RUN).series
     assert column(found, "name") == [
@@ -227,20 +245,20 @@ def test_turns_of_conversations_come_last() -> None:
 
 
 def test_at_80_columns_the_tail_and_the_trend_have_room() -> None:
-    """And counts do not."""
+    """At 80 columns the tail and the trend have room, and counts do not."""
     (head, *_) = drawn(requests(llm(), RUN).series, 77)
     assert head.split() == ["series", "p50", "p90", "p99", "p99.9", "max", "p99", "trend"]
 
 
 def test_raw_numbers_come_with_the_unit_of_their_row() -> None:
-    """To be copied."""
+    """Raw numbers come with the unit of their row, so that they can be copied."""
     found = requests(llm(), View(figures="run", units="raw")).series
     assert column(found, "name") == ["latency [ns]", "ttft [ns]", "failed_latency [ns]"]
     assert column(found, "p99") == ["4", "4", "4"]
 
 
 def test_the_filter_leaves_series_and_their_kinds() -> None:
-    """What is left of them is said."""
+    """The filter leaves series and their kinds, and the caption counts the kinds that are left."""
     found = requests(played(), View(filter="ttft measured"), 120)
     assert column(found.request_counts, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured"]
     assert column(found.series, "name") == ["ttft"]
@@ -250,7 +268,10 @@ def test_the_filter_leaves_series_and_their_kinds() -> None:
 
 
 def test_the_past_has_what_the_history_has() -> None:
-    """What completed and failed then; neither what was issued nor why it failed. Rows stay where they are."""
+    """The past has what completed and failed then, but not what was issued or why it failed.
+
+    Rows stay where they are.
+    """
     moment = RangeFigures(
         start_ns=NOON,
         end_ns=NOON + 10 * SECOND,
@@ -266,7 +287,7 @@ def test_the_past_has_what_the_history_has() -> None:
 
 
 def test_compared_with_a_baseline() -> None:
-    """By series, as the overview does."""
+    """The comparison with a baseline is by series, as on the overview."""
     known = replace(llm(), baseline=snapshot(series=[durations("llm.latency")]))
     found = requests(known, View(figures="run", compare=True), 120)
     assert column(found.series, "dp99") == ["0 %", "–", "–"]
@@ -282,14 +303,14 @@ def test_names_from_outside_are_printable() -> None:
 
 
 def test_without_requests_it_says_so() -> None:
-    """Also before the first snapshot, and of a run that has none."""
+    """The screen says that there are no requests, before the first snapshot and in a run without any."""
     assert requests(Scene(), View()).series.empty == "no requests yet"
     assert requests(Scene(live=False, snapshot=snapshot()), RUN).series.empty == "the run has no requests"
     assert requests(llm(series=[]), View()).series.empty == "no measurements yet"
 
 
 def test_each_series_is_told_once() -> None:
-    """Whatever windows and turns there are: all of both kinds."""
+    """Each series comes once, whatever windows and turns there are in both kinds."""
     known = played()
     assert known.snapshot is not None
     told_of = [item.series for _, parts in told(known, View()) for part in parts for item in part.members]

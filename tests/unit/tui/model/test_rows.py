@@ -1,4 +1,4 @@
-"""What columns the figures of series have, and what stands in them."""
+"""Tests of the columns that the figures of series have, and of the cells in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def known(trend: tuple[float, ...] = ()) -> Scene:
 
 
 def cells(shown: Scene, view: View) -> dict[str, tuple[str, str]]:
-    """By the key of their column."""
+    """Return the text and tone of each cell, by the key of its column."""
     heads = columns(shown, view, "series")[1:]
     (item,) = passing(shown, view)
     return {
@@ -28,7 +28,7 @@ def cells(shown: Scene, view: View) -> dict[str, tuple[str, str]]:
 
 
 def test_a_cell_for_each_column() -> None:
-    """Of the run, and of the window, whose greatest value is not known."""
+    """Each column has a cell, of the run or of the window. The greatest value of the window is not known."""
     run = cells(known(), View(figures="run"))
     assert {key: words for key, (words, _) in run.items()} == {
         "count": "20.0 k",
@@ -45,7 +45,7 @@ def test_a_cell_for_each_column() -> None:
 
 
 def test_the_trend_gives_p99_its_colour() -> None:
-    """Only in the window, whose p99 it is of."""
+    """The trend gives p99 its colour only in the window, whose p99 it is of."""
     risen = known((1.0,) * 9 + (3.0,))
     assert cells(risen, View())["p99"][1] == cells(risen, View())["trend"][1] == "bad"
     assert cells(risen, View(figures="run"))["p99"][1] == "plain"
@@ -60,7 +60,7 @@ def test_a_narrow_table_keeps_what_its_screen_wants() -> None:
 
 
 def test_differences_only_against_a_baseline() -> None:
-    """And only of what both have."""
+    """Differences are shown only against a baseline, and only of what both have."""
     compared = replace(known(), baseline=snapshot(series=[series(percentiles={"50": 1.0})]))
     found = cells(compared, View(figures="run", compare=True))
     assert (found["dp50"][0], found["dp99"][0]) == ("+25 %", "–")
@@ -69,12 +69,15 @@ def test_differences_only_against_a_baseline() -> None:
 
 @pytest.mark.parametrize(("width", "seconds"), [(80, 9), (119, 9), (120, 20), (150, 30), (400, 60)])
 def test_wide_screens_have_long_trends(width: int, seconds: int) -> None:
-    """Up to a minute."""
+    """Wide screens have longer trends, up to a minute."""
     assert trend_seconds(known((1.0,)), width) == seconds
 
 
 def test_short_trends_of_a_run_that_is_over_leave_room_for_names() -> None:
-    """They grow no more; while the history is being read nobody knows how long they are."""
+    """Short trends of a run that is over leave room for names, as such trends grow no more.
+
+    The length is not known while the history is being read.
+    """
     trends = {SERIES: (1.0,) * 3, ("body", ()): (1.0,) * 12}
     over = replace(known(), live=False, trends=trends)
     assert (trend_seconds(over, 80), trend_seconds(over, 120)) == (9, 12)

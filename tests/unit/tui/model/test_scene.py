@@ -1,4 +1,4 @@
-"""What is known and what is chosen."""
+"""Tests of the scene and the view: what is known, and what is chosen."""
 
 from __future__ import annotations
 

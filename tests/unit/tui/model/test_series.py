@@ -58,7 +58,10 @@ def test_on_a_line_of_160_columns() -> None:
 
 
 def test_without_history_the_snapshot_is_all_there_is() -> None:
-    """Its window has no extremes, its run has a curve and a histogram, and the trend stands in for the rest."""
+    """Without history, the trend stands in for the plot over time.
+
+    The window has no extremes, and the run has a curve and a histogram.
+    """
     shown = replace(known(), trends={LATENCY: (1.0, 1.1, 1.2)})
     found = detail(shown, View(), LATENCY, None, 80)
     assert texts(found.facts)[1:3] == ["        last 10 s      run", "count       5,000   20,000"]
@@ -77,7 +80,10 @@ def test_figures_of_the_window_are_those_of_its_seconds() -> None:
 
 
 def test_a_moment_of_the_past() -> None:
-    """What history says of it, with its place marked over time; the run beside it is that of now."""
+    """A moment of the past has the figures of the history, and its place is marked over time.
+
+    The run beside it is that of now.
+    """
     moment = RangeFigures(
         start_ns=NOON + 10 * SECOND,
         end_ns=NOON + 20 * SECOND,
@@ -92,7 +98,7 @@ def test_a_moment_of_the_past() -> None:
 
 
 def test_compared_with_a_baseline() -> None:
-    """Its curve beside this one, its figures beside these, and its name."""
+    """A baseline has its curve and its figures beside those of the run, and its name."""
     shown = replace(known(), baseline=snapshot(run_id="0a1b2c3d", series=[series()]))
     found = detail(shown, View(compare=True, figures="run"), LATENCY, HISTORY, 60)
     assert [trace.name for trace in found.curve.traces] == ["whole run", "baseline"]
@@ -103,14 +109,14 @@ def test_compared_with_a_baseline() -> None:
 
 
 def test_percentiles_of_windows_are_never_called_exact() -> None:
-    """Only those of the whole run are order statistics."""
+    """Percentiles of windows are never called exact. Only those of the whole run are order statistics."""
     exact = scene(series=[series(exact=True, error_bound=0.0, resolution=0.0)])
     assert said(exact, View(figures="run"), 60)[0] == "latency · percentiles exact"
     assert said(exact, View(), 60)[0] == "latency · percentiles ±0.1 %"
 
 
 def test_a_result_says_why_it_is_not_exact() -> None:
-    """While the run goes on nobody expects it."""
+    """A result says why it is not exact, and a live run does not, as nobody expects it there."""
     reason = "the journal is disabled"
     assert (
         said(replace(known(), snapshot=snapshot(series=[series()], exact_reason=reason)), View(), 60)[-1] != reason
@@ -127,7 +133,7 @@ def test_zoom_and_pan_move_the_plots_over_time_together() -> None:
 
 
 def test_plots_have_a_width_of_their_own() -> None:
-    """So that ticks fit where facts and plots stand side by side."""
+    """Plots have a width of their own, so that ticks fit where facts and plots stand side by side."""
     wide = detail(known(), View(), LATENCY, HISTORY, 30, plot_width=120)
     assert len(wide.over_time.x_ticks) > len(detail(known(), View(), LATENCY, HISTORY, 30).over_time.x_ticks)
 
@@ -148,7 +154,7 @@ def test_what_was_added_up_is_not_added_up_again() -> None:
 
 @pytest.mark.parametrize("width", [10, 20, 60, 200])
 def test_facts_keep_to_their_width(width: int) -> None:
-    """Whatever the name; and it is printable."""
+    """Facts keep to their width and are printable, whatever the name."""
     stat = series("\x1b[31mname" * 9, above=3)
     found = detail(scene(series=[stat]), View(), (stat.name, ()), None, width)
     assert all(len(line) <= width for line in texts(found.facts))

@@ -63,7 +63,7 @@ def test_with_a_baseline() -> None:
 
 
 def test_a_pane_may_be_narrower_than_the_table() -> None:
-    """Then it is cut."""
+    """A table of facts is cut if its pane is narrower."""
     assert all(len(line) <= 16 for line in texts(table([NOW, RUN], None, "ms", "readable", 16)))
 
 
@@ -90,6 +90,6 @@ def test_percentiles_of_few_values_are_pointed_out() -> None:
 
 
 def test_values_outside_the_range_are_pointed_out() -> None:
-    """With what that means for the percentiles."""
+    """Values outside the range are pointed out, with what that means for the percentiles."""
     assert said(100_000, above=12) == ["12 above the range; percentiles have no error bound"]
     assert said(100_000, below=3, imprecise=1) == ["3 below the range, 1 beyond 2^53, rounded"]

@@ -33,7 +33,10 @@ def times(start_s: int, end_s: int, width: int = 60, cursor_ns: int | None = Non
 
 
 def test_each_nine_takes_the_same_room() -> None:
-    """As in HdrHistogram's plots; the greatest of all is half a value before infinity."""
+    """Each nine takes the same room, as in HdrHistogram's plots.
+
+    The greatest value is half a value before infinity.
+    """
     assert percentile_place(0.0, 100) == 0.0
     assert percentile_place(0.9, 100) == pytest.approx(1.0)
     assert percentile_place(0.999, 10_000) == pytest.approx(3.0)
@@ -41,7 +44,10 @@ def test_each_nine_takes_the_same_room() -> None:
 
 
 def test_a_snapshot_has_a_curve_too() -> None:
-    """From the least value over the percentiles to the greatest; p99.9 of 100 values is the greatest."""
+    """The curve of a snapshot goes from the least value over the percentiles to the greatest.
+
+    The p99.9 of 100 values is the greatest.
+    """
     stat = series(count=100, percentiles={"50": 1.25, "99": 4.0, "99.9": 80.0, "x": 9.0})
     assert curve_of(stat, "run", "accent").points == [(0.0, 0.5), (0.5, 1.25), (0.99, 4.0), (1.0, 80.0)]
     assert curve_of(SeriesStat(name="a"), "run", "accent").points == ()
@@ -112,7 +118,10 @@ def test_small_ticks_have_a_histogram() -> None:
 
 
 def test_zoom_halves_and_pan_moves_by_tenths() -> None:
-    """From the newest end, never beyond what there is, and never below some seconds."""
+    """Zoom halves the range and pan moves it by tenths, both from the newest end.
+
+    The range never exceeds what there is, and is never below some seconds.
+    """
     known = timeline({second: [1_000] for second in range(80)})
     ends = NOON + 80 * SECOND
     assert time_range_of(known, View()) == (NOON, ends)
@@ -140,7 +149,10 @@ def test_figures_over_time() -> None:
 
 
 def test_a_silence_is_a_gap() -> None:
-    """No line joins values that come much later than usual; values that are rare anyway are a line."""
+    """A silence is a gap: no line joins values that come much later than usual.
+
+    Values that are rare anyway are a line.
+    """
     busy = (0, 1, 2, 22, 23)
     known = timeline({second: [1_000] if second in busy else [] for second in range(24)})
     points = known.points(NOON, NOON + 24 * SECOND, 60, ("50", "99"))
@@ -158,14 +170,14 @@ def test_the_rate_shows_a_stall() -> None:
 
 
 def test_a_moment_out_of_sight_is_not_marked() -> None:
-    """Its mark would stretch the axis."""
+    """A moment out of sight is not marked, as its mark would stretch the axis."""
     assert times(10, 20, cursor_ns=NOON).cursor is None
     assert times(10, 20).cursor is None
     assert over_time_plot([], times(10, 20), "ms", "readable").empty == "no values in this time range"
 
 
 def test_a_trend_stands_in_for_history() -> None:
-    """Before any has come, and where none is kept."""
+    """A trend stands in for history before any has come, and where none is kept."""
 
     def trend(*values: float | None, **changes: Any) -> Plot:
         return trend_plot(replace(scene(), trends={("a", ()): values}, **changes), ("a", ()), "ms", "readable")

@@ -1,4 +1,4 @@
-"""Where the time goes, in one line of the overview."""
+"""Tests of the spans: the overview's line of where the time goes, and their table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINE = "time  rollout 65.9 % 8.11 s · update 34.1 % 4.20 s"
 
 
 def test_the_largest_share_comes_first() -> None:
-    """With its self time."""
+    """The line of spans begins with the largest share and its self time."""
     assert text(spans_line(scene(series=SERIES, counters=COUNTERS), 100)) == LINE
 
 
@@ -51,7 +51,7 @@ def test_the_overview_has_the_line_in_place_of_the_counters() -> None:
 
 
 def test_the_table_has_the_largest_self_time_first() -> None:
-    """With bars in proportion, and times of the whole run."""
+    """The table has the largest self time first, with bars in proportion, and times of the whole run."""
     shown = Scene(snapshot=trainings.training().last)
     assert has_spans(shown)
     grid = spans_table(shown, View(), 160)
@@ -63,7 +63,7 @@ def test_the_table_has_the_largest_self_time_first() -> None:
 
 
 def test_the_table_can_be_filtered() -> None:
-    """By name; bars stay as they were."""
+    """The table of spans is filtered by name, and bars stay as they were."""
     shown = Scene(snapshot=trainings.training().last)
     grid = spans_table(shown, View(filter="load"), 160)
     assert [bar.count("━") for bar in column(grid, "bar")] == [8]

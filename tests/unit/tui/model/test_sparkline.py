@@ -28,7 +28,7 @@ def test_the_newest_stands_at_the_right_edge() -> None:
 
 @given(st.lists(st.none() | st.floats(0, 1e300), max_size=60), st.integers(1, 60))
 def test_any_trend_has_its_width(points: list[float | None], width: int) -> None:
-    """Whatever the values."""
+    """A sparkline has its width, whatever the values."""
     assert len(sparkline(tuple(points), width)) == width
 
 
@@ -36,12 +36,18 @@ def test_any_trend_has_its_width(points: list[float | None], width: int) -> None
     ("last", "moved"), [(1.0, "steady"), (1.24, "steady"), (1.25, "risen"), (1.99, "risen"), (2.0, "jumped")]
 )
 def test_a_move_is_measured_by_the_median(last: float, moved: Move) -> None:
-    """From 1.25 times on it has risen, from twice on it has jumped; a single peak before changes nothing."""
+    """A trend has risen from 1.25 times its median on, and jumped from twice on.
+
+    A single peak before changes nothing.
+    """
     assert move((1.0, 1.0, 50.0, 1.0, None, 1.0, 1.0, last)) == moved
 
 
 def test_at_a_limit_the_move_does_not_flicker() -> None:
-    """It is over once a value is a tenth below; a jump ends in a rise."""
+    """A rise is over once a value is a tenth below the limit, so that it does not flicker.
+
+    A jump ends in a rise.
+    """
     calm = (1.0,) * 10
     assert move((*calm, 1.26, 1.2)) == "risen"
     assert move((*calm, 1.26, 1.13, 1.24)) == "risen"
@@ -51,13 +57,13 @@ def test_at_a_limit_the_move_does_not_flicker() -> None:
 
 
 def test_percentages_are_drawn_from_nothing_to_a_hundred() -> None:
-    """Whatever the others are."""
+    """Percentages are drawn from nothing to a hundred, whatever the other values are."""
     assert sparkline((0.0, 50.0, 100.0, 20.0), 4, 100.0) == "▁▄▇▂"
     assert sparkline((-5.0, 120.0), 2, 100.0) == "▁▇"
 
 
 def test_trends_below_each_other_do_not_touch() -> None:
-    """No point fills its line."""
+    """Trends below each other do not touch, as no point fills its line."""
     assert "█" not in sparkline(tuple(float(point) for point in range(60)), 60)
     assert "█" not in course(tuple(float(point) for point in range(60)), 60)
 
@@ -70,7 +76,10 @@ def test_few_points_tell_nothing() -> None:
 
 
 def test_a_course_is_drawn_from_the_least_to_the_greatest() -> None:
-    """Whatever their signs; what stays the same is a level line, and what is no number a gap."""
+    """A course is drawn from its least to its greatest value, whatever their signs.
+
+    Equal values are a level line, and what is no number is a gap.
+    """
     assert course((-1.0, 0.0, 1.0), 3) == "▁▄▇"
     assert course((0.93, 0.94, None, 0.96), 5) == " ▁▃ ▇"
     assert course((3e-4, 3e-4), 3) == " ▄▄"
@@ -81,5 +90,5 @@ def test_a_course_is_drawn_from_the_least_to_the_greatest() -> None:
 
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), max_size=60), st.integers(1, 60))
 def test_any_course_has_its_width(points: list[float | None], width: int) -> None:
-    """Whatever the values."""
+    """A course has its width, whatever the values."""
     assert len(course(tuple(points), width)) == width

@@ -10,7 +10,7 @@ SECOND = 1_000_000_000
 
 
 def shown(*wanted: tuple[float, Tone]) -> list[Tone]:
-    """What one cell shows if it wants these tones at these seconds."""
+    """Return the tones of one cell that wants these tones at these seconds."""
     steady = SteadyTones()
     return [steady.tone(KEY, tone, round(at * SECOND)) for at, tone in wanted]
 
@@ -34,7 +34,7 @@ def test_worse_news_are_not_held_back() -> None:
 
 
 def test_tones_that_warn_of_nothing_change_at_once() -> None:
-    """They are different things, not states of one."""
+    """Tones that warn of nothing change at once, as they are different things, not states of one."""
     assert shown((0, "accent"), (0.1, "good"), (0.2, "plain")) == ["accent", "good", "plain"]
 
 
@@ -47,7 +47,7 @@ def test_cells_that_show_something_else_begin_anew() -> None:
 
 
 def test_rows_are_drawn_again_when_a_held_tone_goes() -> None:
-    """Once, and only those."""
+    """A row is drawn again when a held tone goes, once, and no other row is."""
     steady = SteadyTones()
     steady.tone(KEY, "warn", 0)
     steady.tone(("other", 0), "warn", 0)

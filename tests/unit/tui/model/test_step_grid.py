@@ -20,7 +20,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def curve(name: str = "loss", values: list[float | None] | None = None, **changes: Any) -> StepCurve:
-    """Of steps 0, 10, 20 …"""
+    """Return a curve with values at steps 0, 10, 20 and so on."""
     values = [4.0, 2.0, 1.0, 1.5] if values is None else values
     known = [value for value in values if value is not None]
     facts = {
@@ -50,7 +50,7 @@ def card(one: StepCurve, behind: StepCurve | None = None) -> Card:
 
 
 def test_axes_are_sections_with_their_state() -> None:
-    """What an axis waits for stands out; a rule fills the line."""
+    """Axes are sections, each under a rule that fills the line. The step that an axis waits for stands out."""
     found = step_grid(played(steps_per_s={"train": 20.0}), View(), 80)
     heads = texts(section.heading for section in found.sections)
     assert heads[0].startswith("train · step 1,196 · 20 steps/s · step 1,197 waits for rank 1 ──")
@@ -66,14 +66,14 @@ def test_axes_are_sections_with_their_state() -> None:
 
 
 def test_timeouts_and_corrections_are_told() -> None:
-    """Where there are any."""
+    """Timeouts and corrections of an axis stand in its heading where there are any."""
     axis = AxisStat(name="a", newest=7, timeouts=2, corrections=1, values={"x": 1.0})
     (head,) = texts([step_grid(scene(axes=[axis]), View(), 100).sections[0].heading])
     assert head.startswith("a · step 7 · 2 timeouts · 1 correction ──")
 
 
 def test_a_filter_leaves_curves_and_axes_that_have_some() -> None:
-    """Without any, the grid says so."""
+    """A filter leaves curves and the axes that have some. Without any, the grid says so."""
     found = step_grid(played(), View(filter="LOSS"))
     assert [each.key for each in found.cards] == [("train", "loss"), ("eval", "loss")]
     assert len(found.sections) == 2
@@ -81,7 +81,10 @@ def test_a_filter_leaves_curves_and_axes_that_have_some() -> None:
 
 
 def test_a_count_of_epochs_is_no_curve() -> None:
-    """It is a straight line beside the steps. A filter that names it still shows it."""
+    """A count of epochs is no curve, as it is a straight line beside the steps.
+
+    A filter that names it still shows it.
+    """
     shown = played(curves=(curve("loss"), curve("epoch"), curve("train/global_step")))
     assert [one.curve.name for one in step_grid(shown, View()).cards] == ["loss"]
     assert [one.curve.name for one in step_grid(shown, View(filter="epoch")).cards] == ["epoch"]
@@ -95,7 +98,7 @@ def test_before_they_are_read() -> None:
 
 
 def test_the_earlier_run_is_behind_where_it_has_the_value() -> None:
-    """And only if one compares."""
+    """An earlier run is drawn behind where it has the value, and only with the comparison on."""
     shown = played(baseline_curves=trainings.earlier().curves)
     behind = [each.key for each in step_grid(shown, View(compare=True)).cards if each.behind is not None]
     assert behind == [("train", "loss"), ("train", "gradient/norm"), ("eval", "loss")]
@@ -103,7 +106,10 @@ def test_the_earlier_run_is_behind_where_it_has_the_value() -> None:
 
 
 def test_a_card_has_name_newest_first_and_best() -> None:
-    """By the direction that the name tells; without one, the range."""
+    """A card has the name, the newest, first and best value.
+
+    The best is by the direction of the name, and without one the card has the range.
+    """
     lines = texts(drawn(card(curve()), 24, 6, "readable"))
     assert lines[0] == "loss                1.50"
     assert lines[-1] == "from 4            best 1"
@@ -114,7 +120,7 @@ def test_a_card_has_name_newest_first_and_best() -> None:
 
 
 def test_a_long_name_keeps_its_ends() -> None:
-    """Beside the newest value; what comes from outside is printable."""
+    """A long name keeps its ends beside the newest value. Names from outside are made printable."""
     (title, *_) = texts(drawn(card(curve("model/layers.11\x1b/attention/weight_norm")), 24, 6, "readable"))
     assert title.startswith("model/la")
     assert title.endswith("norm 1.50")
@@ -122,7 +128,7 @@ def test_a_long_name_keeps_its_ends() -> None:
 
 
 def test_what_is_not_finite_says_so() -> None:
-    """In the title; the curve has a gap."""
+    """A value that is not finite is named in the title, and the curve has a gap."""
     lines = texts(drawn(card(curve(values=[1.0, None, 3.0, None])), 24, 6, "readable"))
     assert lines[0].endswith("not finite")
     assert lines[1:-1] != texts(drawn(card(curve(values=[1.0, 2.0, 3.0, None])), 24, 6, "readable"))[1:-1]
@@ -139,7 +145,7 @@ def test_the_line_goes_from_edge_to_edge() -> None:
 
 
 def test_a_value_that_stays_the_same_is_in_the_middle() -> None:
-    """Neither at zero nor at the top."""
+    """A value that stays the same is drawn in the middle, neither at zero nor at the top."""
     lines = texts(drawn(card(curve(values=[5.0, 5.0, 5.0])), 10, 5, "readable"))[1:-1]
     assert [bool(line.strip()) for line in lines] == [False, True, False]
 
@@ -157,7 +163,10 @@ def test_ranks_are_a_band_behind_the_line() -> None:
 
 
 def test_an_earlier_run_shares_the_axes() -> None:
-    """It goes on where the run is not yet, and has a colour of its own."""
+    """An earlier run shares the axes and has a colour of its own.
+
+    The earlier curve goes on where the run is not yet.
+    """
     longer = curve(values=[8.0] * 9)
     lines = drawn(card(curve(), longer), 24, 8, "readable")[1:-1]
     tones = [{cell.tone for cell in line if cell.text.strip()} for line in lines]
@@ -182,7 +191,7 @@ def test_a_curve_is_found_by_axis_and_name() -> None:
 @given(st.lists(st.none() | FINITE, max_size=30), st.integers(2, 60), st.integers(3, 12))
 @example([None, None, 8.988465674311579e307, 8.98846567431158e307, None], 2, 3)
 def test_any_curve_can_be_drawn(values: list[float | None], width: int, height: int) -> None:
-    """Whatever the values, in any size."""
+    """A curve can be drawn in any size, whatever its values."""
     lines = drawn(card(curve(values=values)), width, height, "raw")
     assert len(lines) == height
     assert all(len(text(line)) <= width for line in lines)

@@ -33,7 +33,10 @@ def test_who_has_steps() -> None:
 
 
 def test_nothing_yet() -> None:
-    """Before the first snapshot, without axes, and of an axis without a closed step."""
+    """The tables are empty before the first snapshot and without axes.
+
+    An axis without a closed step has no values.
+    """
     assert steps(Scene(), View()).values.empty == "no steps yet"
     assert steps(scene(), View()).axes.empty == "no steps yet"
     assert steps(replace(scene(), live=False), View()).axes.empty == "the run has no steps"
@@ -43,7 +46,7 @@ def test_nothing_yet() -> None:
 
 
 def test_how_fast_they_come() -> None:
-    """In the last seconds as far as they were watched, or in the whole run."""
+    """The speed of an axis is that of the last seconds as far as watched, or of the whole run."""
     one = replace(scene(axes=[axis()]), steps_per_s={"train": 48.5})
     assert column(steps(one, View()).axes, "rate") == ["48.5"]
     assert column(steps(one, RUN).axes, "rate") == ["50"]
@@ -52,7 +55,10 @@ def test_how_fast_they_come() -> None:
 
 
 def test_who_is_waited_for() -> None:
-    """By rank, else by name, else by id; the first ones, and of what step."""
+    """Producers waited for are named by rank, else by name, else by id.
+
+    The cell has the first ones, and the step.
+    """
     producers = [
         producer("a", rank=3),
         producer("b", rank=None, name="roll\x1b"),
@@ -67,7 +73,7 @@ def test_who_is_waited_for() -> None:
 
 
 def test_trouble_stands_out() -> None:
-    """What there is none of does not."""
+    """Timeouts and corrections stand out, and a count of zero does not."""
     found = steps(scene(axes=[axis(timeouts=2), axis("b", corrections=3)]), View()).axes
     assert tones(found, "timeouts") == ["warn", "dim"]
     assert tones(found, "corrections") == ["dim", "warn"]
@@ -97,7 +103,7 @@ def test_how_they_went_over_the_run() -> None:
 
 
 def test_a_filter_leaves_values() -> None:
-    """And the caption says so."""
+    """A filter leaves some values, and the caption names it."""
     one = scene(axes=[axis(values={"train/loss": 1.0, "lr": 2.0})])
     found = steps(one, View(filter="LOSS"), width=120)
     assert column(found.values, "name") == ["train/loss"]
@@ -107,7 +113,7 @@ def test_a_filter_leaves_values() -> None:
 
 
 def test_at_80_columns_the_step_the_pace_and_who_lags() -> None:
-    """Of the played run."""
+    """At 80 columns the table of the played run has the step, the pace and who lags."""
     found = steps(Scene(snapshot=trainings.training().last), View())
     (head, first, *_) = drawn(found.axes, 77)
     assert head.split() == ["axis", "newest", "step", "steps/s", "open", "timeouts", "waits", "for"]
@@ -115,7 +121,7 @@ def test_at_80_columns_the_step_the_pace_and_who_lags() -> None:
 
 
 def test_names_from_outside_are_printable() -> None:
-    """Of axes and values."""
+    """Names of axes and values from outside are made printable."""
     found = steps(scene(axes=[axis("a\x1b", values={"b\x1b": 1.0})]), View())
     assert column(found.axes, "name") + column(found.values, "name") == [r"a\x1b", r"b\x1b"]
     assert found.values.columns[0].title == r"values of a\x1b"

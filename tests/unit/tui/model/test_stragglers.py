@@ -41,7 +41,7 @@ def test_without_a_slow_rank_it_says_so_quietly() -> None:
 
 
 def test_other_axes_and_runs_have_nothing() -> None:
-    """Their screen is as before."""
+    """Axes and runs without slow ranks have no lines of stragglers, so their screen is as before."""
     assert drawn(axis="eval") == []
     assert stragglers(Scene(), "step", 100, 40) == ()
     assert stragglers(Scene(), None, 100, 40) == ()
@@ -64,7 +64,7 @@ def test_lines_fit_on_every_screen() -> None:
 
 
 def test_absent_ranks_are_dots() -> None:
-    """They are not fast."""
+    """Absent ranks are drawn as dots, as they are not fast."""
     one = report().stragglers[0]
     lags = LagMap(ranks=["a", "b"], steps=[0, 10], last_step=19, lags=[[None, 0.2], [0.0, 0.0]])
     rows = drawn(replace(one, map=lags), width=42)

@@ -52,7 +52,7 @@ def test_a_training_run_has_its_words() -> None:
 
 
 def test_a_subject_is_not_repeated_in_every_title() -> None:
-    """It stands in front instead."""
+    """A shared subject stands in front of the values instead of in every title."""
     titles, values = texts(tiles(load(), View(), 78, 24))
     assert titles.split()[:2] == ["metrics", "values/s"]
     assert "p99" in titles.split()
@@ -60,7 +60,7 @@ def test_a_subject_is_not_repeated_in_every_title() -> None:
 
 
 def test_titles_stand_above_their_values() -> None:
-    """In the same column."""
+    """Titles stand above their values, in the same column."""
     for shown in (load(), llm(), training()):
         titles, values = tiles(shown, View(), 78, 24)
         assert [len(cell.text) for cell in values] == [len(cell.text) for cell in titles]
@@ -68,7 +68,7 @@ def test_titles_stand_above_their_values() -> None:
 
 @pytest.mark.parametrize("width", [10, 20, 40, 78, 158, 300])
 def test_what_does_not_fit_is_left_out(width: int) -> None:
-    """From the end; the first figure stays."""
+    """Figures that do not fit are left out from the end, and the first one stays."""
     for shown in (load(), llm(), training()):
         for height in (24, 48):
             lines = tiles(shown, View(), width, height)
@@ -85,14 +85,14 @@ def test_a_high_screen_has_two_headlines_with_notes() -> None:
 
 
 def test_nothing_to_show() -> None:
-    """Before the first snapshot, and of a moment in the past."""
+    """There are no tiles before the first snapshot, and none of a moment in the past."""
     assert tiles(Scene(), View(), 80, 24) == ()
     past = replace(load(), moment=RangeFigures(start_ns=NOON, end_ns=NOON + SECOND))
     assert tiles(past, View(), 80, 24) == ()
 
 
 def test_failures_stay_on_a_narrow_screen() -> None:
-    """They come after the rate, in their colour, and the median goes before the p99."""
+    """Failures stay on a narrow screen, after the rate and in their colour. The median goes before the p99."""
     failed = [CounterStat(name="chat.failed", value=59, unit="requests", labels={"reason": "timeout"})]
     titles, values = tiles(scene(counters=[*COUNTERS, *failed], series=[LATENCY]), View(), 40, 24)
     assert text(titles).split() == ["requests/s", "failed", "latency", "p99"]
@@ -100,7 +100,10 @@ def test_failures_stay_on_a_narrow_screen() -> None:
 
 
 def test_a_rate_names_its_time_if_the_tables_have_another() -> None:
-    """After the run the tables show the last seconds, unless the whole run is chosen."""
+    """A rate names its time if the tables have another one.
+
+    After the run the tables show the last seconds, unless the whole run is chosen.
+    """
     stats = [replace_struct(LATENCY, labels={"route": route}, name="http.latency") for route in "ab"]
     over = replace(scene(series=stats, elapsed_s=40.0, state="COMPLETE", completeness="complete"), live=False)
     assert "requests/s over 40.0 s" in texts(tiles(over, View(), 100, 24))[0]

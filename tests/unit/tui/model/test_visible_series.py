@@ -1,4 +1,4 @@
-"""Which series are seen, and in what order."""
+"""Tests of which series are seen, and in what order."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_figures_are_those_of_the_chosen_time_range() -> None:
 
 
 def test_the_time_range_has_a_name() -> None:
-    """Nobody should take the window for the run."""
+    """The time range has a name, so that nobody takes the window for the run."""
     known = scene()
     assert time_range_words(known, View()) == "last 10 s"
     assert time_range_words(replace(known, live=False), View()) == "the last 10 s"
@@ -69,7 +69,7 @@ def test_the_time_range_has_a_name() -> None:
 
 
 def test_percentiles_ascend_and_strange_ones_come_last() -> None:
-    """Those that any series has, as numbers."""
+    """Percentile keys are those that any series has, ascending as numbers. Strange ones come last."""
     stats = [series(), series("b", percentiles={"100": 1.0, "x": 1.0, "75": 1.0})]
     assert percentile_keys(snapshot(series=stats)) == ("50", "75", "90", "99", "99.9", "100", "x")
     assert percentile_keys(None) == ()
@@ -96,14 +96,14 @@ def test_a_percentile_rests_on_what_lies_beyond_it(
 
 
 def test_all_words_of_a_filter_must_be_there() -> None:
-    """In any order and case; no word lets everything pass."""
+    """All words of a filter must be there, in any order and case. A filter without words lets everything pass."""
     assert matches("latency{route=/fast}", "FAST lat")
     assert not matches("latency{route=/fast}", "fast body")
     assert matches("anything", "  ")
 
 
 def test_a_filter_looks_at_the_name_with_its_labels() -> None:
-    """As it is shown."""
+    """A filter looks at the name with its labels, as it is shown."""
     assert order(scene(), View(filter="route=/S")) == [SLOW]
     assert order(scene(), View(filter="nothing")) == []
 
@@ -159,7 +159,10 @@ def test_a_warm_up_that_completes_late_is_no_newer() -> None:
     ],
 )
 def test_the_largest_comes_first(sort: str, first: object) -> None:
-    """By any column; the trend by how much it has risen. An unknown column changes nothing."""
+    """The largest comes first by any column, the trend by how much it has risen.
+
+    An unknown column changes nothing.
+    """
     known = replace(scene(), trends={BODY: (1.0,) * 9 + (5.0,), FAST: (1.0,) * 10})
     assert order(known, View(sort=sort))[0] == first
 
@@ -185,14 +188,17 @@ def test_without_a_value_comes_last_in_either_direction() -> None:
 
 
 def test_pinned_series_stand_at_the_top() -> None:
-    """Whatever the order of the others."""
+    """Pinned series stand at the top, whatever the order of the others."""
     view = View(sort="p99", pinned=frozenset({BODY}))
     assert order(scene(), view) == [BODY, SLOW, FAST]
     assert [item.pinned for item in members(scene(), view)] == [True, False, False]
 
 
 def test_groups_have_the_value_of_the_label_in_their_heading() -> None:
-    """In the order of the values; pinned ones first, those without the label last."""
+    """Groups are in the order of their label's values, with the value in the heading.
+
+    Pinned series come first, those without the label last.
+    """
     view = View(group="route", pinned=frozenset({SLOW}))
     stats = [*snapshot().series, series(labels={"route": "/a"})]
     headings = [group.heading for group in shown(scene(series=stats), view)]

@@ -46,7 +46,7 @@ async def test_keys_that_have_no_room_are_left_out(width: int, line: str) -> Non
 
 
 async def test_a_note_takes_what_the_tabs_leave() -> None:
-    """It is cut rather than they are."""
+    """A note takes what the tabs leave, and is cut rather than they are."""
     bar = TabsLine(id="tabs")
     async with Showing(bar).run_test(size=(44, 3)) as pilot:
         bar.show("overview", KEYS, (Cell("last 10 s"),))
@@ -58,7 +58,7 @@ async def test_a_note_takes_what_the_tabs_leave() -> None:
 
 
 async def test_the_tab_one_is_in_looks_different() -> None:
-    """And no other."""
+    """The current tab looks different, and no other does."""
     bar = TabsLine(id="tabs")
     async with Showing(bar).run_test(size=(80, 3)) as pilot:
         for tab, name in (("overview", "Overview"), ("log", "Log")):
@@ -71,7 +71,7 @@ async def test_the_tab_one_is_in_looks_different() -> None:
 
 
 async def test_there_are_as_many_tabs_as_keys() -> None:
-    """Some are there for some runs only, and keep their numbers."""
+    """There are as many tabs as keys. Some tabs are there for some runs only, and keep their numbers."""
     bar = TabsLine(id="tabs")
     async with Showing(bar).run_test(size=(80, 3)) as pilot:
         for more in ({}, {"requests": "4"}, {"steps": "5"}, {"requests": "4", "steps": "F5"}):
@@ -81,7 +81,7 @@ async def test_there_are_as_many_tabs_as_keys() -> None:
 
 
 async def test_a_click_does_what_stands_there() -> None:
-    """Between two entries it does nothing."""
+    """A click on an entry of the line does its action, and a click between two entries does nothing."""
     bar = KeysLine(id="keys")
     app = Clicked(bar)
     async with app.run_test(size=(60, 3)) as pilot:

@@ -1,4 +1,4 @@
-"""What all screens share."""
+"""Tests of what all screens share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("width", [20, 40, 80, 300])
 async def test_a_screen_of_any_width_has_a_header_tabs_and_keys(width: int) -> None:
-    """Nothing of them is wider than the screen."""
+    """A screen of any width has a header, tabs and keys, and none is wider than the screen."""
     app = cockpit(live())
     async with app.run_test(size=(width, 24)) as pilot:
         await shows(pilot, "LIVE")
@@ -24,7 +24,7 @@ async def test_a_screen_of_any_width_has_a_header_tabs_and_keys(width: int) -> N
 
 @pytest.mark.parametrize("height", [1, 2, 5, 10])
 async def test_a_screen_of_any_height_can_be_drawn(height: int) -> None:
-    """Even if nothing can be read on it."""
+    """A screen of any height can be drawn, even if nothing can be read on it."""
     app = cockpit(live())
     async with app.run_test(size=(80, height)) as pilot:
         await pilot.pause()
@@ -35,7 +35,7 @@ async def test_a_screen_of_any_height_can_be_drawn(height: int) -> None:
 
 
 async def test_the_state_of_the_run_stands_out() -> None:
-    """As a block, which is one without colour, too."""
+    """The state of the run stands out as a block, which is one without colour, too."""
     app = cockpit(live())
     async with app.run_test() as pilot:
         await shows(pilot, "LIVE")
@@ -46,7 +46,7 @@ async def test_the_state_of_the_run_stands_out() -> None:
 
 
 async def test_each_tab_is_drawn_when_it_is_entered() -> None:
-    """Not before: what nobody sees costs nothing."""
+    """A tab is drawn when it is entered, and not before: what nobody sees costs nothing."""
     app = cockpit(live())
     async with app.run_test() as pilot:
         await shows(pilot, "LIVE")

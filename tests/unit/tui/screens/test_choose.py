@@ -26,7 +26,7 @@ class Choosing(App[None]):
     ids=lambda value: "+".join(value) if isinstance(value, list) else "",
 )
 async def test_the_chosen_one_is_answered(keys: list[str], answer: str | None) -> None:
-    """By its own word, or nothing."""
+    """The chosen entry is answered by its own word, and a dialog that is left by nothing."""
     app = Choosing()
     async with app.run_test() as pilot:
         await pilot.pause()
@@ -36,7 +36,7 @@ async def test_the_chosen_one_is_answered(keys: list[str], answer: str | None) -
 
 
 async def test_names_are_shown_as_they_are() -> None:
-    """No markup, no control characters."""
+    """Names are shown as they are: markup is not read, and control characters are written out."""
     app = Choosing()
     async with app.run_test() as pilot:
         await pilot.pause()

@@ -32,7 +32,7 @@ class Asking(App[None]):
     ids=lambda value: "+".join(value) if isinstance(value, list) else "",
 )
 async def test_only_yes_means_yes(keys: list[str], answer: bool) -> None:
-    """What is pressed by accident means no."""
+    """A key pressed by accident means no, as only yes means yes."""
     app = Asking()
     async with app.run_test() as pilot:
         await pilot.pause()

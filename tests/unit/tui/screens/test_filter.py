@@ -25,7 +25,7 @@ async def test_it_takes_room_only_while_it_is_open() -> None:
 
 
 async def test_it_begins_with_the_words_there_are() -> None:
-    """So that they can be changed."""
+    """The line of the filter begins with the words there are, so that they can be changed."""
     app = cockpit(live())
     async with app.run_test() as pilot:
         await press(pilot, "slash", *"que", "enter", "slash", *"ue")

@@ -62,7 +62,7 @@ async def test_what_does_nothing_now_is_left_out() -> None:
 
 @pytest.mark.parametrize("size", [(60, 15), (79, 20), (40, 12)])
 async def test_on_a_narrow_screen_there_is_one_column(size: tuple[int, int]) -> None:
-    """No entry is broken; what has no room is scrolled to."""
+    """On a narrow screen the help has one column and no broken entry. Entries without room are scrolled to."""
     app = cockpit(live())
     async with app.run_test(size=size) as pilot:
         await press(pilot, "question_mark")
@@ -83,7 +83,7 @@ async def test_all_keys_of_an_action_are_shown() -> None:
 
 @pytest.mark.parametrize("key", ["escape", "q", "question_mark", "space", "enter"])
 async def test_most_keys_close_it(key: str) -> None:
-    """And do nothing else."""
+    """Most keys close the help and do nothing else."""
     app = cockpit(live())
     async with app.run_test() as pilot:
         await press(pilot, "question_mark")

@@ -38,7 +38,7 @@ async def test_at_80_by_24_both_tables_and_the_last_mark_are_there() -> None:
 
 
 async def test_with_room_to_spare_the_series_under_the_cursor_is_drawn() -> None:
-    """Its last minute, whichever series it is."""
+    """A screen with room to spare draws the last minute of any series under the cursor."""
     app = cockpit(live())
     async with app.run_test(size=(120, 48)) as pilot:
         await shows(pilot, "request{model=llama-70b,route=/v1/chat}: p99 of the last minute")
@@ -47,7 +47,7 @@ async def test_with_room_to_spare_the_series_under_the_cursor_is_drawn() -> None
 
 
 async def test_without_series_there_is_nothing_to_draw() -> None:
-    """And nothing fails."""
+    """Without series the overview draws nothing, and nothing fails."""
     app = cockpit(live(replace(feeds.play().last, series=[], counters=[], gauges=[])))
     async with app.run_test(size=(120, 48)) as pilot:
         await shows(pilot, "no series yet")
@@ -65,7 +65,7 @@ async def test_on_a_wide_and_low_screen_counters_stand_beside_the_series() -> No
 
 
 async def test_with_more_series_than_lines_the_cursor_scrolls() -> None:
-    """And counters keep a third."""
+    """The cursor scrolls where there are more series than lines, and counters keep a third."""
     app = cockpit(live(many(200)))
     async with app.run_test() as pilot:
         await shows(pilot, "counters and gauges")
@@ -78,7 +78,7 @@ async def test_with_more_series_than_lines_the_cursor_scrolls() -> None:
 
 
 async def test_the_cursor_stays_on_its_series_when_others_come() -> None:
-    """Also if it moves to another line."""
+    """The cursor stays on its series when others come, also if it moves to another line."""
     feed = live(many(5))
     app = cockpit(feed)
     async with app.run_test() as pilot:
@@ -107,7 +107,7 @@ async def test_the_newest_mark_is_shown() -> None:
 
 
 async def test_sorting_goes_through_the_columns_that_are_seen() -> None:
-    """At 80 columns neither `count` nor `p90` has room."""
+    """Sorting goes through the columns that are seen. At 80 columns neither `count` nor `p90` has room."""
     app = cockpit(live())
     async with app.run_test() as pilot:
         await shows(pilot, "replica failover")
@@ -118,7 +118,7 @@ async def test_sorting_goes_through_the_columns_that_are_seen() -> None:
 
 
 async def test_frozen_is_said_without_a_dot_behind_it() -> None:
-    """Where a screen has nothing else to say beside the tabs."""
+    """The word `frozen` has no dot behind it where a screen has nothing else beside the tabs."""
     app = cockpit(live())
     async with app.run_test() as pilot:
         await shows(pilot, "replica failover")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 async def test_each_producer_has_a_row_and_all_have_one_line() -> None:
-    """With what is the matter with them."""
+    """Each producer has a row with what is the matter with it, and all have one line."""
     snapshot = feeds.play().last
     slow = replace(snapshot.producers[1], events_per_s=100.0, missing=7)
     producers = [snapshot.producers[0], slow, snapshot.producers[2]]
@@ -28,7 +28,7 @@ async def test_each_producer_has_a_row_and_all_have_one_line() -> None:
 
 
 async def test_producers_are_filtered() -> None:
-    """By name, host and status."""
+    """Producers are filtered by name, host and status."""
     async with cockpit(live()).run_test() as pilot:
         await press(pilot, "2")
         await shows(pilot, "node-1:4102")

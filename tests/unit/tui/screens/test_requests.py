@@ -25,7 +25,7 @@ def many(kinds: int) -> MetricsSnapshot:
 
 
 async def test_at_80_by_24_both_tables_are_there() -> None:
-    """With the reasons, the windows, and all series of the one that is open."""
+    """At 80 by 24 both tables are there, with reasons, windows, and all series of the open window."""
     app = cockpit(loads.live())
     async with app.run_test() as pilot:
         await press(pilot, "4")
@@ -40,7 +40,7 @@ async def test_at_80_by_24_both_tables_are_there() -> None:
 
 @pytest.mark.parametrize("size", [(20, 10), (40, 15), (100, 30), (200, 50), (300, 12)])
 async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int], tmp_path: Path) -> None:
-    """With the window, the whole run and the past."""
+    """The screen can be drawn in any size, with the window, the whole run and the past."""
     app = cockpit(loads.live(), tmp_path)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -62,7 +62,10 @@ async def test_many_kinds_leave_half_of_the_screen_to_series() -> None:
 
 
 async def test_enter_opens_a_series_and_escape_comes_back() -> None:
-    """To requests, whose tab is marked meanwhile; then to the overview."""
+    """Escape comes back from a series to requests, whose tab is marked meanwhile.
+
+    A second one goes to the overview.
+    """
     app = cockpit(feed := loads.live())
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "4")
@@ -93,7 +96,7 @@ async def test_figures_of_the_window_of_the_run_and_of_the_past() -> None:
 
 
 async def test_a_run_that_is_over_shows_all_of_it() -> None:
-    """By each definition of a rate."""
+    """A run that is over shows all of its time, by each definition of a rate."""
     app = cockpit(loads.live(feeds.ended(loads.load().last)))
     async with app.run_test(size=(160, 40)) as pilot:
         await press(pilot, "4")

@@ -27,7 +27,7 @@ FIRST = ("request", (("model", "llama-70b"), ("route", "/v1/chat")))
     ],
 )
 def test_as_many_plots_as_can_be_read(width: int, height: int, shown: tuple[str, ...]) -> None:
-    """Where only one has room, the chosen one."""
+    """The screen shows as many plots as can be read, and the chosen one where only one has room."""
     assert visible(width, height, PLOTS.index("curve")) == shown
 
 
@@ -47,7 +47,7 @@ async def test_every_plot_on_the_screen_has_room(size: tuple[int, int]) -> None:
 
 
 async def test_before_its_history_comes_the_last_minute_is_shown() -> None:
-    """And what the snapshot knows of its distribution."""
+    """Before its history comes, a series shows the last minute and the distribution of the snapshot."""
     feed = live(answers=False)
     async with cockpit(feed).run_test(size=(160, 48)) as pilot:
         await shows(pilot, "queue_wait")
@@ -79,7 +79,7 @@ async def test_plots_are_drawn_once_a_second_and_at_every_key() -> None:
 
 
 async def test_a_series_that_is_gone_is_said_to_be() -> None:
-    """After a restart a run may have others."""
+    """A series that is gone is noted on its screen, as a run may have others after a restart."""
     feed, clock = live(), FakeClock()
     app = cockpit(feed, clock=clock)
     async with app.run_test() as pilot:
@@ -94,7 +94,7 @@ async def test_a_series_that_is_gone_is_said_to_be() -> None:
 
 
 async def test_a_name_that_is_too_long_for_the_figures_stands_beside_the_tabs() -> None:
-    """In full, if it can."""
+    """A name that is too long for the figures stands beside the tabs, in full if it can."""
     async with cockpit(live()).run_test() as pilot:
         await shows(pilot, "queue_wait")
         await press(pilot, "enter")
@@ -102,7 +102,7 @@ async def test_a_name_that_is_too_long_for_the_figures_stands_beside_the_tabs() 
 
 
 async def test_figures_that_have_no_room_are_scrolled_to() -> None:
-    """By the arrow keys."""
+    """Figures that have no room are scrolled to by the arrow keys."""
     app = cockpit(live())
     async with app.run_test(size=(80, 14)) as pilot:
         await shows(pilot, "/v1/chat")

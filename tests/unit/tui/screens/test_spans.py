@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 async def test_the_tab_is_there_where_there_are_spans() -> None:
-    """And its key does nothing elsewhere."""
+    """The tab is there where there are spans, and its key does nothing elsewhere."""
     app = trainings.watched(cockpit(trainings.live(), title="spirals"))
     async with app.run_test() as pilot:
         await press(pilot, "6")
@@ -24,7 +24,7 @@ async def test_the_tab_is_there_where_there_are_spans() -> None:
 
 
 async def test_enter_opens_the_durations() -> None:
-    """With their percentiles over time; a filter leaves some spans."""
+    """Enter opens the durations of a span, with percentiles over time. A filter leaves some spans."""
     feed = trainings.live()
     async with cockpit(feed, title="spirals").run_test(size=(120, 40)) as pilot:
         await press(pilot, "6", "slash", *"forw", "enter")
@@ -38,7 +38,7 @@ async def test_enter_opens_the_durations() -> None:
 
 @pytest.mark.parametrize("size", [(20, 10), (80, 24), (200, 50)])
 async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int], tmp_path: Path) -> None:
-    """And exported."""
+    """The screen of spans can be drawn in any size, and exported."""
     app = trainings.watched(cockpit(trainings.live(), tmp_path, title="spirals"))
     async with app.run_test(size=size) as pilot:
         for key in ("6", "u", "e"):

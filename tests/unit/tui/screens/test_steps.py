@@ -25,7 +25,7 @@ def training(snapshot: MetricsSnapshot | None = None, export_dir: Path = Path("n
 
 
 async def test_the_tab_is_there_where_there_are_steps_or_backends() -> None:
-    """By its own number, with or without that of requests."""
+    """The tab is there with steps or backends, under its own number, with or without requests."""
     for changes in ({"axes": []}, {"backends": []}):
         app = training(replace(trainings.training().last, **changes))  # type: ignore[arg-type]
         async with app.run_test() as pilot:
@@ -54,7 +54,10 @@ async def test_a_run_with_steps_opens_on_their_curves() -> None:
 
 
 async def test_a_run_with_requests_too_opens_on_the_overview() -> None:
-    """And so does one in which a key was pressed before the first step."""
+    """A run with requests and steps opens on the overview.
+
+    A run in which a key was pressed before the first step stays there.
+    """
     both = replace(loads.load().last, axes=trainings.training().last.axes)
     app = cockpit(loads.live(both))
     async with app.run_test() as pilot:
@@ -92,7 +95,7 @@ async def test_the_cursor_goes_from_curve_to_curve() -> None:
 
 
 async def test_enter_enlarges_a_curve_and_escape_goes_back() -> None:
-    """Its cursor reads step and value; up and down go to the curves beside it."""
+    """A large curve has a cursor that reads step and value. Up and down go to the curves beside it."""
     app = training()
     async with app.run_test(size=(120, 36)) as pilot:
         await shows(pilot, "learning_rate")
@@ -150,7 +153,10 @@ async def test_without_curves_the_tables_are_there() -> None:
 
 
 async def test_a_key_shows_the_tables_and_the_curves_again() -> None:
-    """With all backends and their errors; nothing can be opened there."""
+    """The key `v` shows the tables, with all backends and their errors, and the curves again.
+
+    A table has nothing to open.
+    """
     app = training()
     async with app.run_test() as pilot:
         await shows(pilot, "v table", "⏎ open")
@@ -163,7 +169,7 @@ async def test_a_key_shows_the_tables_and_the_curves_again() -> None:
 
 
 async def test_at_80_by_24_all_three_tables_are_there() -> None:
-    """With all backends and their errors."""
+    """At 80 by 24 all three tables are there, with all backends and their errors."""
     app = training()
     async with app.run_test() as pilot:
         await press(pilot, "5", "v")
@@ -183,7 +189,7 @@ async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int], tm
 
 
 async def test_the_row_under_the_cursor_says_whose_values_are_shown() -> None:
-    """And stays on its axis."""
+    """The row under the cursor selects whose values are shown, and the cursor stays on its axis."""
     app = training()
     async with app.run_test() as pilot:
         await press(pilot, "5", "v")
@@ -195,7 +201,7 @@ async def test_the_row_under_the_cursor_says_whose_values_are_shown() -> None:
 
 
 async def test_the_keyboard_goes_from_table_to_table() -> None:
-    """Where the data is is said where one looks at backends."""
+    """The keyboard goes from table to table. The place of the data is shown with the keyboard on the backends."""
     app = training()
     async with app.run_test() as pilot:
         await press(pilot, "5", "v")
@@ -259,7 +265,7 @@ async def test_without_news_nothing_is_drawn() -> None:
 
 
 async def test_the_overview_says_how_backends_are() -> None:
-    """In a line above the last mark; those that are in trouble by name."""
+    """The overview has a line of backends above the last mark, with those in trouble by name."""
     app = cockpit(feed := trainings.live(), title="spirals")
     async with app.run_test() as pilot:
         await press(pilot, "1")

@@ -1,4 +1,4 @@
-"""What the screens with two tables have in common."""
+"""Tests of what the screens with two tables have in common."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABS = pytest.mark.parametrize("tab", ["1", "4"], ids=["overview", "requests"])
 
 
 async def test_the_keyboard_goes_to_the_other_table_and_back() -> None:
-    """In which nothing can be opened, if it has counts by state."""
+    """The keyboard goes to the other table and back. A table of counts by state has nothing to open."""
     app = cockpit(feed := loads.live())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "4 Requests")
@@ -32,7 +32,7 @@ async def test_the_keyboard_goes_to_the_other_table_and_back() -> None:
 
 @TABS
 async def test_the_series_under_the_cursor_is_drawn_where_there_is_room(tab: str) -> None:
-    """And no other."""
+    """The series under the cursor is drawn where there is room, and no other is."""
     app = cockpit(loads.live())
     async with app.run_test(size=(120, 70)) as pilot:
         await shows(pilot, "4 Requests")

@@ -44,7 +44,7 @@ WIDE = ("x" * 60, "1,234", "1.00 ms", "2.00 ms", "▁▂▃")
     ],
 )
 def test_narrow_screens_lose_the_columns_that_matter_least(width: int, expected: list[str]) -> None:
-    """They go by descending `keep`; those with 0 stay even where there is no room."""
+    """Narrow screens lose columns by descending `keep`. Columns with 0 stay even where there is no room."""
     assert keys(laid_out(grid_of(WIDE), width, PlacedColumns())) == expected
 
 
@@ -57,7 +57,10 @@ def test_the_first_column_takes_what_is_left() -> None:
 
 
 def test_long_names_have_half_of_what_a_wide_screen_has_more() -> None:
-    """Before further figures; of a small one a quarter is theirs."""
+    """Long names have half of what a wide screen has more, before further figures.
+
+    A quarter of a small screen is theirs.
+    """
     figures = tuple(Column(f"p{at}", f"p{at}", keep=at) for at in range(1, 20))
     row = Row("row", Cell("x" * 90), tuple(Cell("1.00 ms") for _ in figures))
     grid = Grid((Column("name", "name", right=False), *figures), (row,))
@@ -67,7 +70,7 @@ def test_long_names_have_half_of_what_a_wide_screen_has_more() -> None:
 
 
 def test_gaps_grow_where_there_is_room_but_not_for_ever() -> None:
-    """On a wide screen figures stand apart; the eye still finds the row."""
+    """Gaps grow on a wide screen so that figures stand apart, and the eye still finds the row."""
     for width, gap in ((66, GAP), (200, WIDE_GAP)):
         places = laid_out(grid_of(("name", *WIDE[1:])), width, PlacedColumns()).places
         assert min(b.x - a.end for a, b in pairwise(places)) >= GAP
@@ -106,7 +109,7 @@ def test_a_column_is_found_by_where_it_is() -> None:
 
 @given(width=st.integers(0, 300), name=st.integers(0, 100))
 def test_places_never_overlap(width: int, name: int) -> None:
-    """On any width, columns are in their order and beside each other."""
+    """Places never overlap: on any width, columns are in their order and beside each other."""
     places = laid_out(grid_of(("n" * name, *WIDE[1:])), width, PlacedColumns()).places
     assert all(place.width >= 1 for place in places)
     assert all(b.x >= a.end + GAP for a, b in pairwise(places))

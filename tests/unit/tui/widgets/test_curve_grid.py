@@ -1,4 +1,4 @@
-"""Where curves are in their grid, and what drawing them costs."""
+"""Tests of where curves are in their grid, and of what drawing them costs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def grid(*counts: int) -> StepGrid:
 @pytest.mark.parametrize("counts", [[1], [3], [5, 2, 2], [300], [0, 4], []])
 @pytest.mark.parametrize("size", [(20, 8), (78, 19), (158, 43), (300, 60)])
 def test_every_curve_has_a_place(counts: list[int], size: tuple[int, int]) -> None:
-    """In reading order, within the width, and at least as large as is readable."""
+    """Curves stand in reading order, within the width, and at least as large as is readable."""
     layout = arranged(counts, *size)
     placed = [at for row in layout.rows for at in range(row.first, row.first + row.curves)]
     assert placed == list(range(sum(counts)))
@@ -47,7 +47,7 @@ def test_every_curve_has_a_place(counts: list[int], size: tuple[int, int]) -> No
 
 
 def test_few_curves_are_larger() -> None:
-    """They fill the screen, up to what a curve needs."""
+    """Few curves fill the screen, up to what a curve needs."""
     assert arranged([2], 158, 43).width > arranged([8], 158, 43).width
     assert arranged([4], 158, 43).height > arranged([60], 158, 43).height == LEAST_HEIGHT
 
@@ -101,7 +101,7 @@ async def test_a_curve_is_drawn_again_only_if_it_is_another(monkeypatch: pytest.
 
 
 async def test_the_cursor_stays_with_its_curve() -> None:
-    """As long as that is there."""
+    """The cursor stays with its curve as long as that is there."""
     view = CurveGrid()
     async with Showing(view).run_test(size=(80, 24)) as pilot:
         view.show(grid(5))

@@ -123,7 +123,7 @@ async def test_only_lines_that_differ_are_drawn_again() -> None:
 
 
 async def test_lines_of_rows_that_are_gone_are_blank() -> None:
-    """Nothing of a longer table stays behind a shorter one."""
+    """Lines of rows that are gone are blank: no part of a longer table stays behind a shorter one."""
     view = GridView()
     async with Showing(view).run_test(size=SMALL) as pilot:
         view.show(numbered(5))
@@ -149,7 +149,10 @@ async def test_the_cursor_stays_on_its_row() -> None:
 
 
 async def test_until_it_is_moved_the_cursor_is_on_top() -> None:
-    """Whoever looks at the worst series has not chosen one of them; `home` is that again."""
+    """The cursor is on top until it is moved, as a look at the worst series chooses none of them.
+
+    The key `home` puts the cursor there again.
+    """
     view = GridView()
     async with Showing(view).run_test(size=SMALL) as pilot:
         view.show(grid_of(row("a"), row("b"), row("c")))
@@ -257,7 +260,7 @@ async def test_enter_opens_the_row_under_the_cursor() -> None:
 
 
 async def test_a_click_selects_and_two_open_the_row_of_the_first() -> None:
-    """Even where another row has come under the mouse in between."""
+    """A click selects, and two open the row of the first. Another row may have come under the mouse in between."""
     view = GridView()
     app = Showing(view)
     async with app.run_test(size=SMALL) as pilot:
@@ -278,7 +281,10 @@ async def test_a_click_selects_and_two_open_the_row_of_the_first() -> None:
 
 
 async def test_a_click_on_a_title_names_its_column() -> None:
-    """Also on its arrow and on the gap before it, and whatever is scrolled below."""
+    """A click on a title names its column, also on its arrow and on the gap before it.
+
+    Rows that are scrolled below do not matter.
+    """
     view = GridView()
     app = Showing(view)
     async with app.run_test(size=SMALL) as pilot:
@@ -308,7 +314,7 @@ async def test_the_wheel_scrolls_and_leaves_the_cursor() -> None:
 
 
 async def test_a_table_that_became_short_scrolls_back() -> None:
-    """After a filter there is no view of nothing below the last row."""
+    """A table that became short scrolls back, so a filter leaves no empty view below the last row."""
     view = GridView()
     async with Showing(view).run_test(size=SMALL) as pilot:
         view.show(numbered(30))
@@ -335,7 +341,7 @@ async def test_the_cursor_is_seen_and_less_where_the_keyboard_is_elsewhere() -> 
 
 
 async def test_another_theme_draws_it_afresh() -> None:
-    """No line keeps the colours of the old one."""
+    """Another theme draws the table afresh, and no line keeps the colours of the old one."""
     view = GridView()
     app = Showing(view)
     async with app.run_test(size=SMALL) as pilot:
@@ -349,7 +355,7 @@ async def test_another_theme_draws_it_afresh() -> None:
 
 
 async def test_a_grid_may_come_before_the_widget_is_on_the_screen() -> None:
-    """Whoever composes a screen may fill it at once."""
+    """A grid may come before the widget is on the screen, so code that composes may fill it at once."""
     view = GridView()
     view.show(numbered(3))
     async with Showing(view).run_test(size=SMALL) as pilot:

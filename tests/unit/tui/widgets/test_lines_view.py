@@ -80,7 +80,7 @@ async def test_keys_scroll(keys: tuple[str, ...], first: int) -> None:
 
 
 async def test_long_lines_are_broken_for_the_width_there_is() -> None:
-    """No text is beyond the edge, also after the terminal has become narrower."""
+    """Long lines are broken before the edge, also after the terminal has become narrower."""
     view = LinesView()
     async with Showing(view).run_test(size=SMALL) as pilot:
         view.show(((Cell("12:00 ", "dim"), Cell("12 events were lost in rank 3", "bad")),))
@@ -114,7 +114,10 @@ async def test_tones_are_styles() -> None:
 
 
 async def test_the_header_is_as_high_as_it_has_lines() -> None:
-    """What is below it moves when there is one more line; too long ones are cut."""
+    """The header is as high as it has lines, and one more line moves what is below.
+
+    Lines that are too long are cut.
+    """
     header, below = HeaderView(), LinesView()
     async with Showing(header, below).run_test(size=SMALL) as pilot:
         header.show(lines_of(1, 2))

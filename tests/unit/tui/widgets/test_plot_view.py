@@ -74,7 +74,7 @@ async def test_lines_marks_and_names_are_where_they_belong() -> None:
 
 
 async def test_a_line_has_a_gap_where_there_is_no_value() -> None:
-    """And a value between two gaps is a dot."""
+    """A line has a gap where there is no value, and a value between two gaps is a dot."""
     view = PlotView()
     async with Showing(view).run_test(size=SIZE) as pilot:
         ys = tuple(30.0 if x < 10 or x == 30 else None for x in XS)
@@ -108,7 +108,7 @@ async def test_each_line_has_its_tone_or_a_colour_of_its_own() -> None:
 
 
 async def test_without_colour_lines_differ_by_their_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the legend says which is which."""
+    """Lines differ by their marks where there is no colour, and the legend says which is which."""
     monkeypatch.setenv("NO_COLOR", "1")
     view = PlotView()
     async with Showing(view).run_test(size=SIZE) as pilot:
@@ -122,7 +122,10 @@ async def test_without_colour_lines_differ_by_their_marks(monkeypatch: pytest.Mo
 
 
 async def test_bars_stand_on_the_axis_and_leave_gaps() -> None:
-    """Where there is no value there is no ink, not even a thin line; twice as many are twice as high."""
+    """Bars stand on the axis, and twice as many are twice as high.
+
+    Where there is no value there is no ink, not even a thin line.
+    """
     view = PlotView()
     async with Showing(view).run_test(size=SIZE) as pilot:
         view.show(BARS)
@@ -155,7 +158,7 @@ async def test_the_cursor_is_a_line_where_it_is_in_sight() -> None:
 
 
 async def test_nothing_to_draw_is_said() -> None:
-    """In the model's words, in the middle."""
+    """A plot with nothing to draw has the model's words in the middle."""
     view = PlotView()
     async with Showing(view).run_test(size=SIZE) as pilot:
         view.show(Plot(title="rate", empty="no history of this series yet"))
@@ -254,7 +257,10 @@ async def test_another_theme_draws_it_afresh() -> None:
 
 @pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "nord"])
 async def test_the_background_is_the_widgets(theme: str) -> None:
-    """plotext paints none of its own: neither black on a light terminal nor another shade."""
+    """The background is the widget's, as `plotext` paints none of its own.
+
+    The plot is neither black on a light terminal nor of another shade.
+    """
     view = PlotView()
     app = Showing(view)
     async with app.run_test(size=SIZE) as pilot:
@@ -276,7 +282,10 @@ async def test_the_background_is_the_widgets(theme: str) -> None:
     ],
 )
 async def test_even_marks_stay_even(height: int, marked: list[str]) -> None:
-    """Those that would stand side by side make way, and a single row is not marked with the lower end."""
+    """Even marks stay even, as marks that would stand side by side make way.
+
+    A single row is not marked with the lower end.
+    """
     view = PlotView()
     ticks = tuple((10.0 * each, f"{10 * each}/s") for each in range(4))
     async with Showing(view).run_test(size=(40, height)) as pilot:

@@ -45,7 +45,7 @@ def test_text_is_padded_or_loses_its_middle(text: str, width: int, right: bool, 
 
 @given(text=shown, width=st.integers(0, 40), right=st.booleans())
 def test_fitted_text_takes_exactly_its_width(text: str, width: int, right: bool) -> None:
-    """Whatever a name consists of, the next column stands where it should."""
+    """Fitted text takes its exact width, whatever it has in it. So the next column stands where it should."""
     assert cell_len(fitted(text, width, right=right)) == width
 
 
@@ -98,7 +98,7 @@ def test_endless_lines_end() -> None:
 
 @given(texts=st.lists(shown, max_size=4), width=st.integers(2, 30))
 def test_rows_have_all_of_the_text_and_fit(texts: list[str], width: int) -> None:
-    """Nothing but spaces at the breaks is lost, unless there are too many rows."""
+    """Wrapped rows fit and lose nothing but spaces at the breaks, unless there are too many rows."""
     line = tuple(Cell(text) for text in texts)
     rows = wrapped(line, width)
     shown_text = "".join(cell.text for row in rows for cell in row)

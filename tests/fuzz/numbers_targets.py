@@ -256,7 +256,7 @@ SAID, FLUSH, RECORD, WAIT, END = 1, 2, 3, 4, 5
 
 
 class _Link:
-    """The two sockets of a producer: what was put into `heard` comes, and what is sent is counted."""
+    """A stand-in for the sockets of a producer: it receives the responses in `heard`, and counts what is sent."""
 
     def __init__(self) -> None:
         self.heard: list[Response] = []

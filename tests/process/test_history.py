@@ -88,7 +88,7 @@ def recorded() -> dict[Series, Counter[float]]:
 
 
 def rebuilt(series: Series, values: Counter[float]) -> HdrHistogram:
-    """The histogram of these values, by the library alone."""
+    """Return a histogram of these values that only the library hdrhistogram has counted."""
     histogram = HdrHistogram(1, HIGHEST_TICKS, series.digits)
     for value, count in values.items():
         histogram.record_value(round(value * TICKS[series.unit]), count)

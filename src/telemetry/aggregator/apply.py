@@ -92,8 +92,8 @@ class Applier:
     def apply(self, batches: Sequence[EventBatch]) -> list[StreamedRecord]:
         """Apply admitted batches and return the records for the stream, in order.
 
-        Records are read first, so that definitions are known before the rows of the call are routed. Batches of
-        reconciled producers are refused. The arrival time is the last reading of the run's clock.
+        The records of all batches are read before their rows, so that the definitions of the rows exist. Batches
+        of producers whose account is closed are refused. Events arrive at the last reading of the run's clock.
         """
         now_ns = self._clock.now_ns
         owners = [self._book[batch.producer] for batch in batches]

@@ -216,7 +216,7 @@ def _logged(
 
 
 def _add(values: Mapping[str, array[Any]], entry: RequestEntry) -> None:
-    """Add the values of a completed request, by the definitions of the series."""
+    """Append the figures of a completed request to the values of their series: latency, time to first token …"""
     values["latency"].append(entry.ended_ns - entry.issued_ns)
     tokens, first_ns = entry.output_tokens, entry.first_ns
     if first_ns is not None and first_ns >= entry.issued_ns:

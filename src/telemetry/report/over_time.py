@@ -51,7 +51,7 @@ def courses(report: Report) -> Section:
 def busiest(report: Report) -> Section:
     """Return p50 and p99 of the series with the most values, step by step.
 
-    A report with a single series gets all its figures.
+    If the report has a single series, return all figures of that series.
     """
     chosen = sorted(report.over_time, key=_values, reverse=True)[:_BUSIEST]
     available = {key for series in chosen for point in series.points for key in point.percentiles}

@@ -181,7 +181,7 @@ def test_a_restored_aggregator_acknowledges_anew() -> None:
 
 
 def test_a_new_aggregator_has_a_checkpoint() -> None:
-    """A journal begins with one; a width that was given as an integer comes back as what it is."""
+    """The checkpoint of an aggregator without events, with which a journal begins, restores the same aggregator."""
     checkpoint = Aggregator(AggregatorConfig(window_s=5)).checkpoint()
     assert Aggregator.restore(checkpoint).checkpoint() == checkpoint
     assert len(checkpoint) < 2_600

@@ -83,7 +83,7 @@ def test_events_of_killed_processes_are_named() -> None:
 
 
 def test_a_training_run() -> None:
-    """Step and loss. The speed is known by the curves alone, which a program does not read."""
+    """The last line of a training has its newest step and the loss, but no speed, which only curves give."""
     (line,) = goodbye(report(axes=[AxisStat(name="step", closed=50, newest=50, values={"loss": 0.312})]))
     assert line.endswith(" · step 50 · loss 0.312")
 

@@ -148,7 +148,7 @@ def test_the_console_handler_prints_one_line(capsys: pytest.CaptureFixture[str])
 
 
 def test_the_spelling_of_the_documentation_works() -> None:
-    """The names in torch's own documentation work, although torch does not have them."""
+    """`ConsoleMetricsHandler`, as torch's documentation spells it, works although torch itself lacks that name."""
     assert metrics.ConsoleMetricsHandler is metrics.ConsoleMetricHandler
     assert metrics.NullMetricsHandler is metrics.NullMetricHandler
 

@@ -106,7 +106,7 @@ def test_the_newest_word_of_each_writer_counts(run_status: RunStatus) -> None:
 
 
 def test_what_a_silent_writer_lacks_is_known_without_it(run_status: RunStatus) -> None:
-    """One that still speaks knows best, until the run is over."""
+    """The queue of a writer is the reported one, and is computed once the writer is silent or the run over."""
     told = BackendStat(name="w", next_record=10, queued=2)
     run_status.tell(told, 0)
     silent_ns = int(limits.BACKEND_SILENT_S * 1e9)

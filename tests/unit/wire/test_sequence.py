@@ -142,7 +142,7 @@ def test_only_gaps_can_be_given_up(
 
 
 def test_what_was_given_up_and_comes_after_all_is_new() -> None:
-    """A batch that was given up and comes after all is new, as it never was applied.
+    """A batch that was given up as lost, and arrives late, is new: it was never applied.
 
     The batch counts as repaired, once, and no longer as unrepairable.
     """

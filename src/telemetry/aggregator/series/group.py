@@ -198,7 +198,10 @@ class SeriesGroup:
         )
 
     def add_sums(self, rows: Indices, sums: SeriesArrays) -> None:
-        """Add values that another aggregator has counted, in slots of this layout. No row appears twice."""
+        """Add histograms that another aggregator has counted.
+
+        They have the slots of this group's layout. `rows` must not name a row twice.
+        """
         self.ticks.below[rows] += sums.below
         self.ticks.above[rows] += sums.above
         slot_rows = np.repeat(rows, sums.occupied)

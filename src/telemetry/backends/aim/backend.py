@@ -123,7 +123,7 @@ class AimBackend:
             raise Refused("negative_step", self._refused)
 
     def flush(self) -> None:
-        """Forget written keys: each write is in the database's log when it returns."""
+        """Forget the keys of written items. No data waits here: `write` returns when they are in Aim's database."""
         self._written.clear()
 
     def state(self) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class TrackioIdentity(NamedTuple):
     run_id: str
 
     def key(self, item_key: str) -> str:
-        """Return a key that is unique across runs: items of two runs may have the same key."""
+        """Return the key of an item with the id of its run in front: two runs may use the same keys."""
         return f"{self.run_id}/{item_key}"
 
 

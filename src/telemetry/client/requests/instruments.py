@@ -241,9 +241,9 @@ class Family(_Base):
         return OTHER
 
     def labelled(self, word: str, value: str) -> float:
-        """Return the id of an instrument with one more label. Its values are bounded: later ones become `other`.
+        """Return the id of an instrument with one more label.
 
-        `value` is a plain `str`.
+        A label has a bounded number of values: further ones become `other`. `value` must be a `str`, no subclass.
         """
         row_id = self.ids.get((word, value))
         return row_id if row_id is not None else self._label(word, value)

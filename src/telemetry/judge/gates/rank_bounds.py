@@ -81,9 +81,9 @@ def share(order: Order, relation: str, limit: float) -> Share | None:
 
 
 def _ranks_below(order: Order, limit: float, *, inside: bool, end: int) -> int:
-    """Return the number of ranks whose range begins (`end` 0) or ends (1) below a limit.
+    """Return the number of ranks whose lower bound (`end` 0) or upper bound (`end` 1) is below a limit.
 
-    With `inside`, or at it.
+    With `inside`, count a bound that equals the limit, too.
     """
 
     def beyond(rank: int) -> bool:

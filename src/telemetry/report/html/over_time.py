@@ -90,7 +90,7 @@ class TimeCharts:
     def _add(
         self, title: str, unit: str, times: Times, lines: Sequence[Chart], whole: str = MEAN, *, counted: str = ""
     ) -> None:
-        """Add a chart. `counted` names what an axis without a unit counts."""
+        """Add a chart. `counted` is the title of an axis that has no unit, such as `requests`."""
         drawn = [line for line in lines if any(value is not None for value in line["values"])]
         if drawn and len(times[0]) >= LEAST_STEPS:
             if whole == MEAN:

@@ -24,7 +24,7 @@ NS_PER_MS: Final = 1e6
 
 @dataclass(slots=True)
 class Lacks:
-    """Numbers of completed requests of which the log lacks something, and of requests that are special."""
+    """Numbers of completed requests that lack a fact in the log, have limits of their own or expired."""
 
     no_output: int = 0
     """Requests without any output."""

@@ -30,7 +30,7 @@ def test_a_request_is_found_by_its_key_while_it_is_in_flight(program: Any) -> No
 
 
 def test_of_two_with_one_key_the_first_keeps_it(program: Any) -> None:
-    """The second ends by its own calls, and is counted as all are."""
+    """A key finds the first of two requests that use it. The second is counted, and ends by its own methods."""
     llm = program.requests()
     first, second = llm.issue(key=1), llm.issue(key=1)
     assert llm.find(1) is first

@@ -110,7 +110,7 @@ def test_a_record_without_secrets_stays_to_the_byte(record: EventRecord) -> None
 
 
 def test_every_kind_of_record_is_known() -> None:
-    """A new kind of record has to say where its texts are."""
+    """The table of fields to mask has an entry for each kind of record, also for a new kind."""
     tags = {kind.__struct_config__.tag for kind in (*get_args(EventRecord), EndedRequests)}
     assert set(FIELDS) == tags
 

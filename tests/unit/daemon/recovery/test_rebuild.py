@@ -197,7 +197,7 @@ def snapshot_of(numbers: Numbers, now_ns: int) -> dict[str, Any]:
 
 
 def closing_of(numbers: Numbers) -> tuple[Any, ...]:
-    """Return the records that closing the books of a copy of the numbers gives."""
+    """Return the records that appear at the end of a run with these numbers, which stay as they are."""
     copy = Numbers.restore(numbers.checkpoint())
     copy.close()
     return tuple(copy.take_streamed())

@@ -142,7 +142,7 @@ def test_ids_are_counted_and_texts_only_where_there_are_none(bench: Bench) -> No
 
 
 def test_texts_that_nobody_counts_stay_here() -> None:
-    """Texts stay in the feed if there is no tokenizer: they would be sent, written down and dropped."""
+    """The feed sends no texts if there is no tokenizer, since the aggregator would only drop them."""
     bench = Bench(texts=False)
     bench.take(
         bus.event(decode.ISSUED, 10, "a", bus.prompt("text")),

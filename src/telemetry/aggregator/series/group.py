@@ -135,7 +135,9 @@ class SeriesGroup:
         for part in (self._early, *self._sliced):
             if not part.fit(self.counts.used):
                 raise ValueError("these are no counts of this group")
-            self.window.exclude(part)  # they will be pushed at the next roll
+            self.window.exclude(part)  # raises for a part that was never counted
+        for part in (self._early, *self._sliced):
+            self.window.postpone(part)
 
     @property
     def members(self) -> Indices:
@@ -209,18 +211,22 @@ class SeriesGroup:
             self.counts.add_counts(slot_rows, sums.slots, sums.counts)
         else:
             added = self.counts.settle_counts(slot_rows, sums.slots, sums.counts)
+            self.window.postpone(added)
             self._early = self.counts.join(self._early, added)
 
     def roll(self) -> IntervalSlots:
         """End an interval: move the window, and return the counts since the last roll."""
-        sparse = self.counts.join(*self._sliced, self._early, self.counts.settle())
+        earlier = [*self._sliced, self._early]
         self._early, self._sliced = NO_COUNTS, []
-        self.window.push(sparse)
+        sparse = self.counts.join(*earlier, self.counts.settle())
+        self.window.push(sparse, postponed=earlier)
         return self._slots_of(sparse)
 
     def slice(self) -> IntervalSlots:
         """End a slice of the interval: return the counts since the last slice or roll."""
-        sparse = self.counts.join(self._early, self.counts.settle())
+        settled = self.counts.settle()
+        self.window.postpone(settled)
+        sparse = self.counts.join(self._early, settled)
         self._early = NO_COUNTS
         if sparse.pages.size:
             self._sliced = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,12 +47,21 @@ class WindowCounts:
         if self._past_sums.min() < 0:
             raise ValueError("a window of more than was counted")
 
-    def push(self, newest: SparseCounts) -> None:
-        """Add the counts that `source` just settled.
+    def postpone(self, newest: SparseCounts) -> None:
+        """Keep counts that `source` just settled out of the window, until they are pushed."""
+        self._follow_source()
+        for block in newest.blocks():
+            self._past.reshape(-1)[block.places()] += block.counts.astype(np.uint32)
+        self._past_sums[newest.pages] += newest.page_sums()
+
+    def push(self, newest: SparseCounts, postponed: Iterable[SparseCounts] = ()) -> None:
+        """Add counts that `source` has settled: `newest`, of which some parts may have been postponed.
 
         The oldest interval is removed if there are more than `intervals`.
         """
         self._follow_source()
+        for part in postponed:
+            self.exclude(part)
         self._kept.append(newest)
         if len(self._kept) > self._intervals:
             oldest = self._kept.popleft()

@@ -296,6 +296,24 @@ def test_slices_add_up_to_their_roll(mixed: bool) -> None:
         assert windows[0] == windows[1]
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_the_window_has_no_slice_before_its_roll(is_restored: bool) -> None:
+    """The window holds whole intervals. A slice joins it with its roll, also in a table that was restored."""
+    made = table(window=3)
+    made.roll(1.0)
+    made.add("s", {}, "ns")
+    for roll in range(5):
+        record(made, 0, [1.0, 2.0])
+        made.slice()
+        if is_restored:
+            twin = table("ns", window=3)
+            load(twin, msgspec.msgpack.decode(encode(save(made))))
+            made = twin
+        assert made.stats()[0].window.count == 3 * min(roll, 3)
+        record(made, 0, [3.0])
+        made.roll(1.0)
+
+
 def test_rolls_of_an_empty_table_are_empty() -> None:
     """An empty table rolls nothing, because nothing is defined."""
     made = table()

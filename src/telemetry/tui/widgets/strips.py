@@ -51,7 +51,10 @@ def wrapped(line: Line, width: int) -> tuple[Line, ...]:
     rows = [_slice(line, start, end) for start, end in breaks]
     start, end = breaks[-1]
     if end < len(text.rstrip()):
-        rows[-1] = (*_slice(line, start, end - 1), Cell(MORE, "dim"))
+        end -= 1
+        while end > start and cell_len(text[start:end]) >= width:  # the character before may have had no width
+            end -= 1
+        rows[-1] = (*_slice(line, start, end), Cell(MORE, "dim"))
     return tuple(rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
@@ -96,6 +96,7 @@ def test_endless_lines_end() -> None:
     assert rows[-1] == (Cell("x" * 9), Cell(MORE, "dim"))
 
 
+@example(texts=["0" * 40 + "\u0300" + "0"], width=2)
 @given(texts=st.lists(shown, max_size=4), width=st.integers(2, 30))
 def test_rows_have_all_of_the_text_and_fit(texts: list[str], width: int) -> None:
     """Wrapped rows fit and lose nothing but spaces at the breaks, unless there are too many rows."""

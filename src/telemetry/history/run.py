@@ -235,7 +235,7 @@ class RecordedRun:
         """Yield `windows` as charts draw them: the first one begins with the first event of the program."""
         began_s = self._began_s(FAR_NS)
         for window in self.windows(step_s, percentiles=percentiles, series=series):
-            if window.end_s > began_s:
+            if not _is_blank(window, began_s):
                 yield _begun(window, began_s)
 
     def digest(self, series: SeriesId, start_s: float = 0.0, end_s: float | None = None) -> Digest:
@@ -290,7 +290,7 @@ class RecordedRun:
         with uncollected():
             for whole in past.windows(step_s, start_ns, end_ns, keys, past.rows):
                 part.add(whole)
-                if whole.end_s <= began_s:
+                if _is_blank(whole, began_s):
                     continue
                 window = _begun(whole, began_s)
                 over_time.add(window)
@@ -317,6 +317,11 @@ class RecordedRun:
         return _finished(
             report, gathered, gathered.part.added(self._percentiles, early, report.early_rule), whole=True
         )
+
+
+def _is_blank(window: RangeTotals, began_s: float) -> bool:
+    """Return whether a window ends before the first event and has no gauge either, such as the machine's load."""
+    return window.end_s <= began_s and not window.gauges
 
 
 def _begun(window: RangeTotals, began_s: float) -> RangeTotals:

@@ -146,6 +146,16 @@ def test_what_is_drawn_begins_with_the_first_event(tmp_path: Path) -> None:
     assert early.pictures.edges_s == [0.0, 1.0, 2.0]
 
 
+def test_gauges_before_the_first_event_are_drawn(tmp_path: Path) -> None:
+    """A gauge, such as the machine's load while a program starts, is drawn from its first value on."""
+    definitions = (Define(0, "latency", "series", "ms"), Define(1, "load", "gauge", ""))
+    run = Making(tmp_path, definitions, is_timed=True).run([[(1, 7.0)]] * 3 + [[(0, 1.0)] * 10] * 2)
+    pictures = run.report(step_s=1.0, pictures=True).pictures
+    assert pictures is not None
+    assert pictures.edges_s[:3] == [0.0, 1.0, 2.0]
+    assert pictures.gauges[0].values[:3] == [7.0, 7.0, 7.0]
+
+
 @pytest.mark.parametrize(
     ("choice", "said"),
     [

@@ -89,7 +89,7 @@ def whole_process(pid: int, seconds: float) -> float:
         aggregator = spawn("cost", {"run.dir": folder}, owner_pid=os.getpid(), timeout_s=30.0)
         try:
             with RunCollectors([], ["host", "gpu"], print) as collectors:
-                collectors.begin(aggregator.endpoint, pid)
+                collectors.start(aggregator.endpoint, pid)
                 process = psutil.Process(collectors.pids[0])
                 time.sleep(min(3.0, seconds))
                 before = process.cpu_times()

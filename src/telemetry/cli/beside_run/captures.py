@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.common import distribution
 from telemetry.common.files import opener
 from telemetry.common.formatting import printable
@@ -16,14 +17,19 @@ from telemetry.compat.stand_ins import STAND_INS, check_stand_ins
 from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER
 from telemetry.integrations.capture.captures import check_captures, plugin_variable
 from telemetry.integrations.capture.signs import SIGNS, not_imported, read_signs
-from telemetry.wire.snapshot import ProducerStat
+from telemetry.report.brief import has_data
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
+
+if TYPE_CHECKING:
+    from telemetry.cli.wrapped.command import Job
 
 _NO_SIGN_S: Final = 10.0
 """Time after which a missing sign is reported although the command still runs."""
 _SHOWN: Final = 5
 
 
-class Captures:
+class Captures(Participant):
     """The captures and stand-ins of one command."""
 
     def __init__(
@@ -31,9 +37,15 @@ class Captures:
         captures: Sequence[str],
         stand_ins: Sequence[str],
         say: Callable[[str], object],
+        *,
+        recorders: Sequence[Participant] = (),
+        is_reported: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Check the names. Raises UsageError for an unknown one, or one of another package that can't be loaded."""
+        """Check the names. Raises UsageError for an unknown one, or one of another package that can't be loaded.
+
+        `recorders` have processes that record beside the command. `is_reported`: a report follows.
+        """
         self._names = list(dict.fromkeys(name for text in captures for name in check_captures(text)))
         self._plugins = plugin_variable(self._names)
         self._stand_ins = check_stand_ins(stand_ins)
@@ -42,12 +54,19 @@ class Captures:
         self._directory = ""
         self._begun_s = now()
         self._warned = False
-        self.failed = False
-        """True once the command ended and, as far as signs and producers show, no library was captured."""
+        self._recorders = recorders
+        self._is_reported = is_reported
+        self._has_command = False
+        self._failed = False
 
-    def environment(self, directory: str) -> dict[str, str]:
-        """Return the variables that the command needs, for a run in `directory`."""
-        self._directory = directory
+    @property
+    def failed(self) -> bool:
+        """True once the command ended and, as far as signs and producers show, no library was captured."""
+        return self._failed
+
+    def begin(self, run: BegunRun) -> dict[str, str]:
+        """Return the variables with which Python of the command captures."""
+        directory = self._directory = run.directory
         self._begun_s = self._now()
         folders = [BOOT_FOLDER] if self._names else []
         folders += [STAND_INS[name] for name in self._stand_ins]
@@ -67,33 +86,38 @@ class Captures:
                 file.write(f"{os.getpid()} wanted {','.join(self._names)}\n")
         return variables
 
-    def look(self) -> None:
-        """Warn once if the command has run for a while and no process of it reported. Called each second."""
+    def accompany(self, job: Job) -> None:
+        self._has_command = True
+
+    def look(self, snapshot: MetricsSnapshot | None) -> None:
+        """Warn once if the command has run for a while and no process of it reported."""
         if self._names and not self._warned and self._now() - self._begun_s > _NO_SIGN_S:
             self._warned = True
             if not read_signs(self._directory).booted:
                 self._say_nothing_came()
 
-    def conclude(
-        self, producers: Sequence[ProducerStat], feeds: Sequence[int] = (), *, in_report: bool = False
-    ) -> None:
-        """Say what was not captured. Called when the command has ended, with the process ids of the feeds.
+    def conclude(self, report: Report) -> Report:
+        """Say what was not captured."""
+        if self._names and self._has_command:
+            is_in_report = self._is_reported and not has_data(report.snapshot)
+            self._say_what_is_missing(report.snapshot.producers, in_report=is_in_report)
+        return report
 
-        `in_report`: a report follows that names the libraries which were not imported.
+    def _say_what_is_missing(self, producers: Sequence[ProducerStat], *, in_report: bool) -> None:
+        """Say what was not captured. `in_report`: the report names the libraries that were not imported.
 
         Signs of another host or of a container may be missing. So if no sign tells why nothing was captured,
         producers that can be such processes count as captured.
         """
-        if not self._names:
-            return
+        recorders = {pid for each in self._recorders for pid in each.pids}
         signs = read_signs(self._directory)
         here = os.uname().nodename
         unseen = any(
-            each.emitted > 0 and (each.host != here or not (signs.booted or each.pid in feeds))
+            each.emitted > 0 and (each.host != here or not (signs.booted or each.pid in recorders))
             for each in producers
         )
         reasons = bool(signs.absent or signs.hidden or signs.failed)
-        self.failed = not signs.hooked and (reasons or not unseen)
+        self._failed = not signs.hooked and (reasons or not unseen)
         if not signs.booted:
             if not self._warned:
                 self._say_nothing_came()

@@ -6,14 +6,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
+from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.errors import UsageError
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment
 from telemetry.wire.exit_codes import Exit
+
+if TYPE_CHECKING:
+    from telemetry.cli.wrapped.command import Job
 
 NONE: Final = "none"
 """Value of `collect.names` for no collectors, since an empty variable counts as not set."""
@@ -28,8 +31,8 @@ _POLICY: Final = ChildPolicy(
 )
 
 
-class RunCollectors:
-    """The collectors of a run, or none. A context manager that leaves no process behind."""
+class RunCollectors(Participant):
+    """The collectors of a run, or none. They start after the command, which they observe."""
 
     def __init__(
         self, asked: Sequence[str], defaults: Sequence[str], say: Callable[[str], object], *, node: str = ""
@@ -45,6 +48,7 @@ class RunCollectors:
             self._check()
         self._say = say
         self._node = node
+        self._endpoint = ""
         self._child: Child | None = None
         self._was_killed = False
 
@@ -71,7 +75,14 @@ class RunCollectors:
             return False
         return self._child.code not in (0, -signal.SIGTERM)
 
-    def begin(self, endpoint: str, pid: int = 0) -> None:
+    def begin(self, run: BegunRun) -> dict[str, str]:
+        self._endpoint = run.endpoint
+        return {}
+
+    def accompany(self, job: Job) -> None:
+        self.start(self._endpoint, job.pid)
+
+    def start(self, endpoint: str, pid: int = 0) -> None:
         """Start the process for the run at `endpoint`, whose command is the process `pid`.
 
         A process that can't be started is reported; the run continues.
@@ -100,11 +111,3 @@ class RunCollectors:
         if not child.wait(time.monotonic() + _END_S):
             self._was_killed = True
             child.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()

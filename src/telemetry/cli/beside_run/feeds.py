@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from telemetry.cli import console
+from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.errors import UsageError
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import telemetry_command
@@ -31,7 +31,7 @@ def feed_command(feed: str, endpoint: str, *, texts: bool, beside: int = 0) -> l
     return [*telemetry_command(), "feed", feed, endpoint, *flags]
 
 
-class Feeds:
+class Feeds(Participant):
     """The feed processes of a run. A context manager that leaves no process behind.
 
     Messages of the feeds go to `say`, called from their threads.
@@ -60,14 +60,6 @@ class Feeds:
         self._command = command
         self._feeds: list[Child] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
-
     @property
     def pids(self) -> list[int]:
         """Process ids of the feeds."""
@@ -78,11 +70,12 @@ class Feeds:
         """True if a feed failed or received nothing. Valid once the feeds have ended."""
         return any(feed.code != 0 for feed in self._feeds)
 
-    def begin(self, endpoint: str) -> None:
-        """Start the feeds for the run that listens at `endpoint`. Raises OSError."""
+    def begin(self, run: BegunRun) -> dict[str, str]:
+        """Start the feeds. Raises OSError."""
         for name in self._names:
-            command = self._command(name, endpoint, texts=self._texts, beside=self._beside)
+            command = self._command(name, run.endpoint, texts=self._texts, beside=self._beside)
             self._feeds.append(Child(name, command, _MANNER, self._say))
+        return {}
 
     def end(self) -> None:
         """Let the feeds take all messages sent so far, then end them.

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.common.files import make_folder
 from telemetry.common.formatting import number_of, printable
 from telemetry.config.schema import Config
@@ -20,7 +21,11 @@ from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import MarkStat, MetricsSnapshot
+from telemetry.wire.snapshot import CommandFacts, MarkStat, MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.cli.beside_run.gates import RunGates
+    from telemetry.cli.wrapped.command import Job
 
 FOLDER: Final = "flight"
 MOST_RECORDINGS: Final = 10
@@ -65,17 +70,26 @@ def flight_seconds(text: str, config: Config) -> float:
     return seconds
 
 
-class FlightRecorder:
+class FlightRecorder(Participant):
     """The flight recorder of one run. Main thread only; a thread of its own writes the recordings."""
 
     def __init__(
-        self, seconds: float | None, say: Callable[[str], object], now_ns: Callable[[], int] = time.monotonic_ns
+        self,
+        seconds: float | None,
+        say: Callable[[str], object],
+        gates: RunGates | None = None,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Keep the last `seconds`, or do nothing if it is None. `say` prints one message line, from any thread."""
+        """Keep the last `seconds`, or do nothing if it is None. `say` prints one message line, from any thread.
+
+        `gates` get a recording each when they fail. They look and conclude first.
+        """
         self._seconds = seconds
         self._say = say
+        self._gates = gates
         self._now_ns = now_ns
         self._directory: Path | None = None
+        self._job: Job | None = None
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ordered = 0
@@ -91,32 +105,35 @@ class FlightRecorder:
         self._changed_ns = 0
         """Monotonic time at which the newest events were seen. 0 while no stall can begin."""
 
-    def begin(self, directory: str) -> None:
-        """Begin. The command runs, and its run is in `directory`."""
-        self._directory = Path(directory)
+    def begin(self, run: BegunRun) -> dict[str, str]:
+        self._directory = Path(run.directory)
+        return {}
 
-    def look(self, snapshot: MetricsSnapshot, failing: Sequence[GateResult] = ()) -> None:
-        """Look for a reason to write a recording. Called each second.
+    def accompany(self, job: Job) -> None:
+        self._job = job
 
-        `failing` are the gates that were found to fail so far.
-        """
-        if self._seconds is None:
+    def look(self, snapshot: MetricsSnapshot | None) -> None:
+        """Look for a reason to write a recording."""
+        if self._seconds is None or snapshot is None:
             return
         now_ns = self._now_ns()
         self._heed_marks(snapshot.marks, now_ns)
-        self._heed_gates(failing, now_ns)
+        self._heed_gates(self._gates.failing if self._gates is not None else (), now_ns)
         self._heed_stall(snapshot, self._seconds, now_ns)
 
-    def conclude(self, report: Report, ended_ns: int, *, ended_by_gate: bool) -> None:
+    def conclude(self, report: Report) -> Report:
         """Write the recording of a command that failed. Blocks until all recordings are written.
 
-        Called with the result of the run. `ended_ns` is the monotonic time at which the command ended. A gate that
-        ended the command has its recording already.
+        A gate that ended the command has its recording already.
         """
         command = report.snapshot.command
-        if self._seconds is None or self._directory is None or command is None:
-            return
+        if self._seconds is not None and self._job is not None and command is not None:
+            self._conclude(report, command, self._job.ended_ns)
+        return report
+
+    def _conclude(self, report: Report, command: CommandFacts, ended_ns: int) -> None:
         self._ended = True
+        ended_by_gate = self._gates is not None and self._gates.ended_by is not None
         if command.signal is not None and not ended_by_gate:
             self._order("killed", f"killed by {command.signal}", ended_ns)
         elif command.exit_code and not ended_by_gate:

@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.config.schema import Config
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.history import RecordedRun, TimeRangeChoice, open_run
@@ -29,6 +30,9 @@ from telemetry.wire.exit_codes import Exit
 from telemetry.wire.gates import RUN_EXIT_CODES, GateResult, worst
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.cli.wrapped.command import Job
 
 _SETTLES_S: Final = 2.0
 """Longest delay in seconds between the result and the last interval of a history."""
@@ -96,16 +100,19 @@ def _calibration(root: Path, command: Command | None, given: str | None) -> Cali
     return find_calibration(root, command) if command is not None else None
 
 
-class RunGates:
+class RunGates(Participant):
     """The gates of one `telemetry run`. Main thread only."""
 
-    def __init__(self, asked: GateConditions, *, abort: bool, quiet: bool) -> None:
-        """Store the gates. With `abort`, a gate that can't pass any more ends the command."""
+    def __init__(self, asked: GateConditions, say: Callable[[str], object], *, abort: bool, quiet: bool) -> None:
+        """Store the gates. With `abort`, a gate that can't pass any more ends the command.
+
+        `say` prints one message line.
+        """
         self._asked = asked
         self._abort = abort
         self._quiet = quiet
         self._watch: FailureWatch | None = None
-        self._say: Callable[[str], None] = lambda _: None
+        self._say = say
         self._end: Callable[[], None] = lambda: None
         self._directory = ""
         self._so_far: list[GateResult] = []
@@ -115,20 +122,21 @@ class RunGates:
         self.failing: list[GateResult] = []
         """Gates that were found to fail while the command ran."""
 
-    def begin(self, directory: str, say: Callable[[str], None], end: Callable[[], None]) -> None:
-        """Start watching; the command runs. `say` prints one message line. `end` asks the command to end."""
-        self._directory, self._say, self._end = directory, say, end
+    def begin(self, run: BegunRun) -> dict[str, str]:
+        self._directory = run.directory
+        return {}
+
+    def accompany(self, job: Job) -> None:
+        """Start watching."""
+        self._end = job.end
         rules = self._asked.rules
         if not self._quiet and rules.baseline is None and any(gate.uses_baseline for gate in self._asked.gates):
-            say(rules.no_baseline)
-        self._watch = FailureWatch(self._asked.gates, self._asked.rules, _opened(directory))
+            self._say(rules.no_baseline)
+        self._watch = FailureWatch(self._asked.gates, self._asked.rules, _opened(self._directory))
 
-    def look(self, snapshot: MetricsSnapshot) -> None:
-        """Check the gates against a snapshot. Reports each failure once, and ends the command with `abort`.
-
-        Called each second.
-        """
-        if self._watch is None or self.ended_by is not None:
+    def look(self, snapshot: MetricsSnapshot | None) -> None:
+        """Check the gates against a snapshot. Reports each failure once, and ends the command with `abort`."""
+        if snapshot is None or self._watch is None or self.ended_by is not None:
             return
         try:
             for news in self._watch.look(snapshot):
@@ -153,7 +161,7 @@ class RunGates:
             return why
         return f"stopped because the gate {self.ended_by.expression[:_SHOWN_CHARS]} failed; {why}"
 
-    def concluded(self, report: Report) -> Report:
+    def conclude(self, report: Report) -> Report:
         """Return the report with the results of the gates, and write them beside the result. Blocks on the disk."""
         results = self._results(report)
         directory = report.directory or self._directory

@@ -6,10 +6,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from telemetry import limits
+from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.cli.commands import gateway
 from telemetry.errors import UsageError
 from telemetry.supervise.child import Child, ChildPolicy
@@ -30,7 +30,7 @@ _POLICY: Final = ChildPolicy(
 )
 
 
-class RunGateway:
+class RunGateway(Participant):
     """The gateway of a run, or none. A context manager that leaves no process behind.
 
     This process holds the listening socket, so that clients of a restarted gateway wait and are not refused. Once
@@ -60,14 +60,6 @@ class RunGateway:
                 self._grpc = gateway.GrpcAddress(grpc)
 
     @property
-    def variables(self) -> dict[str, str]:
-        """Environment variables that tell the command where the gateway is."""
-        from telemetry.gateway.options import GRPC_URL_VARIABLE, URL_VARIABLE
-
-        urls = {URL_VARIABLE: self.url} if self.url else {}
-        return urls if self._grpc is None else {**urls, GRPC_URL_VARIABLE: self._grpc.url}
-
-    @property
     def pids(self) -> list[int]:
         return [self._child.pid] if self._child is not None else []
 
@@ -76,19 +68,27 @@ class RunGateway:
         """True if the gateway failed. Valid once it has ended."""
         return self._child is not None and self._child.code != 0
 
-    def begin(self, endpoint: str) -> None:
-        """Start the gateway of the run that listens at `endpoint`, and wait until it takes gRPC. Raises OSError."""
+    def begin(self, run: BegunRun) -> dict[str, str]:
+        """Start the gateway, and wait until it takes gRPC. Return variables with its addresses. Raises OSError."""
         if self._listener is None:
-            return
-        fd = self._listener.fileno()
+            return {}
+        from telemetry.gateway.options import GRPC_URL_VARIABLE, URL_VARIABLE
+
+        self._start(run.endpoint, self._listener)
+        urls = {URL_VARIABLE: self.url}
+        return urls if self._grpc is None else {**urls, GRPC_URL_VARIABLE: self._grpc.url}
+
+    def _start(self, endpoint: str, listener: socket.socket) -> None:
+        fd = listener.fileno()
         host, _, _ = (self._listen or "").rpartition(":")
-        listen = f"{host}:{self._listener.getsockname()[1]}" if host else str(self._listener.getsockname()[1])
+        port = listener.getsockname()[1]
+        listen = f"{host}:{port}" if host else str(port)
         command = [*telemetry_command(), "gateway", endpoint, "--listen", listen, "--listen-fd", str(fd)]
         if self._grpc is not None:
             command += ["--grpc", self._grpc.place]
         self._child = Child("gateway", command, _POLICY, self._say, environment=environment({}), pass_fds=(fd,))
         threading.Thread(
-            target=_close_after, args=(self._child, self._listener), name="telemetry-listener", daemon=True
+            target=_close_after, args=(self._child, listener), name="telemetry-listener", daemon=True
         ).start()
         # over HTTP clients wait for the socket of this process; a client of gRPC would be refused
         deadline_s = time.monotonic() + _GRPC_S
@@ -107,14 +107,6 @@ class RunGateway:
             self._listener = None
         if self._grpc is not None:
             self._grpc.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
 
 
 def _close_after(child: Child, listener: socket.socket) -> None:

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         from telemetry.cli.backend_list import show
 
         return show(as_json=args.json)
-    from telemetry.cli.commands.serve import check_every
+    from telemetry.cli.beside_run.writers import check_every
 
     args.target = args.targets[0] if args.targets else find_run.LATEST
     if args.requests or args.steps:

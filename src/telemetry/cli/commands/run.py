@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,12 +15,14 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.cli import console, run_options
 from telemetry.cli.beside_run import goodput, redaction
+from telemetry.cli.beside_run import writers as writing
 from telemetry.cli.beside_run.captures import Captures
-from telemetry.cli.beside_run.companions import Companions
 from telemetry.cli.beside_run.feeds import Feeds
 from telemetry.cli.beside_run.flight import FlightRecorder, flight_seconds
 from telemetry.cli.beside_run.gateway import RunGateway
+from telemetry.cli.beside_run.participants import BegunRun, Participants
 from telemetry.cli.beside_run.ray import RayRoot
+from telemetry.cli.beside_run.writers import RunWriters, interruptible
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.clean import apply_retention
 from telemetry.cli.wrapped.command import Job, shown_argv
@@ -28,14 +30,13 @@ from telemetry.cli.wrapped.stage import Stage, open_stage
 from telemetry.common.programs import command_key, program_name
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.judge.sweeps.params import parse_assignments, variable
-from telemetry.report.brief import has_data
 from telemetry.report.live_line import LiveLine
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import Request, Stop, Watch
 from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
+from telemetry.wire.snapshot import TERMINAL, CommandFacts
 
 if TYPE_CHECKING:
     from telemetry.cli.beside_run.gates import RunGates
@@ -88,7 +89,6 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.supervise.aggregator import AggregatorKeeper
     from telemetry.supervise.run_files import RunFiles
     from telemetry.supervise.spawn import environment, spawn
-    from telemetry.supervise.writers import with_backends
 
     parse_assignments(args.params)
     limits_of_requests = goodput.checked(args.goodput)  # first: without `--`, the command is among the limits
@@ -96,20 +96,17 @@ def run(args: argparse.Namespace) -> int:
     name = _checked_name(args, command)
     flags = serve.flags_of(args)
     config = serve.with_checked_node(args, load(flags).config)
-    run_gates, redactor = _run_gates(args, config, command), redaction.redactor_of(config)
+    redactor = redaction.redactor_of(config)
     with (
         goodput.in_environment(limits_of_requests),
         redaction.in_environment(config.redact),
         open_stage(tui=args.tui, redactor=redactor) as stage,
-        serve.writers(args, config, stage.say, gates=run_gates is not None) as writers,
-        _companions(args, config, stage) as companions,
-        RayRoot(wanted=args.ray) as ray_root,
+        Participants() as participants,
     ):
-        captures = Captures(args.captures, args.stand_ins, stage.say)
-        flight = _flight_recorder(args, config, stage)
+        run_gates, writers = _add_participants(participants, args, config, command, stage)
         aggregator = spawn(
             name,
-            flags | ray_root.flags,
+            flags | participants.flags,
             owner_pid=os.getpid(),
             timeout_s=config.emit.start_timeout_s,
             takes_name=not args.name,
@@ -118,59 +115,68 @@ def run(args: argparse.Namespace) -> int:
             backends=writers.expected,
         )
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
-        hurried = False
+        is_hurried = False
         with Subscription(aggregator.snapshots) as snapshots:
-            companions.begin(aggregator.endpoint)
-            writers.begin(aggregator.endpoint, aggregator.directory)
             variables = {
                 "TELEMETRY_ENDPOINT": aggregator.endpoint,
                 **_params(args),
-                **companions.variables,
                 **_waits(args, config),
-                **ray_root.variables(aggregator.endpoint, name),
-                **captures.environment(aggregator.directory),
+                **participants.begin(BegunRun(name, aggregator.endpoint, aggregator.directory)),
             }
             job = Job(command, variables, stage.launch, redactor=redactor)
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
                 _ask(keeper, Watch(pid=job.pid), stage)
-                if run_gates is not None:
-                    run_gates.begin(aggregator.directory, stage.say, job.end)
-                flight.begin(aggregator.directory)
-                companions.accompany(aggregator.endpoint, job.pid)
-                job.wait(
-                    _CommandWatch(
-                        snapshots, keeper, stage, captures=captures, run_gates=run_gates, flight=flight, args=args
-                    )
-                )
+                participants.accompany(job)
+                job.wait(_CommandWatch(snapshots, keeper, stage, participants, args))
                 stage.over()
-                hurried = _await_workers(keeper, config, job, companions, stage, quiet=args.quiet)
-            companions.end()
+                is_hurried = _await_workers(keeper, config, job, participants, stage, quiet=args.quiet)
+            participants.end()
             ending = run_gates.ending(job.ending()) if run_gates is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
             report = _result(snapshots, keeper, config)
             keeper.release()
-            if job.started:
-                captures.conclude(
-                    report.snapshot.producers,
-                    companions.pids,
-                    in_report=not (args.quiet or args.no_report or has_data(report.snapshot)),
-                )
-            report = _judged(report, run_gates, job.facts())
-        serve.end_writers(
-            writers,
-            config.backends.finish_timeout_s,
-            report.snapshot.backends,
-            _said_waiting(stage, quiet=args.quiet),
-        )
-        stage.await_leave(patient=not (job.told_to_end or hurried))
-    report = _with_bill(with_backends(report, writers.stats), job.facts())
-    flight.conclude(report, job.ended_ns, ended_by_gate=run_gates is not None and run_gates.ended_by is not None)
+        report = participants.conclude(_with_bill(report, job.facts()))
+        stage.await_leave(patient=not (job.told_to_end or is_hurried))
     _say_result(report, quiet=args.quiet or args.no_report or not job.started)
-    _await_leaf(keeper, None if hurried else config, quiet=args.quiet)
+    _await_leaf(keeper, None if is_hurried else config, quiet=args.quiet)
     apply_retention(config)
-    failed = companions.failed or writers.failed or captures.failed
-    return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
+    return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=participants.failed)
+
+
+def _add_participants(
+    participants: Participants, args: argparse.Namespace, config: Config, command: Sequence[str], stage: Stage
+) -> tuple[RunGates | None, RunWriters]:
+    """Add all participants that the command line and the settings ask for. Return gates and writers.
+
+    Raises UsageError for an invalid option.
+    """
+
+    def say_waiting(message: str) -> None:
+        if not args.quiet:
+            stage.pass_by(f"telemetry: {message}\n")
+
+    gates = _run_gates(args, config, command, stage)
+    backends = writing.writers(args, config, stage.say, gates=gates is not None)
+    recorders = (
+        participants.add(RunGateway(args.gateway, args.gateway_grpc, stage.say)),
+        participants.add(
+            Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid()),
+        ),
+        serve.collectors(args, config, stage.say),
+    )
+    participants.add(RayRoot(wanted=args.ray))
+    is_reported = not (args.quiet or args.no_report)
+    participants.add(
+        Captures(args.captures, args.stand_ins, stage.say, recorders=recorders, is_reported=is_reported)
+    )
+    if gates is not None:
+        participants.add(gates)
+    writers = participants.add(RunWriters(backends, config.backends.finish_timeout_s, say_waiting))
+    text: str | None = args.flight_recorder
+    participants.add(FlightRecorder(None if text is None else flight_seconds(text, config), stage.say, gates))
+    participants.add(recorders[-1])  # the collectors start last and end first
+    return gates, writers
 
 
 def _params(args: argparse.Namespace) -> dict[str, str]:
@@ -187,7 +193,7 @@ def _waits(args: argparse.Namespace, config: Config) -> dict[str, str]:
 
 
 def _await_workers(
-    keeper: AggregatorKeeper, config: Config, job: Job, companions: Companions, stage: Stage, *, quiet: bool
+    keeper: AggregatorKeeper, config: Config, job: Job, participants: Participants, stage: Stage, *, quiet: bool
 ) -> bool:
     """Wait for workers that outlive the command. Return whether a signal cut the wait short."""
     from telemetry.cli.wrapped.workers import await_workers
@@ -200,8 +206,8 @@ def _await_workers(
     if job.told_to_end:
         grace_s = min(grace_s, limits.WORKER_GRACE_TOLD_S)
     try:
-        with serve.interruptible():
-            await_workers(keeper, grace_s, say, besides=companions.pids)
+        with interruptible():
+            await_workers(keeper, grace_s, say, besides=participants.pids)
     except KeyboardInterrupt:
         return True
     except TelemetryError as error:
@@ -228,7 +234,7 @@ def _await_leaf(keeper: AggregatorKeeper, config: Config | None, *, quiet: bool)
     if config is None or not config.upstream.address:
         return
     linger_s = config.upstream.linger_s
-    with suppress(KeyboardInterrupt), serve.interruptible():
+    with suppress(KeyboardInterrupt), interruptible():
         if keeper.await_end(_LEAVES_S):
             return
         if not quiet:
@@ -271,7 +277,7 @@ def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, s
     return strictly(report.completeness, backend_failed=failed) if strict else Exit.OK
 
 
-def _run_gates(args: argparse.Namespace, config: Config, command: Sequence[str]) -> RunGates | None:
+def _run_gates(args: argparse.Namespace, config: Config, command: Sequence[str], stage: Stage) -> RunGates | None:
     """Return the gates of the run, or None without gates. A gate is masked as the names and labels it is about.
 
     Raises UsageError for an invalid gate, and for flags that need a gate.
@@ -289,36 +295,7 @@ def _run_gates(args: argparse.Namespace, config: Config, command: Sequence[str])
     expressions = [redaction.masked_gate(text, redactor) for text in texts]
     key = command_key(shown_argv(command, redactor), carriable(working_directory() or ""))
     asked = demands(expressions, config, root, command=key, baseline=args.baseline)
-    return RunGates(asked, abort=args.abort_on_fail, quiet=args.quiet)
-
-
-def _companions(args: argparse.Namespace, config: Config, stage: Stage) -> Companions:
-    """Return the feeds, the gateway and the collectors. Raises UsageError for an invalid one."""
-    feeds = Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
-    return Companions(
-        feeds, RunGateway(args.gateway, args.gateway_grpc, stage.say), serve.collectors(args, config, stage.say)
-    )
-
-
-def _flight_recorder(args: argparse.Namespace, config: Config, stage: Stage) -> FlightRecorder:
-    """Return the flight recorder of the command line. Raises UsageError for an invalid length."""
-    text: str | None = args.flight_recorder
-    return FlightRecorder(None if text is None else flight_seconds(text, config), stage.say)
-
-
-def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
-    """Return a callback that reports once which backends still receive data.
-
-    Data that a backend never got is reported for each backend at the end.
-    """
-    messages: list[str] = []
-
-    def say(late: list[BackendStat]) -> None:
-        if not quiet and not messages:
-            messages.append(serve.waiting_for(late))
-            stage.pass_by(f"telemetry: {messages[0]}\n")
-
-    return say
+    return RunGates(asked, stage.say, abort=args.abort_on_fail, quiet=args.quiet)
 
 
 def _checked_command(args: argparse.Namespace) -> list[str]:
@@ -350,18 +327,13 @@ class _CommandWatch:
         snapshots: Subscription,
         keeper: AggregatorKeeper,
         stage: Stage,
-        *,
-        captures: Captures,
-        run_gates: RunGates | None,
-        flight: FlightRecorder,
+        participants: Participants,
         args: argparse.Namespace,
     ) -> None:
-        self._run_gates = run_gates
-        self._captures = captures
-        self._flight = flight
         self._snapshots = snapshots
         self._keeper = keeper
         self._stage = stage
+        self._participants = participants
         self._quiet = args.quiet
         self._line = LiveLine()
         self._over = False
@@ -369,16 +341,13 @@ class _CommandWatch:
         """True if the command ends the run itself, shortly before its own end."""
 
     def __call__(self) -> None:
-        self._captures.look()
         snapshot = self._snapshots.recv(0.0)
-        if snapshot is None or self._over:
-            return
-        if not self._quiet:
+        if self._over:
+            snapshot = None
+        if snapshot is not None and not self._quiet:
             self._stage.show(self._line.parts(snapshot))
-        if self._run_gates is not None:
-            self._run_gates.look(snapshot)
-        self._flight.look(snapshot, self._run_gates.failing if self._run_gates is not None else ())
-        if snapshot.state in TERMINAL:
+        self._participants.look(snapshot)
+        if snapshot is not None and snapshot.state in TERMINAL:
             self._over = True
             self._keeper.release()
             if not self._is_ended_by_command:
@@ -403,14 +372,6 @@ def _with_bill(report: Report, command: CommandFacts) -> Report:
     """
     snapshot = report.snapshot
     return replace(report, snapshot=replace(snapshot, command=snapshot.command or command))
-
-
-def _judged(report: Report, run_gates: RunGates | None, command: CommandFacts) -> Report:
-    """Return the report with the results of its gates, if there are gates.
-
-    They are written before the writers end, because notifications tell the verdict.
-    """
-    return report if run_gates is None else run_gates.concluded(_with_bill(report, command))
 
 
 def _say(report: Report) -> None:

@@ -6,20 +6,18 @@ import argparse
 import os
 import secrets
 import shlex
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.beside_run import redaction
 from telemetry.cli.commands.clean import apply_retention
-from telemetry.common.formatting import number_of, printable
+from telemetry.common.formatting import number_of
 from telemetry.errors import UsageError
 from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
@@ -28,9 +26,6 @@ from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 if TYPE_CHECKING:
     from telemetry.cli.beside_run.collectors import RunCollectors
     from telemetry.config.schema import Config
-    from telemetry.supervise.writers import Writers
-
-_ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 FLAGS = {
     "dir": "run.dir",
@@ -196,31 +191,6 @@ def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def writers(
-    args: argparse.Namespace, config: Config, say: Callable[[str], object], *, gates: bool = False
-) -> Writers:
-    """Return the writers of backends and of notifications from the command line or the settings.
-
-    `gates`: the run has gates. Raises UsageError for an invalid one.
-    """
-    from telemetry.cli.receivers import checked_receivers, variables
-    from telemetry.supervise.writers import Writers, with_notifications
-
-    to = list(args.to or ([] if args.no_backends else config.backends.to))
-    if args.timeline_dir:
-        folder = os.path.abspath(args.timeline_dir).replace("\\", r"\\").replace(",", r"\,")
-        to.append(f"timeline:dir={folder}")
-    urls = [] if args.no_notify else checked_receivers(args.notify or config.notify.urls, to)
-    to = with_notifications(to, urls, gates=gates)
-    if to:
-        from telemetry.backends.choice import parse_all, unheeded
-
-        for message in unheeded(config.backends.values, parse_all(to)):
-            say(message)
-    check_every(args.every)
-    return Writers(to, say, every_s=args.every, variables=variables(urls))
-
-
 def collectors(
     args: argparse.Namespace, config: Config, say: Callable[[str], object], *, defaults: bool = True
 ) -> RunCollectors:
@@ -234,14 +204,6 @@ def collectors(
     node = config.upstream.node or socket.gethostname() if is_leaf else ""
     names = config.collect.names if defaults and not args.no_collect else ()
     return RunCollectors(args.collect, names, say, node=node)
-
-
-def check_every(every_s: float | None) -> None:
-    """Check that `--every` is within the bounds of its setting. Raises UsageError."""
-    from telemetry.config.schema import DAY_S
-
-    if every_s is not None and not 1 <= every_s <= DAY_S:
-        raise UsageError(f"--every {every_s:g} is out of range: give one second to one day")
 
 
 def flags_of(args: argparse.Namespace) -> dict[str, object]:
@@ -262,6 +224,8 @@ def run(args: argparse.Namespace) -> int:
     # numpy starts a thread per core for linear algebra by default; the aggregator does no linear algebra
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from telemetry.cli.beside_run.feeds import Feeds
+    from telemetry.cli.beside_run.participants import BegunRun
+    from telemetry.cli.beside_run.writers import RunWriters, writers
     from telemetry.config.load import load
     from telemetry.config.notify_urls import without_secrets
     from telemetry.daemon import DaemonOptions, run_daemon
@@ -290,25 +254,30 @@ def run(args: argparse.Namespace) -> int:
     )
     begun: list[bool] = []
     alone = args.ready_fd is None
+    asked_writers = writers(args, loaded.config, console.say) if alone else Writers((), console.say)
+
+    def say_waiting(message: str) -> None:
+        console.say(f"{message}; press Ctrl-C or send a signal to stop waiting")
+
     with (
         redaction.in_environment(loaded.config.redact),
         Feeds(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding,
         collectors(args, loaded.config, console.say, defaults=False) as collecting,
-        writers(args, loaded.config, console.say) if alone else Writers((), console.say) as backends,
+        RunWriters(asked_writers, loaded.config.backends.finish_timeout_s, say_waiting) as backends,
     ):
 
         def ready(facts: dict[str, object]) -> None:
             begun.append(True)
             if alone:
                 say_where(facts)
-            feeding.begin(str(facts["endpoint"]))
-            collecting.begin(str(facts["endpoint"]))
-            backends.begin(str(facts["endpoint"]), str(facts["dir"]))
+            begun_run = BegunRun(str(facts["name"]), str(facts["endpoint"]), str(facts["dir"]))
+            feeding.begin(begun_run)
+            collecting.start(begun_run.endpoint)
+            backends.begin(begun_run)
 
         expected = (*map(_backend, args.backends), *backends.expected)
         written, snapshot = run_daemon(replace(options, backends=expected), on_ready=ready)
-        if backends:
-            _deliver(backends, loaded.config.backends.finish_timeout_s, snapshot)
+        backends.deliver(snapshot.backends)
     if not begun:
         console.say("nothing to resume: the run has already ended")
     if alone:
@@ -325,57 +294,6 @@ def _backend(text: str) -> BackendStat:
     """Return the backend of a `KIND=NAME`, whose writer another process is about to start."""
     kind, _, name = text.partition("=")
     return BackendStat(name=name, kind=kind)
-
-
-def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> None:
-    """Wait for backends. Tells the user once what it waits for and that a signal ends the wait."""
-    messages: list[str] = []
-
-    def tell(late: list[BackendStat]) -> None:
-        if not messages:
-            messages.append(waiting_for(late))
-            console.say(f"{messages[0]}; press Ctrl-C or send a signal to stop waiting")
-
-    end_writers(backends, timeout_s, snapshot.backends, tell)
-
-
-def end_writers(
-    backends: Writers,
-    timeout_s: float,
-    stats: Sequence[BackendStat],
-    waiting: Callable[[list[BackendStat]], object],
-) -> None:
-    """Call `Writers.end`.
-
-    A signal ends the wait: the run has its result already, and the rest can be delivered later.
-    """
-    with suppress(KeyboardInterrupt), interruptible():
-        backends.end(timeout_s, stats, waiting)
-    backends.end(0.0, stats)  # finishes the interrupted call
-
-
-def waiting_for(late: Sequence[BackendStat]) -> str:
-    """Return the message about backends that still receive the rest of an ended run."""
-    left = ", ".join(f"{stat.name} ({_left(stat)})" for stat in late)
-    return printable(f"waiting for {left}")
-
-
-def _left(stat: BackendStat) -> str:
-    if stat.state == "closing" or not stat.queued:
-        return "closing"
-    return f"{number_of(stat.queued, 'record')} not delivered"
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Make signals that end a process raise KeyboardInterrupt in the block, whatever their handlers were before."""
-    heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:

@@ -7,16 +7,36 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from telemetry.cli.beside_run.captures import Captures
+from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.integrations.capture.signs import not_imported, read_signs
 from telemetry.testing.clock import FakeClock
-from telemetry.wire.snapshot import ProducerStat
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
+
+if TYPE_CHECKING:
+    from telemetry.cli.wrapped.command import Job
 
 HERE = os.uname().nodename
 NO_SIGN = "no Python process of the command reported that it is captured"
+
+
+class Feed(Participant):
+    """A participant whose process records: 3."""
+
+    @property
+    def pids(self) -> list[int]:
+        return [3]
+
+
+def report(*producers: ProducerStat) -> Report:
+    """Return the result of a run without data."""
+    snapshot = MetricsSnapshot(run_id="r", name="job", state="COMPLETE", elapsed_s=1.0, producers=list(producers))
+    return Report(snapshot=snapshot, source="pubsub")
 
 
 class Command:
@@ -25,9 +45,26 @@ class Command:
     def __init__(self, folder: Path) -> None:
         self.said: list[str] = []
         self.clock = FakeClock()
-        self.captures = Captures(["logging,wandb"], [], self.said.append, lambda: self.clock.monotonic_ns() / 1e9)
-        self.captures.environment(str(folder))
+        self.folder = folder
         self.log = folder / "capture.log"
+        self.captures = self.begun()
+
+    def begun(self, *, is_reported: bool = False) -> Captures:
+        """Return the captures of the command, which has started."""
+        captures = Captures(
+            ["logging,wandb"],
+            [],
+            self.said.append,
+            recorders=[Feed()],
+            is_reported=is_reported,
+            now=lambda: self.clock.monotonic_ns() / 1e9,
+        )
+        captures.begin(BegunRun("job", "ipc:///run", str(self.folder)))
+        captures.accompany(cast("Job", None))
+        return captures
+
+    def conclude(self, *producers: ProducerStat) -> None:
+        self.captures.conclude(report(*producers))
 
     def signs(self, *signs: str) -> None:
         self.log.write_text("".join(f"1 {sign}\n" for sign in signs))
@@ -44,12 +81,12 @@ def producer(host: str = HERE, pid: int = 7, emitted: int = 1) -> ProducerStat:
 
 def test_a_missing_sign_is_told_once(command: Command) -> None:
     """A missing sign is told while the command runs, and not again when it ends."""
-    command.captures.look()
+    command.captures.look(None)
     assert command.said == []
     command.clock.advance(11.0)
-    command.captures.look()
-    command.captures.look()
-    command.captures.conclude([])
+    command.captures.look(None)
+    command.captures.look(None)
+    command.conclude()
     (line,) = command.said
     assert line.startswith(NO_SIGN)
     assert f"on another host or in a container and can't write {command.log}" in line
@@ -59,9 +96,9 @@ def test_a_missing_sign_is_told_once(command: Command) -> None:
 def test_a_sign_that_comes_late_is_used(command: Command) -> None:
     """A command may prepare itself for minutes before it starts Python."""
     command.clock.advance(11.0)
-    command.captures.look()
+    command.captures.look(None)
     command.signs("booted python", "hooked logging", "hooked wandb")
-    command.captures.conclude([])
+    command.conclude()
     assert len(command.said) == 1
     assert not command.captures.failed
 
@@ -82,7 +119,7 @@ def test_without_a_sign_a_producer_counts_as_captured(command: Command, one: Pro
 
     Feeds are none of the command.
     """
-    command.captures.conclude([one], [3])
+    command.conclude(one)
     assert command.captures.failed is failed
     assert [line[: len(NO_SIGN)] for line in command.said] == [NO_SIGN]
 
@@ -90,14 +127,14 @@ def test_without_a_sign_a_producer_counts_as_captured(command: Command, one: Pro
 def test_with_a_sign_of_this_host_only_other_hosts_may_be_captured_unseen(command: Command) -> None:
     """A launcher in Python starts its workers elsewhere."""
     command.signs("booted python")
-    command.captures.conclude([producer("other")])
+    command.conclude(producer("other"))
     assert not command.captures.failed
     assert command.said == []
-    command.captures.conclude([producer()])
+    command.conclude(producer())
     assert command.captures.failed
     [line] = command.said
     assert line.startswith(f"nothing to capture: {not_imported(['logging', 'wandb'])}")
-    command.captures.conclude([producer()], in_report=True)
+    command.begun(is_reported=True).conclude(report(producer()))
     assert command.said == [line]
 
 
@@ -112,7 +149,7 @@ def test_with_a_sign_of_this_host_only_other_hosts_may_be_captured_unseen(comman
 def test_a_reason_is_told_and_is_a_failure(command: Command, sign: str, line: str) -> None:
     """A reason is reported and is a failure, also if the program records something by itself."""
     command.signs("booted python", sign)
-    command.captures.conclude([producer("other")])
+    command.conclude(producer("other"))
     assert command.captures.failed
     assert command.said[0].startswith(line)
 
@@ -130,6 +167,6 @@ def test_the_file_of_signs_begins_with_the_captures(command: Command) -> None:
 def test_one_captured_library_is_enough(command: Command) -> None:
     """The others are named."""
     command.signs("booted python", "hooked logging", "absent logging /bin/python")
-    command.captures.conclude([])
+    command.conclude()
     assert not command.captures.failed
     assert command.said == [f"nothing to capture: {not_imported(['wandb'])}"]

@@ -12,10 +12,12 @@ import pytest
 
 from telemetry import limits
 from telemetry.cli.beside_run.feeds import Feeds, check_feeds, feed_command
+from telemetry.cli.beside_run.participants import BegunRun
 from telemetry.errors import UsageError
 
 WaitUntil = Callable[..., object]
 FEED = "endpoints:ipc:///x"
+RUN = BegunRun("job", "ipc:///run", "runs/job")
 SAYS = "import sys; print('telemetry: a\\x1bb', file=sys.stderr); print(file=sys.stderr)"
 WAITS = """
 import signal, sys, time
@@ -49,7 +51,7 @@ class Nearby:
             return [sys.executable, "-c", program]
 
         self.feeding = Feeds([FEED], self.said.put, command=command)
-        self.feeding.begin("ipc:///run")
+        self.feeding.begin(RUN)
         return self.feeding
 
     def hear(self) -> str:
@@ -90,7 +92,7 @@ def test_wrong_feeds_are_refused_before_anything_begins() -> None:
 def test_without_feeds_nothing_happens() -> None:
     """A run without feeds, as most are, starts nothing and has no failure."""
     with Feeds([]) as feeding:
-        feeding.begin("ipc:///run")
+        feeding.begin(RUN)
     assert not feeding.failed
 
 
@@ -131,7 +133,7 @@ def test_those_that_hang_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(threading.Thread, "join", joined)
     said: queue.Queue[str] = queue.Queue()
     feeding = Feeds([FEED, f"{FEED}2"], said.put, command=lambda *_, **__: [sys.executable, "-c", HANGS])
-    feeding.begin("ipc:///run")
+    feeding.begin(RUN)
     assert [said.get(timeout=30.0) for _ in range(2)] == ["hangs", "hangs"]
     feeding.end()
     assert [timeout < 0.05 for timeout in patience] == [True, False, True, False]
@@ -153,7 +155,7 @@ def test_one_of_several_that_fails_is_enough() -> None:
     said: queue.Queue[str] = queue.Queue()
     feeding = Feeds(list(programs), said.put, command=lambda feed, *_, **__: [sys.executable, "-c", programs[feed]])
     with feeding:
-        feeding.begin("ipc:///run")
+        feeding.begin(RUN)
     assert feeding.failed
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from tests.trace_checker import problems
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.cli.beside_run.flight import FOLDER, MOST_RECORDINGS, FlightRecorder, flight_seconds
+from telemetry.cli.beside_run.participants import BegunRun
 from telemetry.config.schema import Config, JournalConfig
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.write_ahead import WriteAheadLog
@@ -34,6 +36,10 @@ from telemetry.wire.snapshot import (
     ProducerStatus,
 )
 
+if TYPE_CHECKING:
+    from telemetry.cli.beside_run.gates import RunGates
+    from telemetry.cli.wrapped.command import Job
+
 
 class Flight:
     """A recorder of two seconds beside a run with one value, on a clock that moves on request."""
@@ -54,14 +60,21 @@ class Flight:
         journal.close()
         self.lines: list[str] = []
         self.received = 0
-        self.recorder = FlightRecorder(2.0, self.lines.append, self.clock.monotonic_ns)
-        self.recorder.begin(str(self.directory.path))
+        self.gates = SimpleNamespace(failing=[], ended_by=None)
+        self.recorder = self.begun(2.0)
+
+    def begun(self, seconds: float | None) -> FlightRecorder:
+        """Return a recorder of this run."""
+        gates = cast("RunGates", self.gates)
+        recorder = FlightRecorder(seconds, self.lines.append, gates, now_ns=self.clock.monotonic_ns)
+        recorder.begin(BegunRun("job", "ipc:///run", str(self.directory.path)))
+        return recorder
 
     def look(self, received: int | None = None, status: ProducerStatus = "live", **more: Any) -> None:
         """Show the recorder the snapshot of the next second, which has one more event unless told otherwise."""
-        gates = more.pop("failing", ())
+        self.gates.failing = more.pop("failing", ())
         self.received = self.received + 1 if received is None else received
-        self.recorder.look(snapshot(self.received, status, **more), gates)
+        self.recorder.look(snapshot(self.received, status, **more))
         self.clock.advance(1.0)
 
     def conclude(
@@ -69,7 +82,9 @@ class Flight:
     ) -> None:
         whole = snapshot(1, "ended", command=command or CommandFacts(argv=["x"], exit_code=0))
         report = Report(snapshot=whole, source="status", gates=gates or [])
-        self.recorder.conclude(report, self.clock.monotonic_ns(), ended_by_gate=by_gate)
+        self.gates.ended_by = gates[0] if by_gate and gates else None
+        self.recorder.accompany(cast("Job", SimpleNamespace(ended_ns=self.clock.monotonic_ns())))
+        self.recorder.conclude(report)
 
     @property
     def reasons(self) -> list[str]:
@@ -215,11 +230,12 @@ def test_a_fault_is_one_message(beside: Flight) -> None:
 
 def test_without_the_flag_there_is_no_recorder(beside: Flight) -> None:
     """A run without the flag has no recorder, whatever happens to the command."""
-    recorder = FlightRecorder(None, beside.lines.append)
-    recorder.begin(str(beside.directory.path))
-    recorder.look(snapshot(1, "live"), [failed("value(x) < 5")])
+    recorder = beside.begun(None)
+    beside.gates.failing = [failed("value(x) < 5")]
+    recorder.accompany(cast("Job", SimpleNamespace(ended_ns=1)))
+    recorder.look(snapshot(1, "live"))
     killed = snapshot(1, "ended", command=CommandFacts(argv=["x"], signal="SIGKILL"))
-    recorder.conclude(Report(snapshot=killed, source="status"), 1, ended_by_gate=False)
+    recorder.conclude(Report(snapshot=killed, source="status"))
     assert (beside.reasons, beside.lines) == ([], [])
 
 

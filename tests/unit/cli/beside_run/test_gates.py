@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec.structs import replace
 from tests.unit.history.runs import Making
 
-from telemetry.cli.beside_run.gates import RunGates, demands, exit_code
+from telemetry.cli.beside_run.gates import GateConditions, RunGates, demands, exit_code
+from telemetry.cli.beside_run.participants import BegunRun
 from telemetry.common.programs import command_key
 from telemetry.config.schema import Config, GatesConfig
 from telemetry.errors import RunNotFoundError, UsageError
@@ -18,6 +20,9 @@ from telemetry.store.gate_results import read_gates, read_gates_so_far
 from telemetry.wire.events import Define
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.cli.wrapped.command import Job
 
 DEFINITIONS = (Define(0, "ttft", "series", "ms"), Define(1, "errors", "counter"))
 ROWS = [[*((0, float(value)) for value in range(1, 101)), (1, 1.0)]] * 4
@@ -40,9 +45,18 @@ class Ear:
 
 
 def run_gates(*texts: str, abort: bool = False, quiet: bool = False, root: Path = Path()) -> tuple[RunGates, Ear]:
-    made, ear = RunGates(demands(texts, Config(), root), abort=abort, quiet=quiet), Ear()
-    made.begin("", ear.lines.append, ear.end)
-    return made, ear
+    return begun(demands(texts, Config(), root), abort=abort, quiet=quiet)
+
+
+def begun(
+    asked: GateConditions, directory: str = "", *, abort: bool = False, quiet: bool = False
+) -> tuple[RunGates, Ear]:
+    """Return the gates of a run whose command has started, and who hears them."""
+    ear = Ear()
+    gates = RunGates(asked, ear.lines.append, abort=abort, quiet=quiet)
+    gates.begin(BegunRun("job", "ipc:///run", directory))
+    gates.accompany(cast("Job", ear))
+    return gates, ear
 
 
 def test_a_gate_that_fails_is_said_and_the_command_goes_on() -> None:
@@ -80,7 +94,7 @@ def test_a_gate_that_makes_no_sense_is_said_and_leaves_the_others(tmp_path: Path
     made.look(live(1))
     assert "`errors` is a counter" in ear.lines[0]
     assert ear.lines[0].endswith("^")
-    report = made.concluded(run.result)
+    report = made.conclude(run.result)
     assert [result.outcome for result in report.gates] == ["inconclusive", "pass"]
     assert "\n" not in report.gates[0].reason
 
@@ -89,11 +103,8 @@ def test_results_so_far_are_there_while_the_command_runs(tmp_path: Path) -> None
     """Results so far are on disk for viewers while the command runs. The results at the end take their place."""
     run = Making(tmp_path, DEFINITIONS).run([*ROWS, None])
     assert run.directory is not None
-    made, ear = (
-        RunGates(demands(["value(errors) < 5", "elapsed < 1h"], Config(), tmp_path), abort=True, quiet=True),
-        Ear(),
-    )
-    made.begin(str(run.directory.path), ear.lines.append, ear.end)
+    asked = demands(["value(errors) < 5", "elapsed < 1h"], Config(), tmp_path)
+    made, _ = begun(asked, str(run.directory.path), abort=True, quiet=True)
     for errors, outcome in ((4, "pass"), (7, "fail")):
         made.look(live(errors))
         found = read_gates_so_far(run.directory.path)
@@ -102,7 +113,7 @@ def test_results_so_far_are_there_while_the_command_runs(tmp_path: Path) -> None
             ("elapsed < 1h", "pass"),
         ]
         assert read_gates(run.directory.path) == []
-    made.concluded(run.result)
+    made.conclude(run.result)
     assert read_gates_so_far(run.directory.path) == []
     assert [result.outcome for result in read_gates(run.directory.path)] == ["fail", "pass"]
 
@@ -111,7 +122,7 @@ def test_the_end_is_checked_on_the_result_and_written(tmp_path: Path) -> None:
     """The end is checked on the result with the history and written beside the final file."""
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
     made, _ = run_gates("p50(ttft) < 60ms", "p50(ttft) < 60ms in every 1s", "value(errors) == 0")
-    report = made.concluded(run.result)
+    report = made.conclude(run.result)
     assert [result.outcome for result in report.gates] == ["pass", "pass", "fail"]
     assert report.gates[1].windows == 4
     assert run.directory is not None
@@ -124,12 +135,12 @@ def test_the_gate_that_ended_the_command_stays_failed(tmp_path: Path) -> None:
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
     made, _ = run_gates("value(errors) < 5", "lost == 0", abort=True)
     made.look(live(7))
-    report = made.concluded(run.result)
+    report = made.conclude(run.result)
     assert [(result.outcome, result.value) for result in report.gates] == [("fail", 7.0), ("pass", 0.0)]
     assert report.gates[0].reason == "7 is not < 5; the command was stopped"
     made, _ = run_gates("value(errors) < 5", abort=True)
     made.look(live(7))
-    gone = made.concluded(replace(run.result, snapshot=replace(run.result.snapshot, counters=[])))
+    gone = made.conclude(replace(run.result, snapshot=replace(run.result.snapshot, counters=[])))
     assert [result.outcome for result in gone.gates] == ["fail"]
 
 
@@ -144,7 +155,7 @@ def test_what_the_result_answers_waits_for_no_history(tmp_path: Path, monkeypatc
     monkeypatch.setattr("telemetry.cli.beside_run.gates.sleep", waited.append)
     monkeypatch.setattr(RecordedRun, "windows", lambda *_, **__: pytest.fail("the history was read"))
     made, _ = run_gates("lost == 0", "value(errors) < 9", "mean(ttft) < 1s", "max(ttft) < 1s")
-    assert [result.outcome for result in made.concluded(run.result).gates] == ["pass"] * 4
+    assert [result.outcome for result in made.conclude(run.result).gates] == ["pass"] * 4
     assert waited == []
 
 
@@ -153,7 +164,7 @@ def test_a_directory_that_can_t_be_written_is_said(tmp_path: Path) -> None:
     snapshot = replace(live(1), directory=str(tmp_path / "gone"))
     made, ear = run_gates("value(errors) < 5")
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
-    report = made.concluded(replace(run.result, snapshot=snapshot))
+    report = made.conclude(replace(run.result, snapshot=snapshot))
     assert [result.outcome for result in report.gates] == ["inconclusive"]
     assert "gates.json: No such file" in ear.lines[-1]
 
@@ -177,13 +188,9 @@ def test_a_baseline_that_is_not_there_is_said_before_the_command_runs(tmp_path: 
     """
     asked = demands(["p50(ttft) <= baseline", "lost == 0"], Config(), tmp_path, baseline="nobody")
     for quiet, said in ((False, ["can't read the baseline: no run 'nobody'"]), (True, [])):
-        ear = Ear()
-        RunGates(asked, abort=False, quiet=quiet).begin("", ear.lines.append, ear.end)
+        _, ear = begun(asked, quiet=quiet)
         assert [line.partition(" in ")[0] for line in ear.lines] == said
-    ear = Ear()
-    RunGates(demands(["lost == 0"], Config(), tmp_path), abort=False, quiet=False).begin(
-        "", ear.lines.append, ear.end
-    )
+    _, ear = begun(demands(["lost == 0"], Config(), tmp_path))
     assert ear.lines == []
 
 
